@@ -1,0 +1,39 @@
+// spira/config.h: what every file of spira agrees on: version, qualifiers, OpenMP.
+#ifndef SPIRA_CONFIG_H
+#define SPIRA_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPIRA_VERSION_MAJOR 0
+#define SPIRA_VERSION_MINOR 1
+#define SPIRA_VERSION_PATCH 0
+
+#if defined(__cplusplus) && __cplusplus < 201703L
+#error "spira needs C++17 (-std=c++17)"
+#endif
+
+// Everything has internal linkage: two translation units that are built for different
+// architectures must never share a kernel or a launcher.
+#define SPIRA_API [[maybe_unused]] static inline
+
+#ifdef __CUDACC__
+#define SPIRA_HD __host__ __device__
+#define SPIRA_DEVICE [[maybe_unused]] static __device__ __forceinline__
+#define SPIRA_KERNEL [[maybe_unused]] static __global__
+#else
+#define SPIRA_HD
+#endif
+
+// A function that runs on both sides and that people call from their own kernels.
+#define SPIRA_BOTH [[maybe_unused]] static inline SPIRA_HD
+
+// Host loops run in parallel where the compiler has OpenMP and say nothing where it has not.
+#ifdef _OPENMP
+#define SPIRA_PRAGMA(text) _Pragma(#text)
+#define SPIRA_PARALLEL_FOR SPIRA_PRAGMA(omp parallel for schedule(dynamic, 1))
+#else
+#define SPIRA_PARALLEL_FOR
+#endif
+
+#endif

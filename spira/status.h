@@ -1,0 +1,171 @@
+// spira/status.h: how a function says that something is wrong.
+//
+// Host functions return a `status`. Trouble that only the device can see (a coordinate out of
+// range, a duplicate, a capacity passed) goes to a `device_status` in the caller's device memory,
+// which the caller clears before a frame and reads after it; no function of spira reads it back.
+#ifndef SPIRA_STATUS_H
+#define SPIRA_STATUS_H
+
+#include "config.h"
+
+#include <stdio.h>
+
+namespace spira {
+
+enum status_code {
+    status_ok = 0,
+    status_null_pointer, // subject: the argument
+    status_bad_size,     // subject: the argument; detail: its value
+    status_workspace,    // subject: the argument; detail: the bytes needed
+    status_alignment,    // subject: the argument; detail: the alignment needed
+    status_kernel_size,  // detail: the size that is not supported
+    status_stride,       // detail: the stride that is not supported
+    status_grid,         // subject: what is wrong with the voxel size
+    status_bits,         // detail: how many bits of a 64-bit word are missing
+    status_out_of_range, // detail: the index of the first row outside of the layout
+    status_duplicate,    // detail: the index of the first row that repeats an earlier one
+    status_capacity,     // detail: how many were needed
+    status_not_finite,   // detail: the index of the first row with a NaN or an infinity
+    status_unsupported,  // subject: the combination that is refused
+    status_layer,        // subject: what is wrong; detail: the index of the layer at fault
+    status_file_open,    // subject: the path
+    status_file_empty,   // subject: the path
+    status_file_format,  // subject: what is wrong; detail: the byte or record at fault
+    status_cuda,         // detail: the cudaError_t
+};
+
+// What a host function returns. `subject` is a string literal or one of the caller's strings.
+struct [[nodiscard]] status {
+    status_code code;
+    const char *subject;
+    int64_t detail;
+};
+
+SPIRA_API status status_make(status_code code, const char *subject, int64_t detail = 0) {
+    status s = {code, subject, detail};
+    return s;
+}
+
+SPIRA_API status status_success() {
+    return status_make(status_ok, "", 0);
+}
+
+SPIRA_API bool status_failed(status s) {
+    return s.code != status_ok;
+}
+
+// A sentence for the code alone.
+SPIRA_API const char *status_string(status_code code) {
+    switch (code) {
+    case status_ok:
+        return "success";
+    case status_null_pointer:
+        return "a null pointer";
+    case status_bad_size:
+        return "a size that is not allowed";
+    case status_workspace:
+        return "a workspace that is too small; bytes needed";
+    case status_alignment:
+        return "a pointer that is not aligned; bytes of alignment needed";
+    case status_kernel_size:
+        return "an unsupported kernel size (1 to 15 for each axis)";
+    case status_stride:
+        return "an unsupported stride";
+    case status_grid:
+        return "an unusable voxel size";
+    case status_bits:
+        return "the coordinates do not fit a 64-bit word; bits missing";
+    case status_out_of_range:
+        return "a coordinate outside of the word layout; first row";
+    case status_duplicate:
+        return "a duplicate voxel; first row";
+    case status_capacity:
+        return "a capacity was passed; needed";
+    case status_not_finite:
+        return "a NaN or an infinity; first row";
+    case status_unsupported:
+        return "an unsupported combination";
+    case status_layer:
+        return "a layer that cannot be planned; its index";
+    case status_file_open:
+        return "a file that cannot be opened";
+    case status_file_empty:
+        return "an empty file";
+    case status_file_format:
+        return "a file that cannot be read as its format";
+    case status_cuda:
+        return "an error of the CUDA runtime; its number";
+    }
+    return "an unknown status";
+}
+
+// Writes "subject: sentence: detail" to text [size], always terminated. Returns text.
+SPIRA_API char *status_text(status s, char *text, size_t size) {
+    if (text && size) {
+        snprintf(text, size, "%s: %s: %lld", s.subject ? s.subject : "?", status_string(s.code),
+                 (long long)s.detail);
+    }
+    return text;
+}
+
+#define SPIRA_TRY(expression)                                                                      \
+    do {                                                                                           \
+        ::spira::status spira_try_status = (expression);                                           \
+        if (::spira::status_failed(spira_try_status)) {                                            \
+            return spira_try_status;                                                               \
+        }                                                                                          \
+    } while (0)
+
+#define SPIRA_REQUIRE(condition, code, subject, detail)                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            return ::spira::status_make((code), (subject), (int64_t)(detail));                     \
+        }                                                                                          \
+    } while (0)
+
+// What the device found. All zero means "nothing", so that clearing it is a memset.
+// The `first_*` fields hold UINT32_MAX - row: their maximum is the first row at fault.
+struct device_status {
+    uint32_t flags;            // device_flag bits
+    uint32_t first_range;      // see above
+    uint32_t first_duplicate;  // see above
+    uint32_t first_not_finite; // see above
+    uint32_t needed;           // the largest count that did not fit its capacity
+};
+
+enum device_flag {
+    device_flag_range = 1,
+    device_flag_duplicate = 2,
+    device_flag_not_finite = 4,
+    device_flag_capacity = 8,
+};
+
+// Reads a host copy of the device's status: the gravest trouble first, with its first row.
+SPIRA_API status device_status_read(const device_status *copy) {
+    SPIRA_REQUIRE(copy, status_null_pointer, "copy", 0);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_not_finite), status_not_finite, "points",
+                  UINT32_MAX - copy->first_not_finite);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_range), status_out_of_range, "coordinates",
+                  UINT32_MAX - copy->first_range);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_duplicate), status_duplicate, "coordinates",
+                  UINT32_MAX - copy->first_duplicate);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity, "voxels", copy->needed);
+    return status_success();
+}
+
+// The host loops record trouble the same way. Rows are visited in order, so the first one stays.
+SPIRA_API void device_status_note(device_status *s, device_flag flag, uint32_t row) {
+    uint32_t *first = flag == device_flag_range       ? &s->first_range
+                      : flag == device_flag_duplicate ? &s->first_duplicate
+                                                      : &s->first_not_finite;
+    if (flag == device_flag_capacity) {
+        s->needed = s->needed > row ? s->needed : row; // row: the count that was needed
+    } else if (*first < UINT32_MAX - row) {
+        *first = UINT32_MAX - row;
+    }
+    s->flags |= (uint32_t)flag;
+}
+
+} // namespace spira
+
+#endif

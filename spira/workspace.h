@@ -1,0 +1,46 @@
+// spira/workspace.h: carves typed arrays out of the caller's scratch memory.
+//
+// Each operation has one function that carves its scratch. Run over a null base it only counts,
+// and the count is what the `*_workspace` function returns; run over the caller's memory it gives
+// the pointers. The two cannot disagree.
+#ifndef SPIRA_WORKSPACE_H
+#define SPIRA_WORKSPACE_H
+
+#include "math.h"
+#include "status.h"
+
+namespace spira {
+
+// Every array starts on this boundary, as the base must.
+enum { workspace_alignment = 256 };
+
+struct workspace {
+    char *base;  // null while only counting
+    size_t used; // bytes, a multiple of workspace_alignment
+};
+
+SPIRA_API workspace workspace_begin(void *base) {
+    workspace w = {(char *)base, 0};
+    return w;
+}
+
+// An array of `count` elements, not initialised; null while only counting.
+template <typename T>
+SPIRA_API T *workspace_take(workspace *w, int64_t count) {
+    T *p = w->base ? (T *)(w->base + w->used) : nullptr;
+    w->used += (size_t)round_up(count * (int64_t)sizeof(T), workspace_alignment);
+    return p;
+}
+
+// The check that each operation makes of what it was given, before anything is launched.
+SPIRA_API status workspace_check(const void *base, size_t given, size_t needed) {
+    SPIRA_REQUIRE(base || needed == 0, status_null_pointer, "workspace", 0);
+    SPIRA_REQUIRE(((uintptr_t)base & (workspace_alignment - 1)) == 0, status_alignment, "workspace",
+                  workspace_alignment);
+    SPIRA_REQUIRE(given >= needed, status_workspace, "workspace", needed);
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
