@@ -1,0 +1,159 @@
+// spira/conv.h: sparse convolution over a kernel map, and its fused epilogue.
+//
+//   sum[o, c] = sum over k, i of in[map[o, k], i] * weight[k, i, c]      (missing sources are 0)
+//   out[o, c] = act((sum + bias[c]) * scale[c] + shift[c] + residual[o, c])
+//
+// The input may come from two arrays whose rows belong to the same voxels: channels 0 .. cin - 1
+// from the first, cin .. cin + cin2 - 1 from the second. That is a concatenation without a copy.
+#ifndef SPIRA_CONV_H
+#define SPIRA_CONV_H
+
+#include "numeric.h"
+#include "offset.h"
+#include "status.h"
+
+namespace spira {
+
+enum activation { activation_none, activation_relu, activation_leaky };
+
+// What is done to a sum before its one rounding. Null pointers leave their step out.
+struct conv_epilogue {
+    const float *bias;    // [cout]
+    const float *scale;   // [cout] batch norm: gamma / sqrt(var + eps)
+    const float *shift;   // [cout] batch norm: beta - mean * scale
+    const void *residual; // [outputs, cout] of the output's type
+    activation act;
+    float slope; // of activation_leaky
+};
+
+enum { conv_channels_max = 1024 };
+
+// The sizes of one convolution.
+struct conv_shape {
+    int volume; // offsets of the kernel
+    int cin;    // channels of the first source, 1 .. 1024
+    int cin2;   // channels of the second source, 0 where there is none
+    int cout;   // 1 .. 1024
+    numeric type;
+};
+
+SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, float residual) {
+    if (e->bias) {
+        sum += e->bias[channel];
+    }
+    if (e->scale) {
+        sum *= e->scale[channel];
+    }
+    if (e->shift) {
+        sum += e->shift[channel];
+    }
+    sum += residual;
+    return e->act == activation_none || sum > 0.0f ? sum
+           : e->act == activation_relu             ? (sum == sum ? 0.0f : sum) // NaN is not hidden
+                                                   : sum * e->slope;
+}
+
+SPIRA_API status conv_shape_check(const conv_shape *s) {
+    SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
+    SPIRA_REQUIRE(s->volume >= 1 && s->volume <= kernel_volume_max, status_bad_size, "shape.volume",
+                  s->volume);
+    SPIRA_REQUIRE(s->cin >= 1 && s->cin <= conv_channels_max, status_bad_size, "shape.cin", s->cin);
+    SPIRA_REQUIRE(s->cin2 >= 0 && s->cin2 <= conv_channels_max, status_bad_size, "shape.cin2",
+                  s->cin2);
+    SPIRA_REQUIRE(s->cout >= 1 && s->cout <= conv_channels_max, status_bad_size, "shape.cout",
+                  s->cout);
+    SPIRA_REQUIRE(numeric_valid(s->type), status_unsupported, "shape.type", s->type);
+    return status_success();
+}
+
+SPIRA_API status epilogue_check(const conv_epilogue *e) {
+    SPIRA_REQUIRE(e, status_null_pointer, "epilogue", 0);
+    SPIRA_REQUIRE(e->act >= activation_none && e->act <= activation_leaky, status_unsupported,
+                  "epilogue.act", e->act);
+    return status_success();
+}
+
+// sum[c] += x[i] * weight[i, c] for one row: four inputs a pass keep the sums in registers longer.
+template <typename Sum>
+SPIRA_API void conv_host_row(const float *x, const float *weight, int cin, int cout, Sum *sum) {
+    int i = 0;
+    for (; i + 4 <= cin; i += 4) {
+        const float *w0 = weight + (int64_t)i * cout, *w1 = w0 + cout, *w2 = w1 + cout,
+                    *w3 = w2 + cout;
+        const Sum x0 = x[i], x1 = x[i + 1], x2 = x[i + 2], x3 = x[i + 3];
+        for (int c = 0; c < cout; ++c) {
+            sum[c] += (x0 * w0[c] + x1 * w1[c]) + (x2 * w2[c] + x3 * w3[c]);
+        }
+    }
+    for (; i < cin; ++i) {
+        const float *w = weight + (int64_t)i * cout;
+        const Sum x0 = x[i];
+        for (int c = 0; c < cout; ++c) {
+            sum[c] += x0 * w[c];
+        }
+    }
+}
+
+// The sums alone: the host loop of every dataflow, in float or, as a reference, in double.
+//
+// inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
+//          map [outputs, volume], or null for the identity (volume 1: a 1x1x1 convolution)
+// outputs  sum [outputs, cout]
+// The order of the additions is fixed: offsets ascending, channels ascending.
+template <typename Sum>
+SPIRA_API status conv_sum_host(const conv_shape *s, const float *in, const float *in2,
+                               const float *weight, const int32_t *map, int32_t outputs, Sum *sum) {
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(map || s->volume == 1, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
+    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    const int64_t cout = s->cout, pitch = (int64_t)(s->cin + s->cin2) * cout;
+    const int64_t block = 64, blocks = (outputs + block - 1) / block; // shares weights in cache
+    SPIRA_PARALLEL_FOR
+    for (int64_t b = 0; b < blocks; ++b) {
+        int64_t end = (b + 1) * block < outputs ? (b + 1) * block : outputs;
+        for (int64_t o = b * block; o < end; ++o) {
+            for (int64_t c = 0; c < cout; ++c) {
+                sum[o * cout + c] = 0;
+            }
+        }
+        for (int k = 0; k < s->volume; ++k) {
+            for (int64_t o = b * block; o < end; ++o) {
+                int64_t source = map ? map[o * s->volume + k] : o;
+                if (source < 0) {
+                    continue;
+                }
+                const float *w = weight + k * pitch;
+                conv_host_row(in + source * s->cin, w, s->cin, s->cout, sum + o * cout);
+                if (s->cin2) {
+                    conv_host_row(in2 + source * s->cin2, w + s->cin * cout, s->cin2, s->cout,
+                                  sum + o * cout);
+                }
+            }
+        }
+    }
+    return status_success();
+}
+
+// A convolution in fp32 on the host: what users get where there is no GPU. `shape.type` is not
+// looked at. The epilogue's residual is float [outputs, cout]; no array may be `out` itself.
+SPIRA_API status conv_host(const conv_shape *s, const float *in, const float *in2,
+                           const float *weight, const int32_t *map, int32_t outputs,
+                           const conv_epilogue *e, float *out) {
+    SPIRA_TRY(epilogue_check(e));
+    SPIRA_REQUIRE(out != in && out != in2 && out != e->residual, status_unsupported,
+                  "out (overlaps an input)", 0);
+    SPIRA_TRY(conv_sum_host<float>(s, in, in2, weight, map, outputs, out));
+    const float *residual = (const float *)e->residual;
+    int64_t total = (int64_t)outputs * s->cout;
+    for (int64_t i = 0; i < total; ++i) {
+        out[i] = epilogue_apply(out[i], e, (int)(i % s->cout), residual ? residual[i] : 0.0f);
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

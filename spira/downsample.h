@@ -1,0 +1,89 @@
+// spira/downsample.h: the coordinate set of a larger stride (Spira paper, section 4.1).
+//
+// A voxel of the coarser set is a voxel of the finer one with each coordinate floored to a multiple
+// of the stride. Floors nest, so that every level follows straight from the first set: strides are
+// absolute, in voxels of the finest grid, and no level waits for another one.
+#ifndef SPIRA_DOWNSAMPLE_H
+#define SPIRA_DOWNSAMPLE_H
+
+#include "voxel.h"
+
+namespace spira {
+
+SPIRA_BOTH bool downsample_by_mask(triple stride) {
+    return is_power_of_two(stride.x) && is_power_of_two(stride.y) && is_power_of_two(stride.z);
+}
+
+// The coarse word of a fine one: a mask for powers of two, else unpack, floor, pack.
+template <typename W>
+SPIRA_BOTH W downsample_word(const word_layout *layout, W word, triple stride, bool by_mask) {
+    return by_mask ? word & word_stride_mask<W>(layout, stride) : word_floor(layout, word, stride);
+}
+
+// A mask floors the biased coordinate, which is right only where the bias is a multiple; a floored
+// voxel must also stay inside of the guard margin. Both hold for a layout fitted to the stride.
+template <typename W>
+SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> *in, triple stride,
+                                  const voxel_set<W> *out) {
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(voxel_set_check(in));
+    SPIRA_TRY(voxel_set_check(out));
+    const int s[3] = {stride.x, stride.y, stride.z};
+    const int bias[3] = {layout->bias.x, layout->bias.y, layout->bias.z};
+    const int lo[3] = {layout->lo.x, layout->lo.y, layout->lo.z};
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(s[a] >= 1 && s[a] <= 1 << 20, status_stride, "stride", s[a]);
+        SPIRA_REQUIRE(bias[a] % s[a] == 0 || !downsample_by_mask(stride), status_stride,
+                      "stride (larger than the layout was fitted to)", s[a]);
+        SPIRA_REQUIRE(floor_to(lo[a], s[a]) >= lo[a], status_stride,
+                      "stride (larger than the layout was fitted to)", s[a]);
+    }
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API W *downsample_host_carve(workspace *w, const voxel_set<W> *in) {
+    return workspace_take<W>(w, in->capacity);
+}
+
+// Bytes of scratch for downsample_host.
+template <typename W>
+SPIRA_API size_t downsample_host_workspace(voxel_set<W> in) {
+    workspace w = workspace_begin(nullptr);
+    downsample_host_carve(&w, &in);
+    return w.used;
+}
+
+// The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
+//
+// inputs   layout: fitted to at least this stride; in: the finest set; stride: absolute, any >= 1
+// outputs  out: the coarse set; trouble: a capacity that was passed
+template <typename W>
+SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, triple stride,
+                                 voxel_set<W> out, device_status *trouble, void *scratch,
+                                 size_t scratch_bytes) {
+    SPIRA_TRY(downsample_check(layout, &in, stride, &out));
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, downsample_host_workspace(in)));
+    workspace w = workspace_begin(scratch);
+    W *words = downsample_host_carve(&w, &in);
+    int32_t count = *in.count;
+    bool by_mask = downsample_by_mask(stride);
+    for (int32_t i = 0; i < count; ++i) {
+        words[i] = downsample_word(layout, in.words[i], stride, by_mask);
+    }
+    std::sort(words, words + count);
+    int32_t unique = (int32_t)(std::unique(words, words + count) - words);
+    if (unique > out.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)unique);
+        unique = out.capacity;
+    }
+    std::copy(words, words + unique, out.words);
+    std::fill(out.words + unique, out.words + out.capacity, word_none<W>());
+    *out.count = unique;
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

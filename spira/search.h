@@ -1,0 +1,94 @@
+// spira/search.h: the z-delta search (Spira paper, section 4.2), for one query at a time.
+//
+// A kernel map asks, for each output voxel q and each offset d of the kernel, where q + d stands in
+// the sorted array of source words. The offsets of one z-row ask for words that lie close together:
+// one binary search finds the row's anchor (its lowest z), a short scan upward answers the rest.
+//
+// These functions run on the host and in kernels, allocate nothing and need no other part of spira
+// than the coordinate word and the offsets: lift them out as they are.
+//
+// Invariants: `source` is sorted ascending and without duplicates; every voxel is inside of the
+// layout, whose reach covers the kernel (the guard margin), so that no query wraps.
+#ifndef SPIRA_SEARCH_H
+#define SPIRA_SEARCH_H
+
+#include "offset.h"
+#include "word.h"
+
+namespace spira {
+
+// The first position in source [begin, end) whose word is not below `key`; `end` if there is none.
+template <typename W>
+SPIRA_BOTH int search_lower_bound(const W *source, int begin, int end, W key) {
+    while (begin < end) {
+        int middle = (int)(((unsigned)begin + (unsigned)end) >> 1);
+        if (source[middle] < key) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
+// One step of the local scan: moves the cursor up to `query` and returns where it stands in the
+// source, or -1. It moves while the source is smaller, however many words lie between two members
+// of a row, and never reads at or past `end`.
+template <typename W>
+SPIRA_BOTH int search_scan(const W *source, int end, W query, int *cursor) {
+    int c = *cursor;
+    while (c < end && source[c] < query) {
+        ++c;
+    }
+    *cursor = c;
+    return c < end && source[c] == query ? c : -1;
+}
+
+// One row of one output: fills taps [size.z], spaced `spacing` apart, with source positions or -1,
+// in the order of the offsets.
+//
+// inputs   source [end] sorted words; the search looks at [begin, end)
+//          query: the output's word; row: 0 .. kernel_rows - 1
+// cost     one binary search and about size.z + 1 reads
+template <typename W>
+SPIRA_BOTH void search_row(const word_layout *layout, const kernel_shape *kernel, const W *source,
+                           int begin, int end, W query, int row, int32_t *taps, int spacing) {
+    W wanted = query + word_delta<W>(layout, kernel_anchor(kernel, row));
+    W step = (W)kernel_step(kernel);
+    int cursor = search_lower_bound(source, begin, end, wanted);
+    for (int j = 0; j < kernel->size.z; ++j, wanted += step) {
+        int k = kernel_row_member(kernel, row, j) - row * kernel->size.z;
+        taps[k * spacing] = search_scan(source, end, wanted, &cursor);
+    }
+}
+
+// All offsets of one output: fills taps [volume], row by row.
+template <typename W>
+SPIRA_BOTH void search_voxel(const word_layout *layout, const kernel_shape *kernel, const W *source,
+                             int count, W query, int32_t *taps) {
+    for (int row = 0; row < kernel_rows(kernel); ++row) {
+        search_row(layout, kernel, source, 0, count, query, row, taps + row * kernel->size.z, 1);
+    }
+}
+
+// How a kernel that is not covered by the layout's guard margin is refused.
+SPIRA_API status search_check(const word_layout *layout, const kernel_shape *kernel) {
+    SPIRA_TRY(kernel_check(kernel));
+    triple reach = kernel_reach(kernel);
+    const int64_t below[3] = {(int64_t)layout->lo.x + layout->bias.x,
+                              (int64_t)layout->lo.y + layout->bias.y,
+                              (int64_t)layout->lo.z + layout->bias.z};
+    const int64_t above[3] = {((int64_t)1 << layout->width.x) - 2 - layout->bias.x - layout->hi.x,
+                              ((int64_t)1 << layout->width.y) - 2 - layout->bias.y - layout->hi.y,
+                              ((int64_t)1 << layout->width.z) - 2 - layout->bias.z - layout->hi.z};
+    const int need[3] = {reach.x, reach.y, reach.z};
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(need[a] <= below[a] && need[a] <= above[a], status_unsupported,
+                      "kernel (its reach is beyond the layout's guard margin)", need[a]);
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,299 @@
+// spira/voxel.h: from points or integer coordinates to sorted, unique voxels.
+//
+// A voxel set is an ascending array of distinct coordinate words. Beside it stands the bookkeeping
+// that carries features along: which voxel each input row fell into, and the rows of each voxel.
+#ifndef SPIRA_VOXEL_H
+#define SPIRA_VOXEL_H
+
+#include "numeric.h"
+#include "word.h"
+#include "workspace.h"
+
+#include <algorithm>
+#include <math.h>
+
+namespace spira {
+
+// A set of voxels at some stride. In device memory on the GPU, in host memory in the host loops.
+template <typename W>
+struct voxel_set {
+    W *words;       // [capacity] ascending, distinct; from `count` on word_none()
+    int32_t *count; // [1]
+    int32_t capacity;
+};
+
+// Which input rows fell into which voxel.
+struct voxel_rows {
+    int32_t *voxel; // [rows] the voxel of each row; -1 for a row that was dropped
+    int32_t *order; // [rows] the kept rows, voxel by voxel, in their first order within one
+    int32_t *begin; // [capacity + 1] where the rows of each voxel start in `order`
+};
+
+enum voxel_duplicates {
+    duplicates_merge,  // rows of one voxel are merged
+    duplicates_report, // a row that repeats an earlier one is an error; the rows are merged too
+};
+
+// What is voxelised: points or coordinates, one of the two null.
+struct voxel_input {
+    const float *points;   // [rows, columns] x, y, z first, in the caller's unit of length
+    const int32_t *coords; // [rows, columns] x, y, z first, in voxels
+    const int32_t *batch;  // [rows] batch index of each row, or null for batch 0
+    const int32_t *count;  // [1] how many rows there are; at most `rows`
+    int32_t rows;          // capacity for rows
+    int32_t columns;       // >= 3: the row pitch
+    float size[3];         // points only: the edges of a voxel
+    float origin[3];       // points only: voxel = floor((point - origin) / size)
+    voxel_duplicates duplicates;
+};
+
+enum voxel_feature {
+    voxel_feature_mean,  // fp32 sum in row order, divided by the count
+    voxel_feature_first, // of the first row of each voxel
+};
+
+// A voxel index must fit an int with room to spare: beyond this a point is out of range.
+enum { voxel_index_max = 1 << 30 };
+
+// One coordinate of a point; false if it is not finite or no voxel index at all.
+SPIRA_BOTH bool voxel_quantise(float p, float origin, float size, int *index) {
+#ifdef __CUDA_ARCH__ // as IEEE says, whatever the flags for fast maths are
+    float f = floorf(__fdiv_rn(__fsub_rn(p, origin), size));
+#else
+    float f = floorf((p - origin) / size);
+#endif
+    bool good = f >= -(float)voxel_index_max && f <= (float)voxel_index_max; // false for NaN
+    *index = good ? (int)f : 0;
+    return good;
+}
+
+enum voxel_verdict { voxel_good, voxel_not_finite, voxel_out_of_range };
+
+SPIRA_BOTH bool voxel_finite(float f) {
+    return f - f == 0.0f;
+}
+
+// The word of input row i, or word_none() and what is wrong with it.
+template <typename W>
+SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in, int64_t i,
+                                    W *word) {
+    voxel v;
+    v.batch = in->batch ? in->batch[i] : 0;
+    *word = word_none<W>();
+    if (in->points) {
+        const float *p = in->points + i * in->columns;
+        if (!voxel_finite(p[0]) || !voxel_finite(p[1]) || !voxel_finite(p[2])) {
+            return voxel_not_finite;
+        }
+        bool good = voxel_quantise(p[0], in->origin[0], in->size[0], &v.x);
+        good = voxel_quantise(p[1], in->origin[1], in->size[1], &v.y) && good;
+        good = voxel_quantise(p[2], in->origin[2], in->size[2], &v.z) && good;
+        if (!good) {
+            return voxel_out_of_range;
+        }
+    } else {
+        const int32_t *c = in->coords + i * in->columns;
+        v.x = c[0];
+        v.y = c[1];
+        v.z = c[2];
+    }
+    if (!word_contains(layout, v)) {
+        return voxel_out_of_range;
+    }
+    *word = word_pack<W>(layout, v);
+    return voxel_good;
+}
+
+template <typename W>
+SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
+    SPIRA_REQUIRE(set, status_null_pointer, "set", 0);
+    SPIRA_REQUIRE(set->words, status_null_pointer, "set.words", 0);
+    SPIRA_REQUIRE(set->count, status_null_pointer, "set.count", 0);
+    SPIRA_REQUIRE(set->capacity >= 1 && set->capacity <= INT32_MAX / 2, status_bad_size,
+                  "set.capacity", set->capacity);
+    return status_success();
+}
+
+SPIRA_API status voxel_input_check(const voxel_input *in) {
+    SPIRA_REQUIRE(in, status_null_pointer, "input", 0);
+    SPIRA_REQUIRE(in->points || in->coords, status_null_pointer, "input.points", 0);
+    SPIRA_REQUIRE(!in->points || !in->coords, status_unsupported,
+                  "input (points and coords are both given)", 0);
+    SPIRA_REQUIRE(in->count, status_null_pointer, "input.count", 0);
+    SPIRA_REQUIRE(in->rows >= 1 && in->rows <= INT32_MAX / 2, status_bad_size, "input.rows",
+                  in->rows);
+    SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
+    for (int a = 0; a < 3 && in->points; ++a) {
+        SPIRA_REQUIRE(in->size[a] > 0 && voxel_finite(in->size[a]), status_grid,
+                      "input.size (must be positive and finite)", a);
+        SPIRA_REQUIRE(voxel_finite(in->origin[a]), status_grid, "input.origin (must be finite)", a);
+    }
+    return status_success();
+}
+
+// The bounds, in voxels, of a box of points: what word_fit wants to know of a scene.
+//
+// errors   status_grid where the size is not positive, or so small that indices overflow
+SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float size[3],
+                              const float origin[3], word_need *need) {
+    SPIRA_REQUIRE(lo && hi && size && origin && need, status_null_pointer, "bounds", 0);
+    int out[2][3];
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(size[a] > 0 && voxel_finite(size[a]), status_grid,
+                      "size (must be positive and finite)", a);
+        bool good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]);
+        good = voxel_quantise(hi[a], origin[a], size[a], &out[1][a]) && good;
+        SPIRA_REQUIRE(good, status_grid, "size (so small that the coordinates overflow)", a);
+    }
+    need->lo = triple_make(out[0][0], out[0][1], out[0][2]);
+    need->hi = triple_make(out[1][0], out[1][1], out[1][2]);
+    return status_success();
+}
+
+// A word and the row that it came from: what the host sorts.
+template <typename W>
+struct voxel_key {
+    W word;
+    int32_t row;
+};
+
+template <typename W>
+SPIRA_API bool voxel_key_before(const voxel_key<W> &a, const voxel_key<W> &b) {
+    return a.word < b.word || (a.word == b.word && a.row < b.row);
+}
+
+template <typename W>
+SPIRA_API voxel_key<W> *voxelize_host_carve(workspace *w, const voxel_input *in) {
+    return workspace_take<voxel_key<W>>(w, in->rows);
+}
+
+// Bytes of scratch for voxelize_host.
+template <typename W>
+SPIRA_API size_t voxelize_host_workspace(const voxel_input *in) {
+    workspace w = workspace_begin(nullptr);
+    voxelize_host_carve<W>(&w, in);
+    return w.used;
+}
+
+// The keys of the good rows, in row order; how many there are.
+template <typename W>
+SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_input *in,
+                                     voxel_key<W> *keys, device_status *trouble) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < min_of(*in->count, in->rows); ++i) {
+        W word;
+        voxel_verdict verdict = voxel_word(layout, in, i, &word);
+        if (verdict == voxel_good) {
+            keys[kept].word = word;
+            keys[kept++].row = i;
+        } else {
+            device_status_note(
+                trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
+                (uint32_t)i);
+        }
+    }
+    return kept;
+}
+
+// Voxelises points or integer coordinates: the host loop of `voxelize` (voxel.cuh), with the same
+// results to the last bit.
+//
+// inputs   layout: fitted to the scene; in: see voxel_input; *in->count rows are read
+// outputs  set: the voxels; rows: which row fell into which voxel; rows.voxel is -1 from count on
+//          trouble: rows that are not finite, out of the layout or (duplicates_report) repeated are
+//          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
+// errors   null pointers, sizes, workspace; nothing is written then
+template <typename W>
+SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
+                               voxel_rows rows, device_status *trouble, void *scratch,
+                               size_t scratch_bytes) {
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(voxel_input_check(in));
+    SPIRA_TRY(voxel_set_check(&set));
+    SPIRA_REQUIRE(rows.voxel && rows.order && rows.begin, status_null_pointer, "rows", 0);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, voxelize_host_workspace<W>(in)));
+    workspace w = workspace_begin(scratch);
+    voxel_key<W> *keys = voxelize_host_carve<W>(&w, in);
+    int32_t kept = voxelize_host_keys(layout, in, keys, trouble);
+    std::sort(keys, keys + kept, voxel_key_before<W>);
+
+    int32_t voxels = 0; // all of them, also those that do not fit
+    std::fill(rows.voxel, rows.voxel + in->rows, -1);
+    for (int32_t i = 0; i < kept; ++i) {
+        bool head = i == 0 || keys[i].word != keys[i - 1].word;
+        if (!head && in->duplicates == duplicates_report) {
+            device_status_note(trouble, device_flag_duplicate, (uint32_t)keys[i].row);
+        }
+        voxels += head;
+        rows.order[i] = keys[i].row;
+        if (voxels <= set.capacity) {
+            rows.voxel[keys[i].row] = voxels - 1;
+            if (head) {
+                set.words[voxels - 1] = keys[i].word;
+                rows.begin[voxels - 1] = i;
+            }
+        } else if (head && voxels == set.capacity + 1) {
+            rows.begin[set.capacity] = i; // the end of the last voxel that fits
+        }
+    }
+    if (voxels > set.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)voxels);
+    } else {
+        rows.begin[voxels] = kept;
+    }
+    *set.count = (int32_t)min_of(voxels, set.capacity);
+    std::fill(set.words + *set.count, set.words + set.capacity, word_none<W>());
+    return status_success();
+}
+
+SPIRA_API status voxel_features_check(const float *values, int columns, int channels,
+                                      const voxel_rows *rows, const void *features, numeric type) {
+    SPIRA_REQUIRE(values, status_null_pointer, "values", 0);
+    SPIRA_REQUIRE(features, status_null_pointer, "features", 0);
+    SPIRA_REQUIRE(rows->order && rows->begin, status_null_pointer, "rows", 0);
+    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
+    SPIRA_REQUIRE(columns >= channels, status_bad_size, "columns", columns);
+    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
+    return status_success();
+}
+
+// One feature of one voxel: summed in row order, so that both sides get the same bits.
+SPIRA_BOTH float voxel_feature_value(voxel_feature kind, const float *values, int columns,
+                                     const voxel_rows *rows, int32_t voxel, int channel) {
+    int32_t begin = rows->begin[voxel], end = rows->begin[voxel + 1];
+    float sum = values[(int64_t)rows->order[begin] * columns + channel];
+    if (kind == voxel_feature_first) {
+        return sum;
+    }
+    for (int32_t i = begin + 1; i < end; ++i) {
+        sum += values[(int64_t)rows->order[i] * columns + channel];
+    }
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(sum, (float)(end - begin));
+#else
+    return sum / (float)(end - begin);
+#endif
+}
+
+// The features of the voxels from the values of their rows: the host loop.
+//
+// inputs   values [rows, columns], of which the first `channels` are used; rows: of voxelize
+//          count: the voxels
+// outputs  features [voxels, channels] of `type`
+SPIRA_API status voxel_features_host(voxel_feature kind, const float *values, int columns,
+                                     int channels, voxel_rows rows, int32_t count, numeric type,
+                                     void *features) {
+    SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
+    for (int64_t v = 0; v < count; ++v) {
+        for (int c = 0; c < channels; ++c) {
+            numeric_store(type, features, v * channels + c,
+                          voxel_feature_value(kind, values, columns, &rows, (int32_t)v, c));
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

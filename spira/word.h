@@ -1,0 +1,178 @@
+// spira/word.h: the coordinate word (Spira paper, section 4.1).
+//
+// A voxel (batch, x, y, z) is packed into one unsigned word of 32 or 64 bits; the fields, most
+// significant first, are batch, x, y, z. The order of the words is the lexicographic order of the
+// voxels, and packed(q) + packed(delta) is packed(q + delta) for every delta within the layout's
+// reach: each field keeps a guard margin, so that no offset carries or borrows into the next one.
+//
+// The types: W is uint32_t or uint64_t, and must be as wide as the layout's `bits`. Coordinates of
+// every stride are kept in units of the finest grid: at stride 4 they are multiples of 4.
+//
+// The word with all bits set is never a voxel nor a query: it marks "no voxel" and sorts last.
+#ifndef SPIRA_WORD_H
+#define SPIRA_WORD_H
+
+#include "math.h"
+#include "status.h"
+
+namespace spira {
+
+struct voxel {
+    int batch, x, y, z;
+};
+
+// What a scene and a network ask of a layout.
+struct word_need {
+    triple lo, hi; // inclusive bounds of the voxels
+    int batches;   // batch indices are 0 .. batches - 1
+    triple stride; // the largest stride of each axis
+    triple reach;  // the largest |offset| of each axis, in voxels of the finest grid
+};
+
+// How words are laid out; z starts at bit 0.
+struct word_layout {
+    int bits;                      // 32 or 64
+    triple width;                  // bits of the fields x, y, z
+    int width_batch;               // bits of the field batch; 0 for one batch
+    int shift_x, shift_y, shift_b; // where the fields start
+    triple bias;                   // added before packing; a multiple of the largest stride
+    triple lo, hi;                 // inclusive bounds of the voxels that keep the guard margin
+    int batches;
+};
+
+template <typename W>
+SPIRA_BOTH W word_none() {
+    return (W) ~(W)0;
+}
+
+// Bits that carry information: sort bits [0, word_bits).
+SPIRA_BOTH int word_bits(const word_layout *layout) {
+    return layout->shift_b + layout->width_batch;
+}
+
+// One axis of word_fit: bias and width for the bounds, with the margin on both sides. A field is
+// never all ones within the margin, which keeps word_none() free.
+SPIRA_API void word_fit_axis(int64_t lo, int64_t hi, int64_t stride, int64_t reach, int64_t *bias,
+                             int *width) {
+    int64_t margin = round_up(reach, stride);
+    *bias = margin - floor_to(lo, stride);
+    *width = bits_for((uint64_t)(hi + *bias + reach + 1));
+}
+
+// Fits a layout to a scene: 32 bits where that is enough, else 64.
+//
+// inputs   need: bounds, batches >= 1, strides >= 1, reaches >= 0
+// outputs  layout; `lo` and `hi` are widened to all that the fields can hold with their margins
+// errors   null pointers; sizes that are not allowed; status_bits with the number of missing bits
+SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
+    SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(need->batches >= 1, status_bad_size, "batches", need->batches);
+    const int lo[3] = {need->lo.x, need->lo.y, need->lo.z};
+    const int hi[3] = {need->hi.x, need->hi.y, need->hi.z};
+    const int stride[3] = {need->stride.x, need->stride.y, need->stride.z};
+    const int reach[3] = {need->reach.x, need->reach.y, need->reach.z};
+    int64_t bias[3];
+    int width[3];
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(lo[a] <= hi[a], status_bad_size, "bounds (hi < lo)", hi[a]);
+        SPIRA_REQUIRE(stride[a] >= 1, status_stride, "stride", stride[a]);
+        SPIRA_REQUIRE(reach[a] >= 0, status_bad_size, "reach", reach[a]);
+        word_fit_axis(lo[a], hi[a], stride[a], reach[a], &bias[a], &width[a]);
+    }
+    int width_batch = bits_for((uint64_t)need->batches - 1);
+    int total = width_batch + width[0] + width[1] + width[2];
+    SPIRA_REQUIRE(total <= 64, status_bits, "layout", total - 64);
+    for (int a = 0; a < 3; ++a) { // coordinates and biases are ints
+        SPIRA_REQUIRE(width[a] <= 31 && bias[a] <= INT32_MAX && bias[a] >= -INT32_MAX,
+                      status_bad_size, "bounds (an axis needs more than 31 bits)", width[a]);
+    }
+    layout->bits = total <= 32 ? 32 : 64;
+    layout->width = triple_make(width[0], width[1], width[2]);
+    layout->width_batch = width_batch;
+    layout->shift_y = width[2];
+    layout->shift_x = width[2] + width[1];
+    layout->shift_b = width[2] + width[1] + width[0];
+    layout->batches = need->batches;
+    int *bias_out[3] = {&layout->bias.x, &layout->bias.y, &layout->bias.z};
+    int *lo_out[3] = {&layout->lo.x, &layout->lo.y, &layout->lo.z};
+    int *hi_out[3] = {&layout->hi.x, &layout->hi.y, &layout->hi.z};
+    for (int a = 0; a < 3; ++a) {
+        int64_t top = ((int64_t)1 << width[a]) - 2 - reach[a] - bias[a];
+        *bias_out[a] = (int)bias[a];
+        *lo_out[a] = (int)floor_to(lo[a], stride[a]);
+        *hi_out[a] = (int)min_of(top, INT32_MAX - reach[a]);
+    }
+    return status_success();
+}
+
+// The same fields in 64-bit words, for people who want one word type throughout.
+SPIRA_API word_layout word_widen(word_layout layout) {
+    layout.bits = 64;
+    return layout;
+}
+
+// The check that every operation on words makes of its layout.
+template <typename W>
+SPIRA_API status word_check(const word_layout *layout) {
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(layout->bits == (int)(8 * sizeof(W)), status_unsupported,
+                  "layout (the word type is not as wide as the layout)", layout->bits);
+    SPIRA_REQUIRE(word_bits(layout) >= 1 && word_bits(layout) <= layout->bits, status_bad_size,
+                  "layout (bits)", word_bits(layout));
+    return status_success();
+}
+
+// Whether a voxel is inside of the layout. Packing one that is not gives a word that lies.
+SPIRA_BOTH bool word_contains(const word_layout *l, voxel v) {
+    return v.batch >= 0 && v.batch < l->batches && v.x >= l->lo.x && v.x <= l->hi.x &&
+           v.y >= l->lo.y && v.y <= l->hi.y && v.z >= l->lo.z && v.z <= l->hi.z;
+}
+
+// The word of a voxel; word_contains must hold.
+template <typename W>
+SPIRA_BOTH W word_pack(const word_layout *l, voxel v) {
+    W batch = l->width_batch ? (W)v.batch << l->shift_b : 0; // a shift by all bits is undefined
+    return batch | (W)(uint32_t)(v.x + l->bias.x) << l->shift_x |
+           (W)(uint32_t)(v.y + l->bias.y) << l->shift_y | (W)(uint32_t)(v.z + l->bias.z);
+}
+
+// The voxel of a word.
+template <typename W>
+SPIRA_BOTH voxel word_unpack(const word_layout *l, W w) {
+    voxel v;
+    v.batch = l->width_batch ? (int)(w >> l->shift_b) : 0;
+    v.x = (int)((w >> l->shift_x) & (((W)1 << l->width.x) - 1)) - l->bias.x;
+    v.y = (int)((w >> l->shift_y) & (((W)1 << l->width.y) - 1)) - l->bias.y;
+    v.z = (int)(w & (((W)1 << l->width.z) - 1)) - l->bias.z;
+    return v;
+}
+
+// packed(delta): add it to a word to move the voxel by delta. |delta| is within the reach.
+// Negative components wrap and the sum of the words is exact all the same.
+template <typename W>
+SPIRA_BOTH W word_delta(const word_layout *l, triple delta) {
+    return (W)((W)(int64_t)delta.x << l->shift_x) + (W)((W)(int64_t)delta.y << l->shift_y) +
+           (W)(int64_t)delta.z;
+}
+
+// The mask that floors every axis to a multiple of its stride: word & mask. Powers of two only.
+template <typename W>
+SPIRA_BOTH W word_stride_mask(const word_layout *l, triple stride) {
+    return (W) ~(((W)(stride.x - 1) << l->shift_x) | ((W)(stride.y - 1) << l->shift_y) |
+                 (W)(stride.z - 1));
+}
+
+// The same for any stride >= 1, by unpacking; coordinates are floored, negative ones too.
+template <typename W>
+SPIRA_BOTH W word_floor(const word_layout *l, W w, triple stride) {
+    voxel v = word_unpack<W>(l, w);
+    v.x = (int)floor_to(v.x, stride.x);
+    v.y = (int)floor_to(v.y, stride.y);
+    v.z = (int)floor_to(v.z, stride.z);
+    return word_pack<W>(l, v);
+}
+
+} // namespace spira
+
+#endif
