@@ -143,6 +143,7 @@ SPIRA_API status conv_host(const conv_shape *s, const float *in, const float *in
                            const float *weight, const int32_t *map, int32_t outputs,
                            const conv_epilogue *e, float *out) {
     SPIRA_TRY(epilogue_check(e));
+    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
     SPIRA_REQUIRE(out != in && out != in2 && out != e->residual, status_unsupported,
                   "out (overlaps an input)", 0);
     SPIRA_TRY(conv_sum_host<float>(s, in, in2, weight, map, outputs, out));

@@ -130,6 +130,7 @@ SPIRA_API void tile_scope_host(const tile_key *key, const int32_t *map, int32_t 
 SPIRA_API status tile_build_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
                                  int32_t capacity, tile_layout t) {
     SPIRA_TRY(tile_check(kernel, map, capacity, &t));
+    SPIRA_REQUIRE(count >= 0 && count <= capacity, status_bad_size, "count", count);
     tile_key key = tile_key_make(kernel);
     int32_t scopes = t.tiles / tile_scope_tiles;
     SPIRA_PARALLEL_FOR

@@ -73,6 +73,7 @@ SPIRA_BOTH void search_voxel(const word_layout *layout, const kernel_shape *kern
 
 // How a kernel that is not covered by the layout's guard margin is refused.
 SPIRA_API status search_check(const word_layout *layout, const kernel_shape *kernel) {
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     SPIRA_TRY(kernel_check(kernel));
     triple reach = kernel_reach(kernel);
     const int64_t below[3] = {(int64_t)layout->lo.x + layout->bias.x,

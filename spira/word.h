@@ -78,6 +78,8 @@ SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
         SPIRA_REQUIRE(lo[a] <= hi[a], status_bad_size, "bounds (hi < lo)", hi[a]);
         SPIRA_REQUIRE(stride[a] >= 1, status_stride, "stride", stride[a]);
         SPIRA_REQUIRE(reach[a] >= 0, status_bad_size, "reach", reach[a]);
+        SPIRA_REQUIRE((int64_t)hi[a] + reach[a] <= INT32_MAX, status_bad_size,
+                      "bounds (hi + reach is no int)", hi[a]);
         word_fit_axis(lo[a], hi[a], stride[a], reach[a], &bias[a], &width[a]);
     }
     int width_batch = bits_for((uint64_t)need->batches - 1);
@@ -159,8 +161,11 @@ SPIRA_BOTH W word_delta(const word_layout *l, triple delta) {
 // The mask that floors every axis to a multiple of its stride: word & mask. Powers of two only.
 template <typename W>
 SPIRA_BOTH W word_stride_mask(const word_layout *l, triple stride) {
-    return (W) ~(((W)(stride.x - 1) << l->shift_x) | ((W)(stride.y - 1) << l->shift_y) |
-                 (W)(stride.z - 1));
+    // A stride wider than its field clears the field, and no bit of the one above.
+    W x = (W)(stride.x - 1) & (((W)1 << l->width.x) - 1);
+    W y = (W)(stride.y - 1) & (((W)1 << l->width.y) - 1);
+    W z = (W)(stride.z - 1) & (((W)1 << l->width.z) - 1);
+    return (W) ~((x << l->shift_x) | (y << l->shift_y) | z);
 }
 
 // The same for any stride >= 1, by unpacking; coordinates are floored, negative ones too.

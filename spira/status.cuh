@@ -1,0 +1,39 @@
+// spira/status.cuh: the device's side of errors, and the checks around launches.
+#ifndef SPIRA_STATUS_CUH
+#define SPIRA_STATUS_CUH
+
+#include "status.h"
+
+#include <cuda_runtime.h>
+
+namespace spira {
+
+// Records trouble with a row (or, for device_flag_capacity, the count that was needed).
+SPIRA_DEVICE void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
+    uint32_t *field = flag == device_flag_range       ? &s->first_range
+                      : flag == device_flag_duplicate ? &s->first_duplicate
+                      : flag == device_flag_capacity  ? &s->needed
+                                                      : &s->first_not_finite;
+    atomicMax(field, flag == device_flag_capacity ? row : UINT32_MAX - row);
+    atomicOr(&s->flags, (uint32_t)flag);
+}
+
+SPIRA_API status status_from_cuda(cudaError_t error, const char *subject) {
+    return error == cudaSuccess ? status_success()
+                                : status_make(status_cuda, subject, (int64_t)error);
+}
+
+// What the launches since the last call reported. Does not wait for them.
+SPIRA_API status status_of_launch(const char *subject) {
+    return status_from_cuda(cudaGetLastError(), subject);
+}
+
+// Clears a status word in device memory, before a frame.
+SPIRA_API status device_status_clear(device_status *trouble, cudaStream_t stream) {
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_from_cuda(cudaMemsetAsync(trouble, 0, sizeof *trouble, stream), "trouble");
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,156 @@
+// spira/voxel.cuh: voxelisation on the GPU: pack, radix sort (CUB), unique.
+#ifndef SPIRA_VOXEL_CUH
+#define SPIRA_VOXEL_CUH
+
+#include "numeric.cuh"
+#include "unique.cuh"
+#include "voxel.h"
+
+#include <cub/device/device_radix_sort.cuh>
+
+namespace spira {
+
+template <typename W>
+struct voxelize_scratch {
+    W *words;      // [rows] as packed
+    W *sorted;     // [rows]
+    int32_t *rows; // [rows] 0, 1, 2, ...
+    int32_t *heads;
+    char *cub; // [cub_bytes]
+    size_t cub_bytes;
+};
+
+// CUB's scratch for the pairs; asks for the largest number of bits, so that it fits any layout.
+template <typename W>
+SPIRA_API status voxelize_sort(voxelize_scratch<W> *s, int32_t *order, int32_t rows, int bits,
+                               cudaStream_t stream) {
+    return status_from_cuda(cub::DeviceRadixSort::SortPairs(s->cub, s->cub_bytes, s->words,
+                                                            s->sorted, s->rows, order, rows, 0,
+                                                            bits, stream),
+                            "radix sort");
+}
+
+template <typename W>
+SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
+                                voxelize_scratch<W> *s) {
+    s->words = workspace_take<W>(w, rows);
+    s->sorted = workspace_take<W>(w, rows);
+    s->rows = workspace_take<int32_t>(w, rows);
+    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
+    voxelize_scratch<W> ask = *s;
+    ask.cub = nullptr;
+    ask.cub_bytes = 0;
+    SPIRA_TRY(voxelize_sort(&ask, nullptr, rows, 8 * (int)sizeof(W), nullptr));
+    s->cub_bytes = ask.cub_bytes;
+    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    return status_success();
+}
+
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    voxelize_pack_kernel(word_layout layout, voxel_input in, W *words, int32_t *rows,
+                         device_status *trouble) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= in.rows) {
+        return;
+    }
+    W word = word_none<W>();
+    if (i < *in.count) {
+        voxel_verdict verdict = voxel_word(&layout, &in, i, &word);
+        if (verdict != voxel_good) {
+            device_status_raise(
+                trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
+                (uint32_t)i);
+        }
+    }
+    words[i] = word;
+    rows[i] = (int32_t)i;
+}
+
+// Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
+template <typename W>
+SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, size_t *bytes) {
+    SPIRA_TRY(voxel_input_check(in));
+    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    voxelize_scratch<W> s;
+    SPIRA_TRY(voxelize_carve<W>(&w, in->rows, capacity, &s));
+    *bytes = w.used;
+    return status_success();
+}
+
+// Voxelises points or integer coordinates (Spira paper, section 4.1).
+//
+// inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory;
+//          *in->count rows are read, at most in->rows
+// outputs  set: the voxels, ascending, word_none() behind them, and their count
+//          rows: which row fell into which voxel
+//          trouble: rows that are not finite, out of the layout or (duplicates_report) repeated are
+//          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
+// errors   null pointers, sizes, a layout of another word, a workspace that is too small
+// Asynchronous, deterministic, equal to voxelize_host to the last bit.
+// cost     one radix sort of (word, row) pairs and three small kernels
+template <typename W>
+SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
+                          voxel_rows rows, device_status *trouble, void *scratch,
+                          size_t scratch_bytes, cudaStream_t stream) {
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(voxel_set_check(&set));
+    SPIRA_REQUIRE(rows.voxel && rows.order && rows.begin, status_null_pointer, "rows", 0);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    size_t needed;
+    SPIRA_TRY(voxelize_workspace<W>(in, set.capacity, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    voxelize_scratch<W> s;
+    SPIRA_TRY(voxelize_carve<W>(&w, in->rows, set.capacity, &s));
+    voxelize_pack_kernel<W><<<(unsigned)ceil_div(in->rows, 256), 256, 0, stream>>>(
+        *layout, *in, s.words, s.rows, trouble);
+    SPIRA_TRY(voxelize_sort(&s, rows.order, in->rows, word_bits(layout), stream));
+    return unique_launch(s.sorted, in->rows, s.heads, set, rows,
+                         in->duplicates == duplicates_report, trouble, stream);
+}
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(256)
+    voxel_features_kernel(voxel_feature kind, const float *values, int columns, int channels,
+                          voxel_rows rows, const int32_t *count, E *features) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t v = i / channels;
+    if (v < *count) {
+        features[i] = element_from_float<E>(
+            voxel_feature_value(kind, values, columns, &rows, (int32_t)v, (int)(i % channels)));
+    }
+}
+
+// The features of the voxels from the values of their rows.
+//
+// inputs   values [rows, columns], of which the first `channels` are used; rows: of voxelize;
+//          count [1]: voxels, at most `capacity`
+// outputs  features [capacity, channels] of `type`; rows from the count on are not written
+// Asynchronous, deterministic, equal to voxel_features_host to the last bit.
+SPIRA_API status voxel_features(voxel_feature kind, const float *values, int columns, int channels,
+                                voxel_rows rows, const int32_t *count, int32_t capacity,
+                                numeric type, void *features, cudaStream_t stream) {
+    SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
+    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
+    int64_t blocks = ceil_div((int64_t)capacity * channels, 256);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
+    if (type == numeric_f16) {
+        voxel_features_kernel<__half><<<(unsigned)blocks, 256, 0, stream>>>(
+            kind, values, columns, channels, rows, count, (__half *)features);
+    } else if (type == numeric_bf16) {
+        voxel_features_kernel<__nv_bfloat16><<<(unsigned)blocks, 256, 0, stream>>>(
+            kind, values, columns, channels, rows, count, (__nv_bfloat16 *)features);
+    } else {
+        voxel_features_kernel<float><<<(unsigned)blocks, 256, 0, stream>>>(
+            kind, values, columns, channels, rows, count, (float *)features);
+    }
+    return status_of_launch("voxel_features");
+}
+
+} // namespace spira
+
+#endif
