@@ -1,0 +1,56 @@
+// spira.cuh: sparse convolution on voxelised point clouds, for CUDA. Include this, link nothing.
+//
+// Under nvcc this is all of spira; under a plain C++17 compiler it is the host half. What flows
+// through it, in the order of the files:
+//
+//   points -> voxels (voxel) -> coordinate sets of larger strides (downsample) -> kernel maps by
+//   z-delta search (map) -> layouts (layout) -> features (conv, pool)
+//
+// noun.h says what a thing is and holds its host loop; noun.cuh holds its kernels and launchers.
+// Everything has internal linkage. The caller owns all memory; nothing allocates, synchronises or
+// reads back; every launcher takes a stream, last, and can be captured in a CUDA graph.
+#ifndef SPIRA_SPIRA_CUH
+#define SPIRA_SPIRA_CUH
+
+#include "spira/config.h"
+
+#include "spira/math.h"
+#include "spira/numeric.h"
+#include "spira/status.h"
+#include "spira/workspace.h"
+
+#include "spira/offset.h"
+#include "spira/word.h"
+
+#include "spira/search.h"
+
+#include "spira/conv.h"
+#include "spira/downsample.h"
+#include "spira/layout.h"
+#include "spira/map.h"
+#include "spira/pool.h"
+#include "spira/voxel.h"
+
+#ifdef __CUDACC__
+
+#include "spira/numeric.cuh"
+#include "spira/status.cuh"
+
+#include "spira/copy.cuh"
+#include "spira/mma.cuh"
+#include "spira/search.cuh"
+#include "spira/unique.cuh"
+
+#include "spira/conv_exact.cuh"
+#include "spira/conv_tensor.cuh"
+#include "spira/downsample.cuh"
+#include "spira/layout.cuh"
+#include "spira/map.cuh"
+#include "spira/pool.cuh"
+#include "spira/voxel.cuh"
+
+#include "spira/conv.cuh"
+
+#endif
+
+#endif

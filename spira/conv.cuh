@@ -1,0 +1,226 @@
+// spira/conv.cuh: convolution on the GPU: packs weights, chooses a path and runs it.
+#ifndef SPIRA_CONV_CUH
+#define SPIRA_CONV_CUH
+
+#include "conv_exact.cuh"
+#include "conv_tensor.cuh"
+#include "workspace.h"
+
+namespace spira {
+
+// One convolution. Arrays are in device memory, features of shape.type's storage.
+struct conv_args {
+    conv_shape shape;
+    const void *in;            // [inputs, cin]
+    const void *in2;           // [inputs, cin2], or null where cin2 is 0
+    const void *weights;       // of conv_weights_pack, with the same shape, on the same device
+    const tile_layout *layout; // host struct of the kernel map's tiled layout;
+                               // null: the identity, volume 1 (a 1x1x1 convolution)
+    const int32_t *count;      // [1] outputs, at most `capacity`
+    int32_t capacity;
+    conv_epilogue epilogue;
+    void *out; // [capacity, cout]
+};
+
+// What the path is chosen by, read from the current device at each call: nothing is cached.
+struct conv_device {
+    int capability; // 90 for compute capability 9.0
+    int multiprocessors;
+    int shared_max; // bytes of shared memory that a block may ask for
+};
+
+SPIRA_API status conv_device_query(conv_device *d) {
+    int device, major, minor;
+    SPIRA_TRY(status_from_cuda(cudaGetDevice(&device), "device"));
+    const cudaDeviceAttr what[] = {
+        cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
+        cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin};
+    int *const into[] = {&major, &minor, &d->multiprocessors, &d->shared_max};
+    for (int i = 0; i < 4; ++i) {
+        SPIRA_TRY(status_from_cuda(cudaDeviceGetAttribute(into[i], what[i], device), "device"));
+    }
+    d->capability = 10 * major + minor;
+    return status_success();
+}
+
+// Tensor cores where they know the format; plain fp32 multiply-adds otherwise.
+SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
+    return type == numeric_f16                            ? capability >= 75
+           : type == numeric_bf16 || type == numeric_tf32 ? capability >= 80
+                                                          : false;
+}
+
+// Bytes of packed weights on the current device.
+SPIRA_API status conv_weights_bytes(const conv_shape *shape, size_t *bytes) {
+    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    *bytes = conv_uses_tensor(shape->type, d.capability)
+                 ? (size_t)conv_tensor_weights(shape) * conv_lane_bytes
+                 : (size_t)conv_exact_weights(shape) * sizeof(float);
+    return status_success();
+}
+
+// Packs weights into the order of the current device's kernels; once, when a network is loaded.
+//
+// inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
+// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format
+// Asynchronous.
+SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight, void *packed,
+                                   size_t packed_bytes, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(conv_weights_bytes(shape, &needed));
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_TRY(workspace_check(packed, packed_bytes, needed));
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    bool tensor = conv_uses_tensor(shape->type, d.capability);
+    int64_t total = tensor ? conv_tensor_weights(shape) : conv_exact_weights(shape);
+    int64_t grid = ceil_div(total, 256);
+    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
+    if (!tensor) {
+        conv_exact_pack_kernel<<<(unsigned)grid, 256, 0, stream>>>(shape->type, weight, total,
+                                                                   (float *)packed);
+    } else if (shape->type == numeric_f16) {
+        conv_tensor_pack_kernel<__half>
+            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (__half *)packed);
+    } else if (shape->type == numeric_bf16) {
+        conv_tensor_pack_kernel<__nv_bfloat16>
+            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (__nv_bfloat16 *)packed);
+    } else {
+        conv_tensor_pack_kernel<float>
+            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (float *)packed);
+    }
+    return status_of_launch("conv_weights_pack");
+}
+
+SPIRA_API status conv_pointer_check(const void *p, int element, const char *name) {
+    SPIRA_REQUIRE(p, status_null_pointer, name, 0);
+    SPIRA_REQUIRE((uintptr_t)p % (unsigned)element == 0, status_alignment, name, element);
+    return status_success();
+}
+
+SPIRA_API status conv_check(const conv_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_shape_check(&a->shape));
+    SPIRA_TRY(epilogue_check(&a->epilogue));
+    int element = numeric_size(a->shape.type);
+    SPIRA_TRY(conv_pointer_check(a->in, element, "in"));
+    if (a->shape.cin2) {
+        SPIRA_TRY(conv_pointer_check(a->in2, element, "in2"));
+    }
+    SPIRA_TRY(conv_pointer_check(a->out, element, "out"));
+    if (a->epilogue.residual) {
+        SPIRA_TRY(conv_pointer_check(a->epilogue.residual, element, "epilogue.residual"));
+    }
+    SPIRA_TRY(conv_pointer_check(a->weights, workspace_alignment, "weights"));
+    SPIRA_REQUIRE(a->count, status_null_pointer, "count", 0);
+    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  a->capacity);
+    SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2), status_unsupported,
+                  "out (overlaps an input)", 0);
+    if (a->layout) {
+        const tile_layout *t = a->layout;
+        SPIRA_REQUIRE(t->row && t->active && t->index, status_null_pointer, "layout", 0);
+        SPIRA_REQUIRE(t->volume == a->shape.volume, status_bad_size, "layout.volume", t->volume);
+        SPIRA_REQUIRE(t->tiles >= tile_count(a->capacity), status_capacity, "layout.tiles",
+                      tile_count(a->capacity));
+    } else {
+        SPIRA_REQUIRE(a->shape.volume == 1, status_null_pointer, "layout", a->shape.volume);
+    }
+    return status_success();
+}
+
+// Bytes of scratch for conv: none for the dataflows there are now.
+SPIRA_API status conv_workspace(const conv_args *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_shape_check(&args->shape));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    *bytes = 0;
+    return status_success();
+}
+
+SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, int64_t bytes) {
+    return (uintptr_t)p % (uintptr_t)bytes == 0 && row_elements * element % bytes == 0;
+}
+
+SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
+    const tile_layout *t = a->layout;
+    conv_exact_params p;
+    p.in = a->in;
+    p.in2 = a->in2;
+    p.residual = a->epilogue.residual;
+    p.weights = (const float *)a->weights;
+    p.out = a->out;
+    p.row = t ? t->row : nullptr;
+    p.active = t ? t->active : nullptr;
+    p.index = t ? t->index : nullptr;
+    p.count = a->count;
+    p.epilogue = a->epilogue;
+    p.shape = a->shape;
+    p.tiles = tile_count(a->capacity);
+    p.slices = 1;
+    return a->shape.type == numeric_f16    ? conv_exact_launch<__half>(p, stream)
+           : a->shape.type == numeric_bf16 ? conv_exact_launch<__nv_bfloat16>(p, stream)
+                                           : conv_exact_launch<float>(p, stream);
+}
+
+SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+    const conv_shape *s = &a->shape;
+    const tile_layout *t = a->layout;
+    int element = numeric_size(s->type);
+    conv_tensor_params p;
+    p.in = a->in;
+    p.in2 = a->in2;
+    p.weights = a->weights;
+    p.residual = a->epilogue.residual;
+    p.out = a->out;
+    p.row = t ? t->row : nullptr;
+    p.active = t ? t->active : nullptr;
+    p.index = t ? t->index : nullptr;
+    p.count = a->count;
+    p.epilogue = a->epilogue;
+    p.volume = s->volume;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.cout = s->cout;
+    p.chunks1 = conv_chunks(s->cin, s->type);
+    p.chunks = p.chunks1 + conv_chunks(s->cin2, s->type);
+    p.step_chunks = p.slices = 1; // chosen by the launcher
+    p.tiles = tile_count(a->capacity);
+    p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
+    p.wide_in2 = conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
+    p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
+                 conv_aligned(p.residual, s->cout, element, 4 * element);
+    return s->type == numeric_f16
+               ? conv_tensor_launch<__half>(p, d->multiprocessors, d->shared_max, stream)
+           : s->type == numeric_bf16
+               ? conv_tensor_launch<__nv_bfloat16>(p, d->multiprocessors, d->shared_max, stream)
+               : conv_tensor_launch<float>(p, d->multiprocessors, d->shared_max, stream);
+}
+
+// Sparse convolution with a fused epilogue, output-stationary (Spira paper, section 4.3).
+//
+// inputs   args: see conv_args; features, residual and out are aligned to their element
+// outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
+//          the inputs may not.
+// errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity
+// Asynchronous; bit-identical from run to run: every sum is added up in the order of the offsets
+// and channels, whatever the tile. Sums are fp32 and are rounded once.
+// cost     see bench/README.md; work is proportional to the (group, offset) blocks with a source
+SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
+                      cudaStream_t stream) {
+    SPIRA_TRY(conv_check(args));
+    size_t needed;
+    SPIRA_TRY(conv_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    return conv_uses_tensor(args->shape.type, d.capability) ? conv_run_tensor(args, &d, stream)
+                                                            : conv_run_exact(args, stream);
+}
+
+} // namespace spira
+
+#endif

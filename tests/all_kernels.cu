@@ -1,0 +1,44 @@
+// tests/all_kernels.cu: every kernel in every form that the library offers, so that `make check`
+// builds each for all architectures and looks for spilled registers. A new template argument needs
+// a line.
+#include "../spira.cuh"
+
+using namespace spira;
+
+template <typename W>
+static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
+                          const voxel_input *in, voxel_set<W> set, voxel_rows rows,
+                          device_status *trouble, int32_t *map, void *out) {
+    SPIRA_TRY(voxelize(layout, in, set, rows, trouble, nullptr, 0, nullptr));
+    SPIRA_TRY(downsample(layout, set, kernel->stride, set, trouble, nullptr, 0, nullptr));
+    SPIRA_TRY(map_build(layout, kernel, set, set, map, nullptr));
+    return pool_global(pool_max, numeric_f32, layout, set, map, 1, out, nullptr, 0, nullptr);
+}
+
+// External linkage keeps the compiler from dropping what it calls.
+int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
+                voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
+                device_status *trouble, int32_t *map, const conv_args *args, void *out);
+
+int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
+                voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
+                device_status *trouble, int32_t *map, const conv_args *args, void *out) {
+    // Which kernels run is chosen at run time: each launcher brings in all of its own.
+    const status all[] = {
+        all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),
+        all_of_word(layout, kernel, in, wide, rows, trouble, map, out),
+        device_status_clear(trouble, nullptr),
+        voxel_features(voxel_feature_mean, in->points, 4, 4, rows, map, 1, numeric_f32, out,
+                       nullptr),
+        map_count(map, 27, map, 1, map, nullptr),
+        tile_build(kernel, map, map, 1, *args->layout, nullptr),
+        conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
+        conv(args, nullptr, 0, nullptr),
+        pool(pool_max, numeric_f32, out, 1, map, 27, map, 1, out, nullptr),
+    };
+    int failed = 0;
+    for (const status &s : all) {
+        failed += status_failed(s);
+    }
+    return failed;
+}

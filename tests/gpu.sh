@@ -1,0 +1,87 @@
+#!/bin/bash
+# tests/gpu.sh: builds, tests, sanitises and measures on a machine with a GPU and nvcc.
+#
+#     tests/gpu.sh [build] [test] [sanitize] [bench]     no step given: all, in this order
+#
+# Environment: OUT (out/gpu) takes a log for each part and the JSON lines of the benchmarks;
+# BENCH_ARGS (the scans in data/) goes to each benchmark; TEST_FILTER picks tests for the sanitizers;
+# ARCH is the architecture to build for. Ends with a table; fails if any part failed.
+set -u
+cd "$(dirname "$0")/.."
+
+out=${OUT:-out/gpu}
+mkdir -p "$out"
+PATH=$PATH:/usr/local/cuda/bin
+names=() results=() seconds=()
+
+part() { # name command...: runs it into a log, keeps the end of the log on the screen
+    local name=$1 start=$SECONDS
+    shift
+    echo "== $name"
+    "$@" >"$out/$name.log" 2>&1
+    local status=$?
+    if [ $status = 0 ]; then tail -n 2 "$out/$name.log"; else tail -n 40 "$out/$name.log"; fi
+    names+=("$name") results+=("$status") seconds+=($((SECONDS - start)))
+    return $status
+}
+
+sanitize() { # tool options...: the quick tests under one tool
+    local tool=$1
+    shift
+    part "sanitize-$tool" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
+        compute-sanitizer --tool "$tool" --error-exitcode 1 "$@" build/test_gpu ${TEST_FILTER-}
+}
+
+measure() { # benchmark: its JSON lines, apart from what it says besides
+    local name
+    name=$(basename "$1")
+    # shellcheck disable=SC2086
+    "$1" ${BENCH_ARGS-$(ls data/*.vox32 data/*.xyz32 2>/dev/null)} >"$out/$name.jsonl" &&
+        grep -q '^{' "$out/$name.jsonl" && echo "$(grep -c '^{' "$out/$name.jsonl") lines"
+}
+
+for step in ${*:-build test sanitize bench}; do
+    case $step in
+    build)
+        part build make all ${ARCH:+ARCH=$ARCH}
+        ;;
+    test)
+        part test-host build/test_host
+        part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
+        ;;
+    sanitize)
+        # Each tool sees best what the harness does not hide: true ends of buffers for memcheck,
+        # memory that nothing has set for initcheck.
+        setting=(SPIRA_EXACT=1)
+        sanitize memcheck --leak-check full
+        setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
+        sanitize initcheck
+        setting=()
+        sanitize racecheck
+        sanitize synccheck
+        ;;
+    bench)
+        found=0
+        for source in bench/*.cu; do
+            [ -e "$source" ] || continue
+            found=1
+            part "bench-$(basename "$source" .cu)" measure "build/bench_$(basename "$source" .cu)"
+        done
+        [ $found = 1 ] || echo 'there are no benchmarks'
+        ;;
+    *)
+        echo "usage: $0 [build] [test] [sanitize] [bench]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+echo
+failed=0
+for i in "${!names[@]}"; do
+    verdict=passed
+    [ "${results[$i]}" = 0 ] || { verdict="FAILED (${results[$i]})" && failed=$((failed + 1)); }
+    printf '%-24s %5d s  %s\n' "${names[$i]}" "${seconds[$i]}" "$verdict"
+done
+echo "$((${#names[@]} - failed)) passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
