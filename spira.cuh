@@ -4,7 +4,7 @@
 // through it, in the order of the files:
 //
 //   points -> voxels (voxel) -> coordinate sets of larger strides (downsample) -> kernel maps by
-//   z-delta search (map) -> layouts (layout) -> features (conv, pool)
+//   z-delta search (map) -> layouts (layout) -> features (conv, pool) -> whole networks (net)
 //
 // noun.h says what a thing is and holds its host loop; noun.cuh holds its kernels and launchers.
 // Everything has internal linkage. The caller owns all memory; nothing allocates, synchronises or
@@ -31,6 +31,8 @@
 #include "spira/pool.h"
 #include "spira/voxel.h"
 
+#include "spira/net.h"
+
 #ifdef __CUDACC__
 
 #include "spira/numeric.cuh"
@@ -50,6 +52,8 @@
 #include "spira/voxel.cuh"
 
 #include "spira/conv.cuh"
+
+#include "spira/net.cuh"
 
 #endif
 

@@ -780,7 +780,7 @@ void check_features(const outcome<uint64_t> &o, int32_t rows_capacity, int32_t c
     CHECK_OK(voxel_features(kind, device_values, columns, channels, rows,
                             device_upload(&o.count, 1), capacity, type, features, stream_get()));
     std::vector<char> got = fetched(features, (int64_t)used);
-    CHECK_EQUAL(memcmp(got.data(), wanted.data(), used), 0);
+    CHECK(used == 0 || memcmp(got.data(), wanted.data(), used) == 0);
     CHECK(device_untouched(features, (int64_t)used, total));
 }
 

@@ -1,0 +1,190 @@
+// spira/net.cuh: a planned network on the GPU, inside the caller's stream or CUDA graph.
+#ifndef SPIRA_NET_CUH
+#define SPIRA_NET_CUH
+
+#include "conv.cuh"
+#include "downsample.cuh"
+#include "layout.cuh"
+#include "map.cuh"
+#include "net.h"
+#include "pool.cuh"
+
+namespace spira {
+
+// Plans a network for the current device.
+//
+// inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene
+// outputs  plan: plain data; running needs workspace_bytes, loading loaded_bytes of device memory
+// errors   status_layer with the layer at fault; sizes; a kernel beyond the layout's margin
+template <typename W>
+SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_layout *layout,
+                                 const net_limits *limits, net_plan *plan) {
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
+    voxel_set<W> first = {nullptr, nullptr, limits->voxels};
+    size_t scratch = 0;
+    for (int s = 1; s < plan->sets; ++s) {
+        size_t bytes;
+        SPIRA_TRY(downsample_workspace(first, plan->set[s].capacity, &bytes));
+        scratch = scratch < bytes ? bytes : scratch;
+    }
+    SPIRA_TRY(net_plan_place(layout, scratch, plan));
+    workspace w = workspace_begin(nullptr);
+    for (int i = 0; i < count; ++i) {
+        if (net_is_conv(&layers[i])) {
+            size_t bytes;
+            SPIRA_TRY(conv_weights_bytes(&plan->step[i].shape, &bytes));
+            plan->step[i].packed = net_take<char>(&w, (int64_t)bytes);
+            net_params at = net_params_of(plan, i);
+            net_take<float>(&w, at.end - at.vectors); // bias, scale, shift follow the weights
+        }
+    }
+    plan->loaded_bytes = w.used;
+    return status_success();
+}
+
+// Where the loaded bias, scale and shift of a layer start.
+SPIRA_API status net_loaded_vectors(const net_plan *p, int layer, const void *loaded,
+                                    const float **vectors) {
+    size_t bytes;
+    SPIRA_TRY(conv_weights_bytes(&p->step[layer].shape, &bytes));
+    *vectors = (const float *)((const char *)loaded + p->step[layer].packed +
+                               round_up((int64_t)bytes, workspace_alignment));
+    return status_success();
+}
+
+// Packs a network's parameters for the device, once.
+//
+// inputs   params [plan->params] fp32 in device memory: see net_params
+// outputs  loaded: plan->loaded_bytes, aligned to 256
+SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, size_t loaded_bytes,
+                          cudaStream_t stream) {
+    SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(p->device, status_unsupported, "plan (made for the host)", 0);
+    SPIRA_REQUIRE(params, status_null_pointer, "params", 0);
+    SPIRA_TRY(workspace_check(loaded, loaded_bytes, p->loaded_bytes));
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (!net_is_conv(&p->layers[i])) {
+            continue;
+        }
+        const float *vectors;
+        size_t bytes;
+        net_params at = net_params_of(p, i);
+        SPIRA_TRY(conv_weights_bytes(&p->step[i].shape, &bytes));
+        SPIRA_TRY(conv_weights_pack(&p->step[i].shape, params + at.weight,
+                                    (char *)loaded + p->step[i].packed, bytes, stream));
+        SPIRA_TRY(net_loaded_vectors(p, i, loaded, &vectors));
+        SPIRA_TRY(status_from_cuda(cudaMemcpyAsync((void *)vectors, params + at.vectors,
+                                                   (size_t)(at.end - at.vectors) * sizeof(float),
+                                                   cudaMemcpyDeviceToDevice, stream),
+                                   "net_load"));
+    }
+    return status_success();
+}
+
+// Builds all coordinate sets and kernel maps of a plan, before any feature (paper, section 4.4).
+//
+// inputs   input: set 0, of the planned capacity; memory: plan->workspace_bytes, aligned to 256
+// outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed
+// Asynchronous, deterministic.
+template <typename W>
+SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status *trouble,
+                           void *memory, size_t bytes, cudaStream_t stream) {
+    SPIRA_TRY(net_run_check(p, true, &input, memory, bytes));
+    for (int s = 1; s < p->sets; ++s) {
+        SPIRA_TRY(downsample(&p->layout, input, p->set[s].stride, net_voxels(p, s, input, memory),
+                             trouble, (char *)memory + p->scratch, p->scratch_bytes, stream));
+    }
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
+        int32_t *to = (int32_t *)((char *)memory + map->map);
+        SPIRA_TRY(map_build(&p->layout, &map->kernel, net_voxels(p, map->source, input, memory),
+                            outputs, to, stream));
+        SPIRA_TRY(tile_build(&map->kernel, to, outputs.count, outputs.capacity,
+                             net_tiles(p, map, memory), stream));
+        if (p->limits.count_pairs) {
+            SPIRA_TRY(map_count(to, map->volume, outputs.count, outputs.capacity,
+                                (int32_t *)((char *)memory + map->pairs), stream));
+        }
+    }
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs,
+                              const void *features, const void *loaded, void *memory,
+                              cudaStream_t stream) {
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    tile_layout tiles = {};
+    if (step->map != net_none) {
+        tiles = net_tiles(p, &p->map[step->map], memory);
+    }
+    net_params at = net_params_of(p, layer);
+    const float *vectors;
+    SPIRA_TRY(net_loaded_vectors(p, layer, loaded, &vectors));
+    conv_args args;
+    args.shape = step->shape;
+    args.in = net_features_of(p, l->source, features, memory);
+    args.in2 = net_features_of(p, l->source2, features, memory);
+    args.weights = (const char *)loaded + step->packed;
+    args.layout = step->map == net_none ? nullptr : &tiles;
+    args.count = outputs.count;
+    args.capacity = outputs.capacity;
+    args.epilogue.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
+    args.epilogue.scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
+    args.epilogue.shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
+    args.epilogue.residual = net_features_of(p, l->residual, features, memory);
+    args.epilogue.act = l->act;
+    args.epilogue.slope = l->slope;
+    args.out = (char *)memory + step->features;
+    return conv(&args, nullptr, 0, stream);
+}
+
+// Computes one layer; its sources have been computed and the plan has been indexed.
+//
+// inputs   features [capacity, channels] of limits.type; loaded: of net_load
+template <typename W>
+SPIRA_API status net_layer_run(const net_plan *p, int layer, voxel_set<W> input,
+                               const void *features, const void *loaded, void *memory,
+                               cudaStream_t stream) {
+    SPIRA_REQUIRE(p && memory, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(layer >= 0 && layer < p->layer_count, status_bad_size, "layer", layer);
+    SPIRA_REQUIRE(features, status_null_pointer, "features", 0);
+    SPIRA_REQUIRE(loaded, status_null_pointer, "loaded", 0);
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    voxel_set<W> outputs = net_voxels(p, step->set, input, memory);
+    if (net_is_conv(l)) {
+        return net_conv_run(p, layer, outputs, features, loaded, memory, stream);
+    }
+    const net_map *map = &p->map[step->map];
+    return pool(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
+                net_features_of(p, l->source, features, memory), step->channels,
+                (const int32_t *)((char *)memory + map->map), map->volume, outputs.count,
+                outputs.capacity, (char *)memory + step->features, stream);
+}
+
+// Runs a planned network: index, then features, all on one stream.
+//
+// inputs   input: set 0, of the planned capacity, and its count; features [capacity, channels] of
+//          limits.type; loaded: of net_load; memory: plan->workspace_bytes, aligned to 256
+// outputs  the features of kept layers, in memory at plan->step[layer].features; trouble
+// Asynchronous, deterministic; nothing is allocated or read back. Captured in a CUDA graph, it
+// replays on every frame that fits the capacities.
+template <typename W>
+SPIRA_API status net_run(const net_plan *p, voxel_set<W> input, const void *features,
+                         const void *loaded, device_status *trouble, void *memory, size_t bytes,
+                         cudaStream_t stream) {
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(net_index(p, input, trouble, memory, bytes, stream));
+    for (int i = 0; i < p->layer_count; ++i) {
+        SPIRA_TRY(net_layer_run(p, i, input, features, loaded, memory, stream));
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
