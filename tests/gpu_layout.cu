@@ -297,7 +297,7 @@ DEVICE_TEST(gpu_tile_beyond_32_bits) {
     }
     int32_t *map = device_new<int32_t>(rows * volume);
     tile_layout layout = device_tiles((int32_t)many, (int32_t)volume);
-    // A tap is there where a byte of the bit pattern says so: all of them, but for one scope.
+    // All taps are there, all from one row, but for those of the last scope.
     CUDA_CHECK(cudaMemset(map, 1, (size_t)(rows * volume) * sizeof(int32_t)));
     const int32_t scope = (rows - 1) / tile_scope, first = scope * tile_scope;
     const int32_t scope_rows = rows - first; // the last, ragged one: far beyond 2^31

@@ -198,7 +198,7 @@ TEST(layout_keys_rank_by_distance) {
         for (int i = 0; i < volume; ++i) {
             REQUIRE(key.bit[i] < 32);
             ++used[key.bit[i]];
-            for (int j = 0; j < i && volume < 200; ++j) {
+            for (int j = 0; j < volume && volume < 200; ++j) {
                 if (kernel_norm(&k, i) > kernel_norm(&k, j)) {
                     CHECK(key.bit[i] >= key.bit[j]); // the far ones are rare: high bits
                 }

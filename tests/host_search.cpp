@@ -91,7 +91,7 @@ static void check_random_scenes(uint64_t seed, int scenes) {
         guarded_finish();
     }
     for (int64_t taps : found) {
-        CHECK(taps > 1000); // the scenes are not empty
+        CHECK(taps > (test_quick() ? 0 : 1000)); // the scenes are not empty
     }
 }
 
@@ -288,6 +288,14 @@ TEST(search_check_refuses) {
         *strides[a] = 3;
         CHECK_STATUS(search_check(&l, &k), status_unsupported);
         k.transposed = true;
+        CHECK_STATUS(search_check(&l, &k), status_unsupported);
+    }
+    // Below, the margin is rounded up to the stride; above it is not.
+    l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {4, 4, 4}, {2, 2, 2});
+    for (int a = 0; a < 3; ++a) {
+        k = kernel_cube(3, 2);
+        CHECK_OK(search_check(&l, &k));
+        *strides[a] = 3;
         CHECK_STATUS(search_check(&l, &k), status_unsupported);
     }
 }

@@ -1,0 +1,670 @@
+// bench/bench.cuh: what the benchmarks share.
+//
+// A benchmark is a program that takes scans on its command line, adds a random scene, and for each
+// one builds a step, checks its result against the host loop, times it and prints one JSON object a
+// line. Whatever goes wrong, a result that is not right above all, ends it with a message and a
+// status that is not zero.
+//
+// How a step is timed. A CUDA graph is captured that holds 20 runs of the step, one after another;
+// after a warm-up it is replayed 20 times in pairs, with an event before and after the second of each
+// pair, so that no launch from the host is timed. The figure is the median of these over 20: the time that one step adds to a chain of dependent work inside a
+// graph. The host's launch gaps are out, the start of each kernel behind the one before it is in.
+// Nothing is rotated: every run reads what the last one read, so that inputs which fit the L2 cache
+// are in it, as they are in a network, where the step before has just written them.
+#ifndef SPIRA_BENCH_BENCH_CUH
+#define SPIRA_BENCH_BENCH_CUH
+
+#include "../examples/scan_scene.h"
+#include "../spira.cuh"
+#include "targets.h"
+
+#include <stdarg.h>
+
+// ---- errors -------------------------------------------------------------------------------------
+
+[[noreturn]] SPIRA_API void bench_fail(const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    fflush(stdout);
+    fputs("FAILED: ", stderr);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    va_end(values);
+    exit(1);
+}
+
+SPIRA_API void bench_check_cuda(cudaError_t error, const char *expression, const char *file,
+                                int line) {
+    if (error != cudaSuccess) {
+        bench_fail("%s:%d: %s: %s (%d)", file, line, expression, cudaGetErrorString(error),
+                   (int)error);
+    }
+}
+
+SPIRA_API void bench_check_status(spira::status s, const char *file, int line) {
+    char text[256];
+    if (spira::status_failed(s)) {
+        bench_fail("%s:%d: %s", file, line, spira::status_text(s, text, sizeof text));
+    }
+}
+
+#define BENCH_CUDA(expression) bench_check_cuda((expression), #expression, __FILE__, __LINE__)
+#define BENCH_TRY(expression) bench_check_status((expression), __FILE__, __LINE__)
+
+// ---- memory -------------------------------------------------------------------------------------
+
+enum { bench_blocks_most = 256, bench_poison = 0xa5 };
+
+// Host and device memory that is freed together. Copies go through the one stream of the session
+// and wait for it.
+struct bench_pool {
+    cudaStream_t stream;
+    int blocks;
+    void *block[bench_blocks_most];
+    bool on_device[bench_blocks_most];
+};
+
+SPIRA_API void *bench_pool_keep(bench_pool *pool, void *block, bool on_device) {
+    if (!block || pool->blocks == bench_blocks_most) {
+        bench_fail(block ? "too many blocks in a pool" : "out of host memory");
+    }
+    pool->block[pool->blocks] = block;
+    pool->on_device[pool->blocks++] = on_device;
+    return block;
+}
+
+// Frees all but the first `keep` blocks.
+SPIRA_API void bench_pool_free(bench_pool *pool, int keep) {
+    BENCH_CUDA(cudaStreamSynchronize(pool->stream));
+    while (pool->blocks > keep) {
+        void *block = pool->block[--pool->blocks];
+        if (pool->on_device[pool->blocks]) {
+            BENCH_CUDA(cudaFree(block));
+        } else {
+            free(block);
+        }
+    }
+}
+
+template <typename T>
+SPIRA_API T *bench_host(bench_pool *pool, int64_t count) {
+    return (T *)bench_pool_keep(pool, malloc((size_t)count * sizeof(T) + 1), false);
+}
+
+// Poisoned, so that what a kernel left out is seen.
+template <typename T>
+SPIRA_API T *bench_device(bench_pool *pool, int64_t count) {
+    void *block = nullptr;
+    size_t bytes = (size_t)count * sizeof(T);
+    BENCH_CUDA(cudaMalloc(&block, bytes ? bytes : 1));
+    BENCH_CUDA(cudaMemsetAsync(block, bench_poison, bytes, pool->stream));
+    return (T *)bench_pool_keep(pool, block, true);
+}
+
+template <typename T>
+SPIRA_API T *bench_upload(bench_pool *pool, const T *host, int64_t count) {
+    T *device = bench_device<T>(pool, count);
+    BENCH_CUDA(cudaMemcpyAsync(device, host, (size_t)count * sizeof(T), cudaMemcpyHostToDevice,
+                               pool->stream));
+    BENCH_CUDA(cudaStreamSynchronize(pool->stream));
+    return device;
+}
+
+template <typename T>
+SPIRA_API T *bench_download(bench_pool *pool, const T *device, int64_t count) {
+    T *host = bench_host<T>(pool, count);
+    BENCH_CUDA(cudaMemcpyAsync(host, device, (size_t)count * sizeof(T), cudaMemcpyDeviceToHost,
+                               pool->stream));
+    BENCH_CUDA(cudaStreamSynchronize(pool->stream));
+    return host;
+}
+
+// Fails unless device [count] holds exactly what host [count] holds.
+template <typename T>
+SPIRA_API void bench_check_same(bench_pool *pool, const T *host, const T *device, int64_t count,
+                                const char *input, const char *what) {
+    int keep = pool->blocks;
+    const T *got = bench_download(pool, device, count);
+    if (memcmp(got, host, (size_t)count * sizeof(T)) != 0) {
+        int64_t i = 0;
+        while (got[i] == host[i]) {
+            ++i;
+        }
+        bench_fail("%s: %s: element %lld of %lld is %lld instead of %lld", input, what,
+                   (long long)i, (long long)count, (long long)got[i], (long long)host[i]);
+    }
+    bench_pool_free(pool, keep);
+}
+
+// Fails if the device reported a coordinate out of range, a capacity passed, ...
+SPIRA_API void bench_check_trouble(bench_pool *pool, const spira::device_status *trouble) {
+    int keep = pool->blocks;
+    BENCH_TRY(spira::device_status_read(bench_download(pool, trouble, 1)));
+    bench_pool_free(pool, keep);
+}
+
+// ---- the command line ---------------------------------------------------------------------------
+
+enum { bench_files_most = 64 };
+
+struct bench_options {
+    float voxel; // metres; 0: 0.05, or 0.02 for .xyz32
+    int only[3]; // cin, cout, K; 0: all layers
+    int dtype;   // a spira::numeric, or -1: all
+    int files;
+    const char *file[bench_files_most];
+};
+
+[[noreturn]] SPIRA_API void bench_usage(const char *program, const char *wrong) {
+    fprintf(
+        stderr,
+        "%s\n"
+        "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] [SCAN...]\n"
+        "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
+        "the first one is added. --only and --dtype choose among the convolutions.\n",
+        wrong, program);
+    exit(2);
+}
+
+SPIRA_API int bench_dtype(const char *name) {
+    for (int n = spira::numeric_f32; n <= spira::numeric_bf16; ++n) {
+        if (strcmp(name, spira::numeric_name((spira::numeric)n)) == 0) {
+            return n;
+        }
+    }
+    return -1;
+}
+
+// One option and its value.
+SPIRA_API bool bench_option(bench_options *o, const char *name, const char *value) {
+    char rest;
+    if (strcmp(name, "--voxel") == 0) {
+        return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
+    }
+    if (strcmp(name, "--only") == 0) {
+        int got = sscanf(value, "%d,%d,%d%c", &o->only[0], &o->only[1], &o->only[2], &rest);
+        return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
+    }
+    o->dtype = bench_dtype(value);
+    return strcmp(name, "--dtype") == 0 && o->dtype >= 0;
+}
+
+SPIRA_API bench_options bench_options_read(int argc, char **argv) {
+    bench_options o = {};
+    o.dtype = -1;
+    for (int i = 1; i < argc; ++i) {
+        if (argv[i][0] != '-') {
+            if (o.files == bench_files_most) {
+                bench_usage(argv[0], argv[i]);
+            }
+            o.file[o.files++] = argv[i];
+        } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
+            bench_usage(argv[0], argv[i]);
+        } else {
+            ++i;
+        }
+    }
+    return o;
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+struct bench_input {
+    char name[128];
+    scan::scan_cloud cloud; // voxels [rows, 3], in the order of the file; duplicates where it was
+                            // points
+};
+
+// The file's name without folders and suffix.
+SPIRA_API void bench_stem(const char *path, char *name, size_t size) {
+    const char *slash = strrchr(path, '/');
+    snprintf(name, size, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name) {
+        *dot = 0;
+    }
+}
+
+// Points become voxels: the rows stay, so that sorting has the scan's duplicates.
+SPIRA_API void bench_quantise(scan::scan_cloud *cloud, float size, const char *path) {
+    cloud->voxels = (int32_t *)malloc((size_t)cloud->rows * 3 * sizeof(int32_t));
+    if (!cloud->voxels) {
+        bench_fail("out of host memory");
+    }
+    for (int64_t i = 0; i < cloud->rows * 3; ++i) {
+        float p = cloud->points[i / 3 * cloud->columns + i % 3];
+        if (!spira::voxel_quantise(p, 0, size, &cloud->voxels[i])) {
+            bench_fail("%s: row %lld is no voxel at %g m", path, (long long)(i / 3), (double)size);
+        }
+    }
+    free(cloud->points);
+    cloud->points = nullptr;
+    cloud->columns = 3;
+}
+
+SPIRA_API void bench_input_read(const char *path, float voxel, bench_input *in) {
+    BENCH_TRY(scan::scan_read(path, &in->cloud));
+    bench_stem(path, in->name, sizeof in->name);
+    if (in->cloud.rows < 1 || in->cloud.rows > INT32_MAX / 2) {
+        bench_fail("%s: %lld rows", path, (long long)in->cloud.rows);
+    }
+    if (in->cloud.points) {
+        float usual = scan::scan_has_suffix(path, ".xyz32") ? 0.02f : 0.05f;
+        bench_quantise(&in->cloud, voxel > 0 ? voxel : usual, path);
+    }
+}
+
+// Voxels scattered over a cube so that each of the 26 neighbours of one is there with the chance
+// of 3/26: with the voxel itself about 4 pairs per output for K = 3, a few less at the faces.
+SPIRA_API void bench_input_random(int64_t voxels, bench_input *in) {
+    int side = (int)ceil(cbrt((double)voxels * 26 / 3));
+    const int extent[3] = {side, side, side};
+    snprintf(in->name, sizeof in->name, "random_%lld", (long long)voxels);
+    scan::scan_cloud cloud = {voxels, 3, nullptr, nullptr};
+    cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
+    BENCH_TRY(scan::scan_scene_random(1, voxels, extent, cloud.voxels));
+    in->cloud = cloud;
+}
+
+// The layout that MinkUNet42 asks for (strides to 16, offsets to 16): false if it is 64 bits wide
+// and 32 are wanted.
+SPIRA_API bool bench_layout(const bench_input *in, int bits, spira::word_layout *layout) {
+    spira::word_need need = {};
+    int32_t lo[3], hi[3];
+    BENCH_TRY(scan::scan_bounds_voxels(&in->cloud, lo, hi));
+    need.lo = {lo[0], lo[1], lo[2]};
+    need.hi = {hi[0], hi[1], hi[2]};
+    need.batches = 1;
+    need.stride = need.reach = {16, 16, 16};
+    BENCH_TRY(spira::word_fit(&need, layout));
+    bool fits = layout->bits <= bits;
+    *layout = bits == 64 ? spira::word_widen(*layout) : *layout;
+    if (!fits) {
+        fprintf(stderr, "%s needs %d bits: no 32-bit words\n", in->name, spira::word_bits(layout));
+    }
+    return fits;
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+struct bench_session {
+    bench_options options;
+    cudaStream_t stream;
+    char gpu[256];
+    bench_pool pool; // emptied after each input
+};
+
+typedef void (*bench_body)(bench_session *s, const bench_input *input);
+
+SPIRA_API void bench_run_input(bench_session *s, bench_input *input, bench_body body) {
+    body(s, input);
+    bench_pool_free(&s->pool, 0);
+    scan::scan_free(&input->cloud);
+}
+
+// A benchmark's main: the body over each scan of the command line, then over the random scene.
+SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
+    bench_session *s = (bench_session *)calloc(1, sizeof *s);
+    cudaDeviceProp gpu;
+    if (!s) {
+        bench_fail("out of host memory");
+    }
+    s->options = bench_options_read(argc, argv);
+    BENCH_CUDA(cudaGetDeviceProperties(&gpu, 0));
+    snprintf(s->gpu, sizeof s->gpu, "%s", gpu.name);
+    BENCH_CUDA(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
+    s->pool.stream = s->stream;
+    int64_t rows = 100000; // of the random scene
+    for (int f = 0; f < s->options.files; ++f) {
+        bench_input input = {};
+        bench_input_read(s->options.file[f], s->options.voxel, &input);
+        rows = f == 0 ? input.cloud.rows : rows;
+        bench_run_input(s, &input, body);
+    }
+    bench_input scattered = {};
+    bench_input_random(rows, &scattered);
+    bench_run_input(s, &scattered, body);
+    BENCH_CUDA(cudaStreamDestroy(s->stream));
+    BENCH_CUDA(cudaDeviceSynchronize());
+    free(s);
+    return 0;
+}
+
+// ---- scenes: an input as sets of words ----------------------------------------------------------
+
+// A set in device memory, its capacity just its count, and the same on the host.
+template <typename W>
+struct bench_sets {
+    spira::voxel_set<W> device, host;
+};
+
+template <typename W>
+struct bench_scene {
+    const char *input;
+    spira::word_layout layout;
+    spira::voxel_input in;   // device memory
+    spira::voxel_rows rows;  // device memory
+    spira::voxel_set<W> set; // what voxelize writes: capacity for all rows
+    bench_sets<W> fine;      // the same voxels, without the spare capacity
+    spira::device_status *trouble;
+    void *scratch; // of voxelize
+    size_t scratch_bytes;
+};
+
+template <typename W>
+SPIRA_API spira::status bench_voxelize(const bench_scene<W> *scene, cudaStream_t stream) {
+    return spira::voxelize<W>(&scene->layout, &scene->in, scene->set, scene->rows, scene->trouble,
+                              scene->scratch, scene->scratch_bytes, stream);
+}
+
+template <typename W>
+SPIRA_API spira::voxel_set<W> bench_set_host(bench_pool *pool, int32_t capacity) {
+    spira::voxel_set<W> set = {bench_host<W>(pool, capacity), bench_host<int32_t>(pool, 1),
+                               capacity};
+    return set;
+}
+
+template <typename W>
+SPIRA_API spira::voxel_set<W> bench_set_device(bench_pool *pool, int32_t capacity) {
+    spira::voxel_set<W> set = {bench_device<W>(pool, capacity), bench_device<int32_t>(pool, 1),
+                               capacity};
+    return set;
+}
+
+template <typename W>
+SPIRA_API void bench_check_set(bench_pool *pool, spira::voxel_set<W> host,
+                               spira::voxel_set<W> device, const char *input, const char *what) {
+    bench_check_same(pool, host.count, device.count, 1, input, what);
+    bench_check_same(pool, host.words, device.words, *host.count, input, what);
+}
+
+// Voxelises on the host what the device has voxelised, and compares everything.
+template <typename W>
+SPIRA_API void bench_scene_check(bench_pool *pool, const bench_input *input,
+                                 bench_scene<W> *scene) {
+    int32_t rows = scene->in.rows;
+    spira::voxel_input in = scene->in;
+    in.coords = input->cloud.voxels;
+    in.count = &rows;
+    spira::voxel_set<W> set = bench_set_host<W>(pool, rows);
+    int keep = pool->blocks;
+    spira::voxel_rows where = {bench_host<int32_t>(pool, rows), bench_host<int32_t>(pool, rows),
+                               bench_host<int32_t>(pool, (int64_t)rows + 1)};
+    spira::device_status trouble = {};
+    size_t bytes = spira::voxelize_host_workspace<W>(&in);
+    char *scratch = bench_host<char>(pool, (int64_t)bytes + spira::workspace_alignment);
+    scratch += -(uintptr_t)scratch % spira::workspace_alignment;
+    BENCH_TRY(spira::voxelize_host(&scene->layout, &in, set, where, &trouble, scratch, bytes));
+    bench_check_set(pool, set, scene->set, scene->input, "voxelize");
+    bench_check_same(pool, where.voxel, scene->rows.voxel, rows, scene->input, "voxel of a row");
+    bench_check_same(pool, where.order, scene->rows.order, rows, scene->input, "order of the rows");
+    bench_check_same(pool, where.begin, scene->rows.begin, (int64_t)*set.count + 1, scene->input,
+                     "rows of a voxel");
+    bench_check_trouble(pool, scene->trouble);
+    bench_pool_free(pool, keep);
+    scene->fine.host = set;
+    scene->fine.device = scene->set;
+    scene->fine.host.capacity = scene->fine.device.capacity = *set.count;
+}
+
+// Uploads an input and sorts it into its set of voxels; checked.
+template <typename W>
+SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *input,
+                                          const spira::word_layout *layout) {
+    bench_scene<W> scene = {};
+    int32_t rows = (int32_t)input->cloud.rows;
+    scene.input = input->name;
+    scene.layout = *layout;
+    scene.in.coords = bench_upload(pool, input->cloud.voxels, (int64_t)rows * 3);
+    scene.in.count = bench_upload(pool, &rows, 1);
+    scene.in.rows = rows;
+    scene.in.columns = 3;
+    scene.rows = {bench_device<int32_t>(pool, rows), bench_device<int32_t>(pool, rows),
+                  bench_device<int32_t>(pool, (int64_t)rows + 1)};
+    scene.set = bench_set_device<W>(pool, rows);
+    scene.trouble = bench_device<spira::device_status>(pool, 1);
+    BENCH_TRY(spira::device_status_clear(scene.trouble, pool->stream));
+    BENCH_TRY(spira::voxelize_workspace<W>(&scene.in, rows, &scene.scratch_bytes));
+    scene.scratch = bench_device<char>(pool, (int64_t)scene.scratch_bytes);
+    BENCH_TRY(bench_voxelize(&scene, pool->stream));
+    bench_scene_check(pool, input, &scene);
+    return scene;
+}
+
+// The scene's set at a stride; checked.
+template <typename W>
+SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *scene, int stride) {
+    const spira::triple by = {stride, stride, stride};
+    int32_t capacity = scene->fine.host.capacity;
+    bench_sets<W> coarse = {bench_set_device<W>(pool, capacity), bench_set_host<W>(pool, capacity)};
+    int keep = pool->blocks;
+    spira::device_status trouble = {};
+    size_t host_bytes = spira::downsample_host_workspace(scene->fine.host), bytes = 0;
+    char *host = bench_host<char>(pool, (int64_t)host_bytes + spira::workspace_alignment);
+    host += -(uintptr_t)host % spira::workspace_alignment;
+    BENCH_TRY(spira::downsample_host(&scene->layout, scene->fine.host, by, coarse.host, &trouble,
+                                     host, host_bytes));
+    BENCH_TRY(spira::downsample_workspace(scene->fine.device, capacity, &bytes));
+    BENCH_TRY(spira::downsample(&scene->layout, scene->fine.device, by, coarse.device,
+                                scene->trouble, bench_device<char>(pool, (int64_t)bytes), bytes,
+                                pool->stream));
+    bench_check_set(pool, coarse.host, coarse.device, scene->input, "downsample");
+    bench_check_trouble(pool, scene->trouble);
+    bench_pool_free(pool, keep);
+    coarse.host.capacity = coarse.device.capacity = *coarse.host.count;
+    return coarse;
+}
+
+// ---- maps and tiled layouts ---------------------------------------------------------------------
+
+// The kernel map on the host; how many of its elements are pairs.
+template <typename W>
+SPIRA_API int32_t *bench_map_host(bench_pool *pool, const spira::word_layout *layout,
+                                  const spira::kernel_shape *kernel, const bench_sets<W> *source,
+                                  const bench_sets<W> *outputs, int64_t *pairs) {
+    int64_t total = (int64_t)*outputs->host.count * spira::kernel_volume(kernel), found = 0;
+    int32_t *map = bench_host<int32_t>(pool, total);
+    BENCH_TRY(spira::map_build_host(layout, kernel, source->host, outputs->host, map));
+#pragma omp parallel for reduction(+ : found)
+    for (int64_t i = 0; i < total; ++i) {
+        found += map[i] >= 0;
+    }
+    *pairs = found;
+    return map;
+}
+
+// Fails where a submanifold map of a known scan has another number of pairs.
+SPIRA_API void bench_check_pairs(const char *input, int K, int64_t pairs) {
+    int64_t known = bench_pairs_known(input, K);
+    if (known && pairs != known) {
+        bench_fail("%s: K = %d has %lld pairs instead of %lld", input, K, (long long)pairs,
+                   (long long)known);
+    }
+}
+
+SPIRA_API spira::tile_layout bench_tiles(bench_pool *pool, int32_t capacity, int volume,
+                                         bool on_device) {
+    spira::workspace count = spira::workspace_begin(nullptr);
+    spira::tile_layout_take(&count, capacity, volume);
+    int64_t bytes = (int64_t)count.used;
+    spira::workspace w = spira::workspace_begin(on_device ? bench_device<char>(pool, bytes)
+                                                          : bench_host<char>(pool, bytes));
+    return spira::tile_layout_take(&w, capacity, volume);
+}
+
+SPIRA_API int64_t bench_tiles_bytes(const spira::tile_layout *t) {
+    int64_t slots = (int64_t)t->tiles * spira::tile_rows, blocks = (int64_t)t->tiles * t->volume;
+    return 4 * slots + blocks + 4 * slots * t->volume;
+}
+
+// Compares a tiled layout with the one that the host makes of the same map [count, volume].
+SPIRA_API void bench_check_tiles(bench_pool *pool, const spira::kernel_shape *kernel,
+                                 const int32_t *map, int32_t count, spira::tile_layout device,
+                                 const char *input) {
+    int keep = pool->blocks;
+    spira::tile_layout host = bench_tiles(pool, count, device.volume, false);
+    int64_t blocks = (int64_t)host.tiles * host.volume;
+    BENCH_TRY(spira::tile_build_host(kernel, map, count, count, host));
+    bench_check_same(pool, host.row, device.row, (int64_t)host.tiles * spira::tile_rows, input,
+                     "rows of the tiles");
+    bench_check_same(pool, host.active, device.active, blocks, input, "groups of the tiles");
+    bench_check_same(pool, host.index, device.index, blocks * spira::tile_rows, input,
+                     "sources of the tiles");
+    bench_pool_free(pool, keep);
+}
+
+// ---- timing -------------------------------------------------------------------------------------
+
+typedef spira::status (*bench_step)(void *context, cudaStream_t stream);
+
+enum { bench_steps = 20, bench_replays = 20, bench_warm_us = 20000, bench_most_us = 400000 };
+
+struct bench_time {
+    double us; // of one step
+    int runs;  // steps that were timed
+};
+
+SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, void *context) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    BENCH_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < bench_steps; ++i) {
+        BENCH_TRY(step(context, stream));
+    }
+    BENCH_CUDA(cudaStreamEndCapture(stream, &graph));
+    BENCH_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    BENCH_CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+// Microseconds of one replay, which starts right behind another one: the host's part is hidden.
+SPIRA_API double bench_replay(cudaStream_t stream, cudaGraphExec_t exec, const cudaEvent_t at[2]) {
+    float ms;
+    BENCH_CUDA(cudaGraphLaunch(exec, stream));
+    BENCH_CUDA(cudaEventRecord(at[0], stream));
+    BENCH_CUDA(cudaGraphLaunch(exec, stream));
+    BENCH_CUDA(cudaEventRecord(at[1], stream));
+    BENCH_CUDA(cudaEventSynchronize(at[1]));
+    BENCH_CUDA(cudaEventElapsedTime(&ms, at[0], at[1]));
+    return 1000.0 * (double)ms;
+}
+
+// Times a step as the top of this file says. A step of over a millisecond gets fewer replays.
+SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
+    double us[bench_replays], last = 0, warm = 0;
+    cudaGraphExec_t exec = bench_capture(stream, step, context);
+    cudaEvent_t at[2];
+    BENCH_CUDA(cudaEventCreate(&at[0]));
+    BENCH_CUDA(cudaEventCreate(&at[1]));
+    for (int i = 0; i < 3 || warm < bench_warm_us; ++i) {
+        last = bench_replay(stream, exec, at);
+        warm += last;
+    }
+    int replays = (int)fmin(bench_replays, fmax(5, bench_most_us / last));
+    for (int i = 0; i < replays; ++i) {
+        us[i] = bench_replay(stream, exec, at);
+    }
+    std::sort(us, us + replays);
+    BENCH_CUDA(cudaEventDestroy(at[0]));
+    BENCH_CUDA(cudaEventDestroy(at[1]));
+    BENCH_CUDA(cudaGraphExecDestroy(exec));
+    BENCH_CUDA(cudaGetLastError());
+    bench_time t = {(us[(replays - 1) / 2] + us[replays / 2]) / 2 / bench_steps,
+                    replays * bench_steps};
+    return t;
+}
+
+// ---- results ------------------------------------------------------------------------------------
+
+// One line. Zero and null: the key does not apply.
+struct bench_row {
+    const char *bench, *input;
+    int voxels;  // of the input, at stride 1
+    int outputs; // where they are others than the voxels
+    int K, cin, cout;
+    const char *dtype;
+    int word;
+    const char *layout, *dataflow, *net, *method;
+    int t;
+    bench_time time;
+    int64_t pairs, bytes, flops;
+};
+
+SPIRA_API void bench_print_text(const char *key, const char *value) {
+    if (value) {
+        printf(", \"%s\": \"", key);
+        for (; *value; ++value) {
+            bool plain = (unsigned char)*value >= ' ' && *value != '"' && *value != '\\';
+            putchar(plain ? *value : '_');
+        }
+        putchar('"');
+    }
+}
+
+SPIRA_API void bench_print_count(const char *key, int64_t value) {
+    if (value) {
+        printf(", \"%s\": %lld", key, (long long)value);
+    }
+}
+
+SPIRA_API void bench_print_figure(const char *key, double value) {
+    if (value > 0) {
+        printf(", \"%s\": %.3f", key, value);
+    }
+}
+
+// What there is to compare with: only on the GPU, and for the format and the words, that it was
+// measured for. Maps and layouts are bound by writing their bytes.
+SPIRA_API void bench_print_targets(const bench_session *s, const bench_row *r) {
+    if (!strstr(s->gpu, BENCH_TARGET_GPU)) {
+        return;
+    }
+    const char *form = r->net && strcmp(r->bench, "net") == 0 ? r->net
+                       : r->layout                            ? r->layout
+                                                              : r->method;
+    const bench_target *t =
+        r->word == 64 || (r->dtype && strcmp(r->dtype, "fp16") != 0)
+            ? nullptr
+            : bench_target_find(r->bench, r->input, form, r->cin, r->cout, r->K);
+    bool writes = strcmp(r->bench, "map") == 0 || strcmp(r->bench, "index") == 0;
+    bench_print_figure("target_us", t ? t->us : 0);
+    bench_print_figure("limit_us", writes ? bench_write_us((double)r->bytes) : t ? t->limit_us : 0);
+}
+
+// Prints a row as one JSON object on one line.
+SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
+    printf("{\"bench\": \"%s\"", r->bench);
+    bench_print_text("input", r->input);
+    bench_print_count("voxels", r->voxels);
+    bench_print_count("outputs", r->outputs);
+    bench_print_count("K", r->K);
+    bench_print_count("cin", r->cin);
+    bench_print_count("cout", r->cout);
+    bench_print_text("dtype", r->dtype);
+    bench_print_count("word", r->word);
+    bench_print_text("layout", r->layout);
+    bench_print_text("dataflow", r->dataflow);
+    bench_print_count("t", r->t);
+    bench_print_text("net", r->net);
+    bench_print_text("method", r->method);
+    printf(", \"us\": %.3f", r->time.us);
+    bench_print_count("runs", r->time.runs);
+    bench_print_count("pairs", r->pairs);
+    bench_print_count("bytes", r->bytes);
+    bench_print_count("flops", r->flops);
+    bench_print_targets(s, r);
+    bench_print_text("gpu", s->gpu);
+    printf("}\n");
+    fflush(stdout);
+}
+
+template <typename W>
+SPIRA_API bench_row bench_row_make(const char *bench, const bench_scene<W> *scene) {
+    bench_row row = {};
+    row.bench = bench;
+    row.input = scene->input;
+    row.voxels = scene->fine.host.capacity;
+    return row;
+}
+
+#endif

@@ -1,0 +1,280 @@
+// bench/conv.cu: feature computation of one submanifold layer, its tiled layout ready.
+//
+//     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] data/*.vox32
+//
+// `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does. Before a
+// layer is timed, 2000 of its output rows are compared with sums in double, and all are looked at
+// for elements that were not written.
+#include "bench.cuh"
+
+struct conv_layer {
+    int cin, cout, K;
+    bool all_types; // fp32 and tf32 as well
+};
+
+static const conv_layer conv_layers[] = {
+    {16, 16, 3, false},   {32, 32, 3, true},  {64, 64, 3, true},  {128, 128, 3, false},
+    {256, 256, 3, false}, {16, 16, 5, false}, {32, 32, 5, false}, {64, 64, 5, false},
+};
+
+enum { conv_samples = 2000 };
+
+// A submanifold kernel map in the forms that are needed.
+struct conv_map {
+    const char *input;
+    int32_t voxels;
+    const int32_t *count; // [1], device
+    const int32_t *map;   // [voxels, volume], host
+    int64_t pairs;
+    spira::tile_layout tiles; // device
+};
+
+struct conv_work {
+    spira::conv_args args;
+    const void *in;      // [voxels, cin], host, as stored
+    const float *weight; // [volume, cin, cout], host, as it enters the product
+};
+
+// Uniform in [-1, 1): a number of each (stream, index), so that threads can share the work.
+static float conv_random(uint64_t stream, int64_t index) {
+    uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
+    return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
+}
+
+// The map is built by the code under test and compared with the host's before it is used.
+static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
+    spira::kernel_shape kernel = spira::kernel_cube(K, 1);
+    int volume = spira::kernel_volume(&kernel);
+    conv_map m = {};
+    m.input = scene->input;
+    m.voxels = scene->fine.host.capacity;
+    m.count = scene->fine.device.count;
+    int32_t *map = bench_device<int32_t>(&s->pool, (int64_t)m.voxels * volume);
+    m.tiles = bench_tiles(&s->pool, m.voxels, volume, true);
+    BENCH_TRY(spira::map_build(&scene->layout, &kernel, scene->fine.device, scene->fine.device, map,
+                               s->stream));
+    BENCH_TRY(spira::tile_build(&kernel, map, m.count, m.voxels, m.tiles, s->stream));
+    m.map = bench_map_host(&s->pool, &scene->layout, &kernel, &scene->fine, &scene->fine, &m.pairs);
+    bench_check_pairs(m.input, K, m.pairs);
+    bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
+                     "kernel map");
+    bench_check_tiles(&s->pool, &kernel, m.map, m.voxels, m.tiles, m.input);
+    return m;
+}
+
+static void *conv_features(bench_pool *pool, spira::numeric type, int64_t elements) {
+    char *features = bench_host<char>(pool, elements * spira::numeric_size(type));
+#pragma omp parallel for
+    for (int64_t i = 0; i < elements; ++i) {
+        spira::numeric_store(type, features, i, conv_random(1, i));
+    }
+    return features;
+}
+
+// Random weights: packed for the device, and as the host multiplies them.
+static void conv_weights(bench_session *s, conv_work *w) {
+    spira::conv_shape *shape = &w->args.shape;
+    int64_t elements = (int64_t)shape->volume * shape->cin * shape->cout;
+    float *weight = bench_host<float>(&s->pool, elements);
+    for (int64_t i = 0; i < elements; ++i) {
+        weight[i] = conv_random(2, i);
+    }
+    size_t bytes = 0;
+    BENCH_TRY(spira::conv_weights_bytes(shape, &bytes));
+    char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
+    BENCH_TRY(spira::conv_weights_pack(shape, bench_upload(&s->pool, weight, elements), packed,
+                                       bytes, s->stream));
+    BENCH_CUDA(cudaStreamSynchronize(s->stream));
+    for (int64_t i = 0; i < elements; ++i) {
+        weight[i] = spira::numeric_operand(shape->type, weight[i]);
+    }
+    w->args.weights = packed;
+    w->weight = weight;
+}
+
+// Everything for one layer; the output is NaN all over.
+static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_layer *layer,
+                                spira::numeric type) {
+    conv_work w = {};
+    int element = spira::numeric_size(type);
+    w.args.shape = {m->tiles.volume, layer->cin, 0, layer->cout, type};
+    w.in = conv_features(&s->pool, type, (int64_t)m->voxels * layer->cin);
+    w.args.in =
+        bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
+    conv_weights(s, &w);
+    w.args.layout = &m->tiles;
+    w.args.count = m->count;
+    w.args.capacity = m->voxels;
+    int64_t bytes = (int64_t)m->voxels * layer->cout * element;
+    w.args.out = bench_device<char>(&s->pool, bytes);
+    BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)bytes, s->stream));
+    return w;
+}
+
+static spira::status conv_step(void *context, cudaStream_t stream) {
+    return spira::conv(&((const conv_work *)context)->args, nullptr, 0, stream);
+}
+
+// ---- the check ----------------------------------------------------------------------------------
+
+struct conv_worst {
+    double ratio; // error over bound; NaN counts as infinite
+    int row, channel;
+    double got, expected, bound;
+};
+
+// sum and magnitude [cout]: sum a w and sum |a| |w| of one output row. Returns the terms.
+static int64_t conv_reference_row(const conv_work *w, const int32_t *taps, double *sum,
+                                  double *magnitude) {
+    const spira::conv_shape *s = &w->args.shape;
+    int64_t terms = 0;
+    for (int c = 0; c < s->cout; ++c) {
+        sum[c] = magnitude[c] = 0;
+    }
+    for (int64_t k = 0; k < s->volume; ++k) {
+        for (int64_t i = 0; taps[k] >= 0 && i < s->cin; ++i, ++terms) {
+            float stored = spira::numeric_load(s->type, w->in, taps[k] * (int64_t)s->cin + i);
+            const double a = (double)spira::numeric_operand(s->type, stored);
+            const float *weight = w->weight + (k * s->cin + i) * s->cout;
+            for (int c = 0; c < s->cout; ++c) {
+                sum[c] += a * (double)weight[c];
+                magnitude[c] += fabs(a * (double)weight[c]);
+            }
+        }
+    }
+    return terms;
+}
+
+// The worst output of a row. The bound: twice the textbook's for sums in fp32, because tensor cores
+// cut off where fp32 units round, and one rounding to the storage type.
+static conv_worst conv_check_row(const conv_work *w, const conv_map *m, const void *out, int row) {
+    const spira::conv_shape *s = &w->args.shape;
+    bool half = s->type == spira::numeric_f16 || s->type == spira::numeric_bf16;
+    double epsilon = half ? spira::numeric_epsilon(s->type) : 0;
+    double smallest = s->type == spira::numeric_f16 ? ldexp(1, -24) : ldexp(1, -126);
+    double sum[spira::conv_channels_max], magnitude[spira::conv_channels_max];
+    const int32_t *taps = m->map + (int64_t)row * s->volume;
+    double scale = 2.0 * (double)(conv_reference_row(w, taps, sum, magnitude) + 4) * ldexp(1, -24);
+    conv_worst worst = {-1, row, 0, 0, 0, 0};
+    for (int c = 0; c < s->cout; ++c) {
+        double got = (double)spira::numeric_load(s->type, out, (int64_t)row * s->cout + c);
+        double error = scale * magnitude[c];
+        double bound = error + epsilon * (fabs(sum[c]) + error) + smallest;
+        double ratio = fabs(got - sum[c]) / bound;
+        ratio = isnan(ratio) ? INFINITY : ratio;
+        if (ratio > worst.ratio) {
+            worst = {ratio, row, c, got, sum[c], bound};
+        }
+    }
+    return worst;
+}
+
+// Elements of the whole output that are not finite: nobody wrote them, or wrote what is no sum.
+static int64_t conv_not_finite(spira::numeric type, const void *out, int64_t elements) {
+    int64_t bad = 0;
+#pragma omp parallel for reduction(+ : bad)
+    for (int64_t i = 0; i < elements; ++i) {
+        bad += !scan::scan_is_finite(spira::numeric_load(type, out, i));
+    }
+    return bad;
+}
+
+// Random rows, the first and the last among them; all rows where there are few.
+static int conv_sample(int32_t voxels, int sample) {
+    return voxels <= conv_samples ? sample
+           : sample == 0          ? 0
+           : sample == 1          ? voxels - 1
+                                  : (int)(scan::scene_mix((uint64_t)sample) % (uint64_t)voxels);
+}
+
+static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, const char *label) {
+    const spira::conv_shape *shape = &w->args.shape;
+    int64_t elements = (int64_t)m->voxels * shape->cout;
+    const char *out = bench_download(&s->pool, (const char *)w->args.out,
+                                     elements * spira::numeric_size(shape->type));
+    int64_t bad = conv_not_finite(shape->type, out, elements);
+    if (bad) {
+        bench_fail("%s: %lld of %lld outputs are not written or not finite", label, (long long)bad,
+                   (long long)elements);
+    }
+    conv_worst worst[conv_samples];
+    int samples = m->voxels < conv_samples ? m->voxels : conv_samples;
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int i = 0; i < samples; ++i) {
+        worst[i] = conv_check_row(w, m, out, conv_sample(m->voxels, i));
+    }
+    for (int i = 0; i < samples; ++i) {
+        if (!(worst[i].ratio <= 1)) {
+            bench_fail("%s: output %d, channel %d is %.9g instead of %.9g: %.3g times its bound "
+                       "%.3g",
+                       label, worst[i].row, worst[i].channel, worst[i].got, worst[i].expected,
+                       worst[i].ratio, worst[i].bound);
+        }
+    }
+}
+
+// ---- runs ---------------------------------------------------------------------------------------
+
+static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
+                     const conv_layer *layer, spira::numeric type) {
+    int keep = s->pool.blocks;
+    char label[200];
+    snprintf(label, sizeof label, "%.120s: conv %d,%d,%d %s", m->input, layer->cin, layer->cout,
+             layer->K, spira::numeric_name(type));
+    conv_work w = conv_work_make(s, m, layer, type);
+    size_t scratch = 0;
+    BENCH_TRY(spira::conv_workspace(&w.args, &scratch));
+    if (scratch) {
+        bench_fail("%s: asks for scratch, of which this benchmark gives none", label);
+    }
+    BENCH_TRY(conv_step(&w, s->stream));
+    conv_check(s, &w, m, label);
+    bench_row row = bench_row_make("conv", scene);
+    row.K = layer->K;
+    row.cin = layer->cin;
+    row.cout = layer->cout;
+    row.dtype = spira::numeric_name(type);
+    row.layout = "tiled";
+    row.dataflow = "os";
+    row.pairs = m->pairs;
+    row.flops = 2 * m->pairs * layer->cin * layer->cout;
+    row.time = bench_measure(s->stream, conv_step, &w);
+    bench_print(s, &row);
+    bench_pool_free(&s->pool, keep);
+}
+
+// Every type that is asked for: by --dtype, or all that are usual for the layer.
+static void conv_run_types(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
+                           const conv_layer *layer) {
+    const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_tf32,
+                                    spira::numeric_f32};
+    for (spira::numeric type : types) {
+        bool usual = type == spira::numeric_f16 || type == spira::numeric_bf16 || layer->all_types;
+        if (s->options.dtype >= 0 ? type == s->options.dtype : usual) {
+            conv_run(s, scene, m, layer, type);
+        }
+    }
+}
+
+static void conv_run_input(bench_session *s, const bench_input *input) {
+    spira::word_layout layout;
+    bench_layout(input, 64, &layout); // the words do not matter once the map is there
+    bench_scene<uint64_t> scene = bench_scene_make<uint64_t>(&s->pool, input, &layout);
+    int keep = s->pool.blocks;
+    const int *only = s->options.only;
+    conv_layer one = {only[0], only[1], only[2], true};
+    const conv_layer *layers = only[0] ? &one : conv_layers;
+    int count = only[0] ? 1 : (int)(sizeof conv_layers / sizeof *conv_layers);
+    conv_map m = {};
+    for (int i = 0; i < count; ++i) { // layers of one K stand together
+        if (i == 0 || layers[i].K != layers[i - 1].K) {
+            bench_pool_free(&s->pool, keep);
+            m = conv_map_make(s, &scene, layers[i].K);
+        }
+        conv_run_types(s, &scene, &m, &layers[i]);
+    }
+}
+
+int main(int argc, char **argv) {
+    return bench_main(argc, argv, conv_run_input);
+}

@@ -1,0 +1,283 @@
+// bench/index.cu: coordinate sets: sorting, downsampling, and all that a network needs.
+//
+//     build/bench_index data/*.vox32
+//
+// "sort", method "pack+sort": from raw coordinates to sorted words with their rows, repeats still
+// in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
+// "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
+// 5 sets and 13 kernel maps of MinkUNet42 (layout "os"), one after another in one stream; with
+// their tiled layouts (layout "tiled"), which is what its convolutions read.
+#include "bench.cuh"
+
+// ---- sort ---------------------------------------------------------------------------------------
+
+template <typename W>
+struct sort_work {
+    bench_scene<W> scene;
+    spira::voxelize_scratch<W> s; // within the scene's scratch
+};
+
+template <typename W>
+static spira::status sort_voxelize_step(void *context, cudaStream_t stream) {
+    return bench_voxelize(&((const sort_work<W> *)context)->scene, stream);
+}
+
+// The first half of voxelize.
+template <typename W>
+static spira::status sort_pack_step(void *context, cudaStream_t stream) {
+    sort_work<W> *w = (sort_work<W> *)context;
+    const spira::voxel_input *in = &w->scene.in;
+    spira::voxelize_pack_kernel<W><<<(unsigned)spira::ceil_div(in->rows, 256), 256, 0, stream>>>(
+        w->scene.layout, *in, w->s.words, w->s.rows, w->scene.trouble);
+    SPIRA_TRY(spira::status_of_launch("pack"));
+    return spira::voxelize_sort(&w->s, w->scene.rows.order, in->rows,
+                                spira::word_bits(&w->scene.layout), stream);
+}
+
+// What pack+sort must have left: the words of all rows, ascending.
+template <typename W>
+static void sort_check_pack(bench_session *s, const bench_input *input, const sort_work<W> *w) {
+    int keep = s->pool.blocks;
+    int64_t rows = input->cloud.rows;
+    W *words = bench_host<W>(&s->pool, rows);
+    for (int64_t i = 0; i < rows; ++i) {
+        const int32_t *c = input->cloud.voxels + i * 3;
+        spira::voxel v = {0, c[0], c[1], c[2]};
+        words[i] = spira::word_pack<W>(&w->scene.layout, v);
+    }
+    std::sort(words, words + rows);
+    bench_check_same(&s->pool, words, w->s.sorted, rows, input->name, "sorted words");
+    bench_check_trouble(&s->pool, w->scene.trouble);
+    bench_pool_free(&s->pool, keep);
+}
+
+// `bytes`: the coordinates read, and the words and bookkeeping written.
+template <typename W>
+static void sort_run(bench_session *s, const bench_input *input, const bench_scene<W> *scene) {
+    sort_work<W> w = {*scene, {}};
+    spira::workspace space = spira::workspace_begin(scene->scratch);
+    BENCH_TRY(spira::voxelize_carve<W>(&space, scene->in.rows, scene->set.capacity, &w.s));
+    BENCH_TRY(sort_pack_step<W>(&w, s->stream));
+    sort_check_pack(s, input, &w);
+
+    int64_t rows = scene->in.rows, voxels = scene->fine.host.capacity;
+    bench_row row = bench_row_make("sort", scene);
+    row.word = 8 * (int)sizeof(W);
+    row.method = "pack+sort";
+    row.bytes = rows * (int64_t)(12 + sizeof(W) + 4);
+    row.time = bench_measure(s->stream, sort_pack_step<W>, &w);
+    bench_print(s, &row);
+
+    row.method = "voxelize"; // the scene is what it made: checked
+    row.bytes = rows * (12 + 4 + 4) + voxels * (int64_t)(sizeof(W) + 4);
+    row.time = bench_measure(s->stream, sort_voxelize_step<W>, &w);
+    bench_print(s, &row);
+}
+
+// ---- downsample ---------------------------------------------------------------------------------
+
+template <typename W>
+struct downsample_work {
+    spira::word_layout layout;
+    spira::voxel_set<W> in, out;
+    spira::triple stride;
+    spira::device_status *trouble;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+template <typename W>
+static spira::status downsample_step(void *context, cudaStream_t stream) {
+    const downsample_work<W> *w = (const downsample_work<W> *)context;
+    return spira::downsample(&w->layout, w->in, w->stride, w->out, w->trouble, w->scratch,
+                             w->scratch_bytes, stream);
+}
+
+// The output set has room for as many voxels as the input, as it must have where nobody knows how
+// many there will be. `bytes`: both sets, once.
+template <typename W>
+static void downsample_run(bench_session *s, const bench_scene<W> *scene) {
+    int keep = s->pool.blocks;
+    bench_sets<W> coarse = bench_coarse(&s->pool, scene, 2);
+    int32_t voxels = scene->fine.host.capacity, outputs = coarse.host.capacity;
+    downsample_work<W> w = {
+        scene->layout, scene->fine.device, coarse.device, {2, 2, 2}, scene->trouble, nullptr, 0};
+    w.out = bench_set_device<W>(&s->pool, voxels);
+    BENCH_TRY(spira::downsample_workspace(w.in, w.out.capacity, &w.scratch_bytes));
+    w.scratch = bench_device<char>(&s->pool, (int64_t)w.scratch_bytes);
+    BENCH_TRY(downsample_step<W>(&w, s->stream));
+    bench_check_set(&s->pool, coarse.host, w.out, scene->input, "downsample");
+
+    bench_row row = bench_row_make("downsample", scene);
+    row.outputs = outputs;
+    row.word = 8 * (int)sizeof(W);
+    row.bytes = ((int64_t)voxels + outputs) * (int64_t)sizeof(W);
+    row.time = bench_measure(s->stream, downsample_step<W>, &w);
+    bench_print(s, &row);
+    bench_pool_free(&s->pool, keep);
+}
+
+// ---- a network's index --------------------------------------------------------------------------
+
+enum { index_levels = 5, index_maps = 3 * index_levels - 2 };
+
+template <typename W>
+struct index_map {
+    spira::kernel_shape kernel;
+    int source, outputs; // levels
+    int32_t *map;
+    spira::tile_layout tiles;
+};
+
+// MinkUNet42: levels of stride 1, 2, 4, 8, 16, each with its submanifold map; between neighbours
+// a strided map down and its inverse up.
+template <typename W>
+struct index_work {
+    bench_scene<W> scene;
+    bench_sets<W> level[index_levels];
+    index_map<W> map[index_maps];
+    bool tiled;
+    void *scratch; // of downsample
+    size_t scratch_bytes;
+};
+
+template <typename W>
+static spira::status index_step(void *context, cudaStream_t stream) {
+    const index_work<W> *w = (const index_work<W> *)context;
+    const bench_scene<W> *scene = &w->scene;
+    SPIRA_TRY(bench_voxelize(scene, stream));
+    for (int l = 1; l < index_levels; ++l) {
+        const spira::triple stride = {1 << l, 1 << l, 1 << l};
+        SPIRA_TRY(spira::downsample(&scene->layout, w->level[0].device, stride, w->level[l].device,
+                                    scene->trouble, w->scratch, w->scratch_bytes, stream));
+    }
+    for (int i = 0; i < index_maps; ++i) {
+        const index_map<W> *m = &w->map[i];
+        spira::voxel_set<W> outputs = w->level[m->outputs].device;
+        SPIRA_TRY(spira::map_build(&scene->layout, &m->kernel, w->level[m->source].device, outputs,
+                                   m->map, stream));
+        if (w->tiled) {
+            SPIRA_TRY(spira::tile_build(&m->kernel, m->map, outputs.count, outputs.capacity,
+                                        m->tiles, stream));
+        }
+    }
+    return spira::status_success();
+}
+
+template <typename W>
+static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int K, int source,
+                                   int outputs) {
+    int finer = source < outputs ? source : outputs;
+    int32_t rows = w->level[outputs].host.capacity;
+    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}};
+    m.kernel.transposed = source > outputs;
+    int volume = spira::kernel_volume(&m.kernel);
+    m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
+    m.tiles = bench_tiles(pool, rows, volume, true);
+    return m;
+}
+
+// The sets' capacities are their sizes: a plan that was fitted to the scan.
+template <typename W>
+static void index_work_make(bench_pool *pool, const bench_scene<W> *scene, index_work<W> *w) {
+    w->scene = *scene;
+    w->level[0] = scene->fine;
+    for (int l = 1; l < index_levels; ++l) {
+        w->level[l] = bench_coarse(pool, scene, 1 << l);
+        // Written again by the step: what the check finds must come from there.
+        BENCH_CUDA(cudaMemsetAsync(w->level[l].device.words, bench_poison,
+                                   (size_t)w->level[l].device.capacity * sizeof(W), pool->stream));
+    }
+    BENCH_TRY(spira::downsample_workspace(w->level[0].device, w->level[0].device.capacity,
+                                          &w->scratch_bytes));
+    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+    int maps = 0;
+    for (int l = 0; l < index_levels; ++l) {
+        w->map[maps++] = index_map_make(pool, w, 3, l, l);
+        if (l > 0) {
+            w->map[maps++] = index_map_make(pool, w, 2, l - 1, l);
+            w->map[maps++] = index_map_make(pool, w, 2, l, l - 1);
+        }
+    }
+}
+
+// Compares sets, maps and layouts with the host's. Returns the pairs of all maps.
+template <typename W>
+static int64_t index_check(bench_pool *pool, const index_work<W> *w) {
+    int64_t pairs, all = 0;
+    const char *input = w->scene.input;
+    for (int l = 0; l < index_levels; ++l) {
+        bench_check_set(pool, w->level[l].host, w->level[l].device, input, "coordinate sets");
+    }
+    for (int i = 0; i < index_maps; ++i) {
+        int keep = pool->blocks;
+        const index_map<W> *m = &w->map[i];
+        const bench_sets<W> *outputs = &w->level[m->outputs];
+        int32_t rows = outputs->host.capacity;
+        int64_t total = (int64_t)rows * spira::kernel_volume(&m->kernel);
+        const int32_t *expected = bench_map_host(pool, &w->scene.layout, &m->kernel,
+                                                 &w->level[m->source], outputs, &pairs);
+        bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
+        bench_check_tiles(pool, &m->kernel, expected, rows, m->tiles, input);
+        bench_pool_free(pool, keep);
+        all += pairs;
+    }
+    bench_check_trouble(pool, w->scene.trouble);
+    return all;
+}
+
+// `bytes`: of the maps, and of the layouts where they are timed.
+template <typename W>
+static int64_t index_bytes(const index_work<W> *w) {
+    int64_t bytes = 0;
+    for (int i = 0; i < index_maps; ++i) {
+        const index_map<W> *m = &w->map[i];
+        bytes += (int64_t)w->level[m->outputs].host.capacity * spira::kernel_volume(&m->kernel) * 4;
+        bytes += w->tiled ? bench_tiles_bytes(&m->tiles) : 0;
+    }
+    return bytes;
+}
+
+template <typename W>
+static void index_run(bench_session *s, const bench_scene<W> *scene) {
+    index_work<W> w = {};
+    index_work_make(&s->pool, scene, &w);
+    w.tiled = true;
+    BENCH_TRY(index_step<W>(&w, s->stream));
+    bench_row row = bench_row_make("index", scene);
+    row.pairs = index_check(&s->pool, &w);
+    row.word = 8 * (int)sizeof(W);
+    row.net = "MinkUNet42";
+    row.method = "zdelta";
+    for (int tiled = 0; tiled <= 1; ++tiled) {
+        w.tiled = tiled;
+        row.layout = tiled ? "tiled" : "os";
+        row.bytes = index_bytes(&w);
+        row.time = bench_measure(s->stream, index_step<W>, &w);
+        bench_print(s, &row);
+    }
+}
+
+// ---- runs ---------------------------------------------------------------------------------------
+
+template <typename W>
+static void index_run_words(bench_session *s, const bench_input *input) {
+    spira::word_layout layout;
+    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
+        return;
+    }
+    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
+    sort_run(s, input, &scene);
+    downsample_run(s, &scene);
+    index_run(s, &scene);
+    bench_pool_free(&s->pool, 0);
+}
+
+static void index_run_input(bench_session *s, const bench_input *input) {
+    index_run_words<uint32_t>(s, input);
+    index_run_words<uint64_t>(s, input);
+}
+
+int main(int argc, char **argv) {
+    return bench_main(argc, argv, index_run_input);
+}

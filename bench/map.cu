@@ -1,0 +1,119 @@
+// bench/map.cu: kernel maps by z-delta search, and the tiled layouts made of them.
+//
+//     build/bench_map data/*.vox32
+//
+// Layouts: "os" is a submanifold map [outputs, volume]; "os-down2" the map from stride 1 to 2 of a
+// strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "tiled" is tile_build
+// alone, its map ready. `bytes` are those of the map, or layout, that is written.
+#include "bench.cuh"
+
+struct map_case {
+    int K;
+    const char *layout;
+    bool from_coarse, to_coarse; // the source set and the output set
+    bool tiled;                  // time the tiled layout as well
+};
+
+static const map_case map_cases[] = {
+    {3, "os", false, false, true},     {5, "os", false, false, true},
+    {7, "os", false, false, false},    {2, "os-down2", false, true, false},
+    {3, "os-up2", true, false, false},
+};
+
+template <typename W>
+struct map_work {
+    spira::word_layout layout;
+    spira::kernel_shape kernel;
+    bench_sets<W> source, outputs;
+    int32_t *map; // [outputs, volume]
+    spira::tile_layout tiles;
+};
+
+template <typename W>
+static spira::status map_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    return spira::map_build(&w->layout, &w->kernel, w->source.device, w->outputs.device, w->map,
+                            stream);
+}
+
+template <typename W>
+static spira::status map_tile_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    return spira::tile_build(&w->kernel, w->map, w->outputs.device.count,
+                             w->outputs.device.capacity, w->tiles, stream);
+}
+
+// Times tile_build over a map that is there; `expected` is the same map on the host.
+template <typename W>
+static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expected,
+                          bench_row row) {
+    int32_t count = *w->outputs.host.count;
+    w->tiles = bench_tiles(&s->pool, count, spira::kernel_volume(&w->kernel), true);
+    BENCH_TRY(map_tile_step<W>(w, s->stream));
+    bench_check_tiles(&s->pool, &w->kernel, expected, count, w->tiles, row.input);
+    row.layout = "tiled";
+    row.method = nullptr;
+    row.bytes = bench_tiles_bytes(&w->tiles);
+    row.time = bench_measure(s->stream, map_tile_step<W>, w);
+    bench_print(s, &row);
+}
+
+template <typename W>
+static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_sets<W> *coarse,
+                    const map_case *c) {
+    bench_pool *pool = &s->pool;
+    int keep = pool->blocks;
+    map_work<W> w = {};
+    w.layout = scene->layout;
+    w.kernel = spira::kernel_cube(c->K, 1);
+    w.kernel.transposed = c->from_coarse;
+    w.source = c->from_coarse ? *coarse : scene->fine;
+    w.outputs = c->to_coarse ? *coarse : scene->fine;
+    int64_t outputs = *w.outputs.host.count, total = outputs * spira::kernel_volume(&w.kernel);
+    w.map = bench_device<int32_t>(pool, total);
+
+    bench_row row = bench_row_make("map", scene);
+    const int32_t *expected =
+        bench_map_host(pool, &w.layout, &w.kernel, &w.source, &w.outputs, &row.pairs);
+    if (!c->from_coarse && !c->to_coarse) {
+        bench_check_pairs(scene->input, c->K, row.pairs);
+    }
+    BENCH_TRY(map_step<W>(&w, s->stream));
+    bench_check_same(pool, expected, (const int32_t *)w.map, total, scene->input, "kernel map");
+
+    row.outputs = c->to_coarse ? (int)outputs : 0;
+    row.K = c->K;
+    row.word = 8 * (int)sizeof(W);
+    row.layout = c->layout;
+    row.method = "zdelta";
+    row.bytes = total * 4;
+    row.time = bench_measure(s->stream, map_step<W>, &w);
+    bench_print(s, &row);
+    if (c->tiled) {
+        map_run_tiled(s, &w, expected, row);
+    }
+    bench_pool_free(pool, keep);
+}
+
+template <typename W>
+static void map_run_words(bench_session *s, const bench_input *input) {
+    spira::word_layout layout;
+    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
+        return;
+    }
+    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
+    bench_sets<W> coarse = bench_coarse(&s->pool, &scene, 2);
+    for (const map_case &c : map_cases) {
+        map_run(s, &scene, &coarse, &c);
+    }
+    bench_pool_free(&s->pool, 0);
+}
+
+static void map_run_input(bench_session *s, const bench_input *input) {
+    map_run_words<uint32_t>(s, input);
+    map_run_words<uint64_t>(s, input);
+}
+
+int main(int argc, char **argv) {
+    return bench_main(argc, argv, map_run_input);
+}

@@ -1,0 +1,47 @@
+// examples/density.cu: how dense a kernel map is, by the L1 norm of the offset. Uses the z-delta
+// search alone, for people who lift it into another engine; plain C++ is enough to compile it:
+//   nvcc -std=c++17 examples/density.cu -o density && ./density scan.vox32   (int32 x, y, z)
+#include "../spira/search.h"
+
+#include <algorithm>
+#include <stdio.h>
+#include <vector>
+
+int main(int argc, char **argv) {
+    FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
+    std::vector<spira::voxel> voxels;
+    spira::word_need need = {{0, 0, 0}, {0, 0, 0}, 1, {1, 1, 1}, {1, 1, 1}}; // K = 3, stride 1
+    for (int32_t c[3]; file && fread(c, sizeof c, 1, file) == 1;) {
+        voxels.push_back({0, c[0], c[1], c[2]});
+        need.lo = {std::min(need.lo.x, c[0]), std::min(need.lo.y, c[1]), std::min(need.lo.z, c[2])};
+        need.hi = {std::max(need.hi.x, c[0]), std::max(need.hi.y, c[1]), std::max(need.hi.z, c[2])};
+    }
+    spira::word_layout layout;
+    if (voxels.empty() || spira::status_failed(spira::word_fit(&need, &layout))) {
+        return fprintf(stderr, "usage: density scan.vox32\n"), 1;
+    }
+    std::vector<uint64_t> words;
+    for (const spira::voxel &v : voxels) {
+        words.push_back(spira::word_pack<uint64_t>(&layout, v));
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+
+    spira::kernel_shape kernel = spira::kernel_cube(3, 1);
+    int64_t hits[4] = {0, 0, 0, 0}, offsets[4] = {0, 0, 0, 0};
+    for (int k = 0; k < spira::kernel_volume(&kernel); ++k) {
+        ++offsets[spira::kernel_norm(&kernel, k)];
+    }
+    for (uint64_t word : words) {
+        int32_t taps[27];
+        spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);
+        for (int k = 0; k < 27; ++k) {
+            hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
+        }
+    }
+    for (int norm = 0; norm < 4; ++norm) {
+        double all = (double)offsets[norm] * (double)words.size();
+        printf("norm %d: %2d offsets, density %.3f\n", norm, (int)offsets[norm], hits[norm] / all);
+    }
+    return 0;
+}

@@ -1,0 +1,163 @@
+// examples/networks.h: three networks as tables of layers.
+//
+// All convolutions have batch norm and ReLU and no bias. A residual block is conv-norm-ReLU,
+// conv-norm, plus a 1x1x1 conv-norm shortcut where the channels change, then ReLU.
+#ifndef SPIRA_EXAMPLES_NETWORKS_H
+#define SPIRA_EXAMPLES_NETWORKS_H
+
+#include "../spira.cuh"
+
+#include <stdio.h>
+#include <string.h>
+
+namespace networks {
+
+// A table under construction. Names live in it: it must outlive the plan.
+struct network {
+    spira::net_layer layers[spira::net_layers_max];
+    char names[spira::net_layers_max][32];
+    int count;
+    int input_channels;
+};
+
+// Adds a convolution and returns its index.
+SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
+                           int stride) {
+    int i = n->count++;
+    spira::net_layer *l = &n->layers[i];
+    memset((void *)l, 0, sizeof *l);
+    snprintf(n->names[i], sizeof n->names[i], "%s", name);
+    l->name = n->names[i];
+    l->op = spira::net_conv;
+    l->source = source;
+    l->source2 = l->residual = spira::net_none;
+    l->channels = channels;
+    l->size = spira::triple_make(size, size, size);
+    l->stride = spira::triple_make(stride, stride, stride);
+    l->dilation = spira::triple_make(1, 1, 1);
+    l->norm = true;
+    l->act = spira::activation_relu;
+    return i;
+}
+
+// Adds a residual block that reads `source` and, concatenated, `source2` (or net_none).
+SPIRA_API int network_block(network *n, const char *name, int source, int source2, int from,
+                            int channels, int size) {
+    char text[32];
+    int shortcut = source;
+    if (from != channels) {
+        snprintf(text, sizeof text, "%s.shortcut", name);
+        shortcut = network_conv(n, text, source, channels, 1, 1);
+        n->layers[shortcut].source2 = source2;
+        n->layers[shortcut].act = spira::activation_none;
+    }
+    snprintf(text, sizeof text, "%s.conv1", name);
+    int first = network_conv(n, text, source, channels, size, 1);
+    n->layers[first].source2 = source2;
+    snprintf(text, sizeof text, "%s.conv2", name);
+    int second = network_conv(n, text, first, channels, size, 1);
+    n->layers[second].residual = shortcut;
+    return second;
+}
+
+// MinkUNet42: 42 convolutions besides the shortcuts; strides 1, 2, 4, 8, 16 and back.
+SPIRA_API void network_minkunet42(network *n) {
+    static const int encoder[4] = {32, 64, 128, 256}, decoder[4] = {256, 128, 96, 96};
+    char text[16];
+    n->count = 0;
+    n->input_channels = 4;
+    int skip[4], skip_channels[4];
+    int at = network_conv(n, "stem1", spira::net_input, 32, 3, 1);
+    at = network_conv(n, "stem2", at, 32, 3, 1);
+    int channels = 32;
+    for (int s = 0; s < 4; ++s) {
+        skip[s] = at;
+        skip_channels[s] = channels;
+        snprintf(text, sizeof text, "down%d", s + 1);
+        at = network_conv(n, text, at, channels, 2, 2);
+        for (int b = 0; b < 2; ++b) {
+            snprintf(text, sizeof text, "enc%d.%d", s + 1, b + 1);
+            at = network_block(n, text, at, spira::net_none, channels, encoder[s], 3);
+            channels = encoder[s];
+        }
+    }
+    for (int s = 0; s < 4; ++s) {
+        snprintf(text, sizeof text, "up%d", s + 1);
+        at = network_conv(n, text, at, decoder[s], 2, 2);
+        n->layers[at].transposed = true;
+        snprintf(text, sizeof text, "dec%d.1", s + 1);
+        at = network_block(n, text, at, skip[3 - s], decoder[s] + skip_channels[3 - s], decoder[s],
+                           3);
+        snprintf(text, sizeof text, "dec%d.2", s + 1);
+        at = network_block(n, text, at, spira::net_none, decoder[s], decoder[s], 3);
+    }
+}
+
+// SparseResNet21 (sizes 3) and SparseResNet-Large, the backbone of CenterPoint-Large (sizes 5).
+SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
+    static const int stages[4] = {16, 32, 64, 128};
+    char text[16];
+    n->count = 0;
+    n->input_channels = 4;
+    int at = spira::net_input;
+    for (int s = 0; s < 4; ++s) {
+        snprintf(text, sizeof text, "stage%d.1", s + 1);
+        at = network_conv(n, text, at, stages[s], size, s == 0 ? 1 : 2);
+        for (int b = 0; b < 2; ++b) {
+            snprintf(text, sizeof text, "stage%d.%d", s + 1, b + 2);
+            at = network_block(n, text, at, spira::net_none, stages[s], stages[s], size);
+        }
+    }
+    if (head) {
+        at = network_conv(n, "out", at, 128, 1, 1);
+        n->layers[at].size.z = 3;
+        n->layers[at].stride.z = 2;
+    }
+}
+
+// Finds a network by name; false if there is none.
+SPIRA_API bool network_make(const char *name, network *n) {
+    if (!strcmp(name, "MinkUNet42")) {
+        network_minkunet42(n);
+    } else if (!strcmp(name, "SparseResNet21")) {
+        network_sparseresnet(n, 3, true);
+    } else if (!strcmp(name, "SparseResNet-Large")) {
+        network_sparseresnet(n, 5, false);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+// A number in [0, 1) for a seed and a position: weights do not depend on the order of filling.
+SPIRA_API float network_random(uint32_t seed, uint64_t position) {
+    uint64_t z = position + (uint64_t)seed * 0x9e3779b97f4a7c15ull + 0x632be59bd9b4e019ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return (float)((z ^ (z >> 31)) >> 40) / 16777216.0f;
+}
+
+// Parameters from a seed: uniform weights that keep the features' size where about a fifth of the
+// offsets have a source, scales around 1, small shifts.
+SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float *params) {
+    for (int i = 0; i < plan->layer_count; ++i) {
+        if (!spira::net_is_conv(&plan->layers[i])) {
+            continue;
+        }
+        const spira::conv_shape *s = &plan->step[i].shape;
+        spira::net_params at = spira::net_params_of(plan, i);
+        float terms = (float)(s->cin + s->cin2) * (1.0f + 0.2f * (float)(s->volume - 1));
+        float reach = sqrtf(6.0f / terms);
+        for (int64_t p = at.weight; p < at.vectors; ++p) {
+            params[p] = reach * (2.0f * network_random(seed, (uint64_t)p) - 1.0f);
+        }
+        for (int64_t p = at.vectors; p < at.end; ++p) {
+            float r = network_random(seed, (uint64_t)p);
+            params[p] = p < at.shift ? 0.8f + 0.4f * r : 0.2f * r - 0.1f;
+        }
+    }
+}
+
+} // namespace networks
+
+#endif

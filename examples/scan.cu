@@ -1,0 +1,248 @@
+// examples/scan.cu: from a raw scan to output features: reads a scan (or casts a street scene),
+// voxelises it, runs a network with weights from a fixed seed, prints a line for each layer and
+// draws the voxels as the network labels them. Under nvcc it runs on the GPU and checks every layer
+// against the host; under a plain C++ compiler the host loops do it all. `make run` does either.
+#include "networks.h"
+#include "scan_file.h"
+#include "scan_picture.h"
+#include "scan_scene.h"
+#include "scan_side.h"
+
+#include <stdlib.h>
+
+static int usage(const char *why) {
+    fprintf(stderr,
+            "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--type fp16|bf16|tf32|"
+            "fp32]\n            [--picture FILE.png] [--seed N] [--no-check]\n"
+            "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
+            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n",
+            why);
+    return 2;
+}
+
+static int fail(const char *doing, spira::status s) {
+    char text[256];
+    fprintf(stderr, "%s: %s\n", doing, spira::status_text(s, text, sizeof text));
+    return 1;
+}
+
+static bool parse(int argc, char **argv, side::options *o) {
+    static const side::options standard = {nullptr,    0.05f, "MinkUNet42", spira::numeric_f16,
+                                           "scan.png", 1,     true};
+    *o = standard;
+    for (int i = 1; i < argc; ++i) {
+        if (!strcmp(argv[i], "--no-check")) {
+            o->check = false;
+            continue;
+        }
+        if (i + 1 == argc) {
+            return false;
+        }
+        const char *name = argv[i], *value = argv[++i];
+        char *end = (char *)"";
+        if (!strcmp(name, "--scan")) {
+            o->scan = value;
+        } else if (!strcmp(name, "--voxel")) {
+            o->voxel = strtof(value, &end);
+        } else if (!strcmp(name, "--net")) {
+            o->net = value;
+        } else if (!strcmp(name, "--picture")) {
+            o->picture = value;
+        } else if (!strcmp(name, "--seed")) {
+            o->seed = (uint32_t)strtoul(value, &end, 10);
+        } else if (!strcmp(name, "--type")) {
+            int n = spira::numeric_f32;
+            while (n <= spira::numeric_bf16 &&
+                   strcmp(value, spira::numeric_name((spira::numeric)n))) {
+                ++n;
+            }
+            o->type = (spira::numeric)n;
+        } else {
+            return false;
+        }
+        if (*end) {
+            return false;
+        }
+    }
+    return spira::numeric_valid(o->type);
+}
+
+// Points are read as they are; what the network sees of a row is x, y, z in tens of metres and the
+// intensity, or 1 where there is none.
+static void row_values(const scan::scan_cloud *cloud, float voxel, float *values) {
+    for (int64_t i = 0; i < cloud->rows; ++i) {
+        for (int c = 0; c < 3; ++c) {
+            values[4 * i + c] = 0.1f * (cloud->points ? cloud->points[i * cloud->columns + c]
+                                                      : voxel * (float)cloud->voxels[3 * i + c]);
+        }
+        bool intensity = cloud->points && cloud->columns > 3;
+        float value = intensity ? cloud->points[i * cloud->columns + 3] : 1.0f;
+        values[4 * i + 3] = value > 1.0f ? value / 255.0f : value; // nuScenes counts to 255
+    }
+}
+
+// The layout for this scan and this network, and the description of the input.
+static spira::status fit(const scan::scan_cloud *cloud, const networks::network *net, float voxel,
+                         spira::voxel_input *in, spira::word_layout *layout) {
+    spira::word_need need;
+    spira::voxel_input input = {cloud->points,
+                                cloud->voxels,
+                                nullptr,
+                                nullptr,
+                                (int32_t)cloud->rows,
+                                cloud->columns,
+                                {voxel, voxel, voxel},
+                                {0, 0, 0},
+                                spira::duplicates_merge};
+    *in = input;
+    SPIRA_TRY(spira::net_need(net->layers, net->count, &need));
+    need.batches = 1;
+    if (cloud->points) {
+        float lo[3], hi[3];
+        SPIRA_TRY(scan::scan_bounds_points(cloud, lo, hi));
+        SPIRA_TRY(spira::voxel_bounds(lo, hi, in->size, in->origin, &need));
+    } else {
+        int32_t lo[3], hi[3];
+        SPIRA_TRY(scan::scan_bounds_voxels(cloud, lo, hi));
+        need.lo = spira::triple_make(lo[0], lo[1], lo[2]);
+        need.hi = spira::triple_make(hi[0], hi[1], hi[2]);
+    }
+    return spira::word_fit(&need, layout);
+}
+
+template <typename W>
+static void print_layers(const side::job *job, const side::result<W> *r) {
+    printf("%-16s %-7s %8s %8s %4s %9s %8s %12s %9s\n", "layer", "stride", "in", "out", "K",
+           "pairs", "density", "channels", "ms");
+    for (int i = 0; i < job->plan->layer_count; ++i) {
+        const spira::net_step *s = &job->plan->step[i];
+        const spira::net_layer *l = &job->plan->layers[i];
+        spira::triple stride = job->plan->set[s->set].stride;
+        int64_t out = r->voxels[s->set];
+        int64_t pairs = s->map < 0 ? out : r->pairs[s->map];
+        char text[2][40];
+        snprintf(text[0], sizeof text[0], stride.z == stride.x ? "%d" : "%d,%d,%d", stride.x,
+                 stride.y, stride.z);
+        if (s->shape.cin2) {
+            snprintf(text[1], sizeof text[1], "%d+%d-%d", s->shape.cin, s->shape.cin2, s->channels);
+        } else {
+            snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
+        }
+        printf("%-16s %-7s %8d %8d %4d %9lld %8.3f %12s %9.3f\n", l->name, text[0],
+               (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
+               out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1],
+               r->layer_ms[i]);
+    }
+}
+
+template <typename W>
+static void print_totals(const side::job *job, const side::result<W> *r) {
+    double mib = 1.0 / (1 << 20);
+    printf("points %d, voxels %d, coordinate word %d bits (%d used)\n", job->input.rows,
+           (int)r->voxels[0], job->layout.bits, spira::word_bits(&job->layout));
+    printf("memory %.1f MiB: sets and maps %.1f, features %.1f, parameters %.1f\n",
+           (double)(r->workspace_bytes + r->parameter_bytes) * mib,
+           (double)(r->workspace_bytes - r->feature_bytes) * mib, (double)r->feature_bytes * mib,
+           (double)r->parameter_bytes * mib);
+    printf("time %s: voxelise %.3f ms, index %.3f ms, features %.3f ms", r->where, r->voxelize_ms,
+           r->index_ms, r->features_ms);
+    if (r->graph_ms > 0) {
+        printf("; one CUDA graph from integer coordinates to features: %.3f ms", r->graph_ms);
+    }
+    printf("\n");
+}
+
+// Labels each voxel with its strongest output channel and draws it.
+template <typename W>
+static spira::status draw(const side::job *job, const side::result<W> *r) {
+    int last = job->plan->layer_count - 1, set = job->plan->step[last].set;
+    int channels = job->plan->step[last].channels;
+    int64_t count = r->voxels[set];
+    int32_t *coords = (int32_t *)malloc((size_t)(count ? count : 1) * 3 * sizeof(int32_t));
+    int32_t *classes = (int32_t *)malloc((size_t)(count ? count : 1) * sizeof(int32_t));
+    for (int64_t v = 0; v < count; ++v) {
+        spira::voxel at = spira::word_unpack<W>(&job->layout, r->words[v]);
+        coords[3 * v] = at.x;
+        coords[3 * v + 1] = at.y;
+        coords[3 * v + 2] = at.z;
+        classes[v] = 0;
+        for (int c = 1; c < channels; ++c) {
+            bool stronger = r->features[v * channels + c] > r->features[v * channels + classes[v]];
+            classes[v] = stronger ? c : classes[v];
+        }
+    }
+    scan::picture picture = {0, 0, nullptr};
+    spira::status s = scan::picture_from_above(coords, classes, count, 0, &picture);
+    if (!spira::status_failed(s)) {
+        s = scan::picture_write_png(job->chosen->picture, picture.rgb, picture.width,
+                                    picture.height);
+    }
+    scan::picture_free(&picture);
+    free(coords);
+    free(classes);
+    return s;
+}
+
+template <typename W>
+static int run(side::job *job) {
+    side::result<W> r = {};
+    spira::status s = side::run(job, &r);
+    if (spira::status_failed(s)) {
+        side::result_free(&r);
+        return fail("running the network", s);
+    }
+    print_layers(job, &r);
+    print_totals(job, &r);
+    int bad = 0;
+    if (r.checked) {
+        bad = !(r.worst <= 1.0);
+        printf("check: every output of %d layers against the host in double precision: "
+               "largest error %.3f of its bound, in %s: %s\n",
+               r.checked, r.worst, job->plan->layers[r.worst_layer].name, bad ? "WRONG" : "good");
+    }
+    s = draw(job, &r);
+    side::result_free(&r);
+    if (spira::status_failed(s)) {
+        return fail("drawing", s);
+    }
+    printf("picture: %s\n", job->chosen->picture);
+    return bad;
+}
+
+int main(int argc, char **argv) {
+    side::options chosen;
+    if (!parse(argc, argv, &chosen)) {
+        return usage("an argument that is not understood");
+    }
+    networks::network *net = (networks::network *)calloc(1, sizeof *net);
+    spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
+    if (!networks::network_make(chosen.net, net)) {
+        return usage("no such network");
+    }
+    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
+    spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
+                                  : scan::scan_scene_street(chosen.seed, &cloud);
+    if (spira::status_failed(s)) {
+        return fail("reading the scan", s);
+    }
+    side::job job = {};
+    job.chosen = &chosen;
+    job.net = net;
+    job.plan = plan;
+    s = fit(&cloud, net, chosen.voxel, &job.input, &job.layout);
+    if (spira::status_failed(s)) {
+        return fail("fitting the coordinate word", s);
+    }
+    float *values = (float *)malloc((size_t)cloud.rows * 4 * sizeof(float));
+    row_values(&cloud, chosen.voxel, values);
+    job.values = values;
+    printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
+           (long long)cloud.rows, cloud.points ? "points" : "voxels", chosen.voxel, chosen.net,
+           side::type_name(&chosen));
+    int code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
+    free(values);
+    scan::scan_free(&cloud);
+    free(plan);
+    free(net);
+    return code;
+}

@@ -1,0 +1,193 @@
+// examples/scan_check.h: compares every layer that the GPU computed with the host, output by
+// output.
+//
+// Each layer is recomputed in double precision from what the GPU gave it, so that a layer is judged
+// by its own error. Bound: 2 (terms + 8) eps32 * sum of magnitudes, and one rounding of the result.
+#ifndef SPIRA_EXAMPLES_SCAN_CHECK_H
+#define SPIRA_EXAMPLES_SCAN_CHECK_H
+
+#include "scan_side_device.h"
+
+namespace side {
+
+// One layer's arrays on the host. All but `map` and the parameters are owned.
+struct check_layer {
+    const spira::net_layer *layer;
+    const spira::net_step *step;
+    spira::net_params at;
+    const float *params;
+    const int32_t *map;
+    int32_t outputs;
+    float *in, *in2, *residual, *got; // as the GPU has them
+    float *weight;                    // rounded to the format
+    double *sum;
+    float *magnitude; // the same sum of absolute values
+};
+
+static inline void absolute(float *values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        values[i] = fabsf(values[i]);
+    }
+}
+
+// The worst error of a layer in units of its bound; infinite where something is not finite.
+static inline double check_worst(const check_layer *c, spira::numeric type) {
+    const spira::conv_shape *s = &c->step->shape;
+    double worst = 0,
+           eps = spira::numeric_epsilon(type == spira::numeric_tf32 ? spira::numeric_f32 : type);
+    for (int64_t o = 0; o < c->outputs; ++o) {
+        int taps = 0;
+        for (int k = 0; k < s->volume; ++k) {
+            taps += !c->map || c->map[o * s->volume + k] >= 0;
+        }
+        double terms = 2.0 * ((double)taps * (s->cin + s->cin2) + 8) / (1 << 24);
+        for (int n = 0; n < s->cout; ++n) {
+            int64_t i = o * s->cout + n;
+            double y = c->sum[i], size = c->magnitude[i];
+            double bias = c->at.bias < 0 ? 0 : c->params[c->at.bias + n];
+            double scale = c->at.scale < 0 ? 1 : c->params[c->at.scale + n];
+            double shift = c->at.shift < 0 ? 0 : c->params[c->at.shift + n];
+            double extra = c->residual ? c->residual[i] : 0;
+            y = (y + bias) * scale + shift + extra;
+            size = (size + fabs(bias)) * fabs(scale) + fabs(shift) + fabs(extra);
+            if (y <= 0 && c->layer->act != spira::activation_none) {
+                y *= c->layer->act == spira::activation_leaky ? c->layer->slope : 0;
+            }
+            double bound = terms * size + eps * fabs(y) + 1e-7; // fp16's subnormals
+            double ratio = fabs((double)c->got[i] - y) / bound;
+            worst = ratio <= worst ? worst : ratio == ratio ? ratio : HUGE_VAL;
+        }
+    }
+    return worst;
+}
+
+template <typename W>
+static spira::status check_fetch(const job *j, const device_job<W> *d, const result<W> *r,
+                                 int source, float **out) {
+    *out = nullptr;
+    if (source == spira::net_none) {
+        return spira::status_success();
+    }
+    int channels = spira::net_source_channels(j->plan, source);
+    int32_t rows = r->voxels[spira::net_source_set(j->plan, source)];
+    *out = (float *)malloc(((size_t)rows * channels + 1) * sizeof(float));
+    return device_fetch(j, d, source, rows, *out);
+}
+
+static inline spira::status check_compute(check_layer *c, int32_t inputs, spira::numeric type) {
+    const spira::conv_shape *s = &c->step->shape;
+    int64_t outputs = (int64_t)c->outputs * s->cout, weights = c->at.vectors - c->at.weight;
+    c->sum = (double *)malloc((size_t)(outputs + 1) * sizeof(double));
+    c->magnitude = (float *)malloc((size_t)(outputs + 1) * sizeof(float));
+    c->weight = (float *)malloc((size_t)weights * sizeof(float));
+    for (int64_t i = 0; i < weights; ++i) {
+        c->weight[i] = spira::numeric_operand(type, c->params[c->at.weight + i]);
+    }
+    if (type == spira::numeric_tf32) { // stored as fp32, rounded on the way into the product
+        for (int64_t i = 0; i < (int64_t)inputs * s->cin; ++i) {
+            c->in[i] = spira::tf32_round(c->in[i]);
+        }
+        for (int64_t i = 0; i < (int64_t)inputs * s->cin2; ++i) {
+            c->in2[i] = spira::tf32_round(c->in2[i]);
+        }
+    }
+    SPIRA_TRY(spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->sum));
+    absolute(c->in, (int64_t)inputs * s->cin);
+    absolute(c->in2, (int64_t)inputs * s->cin2);
+    absolute(c->weight, weights);
+    return spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->magnitude);
+}
+
+template <typename W>
+static spira::status check_one(const job *j, const device_job<W> *d, const result<W> *r, int layer,
+                               const float *params, const int32_t *map, double *worst) {
+    check_layer c = {};
+    c.layer = &j->plan->layers[layer];
+    c.step = &j->plan->step[layer];
+    c.at = spira::net_params_of(j->plan, layer);
+    c.params = params;
+    c.map = map;
+    c.outputs = r->voxels[c.step->set];
+    spira::status s = check_fetch(j, d, r, c.layer->source, &c.in);
+    s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->source2, &c.in2);
+    s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->residual, &c.residual);
+    s = spira::status_failed(s) ? s : check_fetch(j, d, r, layer, &c.got);
+    s = spira::status_failed(s) ? s
+                                : check_compute(&c, r->voxels[c.step->source_set], j->chosen->type);
+    *worst = spira::status_failed(s) ? HUGE_VAL : check_worst(&c, j->chosen->type);
+    free(c.in);
+    free(c.in2);
+    free(c.residual);
+    free(c.got);
+    free(c.weight);
+    free(c.sum);
+    free(c.magnitude);
+    return s;
+}
+
+// Compares the sets' sizes and pairs, then all convolutions, with the host's index `plan`.
+template <typename W>
+static spira::status check_against(const job *j, const prepared<W> *p, const device_job<W> *d,
+                                   const spira::net_plan *plan, void *memory, const float *params,
+                                   result<W> *r) {
+    spira::device_status trouble = {};
+    SPIRA_TRY(spira::net_index_host(plan, p->set, &trouble, memory, plan->workspace_bytes));
+    for (int s = 0; s < plan->sets; ++s) {
+        int32_t voxels = *spira::net_voxels(plan, s, p->set, memory).count;
+        SPIRA_REQUIRE(voxels == r->voxels[s], spira::status_bad_size,
+                      "check (the GPU found another number of voxels)", r->voxels[s]);
+    }
+    for (int m = 0; m < plan->maps; ++m) {
+        const int32_t *pairs = (const int32_t *)((char *)memory + plan->map[m].pairs);
+        int64_t all = 0;
+        for (int k = 0; k < plan->map[m].volume; ++k) {
+            all += pairs[k];
+        }
+        SPIRA_REQUIRE(all == r->pairs[m], spira::status_bad_size,
+                      "check (the GPU found another number of pairs)", r->pairs[m]);
+    }
+    for (int i = 0; i < plan->layer_count; ++i) {
+        int m = plan->step[i].map;
+        double worst;
+        progress("checking layer", i, plan->layer_count);
+        if (!spira::net_is_conv(&plan->layers[i])) {
+            continue;
+        }
+        SPIRA_TRY(check_one(j, d, r, i, params,
+                            m < 0 ? nullptr : (const int32_t *)((char *)memory + plan->map[m].map),
+                            &worst));
+        ++r->checked;
+        if (!(worst <= r->worst)) {
+            r->worst = worst;
+            r->worst_layer = i;
+        }
+    }
+    progress("checking layer", plan->layer_count, plan->layer_count);
+    return spira::status_success();
+}
+
+// Checks all layers; the plan of the job has kept them and counted the pairs.
+template <typename W>
+static spira::status check_layers(const job *j, const prepared<W> *p, const device_job<W> *d,
+                                  result<W> *r) {
+    spira::net_plan *plan = (spira::net_plan *)malloc(sizeof *plan);
+    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
+    networks::network_weights(j->plan, j->chosen->seed, params);
+    spira::net_limits limits = j->plan->limits;
+    limits.type = spira::numeric_f32;
+    limits.keep_all = false;
+    spira::status s =
+        spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, plan);
+    if (!spira::status_failed(s)) {
+        void *memory = block_new(plan->workspace_bytes);
+        s = check_against(j, p, d, plan, memory, params, r);
+        free(memory);
+    }
+    free(params);
+    free(plan);
+    return s;
+}
+
+} // namespace side
+
+#endif

@@ -1,0 +1,174 @@
+// examples/scan_side.h: the two sides that scan.cu runs a network on: the GPU under nvcc, else the
+// host. Both fill the same result.
+#ifndef SPIRA_EXAMPLES_SCAN_SIDE_H
+#define SPIRA_EXAMPLES_SCAN_SIDE_H
+
+#include "networks.h"
+
+#include <chrono>
+#include <stdlib.h>
+
+namespace side {
+
+struct options {
+    const char *scan; // null: a street scene
+    float voxel;      // metres
+    const char *net;
+    spira::numeric type; // of the GPU's features; the host is fp32
+    const char *picture;
+    uint32_t seed;
+    bool check;
+};
+
+struct job {
+    const options *chosen;
+    const networks::network *net;
+    spira::net_plan *plan;
+    spira::word_layout layout;
+    spira::voxel_input input; // of host memory; count is filled in by the side
+    const float *values;      // [rows, 4] what the network sees of each row
+};
+
+template <typename W>
+struct result {
+    const char *where;
+    W *words;        // [voxels] of the last layer's set
+    float *features; // [voxels, channels] of the last layer
+    int32_t voxels[spira::net_sets_max];
+    int64_t pairs[spira::net_maps_max];
+    double layer_ms[spira::net_layers_max];
+    double voxelize_ms, index_ms, features_ms, graph_ms;
+    size_t workspace_bytes, feature_bytes, parameter_bytes;
+    int checked; // layers that were compared with the host
+    double worst;
+    int worst_layer;
+};
+
+template <typename W>
+static void result_free(result<W> *r) {
+    free(r->words);
+    free(r->features);
+    r->words = nullptr;
+    r->features = nullptr;
+}
+
+static inline double now_ms() {
+    return (double)std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+               .count() *
+           1e-6;
+}
+
+// Memory for a workspace: aligned, not initialised.
+static inline void *block_new(size_t bytes) {
+    size_t step = spira::workspace_alignment;
+    return aligned_alloc(step, (bytes + step) / step * step);
+}
+
+// Progress on one line of the terminal.
+static inline void progress(const char *what, int at, int of) {
+    fprintf(stderr, "\r%s %d/%d%s", what, at, of, at == of ? "\r\033[K" : "   ");
+    fflush(stderr);
+}
+
+// The voxels of a job on the host, its plan's capacities, and its features.
+template <typename W>
+struct prepared {
+    int32_t rows;
+    spira::voxel_set<W> set;
+    spira::voxel_rows bookkeeping;
+    float *features; // [voxels, 4]
+    void *memory, *scratch;
+};
+
+template <typename W>
+static void prepared_free(prepared<W> *p) {
+    free(p->memory);
+    free(p->scratch);
+    free(p->features);
+}
+
+template <typename W>
+static prepared<W> prepared_new(job *j) {
+    prepared<W> p = {};
+    p.rows = j->input.rows;
+    j->input.count = &p.rows;
+    spira::workspace count = spira::workspace_begin(nullptr);
+    for (int pass = 0; pass < 2; ++pass) { // first the bytes, then the pointers
+        p.set.words = spira::workspace_take<W>(&count, p.rows);
+        p.set.count = spira::workspace_take<int32_t>(&count, 1);
+        p.set.capacity = p.rows;
+        p.bookkeeping.voxel = spira::workspace_take<int32_t>(&count, p.rows);
+        p.bookkeeping.order = spira::workspace_take<int32_t>(&count, p.rows);
+        p.bookkeeping.begin = spira::workspace_take<int32_t>(&count, p.rows + 1);
+        if (pass == 0) {
+            p.memory = block_new(count.used);
+            count = spira::workspace_begin(p.memory);
+        }
+    }
+    p.scratch = block_new(spira::voxelize_host_workspace<W>(&j->input));
+    p.features = (float *)malloc((size_t)p.rows * 4 * sizeof(float));
+    return p;
+}
+
+// Voxelises on the host.
+template <typename W>
+static spira::status prepare(job *j, prepared<W> *p) {
+    spira::device_status trouble = {};
+    j->input.count = &p->rows;
+    SPIRA_TRY(spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, &trouble,
+                                   p->scratch, spira::voxelize_host_workspace<W>(&j->input)));
+    SPIRA_TRY(spira::device_status_read(&trouble));
+    return spira::voxel_features_host(spira::voxel_feature_mean, j->values, 4, 4, p->bookkeeping,
+                                      *p->set.count, spira::numeric_f32, p->features);
+}
+
+// How many voxels each stride of the network has: what the sets of the plan have to hold.
+template <typename W>
+static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
+    spira::voxel_set<W> first = p->set;
+    first.capacity = limits->voxels;
+    SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
+    size_t bytes = spira::downsample_host_workspace(first);
+    void *scratch = block_new(bytes);
+    W *words = (W *)block_new((size_t)first.capacity * sizeof(W));
+    spira::status s = spira::status_success();
+    for (int i = 1; i < j->plan->sets && !spira::status_failed(s); ++i) {
+        spira::device_status trouble = {};
+        spira::voxel_set<W> coarse = {words, &limits->set_voxels[i], first.capacity};
+        s = spira::downsample_host(&j->layout, first, j->plan->set[i].stride, coarse, &trouble,
+                                   scratch, bytes);
+    }
+    free(scratch);
+    free(words);
+    return s;
+}
+
+static inline const char *type_name(const options *o) {
+#ifdef __CUDACC__
+    return spira::numeric_name(o->type);
+#else
+    (void)o;
+    return spira::numeric_name(spira::numeric_f32);
+#endif
+}
+
+template <typename W>
+static void keep_last(const job *j, result<W> *r, const W *words, const float *features) {
+    const spira::net_step *last = &j->plan->step[j->plan->layer_count - 1];
+    size_t voxels = (size_t)r->voxels[last->set], values = voxels * (size_t)last->channels;
+    r->words = (W *)malloc((voxels + 1) * sizeof(W));
+    r->features = (float *)malloc((values + 1) * sizeof(float));
+    memcpy(r->words, words, voxels * sizeof(W));
+    memcpy(r->features, features, values * sizeof(float));
+}
+
+} // namespace side
+
+#ifdef __CUDACC__
+#include "scan_side_device.h"
+#else
+#include "scan_side_host.h"
+#endif
+
+#endif

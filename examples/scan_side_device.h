@@ -1,0 +1,342 @@
+// examples/scan_side_device.h: runs a job on the GPU, times it, and checks every layer.
+#ifndef SPIRA_EXAMPLES_SCAN_SIDE_DEVICE_H
+#define SPIRA_EXAMPLES_SCAN_SIDE_DEVICE_H
+
+#include "scan_side.h"
+
+#include <algorithm>
+
+namespace side {
+
+enum { timing_runs = 20 };
+
+#define SIDE_CUDA(call) SPIRA_TRY(spira::status_from_cuda((call), #call))
+
+// The job in device memory.
+template <typename W>
+struct device_job {
+    cudaStream_t stream;
+    char *base;               // all arrays that do not depend on the plan
+    spira::voxel_input input; // with device pointers
+    const float *values;      // [rows, 4]
+    spira::voxel_set<W> set;
+    spira::voxel_rows rows;
+    void *features; // [voxels, 4] of the chosen type
+    spira::device_status *trouble;
+    char *scratch; // of voxelize
+    size_t scratch_bytes;
+    void *memory, *loaded; // of the plan
+    float *params;
+};
+
+template <typename W>
+static void device_free(device_job<W> *d) {
+    cudaFree(d->base);
+    cudaFree(d->memory);
+    cudaFree(d->loaded);
+    cudaFree(d->params);
+    if (d->stream) {
+        cudaStreamDestroy(d->stream);
+    }
+}
+
+template <typename T>
+static spira::status upload(T *to, const T *from, int64_t count, cudaStream_t stream) {
+    SIDE_CUDA(cudaMemcpyAsync((void *)to, from, (size_t)count * sizeof(T), cudaMemcpyHostToDevice,
+                              stream));
+    return spira::status_success();
+}
+
+// Allocates and uploads what does not depend on the plan.
+template <typename W>
+static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) {
+    int64_t rows = j->input.rows, values = rows * j->input.columns;
+    SIDE_CUDA(cudaStreamCreate(&d->stream));
+    SPIRA_TRY(spira::voxelize_workspace<W>(&j->input, voxels, &d->scratch_bytes));
+    float *points = nullptr, *inputs = nullptr;
+    int32_t *coords = nullptr, *count = nullptr;
+    spira::workspace w = spira::workspace_begin(nullptr);
+    for (int pass = 0; pass < 2; ++pass) { // first the bytes, then the pointers
+        points = spira::workspace_take<float>(&w, j->input.points ? values : 0);
+        coords = spira::workspace_take<int32_t>(&w, j->input.points ? 0 : values);
+        count = spira::workspace_take<int32_t>(&w, 1);
+        inputs = spira::workspace_take<float>(&w, 4 * rows);
+        d->set.words = spira::workspace_take<W>(&w, voxels);
+        d->set.count = spira::workspace_take<int32_t>(&w, 1);
+        d->rows.voxel = spira::workspace_take<int32_t>(&w, rows);
+        d->rows.order = spira::workspace_take<int32_t>(&w, rows);
+        d->rows.begin = spira::workspace_take<int32_t>(&w, voxels + 1);
+        d->features = spira::workspace_take<float>(&w, 4 * (int64_t)voxels);
+        d->trouble = spira::workspace_take<spira::device_status>(&w, 1);
+        d->scratch = spira::workspace_take<char>(&w, (int64_t)d->scratch_bytes);
+        if (pass == 0) {
+            SIDE_CUDA(cudaMalloc(&d->base, w.used));
+            w = spira::workspace_begin(d->base);
+        }
+    }
+    d->set.capacity = voxels;
+    d->input = j->input;
+    d->input.points = j->input.points ? points : nullptr;
+    d->input.coords = j->input.points ? nullptr : coords;
+    d->input.count = count;
+    d->values = inputs;
+    if (j->input.points) {
+        SPIRA_TRY(upload(points, j->input.points, values, d->stream));
+    } else {
+        SPIRA_TRY(upload(coords, j->input.coords, values, d->stream));
+    }
+    SPIRA_TRY(upload(inputs, j->values, 4 * rows, d->stream));
+    return upload(count, &j->input.rows, 1, d->stream);
+}
+
+template <typename W>
+static spira::status device_voxelize(const job *j, device_job<W> *d) {
+    SPIRA_TRY(spira::device_status_clear(d->trouble, d->stream));
+    SPIRA_TRY(spira::voxelize(&j->layout, &d->input, d->set, d->rows, d->trouble, d->scratch,
+                              d->scratch_bytes, d->stream));
+    return spira::voxel_features(spira::voxel_feature_mean, d->values, 4, 4, d->rows, d->set.count,
+                                 d->set.capacity, j->chosen->type, d->features, d->stream);
+}
+
+// Waits, and reads what the device had to say.
+template <typename W>
+static spira::status device_settle(device_job<W> *d) {
+    spira::device_status trouble;
+    SIDE_CUDA(
+        cudaMemcpyAsync(&trouble, d->trouble, sizeof trouble, cudaMemcpyDeviceToHost, d->stream));
+    SIDE_CUDA(cudaStreamSynchronize(d->stream));
+    return spira::device_status_read(&trouble);
+}
+
+// Plans with the job's limits and loads the weights.
+template <typename W>
+static spira::status device_plan(job *j, const spira::net_limits *limits, device_job<W> *d) {
+    SPIRA_TRY(
+        spira::net_plan_device<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
+    cudaFree(d->memory);
+    cudaFree(d->loaded);
+    cudaFree(d->params);
+    d->memory = d->loaded = d->params = nullptr;
+    SIDE_CUDA(cudaMalloc(&d->memory, j->plan->workspace_bytes));
+    SIDE_CUDA(cudaMalloc(&d->loaded, j->plan->loaded_bytes));
+    SIDE_CUDA(cudaMalloc(&d->params, (size_t)j->plan->params * sizeof(float)));
+    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
+    networks::network_weights(j->plan, j->chosen->seed, params);
+    spira::status s = upload(d->params, params, j->plan->params, d->stream);
+    cudaStreamSynchronize(d->stream);
+    free(params);
+    SPIRA_TRY(s);
+    return spira::net_load(j->plan, d->params, d->loaded, j->plan->loaded_bytes, d->stream);
+}
+
+static inline double median(double *values, int count) {
+    std::sort(values, values + count);
+    return values[count / 2];
+}
+
+// The time between marks of one run; marks [count] events.
+static inline spira::status marks_read(cudaEvent_t *marks, int count, int run, double *times) {
+    SIDE_CUDA(cudaEventSynchronize(marks[count - 1]));
+    for (int i = 0; i + 1 < count; ++i) {
+        float ms;
+        SIDE_CUDA(cudaEventElapsedTime(&ms, marks[i], marks[i + 1]));
+        times[i * timing_runs + run] = ms;
+    }
+    return spira::status_success();
+}
+
+// Times each stage and layer, launched one after the other: the median of some runs.
+template <typename W>
+static spira::status device_time_layers(const job *j, device_job<W> *d, cudaEvent_t *marks,
+                                        double *times, result<W> *r) {
+    const spira::net_plan *plan = j->plan;
+    int count = plan->layer_count + 3; // voxelise, index, layers: and one mark more
+    for (int run = 0; run < timing_runs; ++run) {
+        SIDE_CUDA(cudaEventRecord(marks[0], d->stream));
+        SPIRA_TRY(device_voxelize(j, d));
+        SIDE_CUDA(cudaEventRecord(marks[1], d->stream));
+        SPIRA_TRY(spira::net_index(plan, d->set, d->trouble, d->memory, plan->workspace_bytes,
+                                   d->stream));
+        SIDE_CUDA(cudaEventRecord(marks[2], d->stream));
+        for (int i = 0; i < plan->layer_count; ++i) {
+            SPIRA_TRY(spira::net_layer_run(plan, i, d->set, d->features, d->loaded, d->memory,
+                                           d->stream));
+            SIDE_CUDA(cudaEventRecord(marks[i + 3], d->stream));
+        }
+        SPIRA_TRY(marks_read(marks, count, run, times));
+    }
+    r->voxelize_ms = median(times, timing_runs);
+    r->index_ms = median(times + timing_runs, timing_runs);
+    for (int i = 0; i < plan->layer_count; ++i) {
+        r->layer_ms[i] = median(times + (i + 2) * timing_runs, timing_runs);
+        r->features_ms += r->layer_ms[i];
+    }
+    return device_settle(d);
+}
+
+// Times a replay of everything, captured in one graph.
+template <typename W>
+static spira::status device_time_graph(const job *j, device_job<W> *d, cudaEvent_t *marks,
+                                       double *times, result<W> *r) {
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    SIDE_CUDA(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
+    spira::status s = device_voxelize(j, d);
+    if (!spira::status_failed(s)) {
+        s = spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
+                           j->plan->workspace_bytes, d->stream);
+    }
+    SIDE_CUDA(cudaStreamEndCapture(d->stream, &graph));
+    SPIRA_TRY(s);
+    SIDE_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+    for (int run = -3; run < timing_runs; ++run) { // the first ones warm up
+        SIDE_CUDA(cudaEventRecord(marks[0], d->stream));
+        SIDE_CUDA(cudaGraphLaunch(replay, d->stream));
+        SIDE_CUDA(cudaEventRecord(marks[1], d->stream));
+        SPIRA_TRY(marks_read(marks, 2, run < 0 ? 0 : run, times));
+    }
+    r->graph_ms = median(times, timing_runs);
+    SPIRA_TRY(device_settle(d));
+    SIDE_CUDA(cudaGraphExecDestroy(replay));
+    SIDE_CUDA(cudaGraphDestroy(graph));
+    return spira::status_success();
+}
+
+template <typename W>
+static spira::status device_time(const job *j, device_job<W> *d, result<W> *r) {
+    int count = j->plan->layer_count + 3;
+    cudaEvent_t *marks = (cudaEvent_t *)calloc((size_t)count, sizeof *marks);
+    double *times = (double *)calloc((size_t)count * timing_runs, sizeof *times);
+    spira::status s = spira::status_success();
+    for (int i = 0; i < count && !spira::status_failed(s); ++i) {
+        s = spira::status_from_cuda(cudaEventCreate(&marks[i]), "event");
+    }
+    if (!spira::status_failed(s)) {
+        s = device_time_layers(j, d, marks, times, r);
+    }
+    if (!spira::status_failed(s)) {
+        s = device_time_graph(j, d, marks, times, r);
+    }
+    for (int i = 0; i < count; ++i) {
+        cudaEventDestroy(marks[i]);
+    }
+    free(times);
+    free(marks);
+    return s;
+}
+
+// Copies a layer's features (or the network's input) back, as floats.
+template <typename W>
+static spira::status device_fetch(const job *j, const device_job<W> *d, int layer, int32_t rows,
+                                  float *out) {
+    const spira::net_plan *plan = j->plan;
+    int channels = layer < 0 ? plan->limits.channels : plan->step[layer].channels;
+    size_t size = (size_t)spira::numeric_size(j->chosen->type), values = (size_t)rows * channels;
+    void *copy = malloc(values * size + 1);
+    spira::status s = spira::status_from_cuda(
+        cudaMemcpy(copy, spira::net_features_of(plan, layer, d->features, d->memory), values * size,
+                   cudaMemcpyDeviceToHost),
+        "copying features");
+    for (size_t i = 0; i < values; ++i) {
+        out[i] = spira::numeric_load(j->chosen->type, copy, (int64_t)i);
+    }
+    free(copy);
+    return s;
+}
+
+template <typename W>
+static spira::status device_counts(const job *j, const device_job<W> *d, result<W> *r) {
+    const spira::net_plan *plan = j->plan;
+    for (int s = 0; s < plan->sets; ++s) {
+        SIDE_CUDA(cudaMemcpy(&r->voxels[s], spira::net_voxels(plan, s, d->set, d->memory).count,
+                             sizeof(int32_t), cudaMemcpyDeviceToHost));
+    }
+    for (int m = 0; m < plan->maps; ++m) {
+        int32_t pairs[spira::kernel_volume_max];
+        SIDE_CUDA(cudaMemcpy(pairs, (char *)d->memory + plan->map[m].pairs,
+                             (size_t)plan->map[m].volume * sizeof(int32_t),
+                             cudaMemcpyDeviceToHost));
+        for (int k = 0; k < plan->map[m].volume; ++k) {
+            r->pairs[m] += pairs[k];
+        }
+    }
+    return spira::status_success();
+}
+
+} // namespace side
+
+#include "scan_check.h"
+
+namespace side {
+
+template <typename W>
+static spira::status device_finish(job *j, const prepared<W> *p, device_job<W> *d, result<W> *r) {
+    const spira::net_step *last = &j->plan->step[j->plan->layer_count - 1];
+    int32_t rows = r->voxels[last->set];
+    W *words = (W *)malloc((size_t)(rows + 1) * sizeof(W));
+    float *features = (float *)malloc(((size_t)rows * last->channels + 1) * sizeof(float));
+    spira::status s = device_fetch(j, d, j->plan->layer_count - 1, rows, features);
+    cudaMemcpy(words, spira::net_voxels(j->plan, last->set, d->set, d->memory).words,
+               (size_t)rows * sizeof(W), cudaMemcpyDeviceToHost);
+    if (!spira::status_failed(s)) {
+        keep_last(j, r, words, features);
+        s = j->chosen->check ? check_layers(j, p, d, r) : s;
+    }
+    free(words);
+    free(features);
+    return s;
+}
+
+template <typename W>
+static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result<W> *r) {
+    progress("planning", 0, 1);
+    SPIRA_TRY(prepare(j, p)); // the host's voxels: the plan is made for this scan
+    SPIRA_REQUIRE(*p->set.count > 0, spira::status_bad_size, "scan (no voxel is left)", 0);
+    spira::net_limits limits = {};
+    limits.voxels = p->set.capacity = *p->set.count;
+    limits.channels = 4;
+    limits.type = spira::numeric_f32;
+    SPIRA_TRY(measure_sets(j, p, &limits));
+    limits.type = j->chosen->type;
+    SPIRA_TRY(device_new(j, limits.voxels, d));
+    SPIRA_TRY(device_plan(j, &limits, d));
+    progress("planning", 1, 1);
+    r->workspace_bytes = j->plan->workspace_bytes;
+    r->feature_bytes = j->plan->feature_bytes;
+    r->parameter_bytes = j->plan->loaded_bytes;
+    SPIRA_TRY(device_voxelize(j, d)); // once without the clock
+    SPIRA_TRY(spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
+                             j->plan->workspace_bytes, d->stream));
+    SPIRA_TRY(device_settle(d));
+    SPIRA_TRY(device_time(j, d, r));
+
+    limits.count_pairs = true; // once more, with every layer kept and the pairs counted
+    limits.keep_all = j->chosen->check;
+    SPIRA_TRY(device_plan(j, &limits, d));
+    SPIRA_TRY(spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
+                             j->plan->workspace_bytes, d->stream));
+    SPIRA_TRY(device_settle(d));
+    SPIRA_TRY(device_counts(j, d, r));
+    return device_finish(j, p, d, r);
+}
+
+// Runs a job; r is zeroed before.
+template <typename W>
+static spira::status run(job *j, result<W> *r) {
+    static char where[300];
+    cudaDeviceProp properties;
+    SIDE_CUDA(cudaGetDeviceProperties(&properties, 0));
+    snprintf(where, sizeof where, "on %s, %s", properties.name,
+             spira::numeric_name(j->chosen->type));
+    r->where = where;
+    device_job<W> d = {};
+    prepared<W> p = prepared_new<W>(j);
+    spira::status s = device_run(j, &p, &d, r);
+    prepared_free(&p);
+    device_free(&d);
+    return s;
+}
+
+} // namespace side
+
+#endif

@@ -1,0 +1,80 @@
+// examples/scan_side_host.h: runs a job with the host loops.
+#ifndef SPIRA_EXAMPLES_SCAN_SIDE_HOST_H
+#define SPIRA_EXAMPLES_SCAN_SIDE_HOST_H
+
+#include "scan_side.h"
+
+namespace side {
+
+template <typename W>
+static spira::status run_layers(const job *j, const prepared<W> *p, const float *params,
+                                void *memory, result<W> *r) {
+    const spira::net_plan *plan = j->plan;
+    spira::device_status trouble = {};
+    double start = now_ms();
+    SPIRA_TRY(spira::net_index_host(plan, p->set, &trouble, memory, plan->workspace_bytes));
+    SPIRA_TRY(spira::device_status_read(&trouble));
+    r->index_ms = now_ms() - start;
+    for (int i = 0; i < plan->layer_count; ++i) {
+        progress("layer", i, plan->layer_count);
+        start = now_ms();
+        SPIRA_TRY(spira::net_layer_run_host(plan, i, p->set, p->features, params, memory));
+        r->layer_ms[i] = now_ms() - start;
+        r->features_ms += r->layer_ms[i];
+    }
+    progress("layer", plan->layer_count, plan->layer_count);
+    for (int s = 0; s < plan->sets; ++s) {
+        r->voxels[s] = *spira::net_voxels(plan, s, p->set, memory).count;
+    }
+    for (int m = 0; m < plan->maps; ++m) {
+        const int32_t *pairs = (const int32_t *)((char *)memory + plan->map[m].pairs);
+        for (int k = 0; k < plan->map[m].volume; ++k) {
+            r->pairs[m] += pairs[k];
+        }
+    }
+    const spira::net_step *last = &plan->step[plan->layer_count - 1];
+    keep_last(j, r, spira::net_voxels(plan, last->set, p->set, memory).words,
+              (const float *)((char *)memory + last->features));
+    return spira::status_success();
+}
+
+template <typename W>
+static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
+    double start = now_ms();
+    SPIRA_TRY(prepare(j, p));
+    r->voxelize_ms = now_ms() - start;
+    SPIRA_REQUIRE(*p->set.count > 0, spira::status_bad_size, "scan (no voxel is left)", 0);
+    spira::net_limits limits = {};
+    limits.voxels = p->set.capacity = *p->set.count;
+    limits.channels = 4;
+    limits.type = spira::numeric_f32;
+    limits.count_pairs = true;
+    SPIRA_TRY(measure_sets(j, p, &limits));
+    SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, j->plan));
+    void *memory = block_new(j->plan->workspace_bytes);
+    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
+    networks::network_weights(j->plan, j->chosen->seed, params);
+    r->workspace_bytes = j->plan->workspace_bytes;
+    r->feature_bytes = j->plan->feature_bytes;
+    r->parameter_bytes = (size_t)j->plan->params * sizeof(float);
+    spira::status s = memory ? run_layers(j, p, params, memory, r)
+                             : spira::status_make(spira::status_capacity, "memory",
+                                                  (int64_t)j->plan->workspace_bytes);
+    free(params);
+    free(memory);
+    return s;
+}
+
+// Runs a job; r is zeroed before.
+template <typename W>
+static spira::status run(job *j, result<W> *r) {
+    r->where = "on the host, fp32";
+    prepared<W> p = prepared_new<W>(j);
+    spira::status s = run_prepared(j, &p, r);
+    prepared_free(&p);
+    return s;
+}
+
+} // namespace side
+
+#endif

@@ -1,0 +1,1047 @@
+// tests/gpu_conv.cu: convolution on the GPU against sums in double, each output within its bound
+// (reference.h), and the same bits from run to run.
+#include "../spira/conv.cuh"
+#include "device.cuh"
+#include "reference.h"
+
+using namespace spira;
+
+namespace {
+
+// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
+cudaStream_t stream_get() {
+    static cudaStream_t stream = nullptr;
+    if (!stream) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    return stream;
+}
+
+const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+
+// ---- a convolution in host memory ---------------------------------------------------------------
+
+// Pointers are moved by so many elements from an aligned address.
+struct moves {
+    int in, in2, out, residual, floats;
+};
+
+struct problem {
+    char name[160];
+    conv_shape shape;
+    kernel_shape kernel; // of shape.volume offsets
+    bool identity;
+    int32_t inputs, outputs, capacity;
+    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
+    std::vector<float> bias, scale, shift, residual; // empty: left out
+    std::vector<int32_t> map;                        // [outputs, volume]
+    activation act;
+    float slope;
+    moves off;
+};
+
+// A volume of `count` offsets along z, or along x and z.
+kernel_shape kernel_of_volume(int count) {
+    kernel_shape k = kernel_cube(1, 1);
+    int x = 1;
+    while (count / x > kernel_size_max || count % x) {
+        ++x;
+    }
+    k.size = triple_make(x, 1, count / x);
+    return k;
+}
+
+problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs,
+                     int32_t capacity) {
+    problem p;
+    p.name[0] = 0;
+    p.shape = shape;
+    p.kernel = kernel_of_volume(shape.volume);
+    p.identity = false;
+    p.inputs = inputs;
+    p.outputs = outputs;
+    p.capacity = capacity;
+    p.in.resize((size_t)inputs * (size_t)shape.cin);
+    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
+    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
+    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
+    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
+    for (float &w : p.weight) { // packing rounds them
+        w = random_float(random);
+    }
+    p.act = activation_none;
+    p.slope = 0;
+    p.off = {};
+    return p;
+}
+
+// Taps at random, with a chance of `percent` each.
+void problem_fill_map(random_state *random, problem *p, int percent) {
+    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
+    for (int32_t &source : p->map) {
+        bool has = p->inputs > 0 && random_int(random, 0, 99) < percent;
+        source = has ? random_int(random, 0, p->inputs - 1) : -1;
+    }
+}
+
+enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
+
+void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
+    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
+    p->bias.resize(what & with_bias ? cout : 0);
+    p->scale.resize(what & with_scale ? cout : 0);
+    p->shift.resize(what & with_shift ? cout : 0);
+    p->residual.resize(what & with_residual ? total : 0);
+    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
+        for (float &f : *v) {
+            f = 2 * random_float(random);
+        }
+    }
+    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
+                            p->residual.data());
+    p->act = act;
+    p->slope = act == activation_leaky ? 0.1f : 0.0f;
+}
+
+void problem_name(problem *p, const char *what) {
+    snprintf(p->name, sizeof p->name, "%s: %s %d+%d->%d, volume %d%s, %d of %d outputs, %d inputs",
+             what, numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
+             p->shape.volume, p->identity ? " (identity)" : "", p->outputs, p->capacity, p->inputs);
+}
+
+// ---- the same in device memory ------------------------------------------------------------------
+
+struct device_problem {
+    conv_args args;
+    tile_layout layout;
+    char *out, *scratch; // out: where its buffer starts
+    size_t scratch_bytes;
+    int64_t out_bytes; // of the buffer
+};
+
+const float *floats_upload(const std::vector<float> &values, int off) {
+    if (values.empty()) {
+        return nullptr;
+    }
+    std::vector<float> moved((size_t)off, NAN);
+    moved.insert(moved.end(), values.begin(), values.end());
+    return device_upload(moved.data(), (int64_t)moved.size()) + off;
+}
+
+// `rows` of features, stored, with NaN before and in three rows after them: what a sum of the
+// padding would show.
+const void *features_upload(numeric type, const std::vector<float> &values, int channels, int off) {
+    std::vector<float> moved((size_t)off, NAN);
+    moved.insert(moved.end(), values.begin(), values.end());
+    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
+    std::vector<char> stored(moved.size() * (size_t)numeric_size(type));
+    reference_store(type, moved.data(), (int64_t)moved.size(), stored.data());
+    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
+}
+
+tile_layout layout_upload(const problem *p) {
+    int64_t many = tile_count(p->capacity), volume = p->shape.volume;
+    std::vector<int32_t> row((size_t)(many * tile_rows)),
+        index((size_t)(many * volume * tile_rows));
+    std::vector<uint8_t> active((size_t)(many * volume));
+    tile_layout host = {row.data(), active.data(), index.data(), (int32_t)many, (int32_t)volume};
+    std::vector<int32_t> map = p->map;
+    map.push_back(-1); // an empty map has an address too
+    CHECK_OK(tile_build_host(&p->kernel, map.data(), p->outputs, p->capacity, host));
+    tile_layout device = {device_upload(row.data(), (int64_t)row.size()),
+                          device_upload(active.data(), (int64_t)active.size()),
+                          device_upload(index.data(), (int64_t)index.size()), host.tiles,
+                          host.volume};
+    return device;
+}
+
+const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
+    size_t bytes = 0;
+    CHECK_OK(conv_weights_bytes(shape, &bytes));
+    char *packed = device_new<char>((int64_t)bytes);
+    CHECK_OK(conv_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
+                               bytes, stream_get()));
+    return packed;
+}
+
+void device_problem_make(const problem *p, device_problem *d) {
+    const conv_shape *s = &p->shape;
+    int element = numeric_size(s->type);
+    conv_args *a = &d->args;
+    a->shape = *s;
+    a->in = features_upload(s->type, p->in, s->cin, p->off.in);
+    a->in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    a->weights = weights_upload(s, p->weight);
+    d->layout = p->identity ? tile_layout{} : layout_upload(p);
+    a->layout = p->identity ? nullptr : &d->layout;
+    a->count = device_upload(&p->outputs, 1);
+    a->capacity = p->capacity;
+    a->epilogue.bias = floats_upload(p->bias, p->off.floats);
+    a->epilogue.scale = floats_upload(p->scale, p->off.floats);
+    a->epilogue.shift = floats_upload(p->shift, p->off.floats);
+    a->epilogue.residual = p->residual.empty()
+                               ? nullptr
+                               : features_upload(s->type, p->residual, s->cout, p->off.residual);
+    a->epilogue.act = p->act;
+    a->epilogue.slope = p->slope;
+    d->out_bytes = ((int64_t)p->capacity * s->cout + p->off.out) * element;
+    d->out = device_new<char>(d->out_bytes);
+    a->out = d->out + p->off.out * element;
+    d->scratch_bytes = 0;
+    CHECK_OK(conv_workspace(a, &d->scratch_bytes));
+    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
+}
+
+status device_problem_start(const device_problem *d) {
+    return conv(&d->args, d->scratch, d->scratch_bytes, stream_get());
+}
+
+// The bytes of the outputs that there are.
+std::vector<char> device_problem_fetch(const problem *p, const device_problem *d) {
+    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
+    std::vector<char> out((size_t)bytes + 1);
+    device_copy_out(out.data(), (const char *)d->args.out, bytes);
+    return out;
+}
+
+// ---- judging ------------------------------------------------------------------------------------
+
+reference_verdict problem_judge(const problem *p, const void *out) {
+    const numeric type = p->shape.type;
+    std::vector<char> residual(p->residual.size() * (size_t)numeric_size(type) + 1);
+    reference_store(type, p->residual.data(), (int64_t)p->residual.size(), residual.data());
+    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
+                       p->scale.empty() ? nullptr : p->scale.data(),
+                       p->shift.empty() ? nullptr : p->shift.data(),
+                       p->residual.empty() ? nullptr : residual.data(),
+                       p->act,
+                       p->slope};
+    std::vector<float> in = p->in, in2 = p->in2, weight = p->weight;
+    std::vector<int32_t> map = p->map;
+    in.push_back(0); // empty arrays have an address too
+    map.push_back(-1);
+    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs, weight.data(),
+                                p->identity ? nullptr : map.data(), p->outputs, &e, out);
+}
+
+bool verdict_check(const problem *p, reference_verdict v, int line) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "%s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", p->name,
+             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
+    return test_check(v.ratio <= 1, __FILE__, line, text);
+}
+
+// Runs twice, the second time over the first one's memory; the same bits, nothing beyond the count.
+std::vector<char> problem_run(const problem *p) {
+    device_problem d;
+    device_problem_make(p, &d);
+    CHECK_OK(device_problem_start(&d));
+    std::vector<char> out = device_problem_fetch(p, &d);
+    CHECK_OK(device_problem_start(&d));
+    CHECK(device_problem_fetch(p, &d) == out);
+    int64_t before = (char *)d.args.out - d.out, used = (int64_t)out.size() - 1;
+    CHECK(device_untouched(d.out, 0, before));
+    CHECK(device_untouched(d.out, before + used, d.out_bytes));
+    return out;
+}
+
+bool problem_check(const problem *p, int line = __builtin_LINE()) {
+    std::vector<char> out = problem_run(p);
+    return verdict_check(p, problem_judge(p, out.data()), line);
+}
+
+// ---- random shapes ------------------------------------------------------------------------------
+
+const int channels_edges[] = {1,  2,  3,  4,  5,   7,   8,   9,   12,  15,  16,  17, 23, 24,
+                              25, 31, 32, 33, 40,  47,  48,  49,  63,  64,  65,  66, 79, 80,
+                              81, 95, 96, 97, 100, 111, 112, 113, 127, 128, 129, 130};
+
+int channels_random(random_state *random) {
+    const int count = (int)(sizeof channels_edges / sizeof *channels_edges);
+    return random_int(random, 0, 2) ? channels_edges[random_int(random, 0, count - 1)]
+                                    : random_int(random, 1, 130);
+}
+
+void check_random_shapes(numeric type, int problems) {
+    for (int seed = 0; seed < problems; ++seed) {
+        random_state random = random_make((uint64_t)(4 * seed + type));
+        conv_shape s = {1, channels_random(&random), 0, channels_random(&random), type};
+        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random) : 0;
+        kernel_shape kernel = reference_random_kernel(&random, 4, 1, {1, 1, 1});
+        s.volume = kernel_volume(&kernel);
+        bool identity = seed % 10 == 0;
+        s.volume = identity ? 1 : s.volume;
+        int32_t outputs = random_int(&random, 0, 150), inputs = random_int(&random, 0, 120);
+        inputs = identity ? outputs : inputs;
+        // A large capacity takes other forms of the kernel than the few tiles of a small one.
+        int32_t room = random_int(&random, 0, 3) ? random_int(&random, 0, 100) : 40000;
+        room = room > 100 && s.volume > 12 ? 2100 : room;
+        int32_t capacity = outputs + room > 0 ? outputs + room : 1;
+        problem p = problem_make(&random, s, inputs, outputs, capacity);
+        p.identity = identity;
+        if (!identity) {
+            p.kernel = kernel;
+            const int percents[] = {0, 3, 15, 40, 80, 100};
+            problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
+        }
+        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
+                              (activation)random_int(&random, activation_none, activation_leaky));
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        problem_name(&p, what);
+        problem_check(&p);
+    }
+}
+
+DEVICE_TEST(gpu_conv_random_shapes_f32) {
+    check_random_shapes(numeric_f32, test_quick() ? 6 : 150);
+}
+
+DEVICE_TEST(gpu_conv_random_shapes_tf32) {
+    check_random_shapes(numeric_tf32, test_quick() ? 6 : 150);
+}
+
+DEVICE_TEST(gpu_conv_random_shapes_f16) {
+    check_random_shapes(numeric_f16, test_quick() ? 6 : 150);
+}
+
+DEVICE_TEST(gpu_conv_random_shapes_bf16) {
+    check_random_shapes(numeric_bf16, test_quick() ? 6 : 150);
+}
+
+// ---- channels and rows, each on its own ---------------------------------------------------------
+
+// Every count of 1 to 130 on each side; the other sides around their edges.
+DEVICE_TEST(gpu_conv_every_channel_count) {
+    const int others[] = {1, 3, 8, 15, 16, 17, 31, 32, 33, 64, 65};
+    for (int c = 1; c <= 130; ++c) {
+        if (test_quick() && c % 31 != 16) {
+            continue;
+        }
+        for (numeric type : numerics) {
+            random_state random = random_make((uint64_t)(4 * c + type));
+            int other = others[c % 11], second = c % 3 ? 0 : others[(c / 3) % 11];
+            for (int side = 0; side < 3; ++side) {
+                conv_shape s = {2, c, second, other, type};
+                if (side == 1) {
+                    s.cin = other;
+                    s.cout = c;
+                } else if (side == 2) {
+                    s.cin = other;
+                    s.cin2 = c;
+                    s.cout = others[c * 7 % 11];
+                }
+                problem p = problem_make(&random, s, 13, 21, side == 1 ? 40000 : 21);
+                problem_fill_map(&random, &p, 70);
+                problem_name(&p, "channels");
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_conv_many_channels) {
+    const int shapes[][4] = {{1, 1024, 0, 1024}, {2, 512, 512, 256},  {2, 1000, 24, 1000},
+                             {3, 1023, 1, 5},    {2, 1, 0, 1024},     {1, 1024, 1024, 33},
+                             {1, 3, 1024, 1023}, {27, 256, 128, 256}, {1, 777, 333, 555}};
+    for (auto &c : shapes) {
+        for (numeric type : numerics) {
+            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(c[1] + c[2] + type));
+            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            problem p = problem_make(&random, s, 70, 66, type == numeric_f16 ? 5000 : 66);
+            p.identity = s.volume == 1;
+            problem_fill_map(&random, &p, 50);
+            problem_fill_epilogue(&random, &p, with_all, activation_relu);
+            problem_name(&p, "many channels");
+            problem_check(&p);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_conv_every_size) {
+    const int sizes[] = {0,    1,    2,    7,    8,    9,    31,   32,   33,  63,
+                         64,   65,   127,  128,  129,  255,  256,  257,  511, 513,
+                         1023, 1024, 1025, 1087, 1089, 2047, 2048, 2049, 4097};
+    for (int n : sizes) {
+        if (test_quick() && n > 130) {
+            continue;
+        }
+        for (numeric type : numerics) {
+            for (int room : {0, 1, 1500}) {
+                random_state random = random_make((uint64_t)(4 * n + type));
+                conv_shape s = {room == 1 ? 1 : 5, 9, room ? 0 : 3, 20, type};
+                int32_t capacity = n + room > 0 ? n + room : 1;
+                problem p = problem_make(&random, s, room == 1 ? n : n / 2 + 1, n, capacity);
+                p.identity = room == 1;
+                problem_fill_map(&random, &p, 40);
+                problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
+                problem_name(&p, "rows");
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+// Many tiles: every width of a warp's share of the output channels, one chunk of channels or two.
+DEVICE_TEST(gpu_conv_many_tiles) {
+    const int couts[] = {16, 17, 32, 33, 48, 49, 64, 65, 96, 97, 128, 130};
+    const int cins[] = {4, 16, 24, 32, 33, 64, 65, 130};
+    int turn = 0;
+    for (int cout : couts) {
+        for (numeric type : numerics) {
+            int cin = cins[turn++ % 8];
+            if (test_quick() && (cout > 33 || turn % 3)) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(4 * cout + type));
+            conv_shape s = {3, cin, turn % 3 ? 0 : 16, cout, type};
+            int32_t outputs = test_quick() ? 100 : 1500;
+            problem p = problem_make(&random, s, 700, outputs, 40000);
+            problem_fill_map(&random, &p, 30);
+            problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
+            problem_name(&p, "tiles");
+            problem_check(&p);
+        }
+    }
+}
+
+// ---- the epilogue -------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_conv_every_epilogue) {
+    for (numeric type : numerics) {
+        for (int what = 0; what <= with_all; ++what) {
+            for (activation act : {activation_none, activation_relu, activation_leaky}) {
+                if (test_quick() && (what + act + type) % 5) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
+                int cout = what % 3 ? 21 : 24;
+                conv_shape s = {4, 10, what % 2 ? 7 : 0, cout, type};
+                problem p = problem_make(&random, s, 50, 77, 80);
+                problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+                problem_fill_epilogue(&random, &p, what, act);
+                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
+                char text[64];
+                snprintf(text, sizeof text, "epilogue %d, activation %d", what, act);
+                problem_name(&p, text);
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+// The residual may be the output itself.
+DEVICE_TEST(gpu_conv_residual_in_place) {
+    for (numeric type : numerics) {
+        for (int cout : {5, 16, 40}) {
+            random_state random = random_make((uint64_t)(cout + type));
+            conv_shape s = {3, 12, 0, cout, type};
+            problem p = problem_make(&random, s, 150, 190, 200);
+            problem_fill_map(&random, &p, 50);
+            problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
+            problem_name(&p, "in place");
+            device_problem d;
+            device_problem_make(&p, &d);
+            CHECK_OK(device_problem_start(&d));
+            std::vector<char> apart = device_problem_fetch(&p, &d);
+            std::vector<char> stored(apart.size() - 1);
+            reference_store(type, p.residual.data(), (int64_t)p.residual.size(), stored.data());
+            device_copy_in((char *)d.args.out, stored.data(), (int64_t)stored.size());
+            d.args.epilogue.residual = d.args.out;
+            CHECK_OK(device_problem_start(&d));
+            CHECK(device_problem_fetch(&p, &d) == apart);
+            verdict_check(&p, problem_judge(&p, apart.data()), __LINE__);
+        }
+    }
+}
+
+// ---- addresses ----------------------------------------------------------------------------------
+
+// Arrays that start at any element: the right sums, or a refusal that says so.
+DEVICE_TEST(gpu_conv_unaligned_pointers) {
+    for (numeric type : numerics) {
+        for (int channels :
+             {8, 16, 32, 33, 64}) { // rows that could be read wide, were they aligned
+            for (int which = 0; which < 6; ++which) {
+                for (int off : {1, 2, 3, 4}) {
+                    if (test_quick() && (channels != 16 || off != 1)) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)(channels + off + type));
+                    conv_shape s = {3, channels, channels, channels, type};
+                    problem p = problem_make(&random, s, 40, 70, off % 2 ? 70 : 40000);
+                    problem_fill_map(&random, &p, 50);
+                    problem_fill_epilogue(&random, &p, with_all, activation_none);
+                    int *const moved[] = {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual,
+                                          &p.off.floats};
+                    for (int m = 0; m < 5; ++m) {
+                        *moved[m] = which == m || which == 5 ? off : 0;
+                    }
+                    char text[64];
+                    snprintf(text, sizeof text, "pointer %d moved by %d", which, off);
+                    problem_name(&p, text);
+                    device_problem d;
+                    device_problem_make(&p, &d);
+                    status said = device_problem_start(&d);
+                    if (said.code != status_alignment) {
+                        CHECK_OK(said);
+                        std::vector<char> out = device_problem_fetch(&p, &d);
+                        verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                        int64_t before = (char *)d.args.out - d.out;
+                        CHECK(device_untouched(d.out, 0, before));
+                    } else {
+                        CHECK(device_untouched(d.out, 0, d.out_bytes));
+                    }
+                }
+            }
+        }
+    }
+}
+
+// A pointer between two elements is refused: reading it would end the context.
+DEVICE_TEST(gpu_conv_refuses_pointers_between_elements) {
+    for (numeric type : numerics) {
+        random_state random = random_make(3);
+        conv_shape s = {2, 16, 16, 16, type};
+        problem p = problem_make(&random, s, 10, 10, 10);
+        problem_fill_map(&random, &p, 50);
+        problem_fill_epilogue(&random, &p, with_residual, activation_none);
+        device_problem d;
+        device_problem_make(&p, &d);
+        const conv_args good = d.args;
+        int half = numeric_size(type) / 2;
+        d.args.in = (const char *)good.in + half;
+        CHECK_STATUS(device_problem_start(&d), status_alignment);
+        d.args = good;
+        d.args.in2 = (const char *)good.in2 + half;
+        CHECK_STATUS(device_problem_start(&d), status_alignment);
+        d.args = good;
+        d.args.out = (char *)good.out + half;
+        CHECK_STATUS(device_problem_start(&d), status_alignment);
+        d.args = good;
+        d.args.epilogue.residual = (const char *)good.epilogue.residual + half;
+        CHECK_STATUS(device_problem_start(&d), status_alignment);
+        d.args = good;
+        d.args.weights = (const char *)good.weights + 4;
+        CHECK_STATUS(device_problem_start(&d), status_alignment);
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+    }
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+// A NaN or an infinity reaches the outputs that have its row as a source, and no others: not by
+// the row that stands in for "no source", and not by channels beyond the end of a row.
+DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
+    for (numeric type : numerics) {
+        for (int channels : {5, 8, 16, 24, 33}) {
+            for (float special : {NAN, INFINITY}) {
+                for (int32_t bad : {0, 20, 49}) {
+                    random_state random = random_make((uint64_t)(channels + bad + type));
+                    conv_shape s = {4, channels, channels == 8 ? 0 : 3, 18, type};
+                    problem p = problem_make(&random, s, 50, 130, 140);
+                    problem_fill_map(&random, &p, 15);
+                    problem_fill_epilogue(&random, &p, with_shift, activation_relu);
+                    for (int c = 0; c < channels; ++c) {
+                        p.in[(size_t)(bad * channels + c)] = special;
+                    }
+                    problem_name(&p, "special");
+                    std::vector<char> out = problem_run(&p);
+                    int touched = 0, wrong = 0;
+                    problem rest = p; // the outputs without the special row, judged as always
+                    rest.map.clear();
+                    std::vector<float> kept;
+                    for (int32_t o = 0; o < p.outputs; ++o) {
+                        const int32_t *taps = p.map.data() + o * s.volume;
+                        if (std::find(taps, taps + s.volume, bad) == taps + s.volume) {
+                            rest.map.insert(rest.map.end(), taps, taps + s.volume);
+                            for (int c = 0; c < s.cout; ++c) {
+                                kept.push_back(numeric_load(type, out.data(), o * s.cout + c));
+                            }
+                            continue;
+                        }
+                        ++touched;
+                        for (int c = 0; c < s.cout; ++c) { // inf - inf may be NaN; ReLU of -inf: 0
+                            float got = numeric_load(type, out.data(), o * s.cout + c);
+                            wrong += isnan(special) ? !isnan(got) : isfinite(got) && got != 0;
+                        }
+                    }
+                    CHECK(touched > 0 && wrong == 0);
+                    rest.outputs = p.outputs - touched;
+                    std::vector<char> stored(kept.size() * (size_t)numeric_size(type));
+                    reference_store(type, kept.data(), (int64_t)kept.size(), stored.data());
+                    std::fill(rest.in.begin() + bad * channels,
+                              rest.in.begin() + (bad + 1) * channels, 0.0f);
+                    verdict_check(&rest, problem_judge(&rest, stored.data()), __LINE__);
+                }
+            }
+        }
+    }
+}
+
+// Features near the ends of the formats: subnormal halves, and sums that overflow them.
+DEVICE_TEST(gpu_conv_small_and_large_values) {
+    for (numeric type : numerics) {
+        for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f}) {
+            random_state random = random_make((uint64_t)(type + 1));
+            conv_shape s = {5, 40, 0, 24, type};
+            problem p = problem_make(&random, s, 100, 150, 150);
+            problem_fill_map(&random, &p, 60);
+            reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
+            char text[64];
+            snprintf(text, sizeof text, "size %g", (double)size);
+            problem_name(&p, text);
+            problem_check(&p);
+        }
+    }
+}
+
+// Terms that cancel: what is left shows how the sum was kept. In fp16 sums it would be noise.
+DEVICE_TEST(gpu_conv_cancelling_terms) {
+    for (numeric type : numerics) {
+        random_state random = random_make(17);
+        conv_shape s = {8, 64, 0, 32, type};
+        problem p = problem_make(&random, s, 80, 100, 100);
+        problem_fill_map(&random, &p, 100);
+        for (size_t i = 0; i < p.in.size(); ++i) {
+            p.in[i] = numeric_stored(type, 1 + p.in[i] / 64);
+        }
+        for (size_t i = 0; i < p.weight.size(); ++i) {
+            float w = 1 + p.weight[i] / 64; // alternating signs of neighbouring channels
+            p.weight[i] = i / (size_t)s.cout % 2 ? w : -w;
+        }
+        problem_name(&p, "cancelling");
+        problem_check(&p);
+    }
+}
+
+// ---- maps of real layers ------------------------------------------------------------------------
+
+// A layer between two sets; the map and its layout from the host.
+template <typename W>
+void problem_map(problem *p, const word_layout *layout, std::vector<W> source,
+                 std::vector<W> outputs) {
+    int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
+    voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
+    p->map.resize(outputs.size() * (size_t)kernel_volume(&p->kernel));
+    CHECK_OK(map_build_host(layout, &p->kernel, from, to, p->map.data()));
+}
+
+template <typename W>
+std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
+    std::vector<W> coarse;
+    for (W w : words) {
+        coarse.push_back(word_floor<W>(layout, w, stride));
+    }
+    std::sort(coarse.begin(), coarse.end());
+    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
+    return coarse;
+}
+
+DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
+    random_state random = random_make(7);
+    triple lo = triple_make(-12, -12, -12), hi = triple_make(12, 12, 12);
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, {2, 2, 2}, {4, 4, 4});
+    std::vector<uint32_t> fine(test_quick() ? 150 : 3000);
+    fine.resize((size_t)reference_random_set<uint32_t>(&random, &layout, lo, hi, {1, 1, 1},
+                                                       (int32_t)fine.size(), fine.data()));
+    std::vector<uint32_t> coarse = floored(&layout, fine, {2, 2, 2});
+    for (numeric type : numerics) {
+        for (int size : {1, 2, 3, 5}) {
+            if (test_quick() && size > 3) {
+                continue;
+            }
+            for (int form = 0; form < 3; ++form) { // same set, to the coarse one, to the fine one
+                const std::vector<uint32_t> &from = form == 2 ? coarse : fine;
+                const std::vector<uint32_t> &to = form == 1 ? coarse : fine;
+                kernel_shape k = kernel_cube(size, 1);
+                k.transposed = form == 2;
+                conv_shape s = {kernel_volume(&k), 16, form == 2 ? 16 : 0, 24, type};
+                problem p = problem_make(&random, s, (int32_t)from.size(), (int32_t)to.size(),
+                                         (int32_t)to.size() + 5);
+                p.kernel = k;
+                problem_map(&p, &layout, from, to);
+                problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
+                char text[64];
+                snprintf(text, sizeof text, "K = %d, form %d", size, form);
+                problem_name(&p, text);
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+// A convolution on a grid by coordinates alone, in double: no map, no layout, no sets.
+DEVICE_TEST(gpu_conv_agrees_with_a_dense_convolution) {
+    const int n = 7, cin = 5, cout = 6, size = 3;
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {n - 1, n - 1, n - 1}, 1, {1, 1, 1}, {1, 1, 1});
+    for (int filled : {10, 50, 100}) { // percent
+        for (numeric type : numerics) {
+            random_state random = random_make((uint64_t)(filled + type));
+            std::vector<uint32_t> words;
+            std::vector<int> place(n * n * n, -1); // the row of each cell
+            for (int cell = 0; cell < n * n * n; ++cell) {
+                if (random_int(&random, 0, 99) < filled) {
+                    place[(size_t)cell] = (int)words.size();
+                    words.push_back(
+                        word_pack<uint32_t>(&layout, {0, cell / (n * n), cell / n % n, cell % n}));
+                }
+            }
+            int32_t rows = (int32_t)words.size();
+            conv_shape s = {size * size * size, cin, 0, cout, type};
+            problem p = problem_make(&random, s, rows, rows, rows);
+            p.kernel = kernel_cube(size, 1);
+            problem_map(&p, &layout, words, words);
+            problem_name(&p, "dense");
+            std::vector<char> out = problem_run(&p);
+            double worst = 0;
+            for (int cell = 0; cell < n * n * n; ++cell) {
+                for (int c = 0; c < cout && place[(size_t)cell] >= 0; ++c) {
+                    double sum = 0, magnitude = 0;
+                    for (int k = 0; k < s.volume; ++k) {
+                        int x = cell / (n * n) + k / 9 - 1, y = cell / n % n + k / 3 % 3 - 1,
+                            z = cell % n + k % 3 - 1;
+                        bool inside = x >= 0 && y >= 0 && z >= 0 && x < n && y < n && z < n;
+                        int row = inside ? place[(size_t)((x * n + y) * n + z)] : -1;
+                        for (int i = 0; i < cin && row >= 0; ++i) {
+                            double term =
+                                (double)numeric_operand(type, p.in[(size_t)(row * cin + i)]) *
+                                (double)numeric_operand(
+                                    type, p.weight[(size_t)((k * cin + i) * cout + c)]);
+                            sum += term;
+                            magnitude += fabs(term);
+                        }
+                    }
+                    float got = numeric_load(type, out.data(), place[(size_t)cell] * cout + c);
+                    bool half = numeric_size(type) == 2;
+                    double bound = 2.0 * 139 * magnitude / (1 << 24) +
+                                   (half ? numeric_epsilon(type) * fabs(sum) : 0) + 1e-7;
+                    worst = std::max(worst, fabs((double)got - sum) / bound);
+                }
+            }
+            CHECK(worst <= 1);
+            CHECK(filled < 100 || rows == n * n * n);
+        }
+    }
+}
+
+void check_real_scan(const char *name, int size, int cin, int cout, numeric type) {
+    word_layout layout;
+    std::vector<uint32_t> words = reference_scan<uint32_t>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    kernel_shape k = kernel_cube(size, 1);
+    int32_t rows = (int32_t)words.size();
+    random_state random = random_make(19);
+    conv_shape s = {kernel_volume(&k), cin, 0, cout, type};
+    problem p = problem_make(&random, s, rows, rows, rows);
+    p.kernel = k;
+    problem_map(&p, &layout, words, words);
+    problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual, activation_relu);
+    problem_name(&p, name);
+    problem_check(&p);
+}
+
+DEVICE_TEST(gpu_conv_real_scans) {
+    const char *kitti = "kitti00_000000_5cm.vox32";
+    if (reference_file(kitti).empty()) {
+        SKIP("no data/");
+    }
+    check_real_scan(kitti, 3, 32, 32, numeric_f16);
+    check_real_scan(kitti, 3, 4, 16, numeric_bf16);
+    check_real_scan(kitti, 3, 16, 48, numeric_tf32);
+    check_real_scan(kitti, 3, 16, 16, numeric_f32);
+    check_real_scan(kitti, 5, 16, 20, numeric_f16);
+    if (!test_quick()) {
+        check_real_scan("lone_star_5cm.vox32", 3, 16, 16, numeric_f16);
+    }
+}
+
+// ---- the path without tensor cores --------------------------------------------------------------
+
+// GPUs whose tensor cores do not know a format take the plain path; it knows all of them.
+DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
+    for (numeric type : numerics) {
+        for (int seed = 0; seed < (test_quick() ? 3 : 30); ++seed) {
+            random_state random = random_make((uint64_t)(4 * seed + type));
+            conv_shape s = {1, channels_random(&random), 0, channels_random(&random), type};
+            s.cin2 = seed % 3 ? 0 : channels_random(&random);
+            s.volume = seed % 5 ? 6 : 1;
+            problem p = problem_make(&random, s, 90, 90, 100);
+            p.identity = s.volume == 1;
+            problem_fill_map(&random, &p, 40);
+            problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
+            problem_name(&p, "plain path");
+            device_problem d;
+            device_problem_make(&p, &d);
+            int64_t total = conv_exact_weights(&s);
+            float *plain = device_new<float>(total);
+            conv_exact_pack_kernel<<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(
+                type, device_upload(p.weight.data(), total), total, plain);
+            d.args.weights = plain;
+            CHECK_OK(conv_run_exact(&d.args, stream_get()));
+            std::vector<char> out = device_problem_fetch(&p, &d);
+            verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+            CHECK(device_untouched(d.out, (int64_t)out.size() - 1, d.out_bytes));
+        }
+    }
+}
+
+// ---- more elements than an int can count --------------------------------------------------------
+
+// rows * channels passes 2^31 on the input side (a gather) and on the output side (the identity).
+// Of the huge arrays only the rows at the turn and at the ends are set and looked at.
+DEVICE_TEST(gpu_conv_beyond_32_bits) {
+    const int32_t rows = 2200000, wide = 1024;
+    const int32_t turn = (int32_t)(((int64_t)1 << 31) / wide); // the row at element 2^31
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)rows * wide * 4 + ((size_t)1 << 30)) {
+        SKIP("takes 10 GB of device memory and is not quick");
+    }
+    const int32_t marked[] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
+    for (numeric type : {numeric_f16, numeric_f32}) {
+        int64_t element = numeric_size(type);
+        char *huge = device_new<char>((int64_t)rows * wide * element);
+        random_state random = random_make(23);
+
+        // The input side: one tap for each output, all from marked rows.
+        conv_shape s = {2, wide, 0, 8, type};
+        problem p = problem_make(&random, s, 8, 8, 8);
+        p.map.clear();
+        for (int32_t o = 0; o < 8; ++o) {
+            p.map.insert(p.map.end(), {o, 7 - o});
+        }
+        problem_name(&p, "input beyond 2^31");
+        problem far = p;
+        for (int32_t &source : far.map) {
+            source = marked[source];
+        }
+        device_problem d;
+        device_problem_make(&far, &d);
+        std::vector<char> stored((size_t)(8 * wide * element));
+        reference_store(type, p.in.data(), 8 * wide, stored.data());
+        for (int i = 0; i < 8; ++i) {
+            device_copy_in(huge + marked[i] * wide * element, stored.data() + i * wide * element,
+                           wide * element);
+        }
+        d.args.in = huge;
+        CHECK_OK(device_problem_start(&d));
+        std::vector<char> out = device_problem_fetch(&p, &d);
+        verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+
+        // The output side: few input channels, 1024 output channels.
+        conv_shape back = {1, 2, 0, wide, type};
+        problem q = problem_make(&random, back, 8, 8, 8);
+        q.identity = true;
+        problem_name(&q, "output beyond 2^31");
+        std::vector<float> in((size_t)rows * 2, 0.25f);
+        for (int i = 0; i < 16; ++i) {
+            in[(size_t)marked[i / 2] * 2 + (size_t)i % 2] = q.in[(size_t)i];
+        }
+        std::vector<char> in_stored((size_t)(rows * 2 * element));
+        reference_store(type, in.data(), (int64_t)in.size(), in_stored.data());
+        device_problem e;
+        device_problem_make(&q, &e);
+        e.args.in = device_upload(in_stored.data(), (int64_t)in_stored.size());
+        e.args.count = device_upload(&rows, 1);
+        e.args.capacity = rows;
+        e.args.out = huge;
+        CHECK_OK(conv_workspace(&e.args, &e.scratch_bytes));
+        e.scratch = device_new<char>((int64_t)e.scratch_bytes);
+        CHECK_OK(device_problem_start(&e));
+        std::vector<char> rows_out((size_t)(8 * wide * element));
+        for (int i = 0; i < 8; ++i) {
+            device_copy_out(rows_out.data() + i * wide * element, huge + marked[i] * wide * element,
+                            wide * element);
+        }
+        verdict_check(&q, problem_judge(&q, rows_out.data()), __LINE__);
+    }
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_conv_refuses) {
+    random_state random = random_make(29);
+    for (numeric type : numerics) {
+        conv_shape s = {3, 6, 5, 7, type};
+        problem p = problem_make(&random, s, 10, 12, 20);
+        problem_fill_map(&random, &p, 50);
+        device_problem d;
+        device_problem_make(&p, &d);
+        struct {
+            status_code code;
+            void (*spoil)(conv_args *, tile_layout *);
+        } const bad[] = {
+            {status_null_pointer, [](conv_args *a, auto *) { a->in = nullptr; }},
+            {status_null_pointer, [](conv_args *a, auto *) { a->in2 = nullptr; }},
+            {status_null_pointer, [](conv_args *a, auto *) { a->weights = nullptr; }},
+            {status_null_pointer, [](conv_args *a, auto *) { a->count = nullptr; }},
+            {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
+            {status_null_pointer, [](conv_args *a, auto *) { a->layout = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->row = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->active = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->index = nullptr; }},
+            {status_bad_size, [](conv_args *, tile_layout *t) { t->volume = 4; }},
+            {status_capacity, [](conv_args *, tile_layout *t) { t->tiles = 15; }},
+            {status_capacity, [](conv_args *a, auto *) { a->capacity = 1025; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->capacity = 0; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->capacity = -1; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 0; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 3376; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 0; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = -3; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 1025; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = -1; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = 1025; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 0; }},
+            {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 1025; }},
+            {status_unsupported, [](conv_args *a, auto *) { a->shape.type = (numeric)9; }},
+            {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = (activation)3; }},
+            {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in; }},
+            {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in2; }},
+        };
+        for (auto &b : bad) {
+            conv_args args = d.args;
+            tile_layout layout = d.layout;
+            args.layout = &layout;
+            b.spoil(&args, &layout);
+            CHECK_STATUS(conv(&args, d.scratch, d.scratch_bytes, stream_get()), b.code);
+        }
+        CHECK_STATUS(conv(nullptr, d.scratch, d.scratch_bytes, stream_get()), status_null_pointer);
+        if (d.scratch_bytes) { // there may be no need of any
+            CHECK_STATUS(conv(&d.args, nullptr, d.scratch_bytes, stream_get()),
+                         status_null_pointer);
+            CHECK_STATUS(conv(&d.args, d.scratch, d.scratch_bytes - 1, stream_get()),
+                         status_workspace);
+        }
+        size_t bytes = 0;
+        conv_args none = d.args;
+        none.shape.cin = 0;
+        CHECK_STATUS(conv_workspace(nullptr, &bytes), status_null_pointer);
+        CHECK_STATUS(conv_workspace(&d.args, nullptr), status_null_pointer);
+        CHECK_STATUS(conv_workspace(&none, &bytes), status_bad_size);
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+    }
+}
+
+DEVICE_TEST(gpu_conv_weights_refuses) {
+    for (numeric type : numerics) {
+        conv_shape s = {3, 6, 5, 7, type}, none = s;
+        none.cout = 0;
+        size_t bytes = 0;
+        CHECK_OK(conv_weights_bytes(&s, &bytes));
+        REQUIRE(bytes > 0);
+        CHECK_STATUS(conv_weights_bytes(nullptr, &bytes), status_null_pointer);
+        CHECK_STATUS(conv_weights_bytes(&s, nullptr), status_null_pointer);
+        CHECK_STATUS(conv_weights_bytes(&none, &bytes), status_bad_size);
+        float *weight = device_zeros<float>(3 * 11 * 7);
+        char *packed = device_new<char>((int64_t)bytes);
+        cudaStream_t stream = stream_get();
+        CHECK_STATUS(conv_weights_pack(nullptr, weight, packed, bytes, stream),
+                     status_null_pointer);
+        CHECK_STATUS(conv_weights_pack(&s, nullptr, packed, bytes, stream), status_null_pointer);
+        CHECK_STATUS(conv_weights_pack(&s, weight, nullptr, bytes, stream), status_null_pointer);
+        CHECK_STATUS(conv_weights_pack(&s, weight, packed, bytes - 1, stream), status_workspace);
+        CHECK_STATUS(conv_weights_pack(&s, weight, packed, 0, stream), status_workspace);
+        CHECK_STATUS(conv_weights_pack(&s, weight, packed + 4, bytes, stream), status_alignment);
+        CHECK_STATUS(conv_weights_pack(&none, weight, packed, bytes, stream), status_bad_size);
+        CHECK(device_untouched(packed, 0, (int64_t)bytes));
+    }
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+// A small problem in which one weight, tap or channel counts: few terms, so that bounds are tight.
+problem planted_make(numeric type) {
+    random_state random = random_make(37);
+    conv_shape s = {4, 6, 0, 9, type};
+    problem p = problem_make(&random, s, 60, 80, 80);
+    problem_fill_map(&random, &p, 40);
+    problem_name(&p, "planted");
+    return p;
+}
+
+// The worst ratio of what `run` gives, judged as `wanted`.
+double planted_ratio(const problem *run, const problem *wanted) {
+    std::vector<char> out = problem_run(run);
+    return problem_judge(wanted, out.data()).ratio;
+}
+
+DEVICE_TEST(gpu_conv_planted_errors_are_found) {
+    for (numeric type : numerics) {
+        const problem good = planted_make(type);
+        CHECK(planted_ratio(&good, &good) <= 1);
+
+        problem bad = good; // one weight, the largest, off by 2%
+        auto largest = std::max_element(bad.weight.begin(), bad.weight.end(),
+                                        [](float a, float b) { return fabsf(a) < fabsf(b); });
+        *largest *= 1.02f;
+        CHECK(planted_ratio(&bad, &good) > 1);
+
+        bad = good; // one tap dropped
+        *std::find_if(bad.map.begin(), bad.map.end(), [](int32_t t) { return t >= 0; }) = -1;
+        CHECK(planted_ratio(&bad, &good) > 1);
+
+        bad = good; // one tap from another row
+        int32_t *tap =
+            &*std::find_if(bad.map.begin(), bad.map.end(), [](int32_t t) { return t >= 0; });
+        *tap = *tap ? *tap - 1 : 1;
+        CHECK(planted_ratio(&bad, &good) > 1);
+
+        bad = good; // one value of one row that is a source
+        int32_t source =
+            *std::find_if(good.map.begin(), good.map.end(), [](int32_t t) { return t >= 0; });
+        bad.in[(size_t)source * 6 + 5] += 0.25f;
+        CHECK(planted_ratio(&bad, &good) > 1);
+
+        problem shifted = good; // the epilogue forgets its shift, and its ReLU
+        random_state random = random_make(38);
+        problem_fill_epilogue(&random, &shifted, with_shift, activation_none);
+        CHECK(planted_ratio(&good, &shifted) > 1);
+        problem rectified = good;
+        rectified.act = activation_relu;
+        CHECK(planted_ratio(&good, &rectified) > 1);
+    }
+}
+
+// Sums kept in halves, and sums rounded at every offset, look right on average and are not.
+DEVICE_TEST(gpu_conv_planted_half_sums_are_found) {
+    random_state random = random_make(41);
+    conv_shape s = {27, 32, 0, 8, numeric_f16};
+    problem p = problem_make(&random, s, 50, 60, 60);
+    problem_fill_map(&random, &p, 80);
+    problem_name(&p, "half sums");
+    CHECK(planted_ratio(&p, &p) <= 1);
+    std::vector<float> each(60 * 8), offsets(60 * 8);
+    for (int o = 0; o < 60; ++o) {
+        for (int c = 0; c < 8; ++c) {
+            float sum = 0, rounded = 0;
+            for (int k = 0; k < s.volume; ++k) {
+                int32_t source = p.map[(size_t)(o * s.volume + k)];
+                float part = 0;
+                for (int i = 0; i < s.cin && source >= 0; ++i) {
+                    float w = p.weight[(size_t)((k * s.cin + i) * s.cout + c)];
+                    float term =
+                        p.in[(size_t)(source * s.cin + i)] * numeric_operand(numeric_f16, w);
+                    sum = numeric_stored(numeric_f16, sum + term);
+                    part += term;
+                }
+                rounded = numeric_stored(numeric_f16, rounded + part);
+            }
+            each[(size_t)(o * 8 + c)] = sum;
+            offsets[(size_t)(o * 8 + c)] = rounded;
+        }
+    }
+    std::vector<char> stored(each.size() * 2);
+    reference_store(numeric_f16, each.data(), (int64_t)each.size(), stored.data());
+    CHECK(problem_judge(&p, stored.data()).ratio > 1);
+    reference_store(numeric_f16, offsets.data(), (int64_t)offsets.size(), stored.data());
+    CHECK(problem_judge(&p, stored.data()).ratio > 1);
+}
+
+} // namespace
