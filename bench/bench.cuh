@@ -5,12 +5,13 @@
 // line. Whatever goes wrong, a result that is not right above all, ends it with a message and a
 // status that is not zero.
 //
-// How a step is timed. A CUDA graph is captured that holds 20 runs of the step, one after another;
-// after a warm-up it is replayed 20 times in pairs, with an event before and after the second of each
-// pair, so that no launch from the host is timed. The figure is the median of these over 20: the time that one step adds to a chain of dependent work inside a
-// graph. The host's launch gaps are out, the start of each kernel behind the one before it is in.
-// Nothing is rotated: every run reads what the last one read, so that inputs which fit the L2 cache
-// are in it, as they are in a network, where the step before has just written them.
+// How a step is timed. A CUDA graph is captured that holds 20 runs of the step, one after another.
+// After a warm-up it is replayed in 20 pairs, with an event before and after the second replay of
+// each pair, so that no launch from the host is timed. The figure is the median of these over 20:
+// the time that one step adds to a chain of dependent work inside a graph. The host's launch gaps
+// are out, the start of each kernel behind the one before it is in. Nothing is rotated: every run
+// reads what the last one read, so that inputs which fit the L2 cache are in it, as they are in a
+// network, where the step before has just written them.
 #ifndef SPIRA_BENCH_BENCH_CUH
 #define SPIRA_BENCH_BENCH_CUH
 

@@ -20,7 +20,7 @@ function value(key,    at, rest) {
 }
 
 function figure(us) {
-    return us == "" || us == "-" ? "-" : sprintf(us < 100 ? "%.1f" : "%.0f", us)
+    return us == "" || us == "-" ? "-" : sprintf(us + 0 < 100 ? "%.1f" : "%.0f", us)
 }
 
 # What a line is about, words and input apart.
@@ -86,7 +86,7 @@ function print_words(    i, key, part, known, ratio) {
         split(key, part, SUBSEP)
         if (!(key in wide))
             continue
-        known = measured[key] > 0 && wide[key] > 0
+        known = measured[key] + 0 > 0 && wide[key] + 0 > 0
         ratio = known ? sprintf("%.2f", wide[key] / measured[key]) : "-"
         printf "| %s | %s | %s | %s | %s |\n", part[2], part[3], figure(measured[key]), \
             figure(wide[key]), ratio

@@ -1,5 +1,5 @@
-// examples/density.cu: how dense a kernel map is, by the L1 norm of the offset. Uses the z-delta
-// search alone, for people who lift it into another engine; plain C++ is enough to compile it:
+// examples/density.cu: how dense a kernel map is, by the offsets' L1 norm: the z-delta search
+// alone.
 //   nvcc -std=c++17 examples/density.cu -o density && ./density scan.vox32   (int32 x, y, z)
 #include "../spira/search.h"
 
@@ -10,7 +10,7 @@
 int main(int argc, char **argv) {
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
     std::vector<spira::voxel> voxels;
-    spira::word_need need = {{0, 0, 0}, {0, 0, 0}, 1, {1, 1, 1}, {1, 1, 1}}; // K = 3, stride 1
+    spira::word_need need = {{0, 0, 0}, {0, 0, 0}, 1, {1, 1, 1}, {1, 1, 1}}; // reach of K = 3
     for (int32_t c[3]; file && fread(c, sizeof c, 1, file) == 1;) {
         voxels.push_back({0, c[0], c[1], c[2]});
         need.lo = {std::min(need.lo.x, c[0]), std::min(need.lo.y, c[1]), std::min(need.lo.z, c[2])};
@@ -29,19 +29,16 @@ int main(int argc, char **argv) {
 
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
     int64_t hits[4] = {0, 0, 0, 0}, offsets[4] = {0, 0, 0, 0};
-    for (int k = 0; k < spira::kernel_volume(&kernel); ++k) {
-        ++offsets[spira::kernel_norm(&kernel, k)];
-    }
     for (uint64_t word : words) {
         int32_t taps[27];
         spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);
         for (int k = 0; k < 27; ++k) {
             hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
+            offsets[spira::kernel_norm(&kernel, k)] += 1;
         }
     }
     for (int norm = 0; norm < 4; ++norm) {
-        double all = (double)offsets[norm] * (double)words.size();
-        printf("norm %d: %2d offsets, density %.3f\n", norm, (int)offsets[norm], hits[norm] / all);
+        printf("norm %d: density %.3f\n", norm, (double)hits[norm] / (double)offsets[norm]);
     }
     return 0;
 }

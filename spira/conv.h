@@ -14,7 +14,7 @@
 
 namespace spira {
 
-enum activation { activation_none, activation_relu, activation_leaky };
+enum activation : int { activation_none, activation_relu, activation_leaky };
 
 // What is done to a sum before its one rounding. Null pointers leave their step out.
 struct conv_epilogue {

@@ -10,7 +10,7 @@
 
 namespace spira {
 
-enum numeric {
+enum numeric : int {
     numeric_f32,  // stored as float, multiplied exactly as fp32
     numeric_tf32, // stored as float, rounded to 10 bits of fraction before the product
     numeric_f16,  // IEEE binary16

@@ -126,7 +126,7 @@ SPIRA_BOTH int kernel_mirror(const kernel_shape *s, int k) {
 }
 
 // How other engines order the weights of one layer.
-enum weight_order {
+enum weight_order : int {
     // [size.x, size.y, size.z, cin, cout]: spira's own.
     weight_order_spira,
     // [cout, size.z, size.y, size.x, cin]: spconv 2, whose spatial axes are z, y, x.

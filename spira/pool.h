@@ -8,7 +8,7 @@
 
 namespace spira {
 
-enum pool_kind {
+enum pool_kind : int {
     pool_max,
     pool_average, // of the voxels that are there, not of the kernel's volume
 };

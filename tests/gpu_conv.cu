@@ -216,11 +216,13 @@ reference_verdict problem_judge(const problem *p, const void *out) {
                        p->residual.empty() ? nullptr : residual.data(),
                        p->act,
                        p->slope};
-    std::vector<float> in = p->in, in2 = p->in2, weight = p->weight;
+    // A row more than there are: empty arrays have an address too.
+    std::vector<float> in = p->in, in2 = p->in2;
     std::vector<int32_t> map = p->map;
-    in.push_back(0); // empty arrays have an address too
+    in.resize(in.size() + (size_t)p->shape.cin);
+    in2.resize(in2.size() + (size_t)p->shape.cin2);
     map.push_back(-1);
-    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs, weight.data(),
+    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
                                 p->identity ? nullptr : map.data(), p->outputs, &e, out);
 }
 
@@ -232,7 +234,8 @@ bool verdict_check(const problem *p, reference_verdict v, int line) {
     return test_check(v.ratio <= 1, __FILE__, line, text);
 }
 
-// Runs twice, the second time over the first one's memory; the same bits, nothing beyond the count.
+// Runs twice, the second time over the first one's memory: the same bits, nothing beyond the count.
+// Frees all buffers of the test.
 std::vector<char> problem_run(const problem *p) {
     device_problem d;
     device_problem_make(p, &d);
@@ -243,6 +246,7 @@ std::vector<char> problem_run(const problem *p) {
     int64_t before = (char *)d.args.out - d.out, used = (int64_t)out.size() - 1;
     CHECK(device_untouched(d.out, 0, before));
     CHECK(device_untouched(d.out, before + used, d.out_bytes));
+    guarded_finish();
     return out;
 }
 
@@ -332,7 +336,7 @@ DEVICE_TEST(gpu_conv_every_channel_count) {
                     s.cin2 = c;
                     s.cout = others[c * 7 % 11];
                 }
-                problem p = problem_make(&random, s, 13, 21, side == 1 ? 40000 : 21);
+                problem p = problem_make(&random, s, 13, 21, side == 1 && c % 8 < 2 ? 40000 : 21);
                 problem_fill_map(&random, &p, 70);
                 problem_name(&p, "channels");
                 problem_check(&p);
@@ -455,6 +459,7 @@ DEVICE_TEST(gpu_conv_residual_in_place) {
             CHECK_OK(device_problem_start(&d));
             CHECK(device_problem_fetch(&p, &d) == apart);
             verdict_check(&p, problem_judge(&p, apart.data()), __LINE__);
+            guarded_finish();
         }
     }
 }
@@ -496,6 +501,7 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
                     } else {
                         CHECK(device_untouched(d.out, 0, d.out_bytes));
                     }
+                    guarded_finish();
                 }
             }
         }
@@ -545,6 +551,7 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
                     conv_shape s = {4, channels, channels == 8 ? 0 : 3, 18, type};
                     problem p = problem_make(&random, s, 50, 130, 140);
                     problem_fill_map(&random, &p, 15);
+                    p.map[7] = p.map[150] = bad;
                     problem_fill_epilogue(&random, &p, with_shift, activation_relu);
                     for (int c = 0; c < channels; ++c) {
                         p.in[(size_t)(bad * channels + c)] = special;
@@ -787,6 +794,7 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             std::vector<char> out = device_problem_fetch(&p, &d);
             verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
             CHECK(device_untouched(d.out, (int64_t)out.size() - 1, d.out_bytes));
+            guarded_finish();
         }
     }
 }
@@ -860,6 +868,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
                             wide * element);
         }
         verdict_check(&q, problem_judge(&q, rows_out.data()), __LINE__);
+        guarded_finish();
     }
 }
 

@@ -108,6 +108,7 @@ const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
 }
 
 // Both sides, the device twice: the second run finds scratch and outputs as the first left them.
+// Frees all buffers of the test.
 template <typename W>
 outcome<W> check_both(const word_layout *layout, const std::vector<W> &words, int32_t capacity,
                       triple stride, int32_t out_capacity) {
@@ -117,6 +118,7 @@ outcome<W> check_both(const word_layout *layout, const std::vector<W> &words, in
         CHECK_OK(device_run_start(layout, &d, stride));
         CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
     }
+    guarded_finish();
     return wanted;
 }
 

@@ -108,6 +108,7 @@ bool tiles_hold_map(const tiles &t, const std::vector<int32_t> &map, int32_t cou
 }
 
 // Both sides, the device twice over its own output. `extra` scopes are more than are needed.
+// Frees all buffers of the test.
 tiles check_both(const kernel_shape *kernel, const std::vector<int32_t> &map, int32_t count,
                  int32_t capacity, int32_t extra = 0) {
     int32_t volume = kernel_volume(kernel), many = tile_count(capacity) + extra * tile_scope_tiles;
@@ -121,6 +122,7 @@ tiles check_both(const kernel_shape *kernel, const std::vector<int32_t> &map, in
         CHECK_OK(tile_build(kernel, device_map, device_count, capacity, layout, stream_get()));
         CHECK_EQUAL(difference(device_tiles_fetch(&layout), wanted), "");
     }
+    guarded_finish();
     return wanted;
 }
 

@@ -69,7 +69,8 @@ std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *
     return map;
 }
 
-// Both sides; rows beyond the count stay untouched. Returns the host's map.
+// Both sides; rows beyond the count stay untouched. Frees all buffers of the test, those of the
+// sets too. Returns the host's map.
 template <typename W>
 std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *kernel,
                                 const set_pair<W> *source, const set_pair<W> *outputs) {
@@ -88,6 +89,7 @@ std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *k
     device_copy_out(got.data(), map, used);
     CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     CHECK(device_untouched(map, used, total));
+    guarded_finish();
     return wanted;
 }
 

@@ -192,6 +192,7 @@ const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
 }
 
 // Both sides, the device twice: the second run finds scratch and outputs as the first left them.
+// Frees all buffers of the test.
 template <typename W>
 outcome<W> check_both(const word_layout *layout, rows_of *r, int32_t capacity) {
     outcome<W> wanted = voxelize_on_host<W>(layout, r, capacity);
@@ -200,6 +201,7 @@ outcome<W> check_both(const word_layout *layout, rows_of *r, int32_t capacity) {
         CHECK_OK(device_run_start(layout, &d));
         CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
     }
+    guarded_finish();
     return wanted;
 }
 

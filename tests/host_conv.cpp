@@ -623,9 +623,16 @@ TEST(conv_refuses) {
         s.cin2 = bad;
         CHECK_STATUS(run(), bad ? status_bad_size : status_ok);
     }
+    for (int bad : {-1, 4}) {
+        s = good;
+        s.type = (numeric)bad;
+        CHECK_STATUS(run(), status_unsupported);
+    }
     s = good;
-    e.act = (activation)3;
-    CHECK_STATUS(run(), status_unsupported);
+    for (int bad : {-1, 3}) {
+        e.act = (activation)bad;
+        CHECK_STATUS(run(), status_unsupported);
+    }
     e = epilogue_none;
     out = in.data();
     CHECK_STATUS(run(), status_unsupported);

@@ -210,6 +210,10 @@ TEST(downsample_refuses) {
         CHECK_STATUS(run({2, 2, 2}), status_bad_size);
         *changed = kept;
     }
+    // 3 does not divide 4: the voxel of the lowest coordinate would leave the layout.
+    word_layout high = reference_layout<uint32_t>({5, 5, 5}, {9, 9, 9}, 1, {4, 4, 4}, {1, 1, 1});
+    CHECK_STATUS(downsample_host(&high, in, {1, 3, 1}, out, &trouble, scratch, bytes),
+                 status_stride);
     word_layout wide = word_widen(l);
     CHECK_STATUS(downsample_host(&wide, in, {2, 2, 2}, out, &trouble, scratch, bytes),
                  status_unsupported);

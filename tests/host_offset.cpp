@@ -227,6 +227,8 @@ TEST(weight_reorder_refuses) {
     CHECK_OK(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, b));
     CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, nullptr, b), status_null_pointer);
     CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, nullptr), status_null_pointer);
+    CHECK_STATUS(weight_reorder((weight_order)4, n, 1, 1, 4, a, b), status_unsupported);
+    CHECK_STATUS(weight_reorder((weight_order)-1, n, 1, 1, 4, a, b), status_unsupported);
     CHECK_STATUS(weight_reorder(weight_order_spconv, n, 0, 1, 4, a, b), status_bad_size);
     CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, -1, 4, a, b), status_bad_size);
     CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 0, a, b), status_bad_size);

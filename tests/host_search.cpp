@@ -290,6 +290,13 @@ TEST(search_check_refuses) {
         k.transposed = true;
         CHECK_STATUS(search_check(&l, &k), status_unsupported);
     }
+    int *los[3] = {&l.lo.x, &l.lo.y, &l.lo.z};
+    k = kernel_cube(5, 1);
+    for (int *lo : los) { // voxels allowed into the margin
+        --*lo;
+        CHECK_STATUS(search_check(&l, &k), status_unsupported);
+        ++*lo;
+    }
     // Below, the margin is rounded up to the stride; above it is not.
     l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {4, 4, 4}, {2, 2, 2});
     for (int a = 0; a < 3; ++a) {

@@ -488,6 +488,8 @@ TEST(voxel_features_refuses) {
     CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, order, nullptr}, 1, numeric_f32,
                                      features),
                  status_null_pointer);
+    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, rows, 1, (numeric)4, features),
+                 status_unsupported);
     CHECK_STATUS(voxel_features_host(kind, values, 4, 0, rows, 1, numeric_f32, features),
                  status_bad_size);
     CHECK_STATUS(voxel_features_host(kind, values, 4, 5, rows, 1, numeric_f32, features),
