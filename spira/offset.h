@@ -5,8 +5,9 @@
 // (a z-row of the Spira paper, section 4.2); rows are numbered ix * size.y + iy.
 //
 // An odd axis is centred: -(size-1)/2 .. (size-1)/2. An even one starts at the voxel: 0 .. size-1,
-// as in spconv, TorchSparse and MinkowskiEngine. Offsets are multiplied by dilation * stride,
-// where stride is the spacing of the finer of the two sets that the kernel connects.
+// as in spconv and MinkowskiEngine (and TorchSparse for 2; its 4 is -1 .. 2). Offsets are
+// multiplied by dilation * stride, where stride is the spacing of the finer of the two sets that
+// the kernel connects.
 #ifndef SPIRA_OFFSET_H
 #define SPIRA_OFFSET_H
 

@@ -738,6 +738,9 @@ DEVICE_TEST(gpu_voxelize_real_scans) {
         {"pcl_room_scan1_2cm.vox32", 3, 0, 41484}, {"nuscenes_n015.pcd.bin", 5, 0.05f, 0},
     };
     for (auto &s : scans) {
+        if (test_quick() && &s != scans) {
+            break;
+        }
         rows_of r;
         word_need need;
         word_layout narrow, wide;
