@@ -493,25 +493,37 @@ SPIRA_API spira::tile_layout bench_tiles(bench_pool *pool, int32_t capacity, int
     return spira::tile_layout_take(&w, capacity, volume);
 }
 
+// What is written of a layout that is in host memory: of its steps, those that are there.
 SPIRA_API int64_t bench_tiles_bytes(const spira::tile_layout *t) {
-    int64_t slots = (int64_t)t->tiles * spira::tile_rows, blocks = (int64_t)t->tiles * t->volume;
-    return 4 * slots + blocks + 4 * slots * t->volume;
+    int64_t steps = 0;
+    for (int32_t tile = 0; tile < t->tiles; ++tile) {
+        steps += t->steps[tile];
+    }
+    return t->tiles * (int64_t)(spira::tile_rows * sizeof *t->row + sizeof *t->steps) +
+           steps * (int64_t)(spira::tile_rows * sizeof *t->index + sizeof *t->step);
 }
 
-// Compares a tiled layout with the one that the host makes of the same map [count, volume].
-SPIRA_API void bench_check_tiles(bench_pool *pool, const spira::kernel_shape *kernel,
-                                 const int32_t *map, int32_t count, spira::tile_layout device,
-                                 const char *input) {
+// Compares a tiled layout with the one that the host makes of the same map [count, volume]: what
+// is written, and that the rest still is as it came. Returns how many bytes are written.
+SPIRA_API int64_t bench_check_tiles(bench_pool *pool, const spira::kernel_shape *kernel,
+                                    const int32_t *map, int32_t count, spira::tile_layout device,
+                                    const char *input) {
     int keep = pool->blocks;
     spira::tile_layout host = bench_tiles(pool, count, device.volume, false);
-    int64_t blocks = (int64_t)host.tiles * host.volume;
+    int64_t steps = (int64_t)host.tiles * host.volume * (int64_t)sizeof *host.step;
+    int64_t sources = (int64_t)host.tiles * host.volume * spira::tile_rows;
+    memset((void *)host.step, bench_poison, (size_t)steps);
+    memset(host.index, bench_poison, (size_t)sources * sizeof *host.index);
     BENCH_TRY(spira::tile_build_host(kernel, map, count, count, host));
     bench_check_same(pool, host.row, device.row, (int64_t)host.tiles * spira::tile_rows, input,
                      "rows of the tiles");
-    bench_check_same(pool, host.active, device.active, blocks, input, "groups of the tiles");
-    bench_check_same(pool, host.index, device.index, blocks * spira::tile_rows, input,
-                     "sources of the tiles");
+    bench_check_same(pool, host.steps, device.steps, host.tiles, input, "numbers of steps");
+    bench_check_same(pool, (const char *)host.step, (const char *)device.step, steps, input,
+                     "steps of the tiles (bytes)");
+    bench_check_same(pool, host.index, device.index, sources, input, "sources of the tiles");
+    int64_t bytes = bench_tiles_bytes(&host);
     bench_pool_free(pool, keep);
+    return bytes;
 }
 
 // ---- timing -------------------------------------------------------------------------------------

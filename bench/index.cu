@@ -137,7 +137,8 @@ struct index_work {
     bench_sets<W> level[index_levels];
     index_map<W> map[index_maps];
     bool tiled;
-    void *scratch; // of downsample
+    int64_t tile_bytes; // written of the layouts: known once they have been checked
+    void *scratch;      // of downsample
     size_t scratch_bytes;
 };
 
@@ -203,7 +204,7 @@ static void index_work_make(bench_pool *pool, const bench_scene<W> *scene, index
 
 // Compares sets, maps and layouts with the host's. Returns the pairs of all maps.
 template <typename W>
-static int64_t index_check(bench_pool *pool, const index_work<W> *w) {
+static int64_t index_check(bench_pool *pool, index_work<W> *w) {
     int64_t pairs, all = 0;
     const char *input = w->scene.input;
     for (int l = 0; l < index_levels; ++l) {
@@ -218,7 +219,7 @@ static int64_t index_check(bench_pool *pool, const index_work<W> *w) {
         const int32_t *expected = bench_map_host(pool, &w->scene.layout, &m->kernel,
                                                  &w->level[m->source], outputs, &pairs);
         bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
-        bench_check_tiles(pool, &m->kernel, expected, rows, m->tiles, input);
+        w->tile_bytes += bench_check_tiles(pool, &m->kernel, expected, rows, m->tiles, input);
         bench_pool_free(pool, keep);
         all += pairs;
     }
@@ -229,11 +230,10 @@ static int64_t index_check(bench_pool *pool, const index_work<W> *w) {
 // `bytes`: of the maps, and of the layouts where they are timed.
 template <typename W>
 static int64_t index_bytes(const index_work<W> *w) {
-    int64_t bytes = 0;
+    int64_t bytes = w->tiled ? w->tile_bytes : 0;
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         bytes += (int64_t)w->level[m->outputs].host.capacity * spira::kernel_volume(&m->kernel) * 4;
-        bytes += w->tiled ? bench_tiles_bytes(&m->tiles) : 0;
     }
     return bytes;
 }

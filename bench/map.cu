@@ -50,10 +50,9 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
     int32_t count = *w->outputs.host.count;
     w->tiles = bench_tiles(&s->pool, count, spira::kernel_volume(&w->kernel), true);
     BENCH_TRY(map_tile_step<W>(w, s->stream));
-    bench_check_tiles(&s->pool, &w->kernel, expected, count, w->tiles, row.input);
+    row.bytes = bench_check_tiles(&s->pool, &w->kernel, expected, count, w->tiles, row.input);
     row.layout = "tiled";
     row.method = nullptr;
-    row.bytes = bench_tiles_bytes(&w->tiles);
     row.time = bench_measure(s->stream, map_tile_step<W>, w);
     bench_print(s, &row);
 }

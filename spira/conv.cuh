@@ -122,7 +122,7 @@ SPIRA_API status conv_check(const conv_args *a) {
                   "out (overlaps an input)", 0);
     if (a->layout) {
         const tile_layout *t = a->layout;
-        SPIRA_REQUIRE(t->row && t->active && t->index, status_null_pointer, "layout", 0);
+        SPIRA_REQUIRE(t->row && t->steps && t->step && t->index, status_null_pointer, "layout", 0);
         SPIRA_REQUIRE(t->volume == a->shape.volume, status_bad_size, "layout.volume", t->volume);
         SPIRA_REQUIRE(t->tiles >= tile_count(a->capacity), status_capacity, "layout.tiles",
                       tile_count(a->capacity));
@@ -145,6 +145,12 @@ SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, in
     return (uintptr_t)p % (uintptr_t)bytes == 0 && row_elements * element % bytes == 0;
 }
 
+// The identity is a layout without arrays.
+SPIRA_API tile_layout conv_layout(const tile_layout *layout) {
+    tile_layout identity = {nullptr, nullptr, nullptr, nullptr, 0, 1};
+    return layout ? *layout : identity;
+}
+
 SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     const tile_layout *t = a->layout;
     conv_exact_params p;
@@ -153,9 +159,7 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     p.residual = a->epilogue.residual;
     p.weights = (const float *)a->weights;
     p.out = a->out;
-    p.row = t ? t->row : nullptr;
-    p.active = t ? t->active : nullptr;
-    p.index = t ? t->index : nullptr;
+    p.layout = conv_layout(t);
     p.count = a->count;
     p.epilogue = a->epilogue;
     p.shape = a->shape;
@@ -176,9 +180,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.weights = a->weights;
     p.residual = a->epilogue.residual;
     p.out = a->out;
-    p.row = t ? t->row : nullptr;
-    p.active = t ? t->active : nullptr;
-    p.index = t ? t->index : nullptr;
+    p.layout = conv_layout(t);
     p.count = a->count;
     p.epilogue = a->epilogue;
     p.volume = s->volume;
@@ -187,7 +189,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
     p.chunks = p.chunks1 + conv_chunks(s->cin2, s->type);
-    p.step_chunks = p.slices = 1; // chosen by the launcher
+    p.slices = 1; // chosen by the launcher
     p.tiles = tile_count(a->capacity);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);

@@ -13,7 +13,7 @@
 
 namespace spira {
 
-enum { exact_warps = 4, exact_channels = 32 };
+enum { exact_warps = 4, exact_channels = 32, exact_groups = tile_rows / tile_group };
 
 // Packed weights [volume, cin + cin2, cout]: operands of the format, as fp32.
 SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
@@ -33,9 +33,7 @@ struct conv_exact_params {
     const void *in, *in2, *residual;
     const float *weights; // [volume, cin + cin2, cout]
     void *out;
-    const int32_t *row;    // [tiles, 64], null for the identity
-    const uint8_t *active; // [tiles, volume]
-    const int32_t *index;  // [tiles, volume, 64]
+    tile_layout layout; // row is null for the identity
     const int32_t *count;
     conv_epilogue epilogue;
     conv_shape shape;
@@ -75,14 +73,14 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     __shared__ __align__(16) float stages[exact_warps][exact_channels][tile_group];
     int64_t item = (int64_t)blockIdx.x * exact_warps + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
-    int slice = (int)(item % p.slices), group = (int)(item / p.slices % tile_groups);
-    int64_t tile = item / p.slices / tile_groups;
+    int slice = (int)(item % p.slices), group = (int)(item / p.slices % exact_groups);
+    int64_t tile = item / p.slices / exact_groups;
     if (tile >= p.tiles) {
         return;
     }
     int slot = group * tile_group + lane % tile_group;
     int64_t at = tile * tile_rows + slot;
-    int32_t row = p.row ? p.row[at] : at < *p.count ? (int32_t)at : -1;
+    int32_t row = p.layout.row ? p.layout.row[at] : at < *p.count ? (int32_t)at : -1;
     if (!__any_sync(~0u, row >= 0)) {
         return;
     }
@@ -91,13 +89,19 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     bool tf32 = p.shape.type == numeric_tf32;
     float(*stage)[tile_group] = stages[threadIdx.x / 32];
     float sum[tile_group] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int k = 0; k < p.shape.volume; ++k) {
-        int64_t step = tile * p.shape.volume + k;
-        if (p.active && !(p.active[step] >> group & 1)) {
+    int steps = p.layout.row ? p.layout.steps[tile] : 1;
+    for (int i = 0; i < steps; ++i) {
+        int64_t step = tile * p.shape.volume + i;
+        tile_step entry = {0, ~0u}; // the identity: offset 0 of all
+        if (p.layout.row) {
+            entry = p.layout.step[step];
+        }
+        if (!(entry.groups >> group & 1)) {
             continue;
         }
-        int32_t source = p.index ? p.index[step * tile_rows + slot] : row;
-        const float *w = p.weights + (int64_t)k * (cin + cin2) * cout;
+        int64_t k = entry.offset;
+        int32_t source = p.layout.row ? p.layout.index[step * tile_rows + slot] : row;
+        const float *w = p.weights + k * (cin + cin2) * cout;
         conv_exact_add((const E *)p.in, cin, w, cout, channel, tf32, source, stage, sum);
         if (cin2) {
             conv_exact_add((const E *)p.in2, cin2, w + (int64_t)cin * cout, cout, channel, tf32,
@@ -119,7 +123,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
 template <typename E>
 SPIRA_API status conv_exact_launch(conv_exact_params p, cudaStream_t stream) {
     p.slices = (int)ceil_div(p.shape.cout, exact_channels);
-    int64_t grid = ceil_div((int64_t)p.tiles * tile_groups * p.slices, exact_warps);
+    int64_t grid = ceil_div((int64_t)p.tiles * exact_groups * p.slices, exact_warps);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity", grid);
     conv_exact_kernel<E><<<(unsigned)grid, 32 * exact_warps, 0, stream>>>(p);
     return status_of_launch("conv");

@@ -1,14 +1,21 @@
 // spira/layout.h: the kernel map in the form that feature computation reads.
 //
 // Tiled layout. The outputs are cut into scopes of 1024 consecutive rows; inside of a scope they
-// are sorted by which offsets they have, rare offsets first; 64 neighbours of that order form a
+// are sorted by which offsets they have, rare offsets first; 256 neighbours of that order form a
 // tile, 8 of them a group. A group multiplies an offset only if one of its 8 rows has it. Rows that
 // look alike end up in the same group, so that most of the work that a map [outputs, volume] would
 // pad with zeros is left out, and no sort crosses a scope.
 //
-//   row    [tiles, 64]          the output row of each slot, or -1
-//   active [tiles, volume]      bit g: group g has a row with this offset
-//   index  [tiles, volume, 64]  the source row of each slot and offset, or -1
+// A tile has four quarters of 8 groups, one for each warp of a block. Neighbouring groups of the
+// order go to different quarters, so that the warps have about the same work at each offset: slot
+// (quarter * 8 + i) * 8 + r holds row number (i * 4 + quarter) * 8 + r of the tile's order.
+//
+//   row   [tiles, 256]          the output row of each slot, or -1
+//   steps [tiles]               how many offsets some row of the tile has
+//   step  [tiles, volume]       these offsets, ascending, and which groups have them
+//   index [tiles, volume, 256]  the source row of each slot and step, or -1
+//
+// Of step and index only the first steps[tile] entries of a tile are written.
 #ifndef SPIRA_LAYOUT_H
 #define SPIRA_LAYOUT_H
 
@@ -20,20 +27,34 @@
 namespace spira {
 
 enum {
-    tile_rows = 64,
+    tile_rows = 256,
     tile_group = 8,
-    tile_groups = tile_rows / tile_group,
+    tile_quarters = 4,
+    tile_quarter_rows = tile_rows / tile_quarters,
+    tile_quarter_groups = tile_quarter_rows / tile_group,
     tile_scope = 1024,
     tile_scope_tiles = tile_scope / tile_rows,
 };
 
+struct tile_step {
+    int32_t offset;
+    uint32_t groups; // bit g: group g, slots 8 g .. 8 g + 7, has a row with this offset
+};
+
 struct tile_layout {
-    int32_t *row;    // [tiles, 64]
-    uint8_t *active; // [tiles, volume]
-    int32_t *index;  // [tiles, volume, 64]
+    int32_t *row;    // [tiles, 256]
+    int32_t *steps;  // [tiles]
+    tile_step *step; // [tiles, volume]
+    int32_t *index;  // [tiles, volume, 256]
     int32_t tiles;   // tile_count(capacity)
     int32_t volume;
 };
+
+// Which row of the tile's order a slot holds.
+SPIRA_BOTH int tile_slot_order(int slot) {
+    int group = slot / tile_group, quarter = group / tile_quarter_groups;
+    return (group % tile_quarter_groups * tile_quarters + quarter) * tile_group + slot % tile_group;
+}
 
 // Tiles for a capacity of outputs: whole scopes.
 SPIRA_BOTH int32_t tile_count(int32_t capacity) {
@@ -46,7 +67,8 @@ SPIRA_API tile_layout tile_layout_take(workspace *w, int32_t capacity, int32_t v
     t.tiles = tile_count(capacity);
     t.volume = volume;
     t.row = workspace_take<int32_t>(w, (int64_t)t.tiles * tile_rows);
-    t.active = workspace_take<uint8_t>(w, (int64_t)t.tiles * volume);
+    t.steps = workspace_take<int32_t>(w, t.tiles);
+    t.step = workspace_take<tile_step>(w, (int64_t)t.tiles * volume);
     t.index = workspace_take<int32_t>(w, (int64_t)t.tiles * volume * tile_rows);
     return t;
 }
@@ -79,7 +101,7 @@ SPIRA_API status tile_check(const kernel_shape *kernel, const int32_t *map, int3
     SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   capacity);
     SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(t->row && t->active && t->index, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(t->row && t->steps && t->step && t->index, status_null_pointer, "layout", 0);
     SPIRA_REQUIRE(t->volume == kernel_volume(kernel), status_bad_size, "layout.volume", t->volume);
     SPIRA_REQUIRE(t->tiles >= tile_count(capacity), status_capacity, "layout.tiles",
                   tile_count(capacity));
@@ -95,6 +117,31 @@ SPIRA_API bool tile_slot_before(const tile_slot &a, const tile_slot &b) {
     return a.key < b.key || (a.key == b.key && (uint32_t)a.row < (uint32_t)b.row); // -1 last
 }
 
+// Writes one tile from its 256 rows in order.
+SPIRA_API void tile_write_host(const tile_slot *order, const int32_t *map, int64_t tile,
+                               tile_layout t) {
+    int32_t steps = 0;
+    for (int s = 0; s < tile_rows; ++s) {
+        t.row[tile * tile_rows + s] = order[tile_slot_order(s)].row;
+    }
+    for (int k = 0; k < t.volume; ++k) {
+        int32_t sources[tile_rows];
+        uint32_t groups = 0;
+        for (int s = 0; s < tile_rows; ++s) {
+            int32_t row = order[tile_slot_order(s)].row;
+            sources[s] = row < 0 ? -1 : map[(int64_t)row * t.volume + k];
+            groups |= (uint32_t)(sources[s] >= 0) << (s / tile_group);
+        }
+        if (groups) {
+            int64_t at = tile * t.volume + steps++;
+            t.step[at].offset = k;
+            t.step[at].groups = groups;
+            memcpy(t.index + at * tile_rows, sources, sizeof sources);
+        }
+    }
+    t.steps[tile] = steps;
+}
+
 // Writes one scope: sorts its slots, then its tiles.
 SPIRA_API void tile_scope_host(const tile_key *key, const int32_t *map, int32_t count,
                                int32_t scope, tile_layout t) {
@@ -108,25 +155,15 @@ SPIRA_API void tile_scope_host(const tile_key *key, const int32_t *map, int32_t 
         }
     }
     std::sort(slots, slots + tile_scope, tile_slot_before);
-    for (int s = 0; s < tile_scope; ++s) {
-        int64_t tile = (int64_t)scope * tile_scope_tiles + s / tile_rows;
-        int64_t slot = s % tile_rows;
-        int32_t row = slots[s].row;
-        t.row[tile * tile_rows + slot] = row;
-        for (int64_t k = 0; k < t.volume; ++k) {
-            int32_t source = row < 0 ? -1 : map[(int64_t)row * t.volume + k];
-            uint8_t bit = (uint8_t)((source >= 0) << (slot / tile_group));
-            uint8_t *active = &t.active[tile * t.volume + k];
-            *active = (uint8_t)(slot == 0 ? bit : *active | bit);
-            t.index[(tile * t.volume + k) * tile_rows + slot] = source;
-        }
+    for (int i = 0; i < tile_scope_tiles; ++i) {
+        tile_write_host(slots + i * tile_rows, map, (int64_t)scope * tile_scope_tiles + i, t);
     }
 }
 
 // Builds the tiled layout of a map: the host loop of `tile_build` (layout.cuh).
 //
 // inputs   kernel: the map's; map [capacity, volume], of which `count` rows are read
-// outputs  t: all tiles of the capacity; slots beyond the count are -1
+// outputs  t: all tiles of the capacity; slots beyond the count are -1 and have no steps
 SPIRA_API status tile_build_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
                                  int32_t capacity, tile_layout t) {
     SPIRA_TRY(tile_check(kernel, map, capacity, &t));

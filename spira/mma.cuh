@@ -58,6 +58,38 @@ __device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32
 #endif
 }
 
+// Transposes an 8x8 matrix held by a warp: lane (g, t) gives elements (g, 2t), (g, 2t+1) and gets
+// (2t, g), (2t+1, g), with g = lane / 4 and t = lane % 4.
+SPIRA_DEVICE uint32_t mma_transpose_bits(uint32_t pair) {
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));
+    return pair;
+}
+
+template <typename E>
+SPIRA_DEVICE void mma_transpose(E (&pair)[2]) {
+    if (sizeof(E) == 2) {
+        union {
+            uint32_t bits;
+            E element[2];
+        } v;
+        v.element[0] = pair[0];
+        v.element[1] = pair[1];
+        v.bits = mma_transpose_bits(v.bits);
+        pair[0] = v.element[0];
+        pair[1] = v.element[1];
+    } else { // the low and the high halves of two words
+        uint32_t x, y;
+        memcpy(&x, &pair[0], 4);
+        memcpy(&y, &pair[1], 4);
+        uint32_t low = mma_transpose_bits(__byte_perm(x, y, 0x5410));
+        uint32_t high = mma_transpose_bits(__byte_perm(x, y, 0x7632));
+        x = __byte_perm(low, high, 0x5410);
+        y = __byte_perm(low, high, 0x7632);
+        memcpy(&pair[0], &x, 4);
+        memcpy(&pair[1], &y, 4);
+    }
+}
+
 } // namespace spira
 
 #endif

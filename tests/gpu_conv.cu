@@ -139,18 +139,22 @@ const void *features_upload(numeric type, const std::vector<float> &values, int 
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
+// Steps that are not there would gather NaN.
 tile_layout layout_upload(const problem *p) {
     int64_t many = tile_count(p->capacity), volume = p->shape.volume;
-    std::vector<int32_t> row((size_t)(many * tile_rows)),
-        index((size_t)(many * volume * tile_rows));
-    std::vector<uint8_t> active((size_t)(many * volume));
-    tile_layout host = {row.data(), active.data(), index.data(), (int32_t)many, (int32_t)volume};
+    std::vector<int32_t> row((size_t)(many * tile_rows)), steps((size_t)many),
+        index((size_t)(many * volume * tile_rows), p->inputs);
+    std::vector<uint32_t> step((size_t)(many * volume), 0xff);
+    tile_layout host = {row.data(),   steps.data(),  step.data(),
+                        index.data(), (int32_t)many, (int32_t)volume};
     std::vector<int32_t> map = p->map;
     map.push_back(-1); // an empty map has an address too
     CHECK_OK(tile_build_host(&p->kernel, map.data(), p->outputs, p->capacity, host));
     tile_layout device = {device_upload(row.data(), (int64_t)row.size()),
-                          device_upload(active.data(), (int64_t)active.size()),
-                          device_upload(index.data(), (int64_t)index.size()), host.tiles,
+                          device_upload(steps.data(), (int64_t)steps.size()),
+                          device_upload(step.data(), (int64_t)step.size()),
+                          device_upload(index.data(), (int64_t)index.size()),
+                          host.tiles,
                           host.volume};
     return device;
 }
@@ -893,7 +897,8 @@ DEVICE_TEST(gpu_conv_refuses) {
             {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
             {status_null_pointer, [](conv_args *a, auto *) { a->layout = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->row = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->active = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->steps = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->step = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->index = nullptr; }},
             {status_bad_size, [](conv_args *, tile_layout *t) { t->volume = 4; }},
             {status_capacity, [](conv_args *, tile_layout *t) { t->tiles = 15; }},

@@ -23,37 +23,64 @@ char finding[1024]; // the first difference
 
 struct tiles {
     int32_t count, volume; // tiles, offsets
-    std::vector<int32_t> row, index;
-    std::vector<uint8_t> active;
+    std::vector<int32_t> row, steps, index;
+    std::vector<uint32_t> step;
 };
+
+// What is not written stays as it is here, on both sides.
+template <typename T>
+void poison(std::vector<T> *v, size_t count) {
+    v->resize(count);
+    memset(v->data(), guarded_poison, count * sizeof(T));
+}
 
 tiles tiles_make(int32_t count, int32_t volume) {
     tiles t;
     t.count = count;
     t.volume = volume;
-    t.row.resize((size_t)count * tile_rows);
-    t.active.resize((size_t)count * (size_t)volume);
-    t.index.resize((size_t)count * (size_t)volume * tile_rows);
+    poison(&t.row, (size_t)count * tile_rows);
+    poison(&t.steps, (size_t)count);
+    poison(&t.step, (size_t)count * (size_t)volume);
+    poison(&t.index, (size_t)count * (size_t)volume * tile_rows);
     return t;
 }
 
 tile_layout tiles_layout(tiles *t) {
-    tile_layout l = {t->row.data(), t->active.data(), t->index.data(), t->count, t->volume};
+    tile_layout l = {t->row.data(),   t->steps.data(), t->step.data(),
+                     t->index.data(), t->count,        t->volume};
     return l;
 }
 
+template <typename T>
+T *device_poisoned(int64_t count) {
+    T *p = device_new<T>(count);
+    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    return p;
+}
+
 tile_layout device_tiles(int32_t count, int32_t volume) {
-    tile_layout l = {device_new<int32_t>((int64_t)count * tile_rows),
-                     device_new<uint8_t>((int64_t)count * volume),
-                     device_new<int32_t>((int64_t)count * volume * tile_rows), count, volume};
+    tile_layout l = {device_poisoned<int32_t>((int64_t)count * tile_rows),
+                     device_poisoned<int32_t>(count),
+                     device_poisoned<uint32_t>((int64_t)count * volume),
+                     device_poisoned<int32_t>((int64_t)count * volume * tile_rows),
+                     count,
+                     volume};
     return l;
+}
+
+// The part from `first` on that fits `t`.
+void device_tiles_fetch_part(const tile_layout *l, int64_t first, tiles *t) {
+    device_copy_out(t->row.data(), l->row + first * tile_rows, (int64_t)t->row.size());
+    device_copy_out(t->steps.data(), l->steps + first, (int64_t)t->steps.size());
+    device_copy_out(t->step.data(), l->step + first * l->volume, (int64_t)t->step.size());
+    device_copy_out(t->index.data(), l->index + first * l->volume * tile_rows,
+                    (int64_t)t->index.size());
 }
 
 tiles device_tiles_fetch(const tile_layout *l) {
     tiles t = tiles_make(l->tiles, l->volume);
-    device_copy_out(t.row.data(), l->row, (int64_t)t.row.size());
-    device_copy_out(t.active.data(), l->active, (int64_t)t.active.size());
-    device_copy_out(t.index.data(), l->index, (int64_t)t.index.size());
+    device_tiles_fetch_part(l, 0, &t);
     return t;
 }
 
@@ -76,32 +103,52 @@ const char *difference(const tiles &got, const tiles &wanted) {
         snprintf(finding, sizeof finding, "sizes (%s)", label);
         return finding;
     }
-    bool equal = same("row", got.row, wanted.row) && same("active", got.active, wanted.active) &&
-                 same("index", got.index, wanted.index);
+    bool equal = same("row", got.row, wanted.row) && same("steps", got.steps, wanted.steps) &&
+                 same("step", got.step, wanted.step) && same("index", got.index, wanted.index);
     return equal ? "" : finding;
+}
+
+// One tile: its steps name each offset that some slot has, and hold all taps of its rows.
+bool tile_holds_rows(const tiles &t, int32_t tile, const std::vector<int32_t> &map) {
+    const int32_t *row = t.row.data() + (size_t)tile * tile_rows;
+    size_t at = (size_t)tile * (size_t)t.volume;
+    size_t end = at + (size_t)t.steps[(size_t)tile];
+    for (int k = 0; k < t.volume; ++k) {
+        bool listed = at < end && (int)(t.step[at] >> 8) == k;
+        uint32_t groups = 0;
+        for (int slot = 0; slot < tile_rows; ++slot) {
+            int32_t wanted =
+                row[slot] < 0 ? -1 : map[(size_t)row[slot] * (size_t)t.volume + (size_t)k];
+            groups |= (uint32_t)(wanted >= 0) << (slot / tile_group);
+            if (listed && t.index[at * tile_rows + (size_t)slot] != wanted) {
+                return false;
+            }
+        }
+        if (groups != (listed ? t.step[at] & 0xff : 0)) {
+            return false;
+        }
+        at += listed;
+    }
+    return at == end;
 }
 
 // What a convolution needs of a layout, whatever its order: each output once, and all its taps.
 bool tiles_hold_map(const tiles &t, const std::vector<int32_t> &map, int32_t count) {
-    std::vector<char> seen((size_t)count + 1, 0);
+    std::vector<char> seen((size_t)count, 0);
     int32_t found = 0;
+    for (int32_t row : t.row) {
+        if (row < -1 || row >= count || (row >= 0 && seen[(size_t)row])) {
+            return false;
+        }
+        if (row >= 0) {
+            seen[(size_t)row] = 1;
+            ++found;
+        }
+    }
     for (int32_t tile = 0; tile < t.count; ++tile) {
-        for (int slot = 0; slot < tile_rows; ++slot) {
-            int32_t row = t.row[(size_t)tile * tile_rows + (size_t)slot];
-            if (row < -1 || row >= count || (row >= 0 && seen[(size_t)row])) {
-                return false;
-            }
-            found += row >= 0;
-            seen[(size_t)(row < 0 ? count : row)] = 1;
-            for (int k = 0; k < t.volume; ++k) {
-                size_t at = (size_t)tile * (size_t)t.volume + (size_t)k;
-                int32_t source = t.index[at * tile_rows + (size_t)slot];
-                int32_t wanted = row < 0 ? -1 : map[(size_t)row * (size_t)t.volume + (size_t)k];
-                bool active = t.active[at] >> (slot / tile_group) & 1;
-                if (source != wanted || (source >= 0 && !active)) {
-                    return false;
-                }
-            }
+        if (t.steps[(size_t)tile] < 0 || t.steps[(size_t)tile] > t.volume ||
+            !tile_holds_rows(t, tile, map)) {
+            return false;
         }
     }
     return found == count;
@@ -269,9 +316,12 @@ void check_scan(const char *name, int size) {
     for (int32_t source : map) {
         pairs += source >= 0;
     }
-    for (uint8_t active : t.active) {
-        for (int g = 0; g < tile_groups; ++g) {
-            groups += active >> g & 1;
+    for (int32_t tile = 0; tile < t.count; ++tile) {
+        for (int32_t i = 0; i < t.steps[(size_t)tile]; ++i) {
+            uint32_t step = t.step[(size_t)tile * (size_t)t.volume + (size_t)i];
+            for (int g = 0; g < tile_groups; ++g) {
+                groups += step >> g & 1;
+            }
         }
     }
     // Rows that are multiplied for each pair; sorted outputs without this order take 7 and more.
@@ -316,11 +366,7 @@ DEVICE_TEST(gpu_tile_beyond_32_bits) {
     for (int32_t &row : wanted.row) {
         row += row >= 0 ? first : 0;
     }
-    const int64_t tile = (int64_t)scope * tile_scope_tiles;
-    device_copy_out(got.row.data(), layout.row + tile * tile_rows, (int64_t)got.row.size());
-    device_copy_out(got.active.data(), layout.active + tile * volume, (int64_t)got.active.size());
-    device_copy_out(got.index.data(), layout.index + tile * volume * tile_rows,
-                    (int64_t)got.index.size());
+    device_tiles_fetch_part(&layout, (int64_t)scope * tile_scope_tiles, &got);
     snprintf(label, sizeof label, "the last scope");
     CHECK_EQUAL(difference(got, wanted), "");
 }
@@ -344,19 +390,19 @@ DEVICE_TEST(gpu_tile_refuses) {
     kernel_shape other = kernel_make({3, 3, 1}), none = kernel_make({3, 3, 0});
     CHECK_STATUS(start(&other, map, count, 2, good), status_bad_size);
     CHECK_STATUS(start(&none, map, count, 2, good), status_kernel_size);
-    for (int pointer = 0; pointer < 3; ++pointer) {
+    for (int pointer = 0; pointer < 4; ++pointer) {
         tile_layout bad = good;
         bad.row = pointer == 0 ? nullptr : bad.row;
-        bad.active = pointer == 1 ? nullptr : bad.active;
-        bad.index = pointer == 2 ? nullptr : bad.index;
+        bad.steps = pointer == 1 ? nullptr : bad.steps;
+        bad.step = pointer == 2 ? nullptr : bad.step;
+        bad.index = pointer == 3 ? nullptr : bad.index;
         CHECK_STATUS(start(&k, map, count, 2, bad), status_null_pointer);
     }
     tile_layout few = good;
     few.tiles = tile_count(2) - 1;
     CHECK_STATUS(start(&k, map, count, 2, few), status_capacity);
-    CHECK(device_untouched(good.row, 0, good.tiles * tile_rows)); // nothing has been done
-    CHECK(device_untouched(good.active, 0, good.tiles * 27));
-    CHECK(device_untouched(good.index, 0, good.tiles * 27 * tile_rows));
+    // Nothing has been done.
+    CHECK_EQUAL(difference(device_tiles_fetch(&good), tiles_make(good.tiles, 27)), "");
 }
 
 DEVICE_TEST(gpu_tile_planted_errors_are_found) {
@@ -365,21 +411,24 @@ DEVICE_TEST(gpu_tile_planted_errors_are_found) {
     std::vector<int32_t> map = map_random(&random, 27, 1500, 1500, fill_half);
     tiles wanted = check_both(&k, map, 1500, 1500);
     tiles bad = wanted;
-    bad.active[40] ^= 0x10; // a group is left out
-    CHECK(strstr(difference(bad, wanted), "active[40]"));
+    bad.step[30] ^= 0x10; // a group is left out, or one too many
+    CHECK(strstr(difference(bad, wanted), "step[30]"));
+    CHECK(!tiles_hold_map(bad, map, 1500));
+    bad = wanted;
+    bad.step[30] += 0x100; // another offset
+    CHECK(strstr(difference(bad, wanted), "step[30]"));
+    CHECK(!tiles_hold_map(bad, map, 1500));
+    bad = wanted;
+    --bad.steps[1]; // the last offset is left out
+    CHECK(strstr(difference(bad, wanted), "steps[1]"));
     CHECK(!tiles_hold_map(bad, map, 1500));
     bad = wanted;
     std::swap(bad.row[3], bad.row[4]); // but not their taps
     CHECK(strstr(difference(bad, wanted), "row[3]"));
     CHECK(!tiles_hold_map(bad, map, 1500));
     bad = wanted;
-    for (size_t i = 0; i < bad.index.size(); ++i) {
-        if (bad.index[i] >= 0) {
-            bad.index[i] = -1; // a tap is dropped
-            break;
-        }
-    }
-    CHECK(strstr(difference(bad, wanted), "index["));
+    *std::find_if(bad.index.begin(), bad.index.end(), [](int32_t i) { return i >= 0; }) = -1;
+    CHECK(strstr(difference(bad, wanted), "index[")); // a tap is dropped
     CHECK(!tiles_hold_map(bad, map, 1500));
     // A row too few.
     CHECK(!tiles_hold_map(wanted, map, 1501));
