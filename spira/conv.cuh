@@ -115,6 +115,11 @@ SPIRA_API status conv_check(const conv_args *a) {
         SPIRA_TRY(conv_pointer_check(a->epilogue.residual, element, "epilogue.residual"));
     }
     SPIRA_TRY(conv_pointer_check(a->weights, workspace_alignment, "weights"));
+    const float *const vectors[] = {a->epilogue.bias, a->epilogue.scale, a->epilogue.shift};
+    for (int i = 0; i < 3; ++i) {
+        SPIRA_REQUIRE((uintptr_t)vectors[i] % sizeof(float) == 0, status_alignment,
+                      "epilogue (bias, scale, shift)", sizeof(float));
+    }
     SPIRA_REQUIRE(a->count, status_null_pointer, "count", 0);
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   a->capacity);

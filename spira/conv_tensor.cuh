@@ -145,8 +145,8 @@ SPIRA_DEVICE bool conv_advance(conv_place &at, int step_chunks, int chunks) {
 // there.
 struct conv_part {
     const char *base;
-    int64_t pitch;
-    int bytes;
+    uint32_t pitch;
+    int bytes; // all 16 or none where rows are wide
     bool wide;
 };
 
@@ -156,7 +156,7 @@ SPIRA_DEVICE conv_part conv_part_of(const conv_tensor_params &p, int chunk) {
     int at =
         (second ? chunk - p.chunks1 : chunk) * conv_chunk_bytes + threadIdx.x % 4 * conv_lane_bytes;
     conv_part part;
-    part.pitch = (second ? p.cin2 : p.cin) * (int)sizeof(E);
+    part.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
     int left = (int)part.pitch - at;
     part.bytes = chunk >= p.chunks || left < 0 ? 0 : left > 16 ? 16 : left;
     part.base = (const char *)(second ? p.in2 : p.in) + (part.bytes ? at : 0);
@@ -182,64 +182,80 @@ SPIRA_DEVICE void conv_copy_narrow(uint4 *to, const E *row, int left) {
     *to = v.vector;
 }
 
-// Starts the gather of one chunk of the active groups' source rows. Each lane fetches its part;
-// the row of lane / 4 in each group. Missing rows become zeros.
+// Gathers one chunk of narrow rows, at once.
 template <typename E, int step_chunks>
-SPIRA_DEVICE void conv_gather_chunk(const conv_part &part, const conv_tap &tap, uint4 *to) {
-    int from = threadIdx.x % 32 / 4;
-    if (part.wide) {
-#pragma unroll
-        for (int g = 0; g < conv_groups; ++g) {
-            if (tap.groups >> g & 1) {
-                int32_t row = __shfl_sync(~0u, g < 4 ? tap.lo : tap.hi, g % 4 * tile_group + from);
-                copy_async_16(to + g * step_chunks * 32,
-                              part.base + (row < 0 ? 0 : row) * part.pitch,
-                              row < 0 ? 0 : part.bytes);
-            }
-        }
-        return;
-    }
+SPIRA_DEVICE void conv_gather_narrow(const conv_part &part, const conv_tap &tap, uint4 *to) {
 #pragma unroll 1
     for (int g = 0; g < conv_groups; ++g) {
+        int from = g % 4 * tile_group + threadIdx.x % 32 / 4;
+        int32_t row = __shfl_sync(~0u, g < 4 ? tap.lo : tap.hi, from);
         if (tap.groups >> g & 1) {
-            int32_t row = __shfl_sync(~0u, g < 4 ? tap.lo : tap.hi, g % 4 * tile_group + from);
             conv_copy_narrow(to + g * step_chunks * 32,
-                             (const E *)(part.base + (row < 0 ? 0 : row) * part.pitch),
+                             (const E *)(part.base + (uint64_t)(row < 0 ? 0 : row) * part.pitch),
                              row < 0 ? 0 : part.bytes / (int)sizeof(E));
         }
     }
 }
 
-// Starts the gather of a tap's chunks from `chunk` on into a stage of this warp.
+// Starts the gather of a tap's chunks from `chunk` on into a stage of this warp: each lane fetches
+// its part of the row of lane / 4 in each group. Missing rows become zeros.
 template <typename E, int step_chunks>
 SPIRA_DEVICE void conv_gather(const conv_tensor_params &p, const conv_tap &tap, int chunk,
                               uint4 *stage) {
-    if (tap.groups) {
+    stage += threadIdx.x % 32;
+    conv_part part[step_chunks];
+    bool wide = true;
+#pragma unroll
+    for (int j = 0; j < step_chunks; ++j) {
+        part[j] = conv_part_of<E>(p, chunk + j);
+        wide = wide && (part[j].wide || chunk + j >= p.chunks);
+    }
+    if (!wide) {
 #pragma unroll
         for (int j = 0; j < step_chunks; ++j) {
-            if (j == 0 || chunk + j < p.chunks) {
-                conv_part part = conv_part_of<E>(p, chunk + j);
-                conv_gather_chunk<E, step_chunks>(part, tap, stage + j * 32 + threadIdx.x % 32);
-            }
+            conv_gather_narrow<E, step_chunks>(part[j], tap, stage + j * 32);
+        }
+        return;
+    }
+    uint32_t to = copy_address(stage);
+    uint32_t go[step_chunks]; // the groups to be copied
+    int32_t missing[step_chunks];
+#pragma unroll
+    for (int j = 0; j < step_chunks; ++j) {
+        go[j] = j == 0 || chunk + j < p.chunks ? tap.groups : 0;
+        missing[j] = part[j].bytes ? 0 : -1;
+    }
+#pragma unroll
+    for (int g = 0; g < conv_groups; ++g) {
+        int from = g % 4 * tile_group + threadIdx.x % 32 / 4;
+        int32_t row = __shfl_sync(~0u, g < 4 ? tap.lo : tap.hi, from);
+        uint32_t safe = row < 0 ? 0 : (uint32_t)row;
+#pragma unroll
+        for (int j = 0; j < step_chunks; ++j) {
+            copy_async_16(to + (uint32_t)((g * step_chunks + j) * 512),
+                          part[j].base + (uint64_t)safe * part[j].pitch, row | missing[j],
+                          go[j] & 1u << g);
         }
     }
 }
 
 // Starts the copy of one step's weights, by the whole block: [chunk, block of 16, 2, lane]. Blocks
-// beyond the last one are left as they are; what they give is not written.
+// beyond the last one become zeros.
 template <int blocks, int step_chunks>
 SPIRA_DEVICE void conv_copy_weights(const conv_tensor_params &p, int offset, int chunk,
                                     int first_block, uint4 *stage) {
+    enum { all = step_chunks * blocks * 64 };
     int all_blocks = (p.cout + 15) / 16;
+    const uint4 *from = (const uint4 *)p.weights +
+                        (((int64_t)offset * p.chunks + chunk) * all_blocks + first_block) * 64;
+    uint32_t to = copy_address(stage + threadIdx.x);
 #pragma unroll
-    for (int i = threadIdx.x; i < step_chunks * blocks * 64; i += conv_threads) {
-        int j = i / (blocks * 64), block = first_block + i / 64 % blocks;
-        if ((j == 0 || chunk + j < p.chunks) && block < all_blocks) {
-            const uint4 *w = (const uint4 *)p.weights +
-                             (((int64_t)offset * p.chunks + chunk + j) * all_blocks + block) * 64 +
-                             i % 64;
-            copy_async_16(stage + i, w, conv_lane_bytes);
-        }
+    for (int n = 0; n < (all + conv_threads - 1) / conv_threads; ++n) {
+        int i = n * conv_threads + threadIdx.x;
+        int j = i / (blocks * 64), within = i % (blocks * 64);
+        bool there = first_block + within / 64 < all_blocks && (j == 0 || chunk + j < p.chunks);
+        copy_async_16(to + (uint32_t)(n * conv_threads * 16),
+                      from + (there ? j * all_blocks * 64 + within : 0), there ? 0 : -1, i < all);
     }
 }
 
@@ -322,10 +338,21 @@ SPIRA_DEVICE conv_affine<blocks> conv_affine_load(const conv_tensor_params &p, i
     return f;
 }
 
-SPIRA_DEVICE float conv_activate(const conv_epilogue &e, float x) {
-    return e.act == activation_none || x > 0.0f ? x
-           : e.act == activation_relu           ? (x == x ? 0.0f : x) // NaN is not hidden
-                                                : x * e.slope;
+// The larger of two, NaN if one is.
+SPIRA_DEVICE float conv_max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float m;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));
+    return m;
+#else
+    return a != a || a > b ? a : b;
+#endif
+}
+
+// floor: 0 for ReLU, else -infinity, so that one instruction does for both and for none.
+SPIRA_DEVICE float conv_activate(float x, float floor, bool leaky, float slope) {
+    x = conv_max_nan(x, floor);
+    return leaky && x < 0.0f ? x * slope : x;
 }
 
 // The four channels of a row that this lane loads or stores: 4t .. 4t + 3 of a block.
@@ -401,11 +428,17 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int32_t row, int bloc
             value[2 * h + 1] += element_to_float(extra[1]);
         }
     }
+    float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    bool leaky = p.epilogue.act == activation_leaky;
     conv_quad<E> q;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-        E pair[2] = {element_from_float<E>(conv_activate(p.epilogue, value[2 * h])),
-                     element_from_float<E>(conv_activate(p.epilogue, value[2 * h + 1]))};
+        E pair[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            pair[i] = element_from_float<E>(
+                conv_activate(value[2 * h + i], floor, leaky, p.epilogue.slope));
+        }
         mma_transpose(pair);
         q.element[2 * h] = pair[0];
         q.element[2 * h + 1] = pair[1];

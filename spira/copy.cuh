@@ -10,24 +10,31 @@
 
 namespace spira {
 
-// Copies 16 bytes to shared memory: the first `bytes` (0..16) from global memory, zeros after them.
-// Both addresses are aligned to 16; with bytes == 0 the source is not read.
-SPIRA_DEVICE void copy_async_16(void *shared, const void *global, int bytes) {
+// The address of shared memory that the copies take: worked out once, it is one register.
+SPIRA_DEVICE uint32_t copy_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+// Where `go` is not 0, copies 16 bytes to shared memory: from global memory or, where `there` is
+// negative, zeros, and then the source is not read. Both addresses are aligned to 16. The
+// conditions are predicates and not branches: a warp stays whole.
+SPIRA_DEVICE void copy_async_16(uint32_t shared, const void *global, int32_t there, uint32_t go) {
 #if __CUDA_ARCH__ >= 800
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-                 "r"(bytes)
+    asm volatile("{\n"
+                 ".reg .pred missing, go;\n"
+                 "setp.lt.s32 missing, %2, 0;\n"
+                 "setp.ne.u32 go, %3, 0;\n"
+                 "@go cp.async.cg.shared.global [%0], [%1], 16, missing;\n"
+                 "}" ::"r"(shared),
+                 "l"(global), "r"(there), "r"(go)
                  : "memory");
 #else
-    uint32_t word[4] = {0, 0, 0, 0};
-    for (int i = 0; i < 4; ++i) {
-        if (bytes >= 4 * i + 4) {
-            word[i] = ((const uint32_t *)global)[i];
-        } else if (bytes > 4 * i) {
-            word[i] = ((const uint16_t *)global)[2 * i];
-        }
+    if (go) {
+        uint4 value = there >= 0 ? *(const uint4 *)global : make_uint4(0, 0, 0, 0);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(value.x),
+                     "r"(value.y), "r"(value.z), "r"(value.w)
+                     : "memory");
     }
-    *(uint4 *)shared = make_uint4(word[0], word[1], word[2], word[3]);
 #endif
 }
 

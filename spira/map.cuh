@@ -42,7 +42,7 @@ struct map_tile {
     size_t bytes; // of shared memory: windows, then the tile of the map
 };
 
-enum { map_shared_max = 47 * 1024, map_threads_max = 256 };
+enum { map_shared_max = 47 * 1024, map_threads_max = 512 };
 
 SPIRA_API map_tile map_tile_choose(int size_x, int volume, size_t word_bytes) {
     map_tile t;

@@ -25,7 +25,7 @@ enum {
     net_none = -2,  // no second source, no residual
 };
 
-enum net_op {
+enum net_op : int {
     net_conv,
     net_pool_max,
     net_pool_average,
@@ -172,20 +172,24 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
 // The output stride of a layer; a transposed one needs a set that is there already.
 SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    triple from = net_source_stride(p, i), to = triple_multiply(from, l->stride);
+    triple from = net_source_stride(p, i), by = l->stride, to;
+    const int64_t most = 1 << 20;
     if (l->transposed) {
-        to = triple_make(from.x / l->stride.x, from.y / l->stride.y, from.z / l->stride.z);
-        if (!triple_equal(triple_multiply(to, l->stride), from) || net_find_set(p, to) < 0) {
+        to = triple_make(from.x / by.x, from.y / by.y, from.z / by.z);
+        if (!triple_equal(triple_multiply(to, by), from) || net_find_set(p, to) < 0) {
             return net_fault("an inverse layer with no partner", i);
         }
+    } else {
+        if ((int64_t)from.x * by.x > most || (int64_t)from.y * by.y > most ||
+            (int64_t)from.z * by.z > most) {
+            return net_fault("a stride beyond 2^20", i);
+        }
+        to = triple_multiply(from, by);
     }
     *set = net_find_set(p, to);
     if (*set < 0) {
         if (p->sets == net_sets_max) {
             return net_fault("too many coordinate sets", i);
-        }
-        if (to.x > 1 << 20 || to.y > 1 << 20 || to.z > 1 << 20) {
-            return net_fault("a stride beyond 2^20", i);
         }
         int32_t wanted = p->limits.set_voxels[p->sets];
         *set = p->sets++;
@@ -201,6 +205,9 @@ SPIRA_API status net_find_map(net_plan *p, int i, int source_set, int set, int *
     kernel_shape kernel = {l->size, l->dilation, p->set[l->transposed ? set : source_set].stride,
                            l->transposed};
     *found = net_none;
+    if (status_failed(kernel_check(&kernel))) {
+        return net_fault("an unsupported kernel reach", i); // its stride is an absolute one here
+    }
     if (source_set == set && kernel_volume(&kernel) == 1) {
         return status_success();
     }
@@ -231,7 +238,8 @@ SPIRA_API status net_find_map(net_plan *p, int i, int source_set, int set, int *
     return status_success();
 }
 
-SPIRA_API status net_plan_layer(net_plan *p, int i) {
+// The sets and the map of a layer.
+SPIRA_API status net_plan_index(net_plan *p, int i) {
     SPIRA_TRY(net_check_layer(p, i));
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
@@ -241,6 +249,13 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     if (step->map == net_none && !net_is_conv(l)) {
         return net_fault("pooling over one voxel", i);
     }
+    return status_success();
+}
+
+SPIRA_API status net_plan_layer(net_plan *p, int i) {
+    SPIRA_TRY(net_plan_index(p, i));
+    const net_layer *l = &p->layers[i];
+    net_step *step = &p->step[i];
     step->channels = net_is_conv(l) ? l->channels : net_source_channels(p, l->source);
     conv_shape shape = {step->map == net_none ? 1 : p->map[step->map].volume,
                         net_source_channels(p, l->source), net_source_channels(p, l->source2),
@@ -339,9 +354,9 @@ SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memor
     return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume);
 }
 
-// The first half of planning: sets, maps, shapes and lifetimes, without a word layout.
-SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_limits *limits,
-                               bool device, net_plan *p) {
+// The checks of what a plan is made from, and a plan without layers.
+SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_limits *limits,
+                                bool device, net_plan *p) {
     SPIRA_REQUIRE(layers, status_null_pointer, "layers", 0);
     SPIRA_REQUIRE(limits, status_null_pointer, "limits", 0);
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
@@ -363,6 +378,13 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
     p->sets = 1;
     p->set[0].stride = triple_make(1, 1, 1);
     p->set[0].capacity = limits->voxels;
+    return status_success();
+}
+
+// The first half of planning: sets, maps, shapes and lifetimes, without a word layout.
+SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_limits *limits,
+                               bool device, net_plan *p) {
+    SPIRA_TRY(net_plan_begin(layers, count, limits, device, p));
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
     }
@@ -373,19 +395,38 @@ SPIRA_API triple triple_max(triple a, triple b) {
     return triple_make((int)max_of(a.x, b.x), (int)max_of(a.y, b.y), (int)max_of(a.z, b.z));
 }
 
+// The smallest number that both divide.
+SPIRA_API int64_t net_common_multiple(int64_t a, int64_t b) {
+    int64_t multiple = a;
+    while (multiple % b) {
+        multiple += a;
+    }
+    return multiple;
+}
+
 // What a network asks of the word layout: fills stride and reach of `need`. The caller fills the
-// bounds of the scene and the batches.
+// bounds of the scene and the batches. The stride is one that all the network's strides divide.
 SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     net_limits limits = {};
     limits.voxels = limits.channels = 1;
     net_plan plan;
-    SPIRA_TRY(net_plan_sets(layers, count, &limits, false, &plan));
-    need->stride = triple_make(1, 1, 1);
-    need->reach = triple_make(0, 0, 0);
-    for (int s = 0; s < plan.sets; ++s) {
-        need->stride = triple_max(need->stride, plan.set[s].stride);
+    SPIRA_TRY(net_plan_begin(layers, count, &limits, false, &plan));
+    for (int i = 0; i < count; ++i) {
+        SPIRA_TRY(net_plan_index(&plan, i));
     }
+    int64_t stride[3] = {1, 1, 1};
+    for (int s = 0; s < plan.sets; ++s) {
+        stride[0] = net_common_multiple(stride[0], plan.set[s].stride.x);
+        stride[1] = net_common_multiple(stride[1], plan.set[s].stride.y);
+        stride[2] = net_common_multiple(stride[2], plan.set[s].stride.z);
+        for (int a = 0; a < 3; ++a) {
+            SPIRA_REQUIRE(stride[a] <= 1 << 20, status_stride, "layers (their common stride)",
+                          stride[a]);
+        }
+    }
+    need->stride = triple_make((int)stride[0], (int)stride[1], (int)stride[2]);
+    need->reach = triple_make(0, 0, 0);
     for (int m = 0; m < plan.maps; ++m) {
         need->reach = triple_max(need->reach, kernel_reach(&plan.map[m].kernel));
     }
