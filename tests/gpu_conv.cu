@@ -144,7 +144,7 @@ tile_layout layout_upload(const problem *p) {
     int64_t many = tile_count(p->capacity), volume = p->shape.volume;
     std::vector<int32_t> row((size_t)(many * tile_rows)), steps((size_t)many),
         index((size_t)(many * volume * tile_rows), p->inputs);
-    std::vector<uint32_t> step((size_t)(many * volume), 0xff);
+    std::vector<tile_step> step((size_t)(many * volume), tile_step{0, ~0u});
     tile_layout host = {row.data(),   steps.data(),  step.data(),
                         index.data(), (int32_t)many, (int32_t)volume};
     std::vector<int32_t> map = p->map;

@@ -47,7 +47,7 @@ tile_layout tiles_new(int32_t capacity, int32_t volume) {
     int64_t many = tile_count(capacity);
     tile_layout t = {device_new<int32_t>(many * tile_rows),
                      device_new<int32_t>(many),
-                     device_new<uint32_t>(many * volume),
+                     device_new<tile_step>(many * volume),
                      device_new<int32_t>(many * volume * tile_rows),
                      (int32_t)many,
                      volume};

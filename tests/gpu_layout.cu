@@ -24,7 +24,7 @@ char finding[1024]; // the first difference
 struct tiles {
     int32_t count, volume; // tiles, offsets
     std::vector<int32_t> row, steps, index;
-    std::vector<uint32_t> step;
+    std::vector<tile_step> step;
 };
 
 // What is not written stays as it is here, on both sides.
@@ -62,7 +62,7 @@ T *device_poisoned(int64_t count) {
 tile_layout device_tiles(int32_t count, int32_t volume) {
     tile_layout l = {device_poisoned<int32_t>((int64_t)count * tile_rows),
                      device_poisoned<int32_t>(count),
-                     device_poisoned<uint32_t>((int64_t)count * volume),
+                     device_poisoned<tile_step>((int64_t)count * volume),
                      device_poisoned<int32_t>((int64_t)count * volume * tile_rows),
                      count,
                      volume};
@@ -96,6 +96,17 @@ bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wan
     return true;
 }
 
+bool same_steps(const std::vector<tile_step> &got, const std::vector<tile_step> &wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        if (memcmp(&got[i], &wanted[i], sizeof(tile_step)) != 0) {
+            snprintf(finding, sizeof finding, "step[%zu]: %d, %08x instead of %d, %08x (%s)", i,
+                     got[i].offset, got[i].groups, wanted[i].offset, wanted[i].groups, label);
+            return false;
+        }
+    }
+    return true;
+}
+
 // "" where all is the same; else what is not.
 const char *difference(const tiles &got, const tiles &wanted) {
     finding[0] = 0;
@@ -104,7 +115,7 @@ const char *difference(const tiles &got, const tiles &wanted) {
         return finding;
     }
     bool equal = same("row", got.row, wanted.row) && same("steps", got.steps, wanted.steps) &&
-                 same("step", got.step, wanted.step) && same("index", got.index, wanted.index);
+                 same_steps(got.step, wanted.step) && same("index", got.index, wanted.index);
     return equal ? "" : finding;
 }
 
@@ -114,7 +125,7 @@ bool tile_holds_rows(const tiles &t, int32_t tile, const std::vector<int32_t> &m
     size_t at = (size_t)tile * (size_t)t.volume;
     size_t end = at + (size_t)t.steps[(size_t)tile];
     for (int k = 0; k < t.volume; ++k) {
-        bool listed = at < end && (int)(t.step[at] >> 8) == k;
+        bool listed = at < end && t.step[at].offset == k;
         uint32_t groups = 0;
         for (int slot = 0; slot < tile_rows; ++slot) {
             int32_t wanted =
@@ -124,7 +135,7 @@ bool tile_holds_rows(const tiles &t, int32_t tile, const std::vector<int32_t> &m
                 return false;
             }
         }
-        if (groups != (listed ? t.step[at] & 0xff : 0)) {
+        if (groups != (listed ? t.step[at].groups : 0)) {
             return false;
         }
         at += listed;
@@ -318,9 +329,9 @@ void check_scan(const char *name, int size) {
     }
     for (int32_t tile = 0; tile < t.count; ++tile) {
         for (int32_t i = 0; i < t.steps[(size_t)tile]; ++i) {
-            uint32_t step = t.step[(size_t)tile * (size_t)t.volume + (size_t)i];
-            for (int g = 0; g < tile_groups; ++g) {
-                groups += step >> g & 1;
+            uint32_t bits = t.step[(size_t)tile * (size_t)t.volume + (size_t)i].groups;
+            for (; bits; bits &= bits - 1) {
+                ++groups;
             }
         }
     }
@@ -411,11 +422,11 @@ DEVICE_TEST(gpu_tile_planted_errors_are_found) {
     std::vector<int32_t> map = map_random(&random, 27, 1500, 1500, fill_half);
     tiles wanted = check_both(&k, map, 1500, 1500);
     tiles bad = wanted;
-    bad.step[30] ^= 0x10; // a group is left out, or one too many
+    bad.step[30].groups ^= 0x10; // a group is left out, or one too many
     CHECK(strstr(difference(bad, wanted), "step[30]"));
     CHECK(!tiles_hold_map(bad, map, 1500));
     bad = wanted;
-    bad.step[30] += 0x100; // another offset
+    ++bad.step[30].offset; // another offset
     CHECK(strstr(difference(bad, wanted), "step[30]"));
     CHECK(!tiles_hold_map(bad, map, 1500));
     bad = wanted;
