@@ -46,15 +46,15 @@ SPIRA_API int network_block(network *n, const char *name, int source, int source
     char text[32];
     int shortcut = source;
     if (from != channels) {
-        snprintf(text, sizeof text, "%s.shortcut", name);
+        snprintf(text, sizeof text, "%.20s.shortcut", name);
         shortcut = network_conv(n, text, source, channels, 1, 1);
         n->layers[shortcut].source2 = source2;
         n->layers[shortcut].act = spira::activation_none;
     }
-    snprintf(text, sizeof text, "%s.conv1", name);
+    snprintf(text, sizeof text, "%.20s.conv1", name);
     int first = network_conv(n, text, source, channels, size, 1);
     n->layers[first].source2 = source2;
-    snprintf(text, sizeof text, "%s.conv2", name);
+    snprintf(text, sizeof text, "%.20s.conv2", name);
     int second = network_conv(n, text, first, channels, size, 1);
     n->layers[second].residual = shortcut;
     return second;
@@ -63,7 +63,7 @@ SPIRA_API int network_block(network *n, const char *name, int source, int source
 // MinkUNet42: 42 convolutions besides the shortcuts; strides 1, 2, 4, 8, 16 and back.
 SPIRA_API void network_minkunet42(network *n) {
     static const int encoder[4] = {32, 64, 128, 256}, decoder[4] = {256, 128, 96, 96};
-    char text[16];
+    char text[32];
     n->count = 0;
     n->input_channels = 4;
     int skip[4], skip_channels[4];
@@ -96,7 +96,7 @@ SPIRA_API void network_minkunet42(network *n) {
 // SparseResNet21 (sizes 3) and SparseResNet-Large, the backbone of CenterPoint-Large (sizes 5).
 SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
     static const int stages[4] = {16, 32, 64, 128};
-    char text[16];
+    char text[32];
     n->count = 0;
     n->input_channels = 4;
     int at = spira::net_input;

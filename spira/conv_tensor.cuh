@@ -363,26 +363,42 @@ union conv_quad {
     uint4 four;
 };
 
+// Rows that are not aligned: rare, and kept out of line, as the code around is unrolled 32 times.
+template <typename E>
+[[maybe_unused]] static __device__ __noinline__ conv_quad<E> conv_quad_load_narrow(const E *from,
+                                                                                   int count) {
+    conv_quad<E> q;
+    q.four = make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < 4; ++i) {
+        if (i < count) {
+            q.element[i] = from[i];
+        }
+    }
+    return q;
+}
+
+template <typename E>
+[[maybe_unused]] static __device__ __noinline__ void conv_quad_store_narrow(E *to, int count,
+                                                                            conv_quad<E> q) {
+    for (int i = 0; i < 4; ++i) {
+        if (i < count) {
+            to[i] = q.element[i];
+        }
+    }
+}
+
 template <typename E>
 SPIRA_DEVICE conv_quad<E> conv_quad_load(const conv_tensor_params &p, int32_t row, int channel) {
-    conv_quad<E> q;
-    q.two = make_uint2(0, 0);
-    if (sizeof(E) == 4) {
-        q.four = make_uint4(0, 0, 0, 0);
-    }
     const E *from = (const E *)p.residual + (int64_t)row * p.cout + channel;
-    if (row >= 0 && p.wide_out && channel < p.cout) {
-        if (sizeof(E) == 2) {
+    conv_quad<E> q;
+    q.four = make_uint4(0, 0, 0, 0);
+    if (row >= 0 && channel < p.cout) {
+        if (!p.wide_out) {
+            q = conv_quad_load_narrow(from, p.cout - channel);
+        } else if (sizeof(E) == 2) {
             q.two = *(const uint2 *)from;
         } else {
             q.four = *(const uint4 *)from;
-        }
-    } else if (row >= 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (channel + i < p.cout) {
-                q.element[i] = from[i];
-            }
         }
     }
     return q;
@@ -392,18 +408,13 @@ template <typename E>
 SPIRA_DEVICE void conv_quad_store(const conv_tensor_params &p, int32_t row, int channel,
                                   conv_quad<E> q) {
     E *to = (E *)p.out + (int64_t)row * p.cout + channel;
-    if (row >= 0 && p.wide_out && channel < p.cout) {
-        if (sizeof(E) == 2) {
+    if (row >= 0 && channel < p.cout) {
+        if (!p.wide_out) {
+            conv_quad_store_narrow(to, p.cout - channel, q);
+        } else if (sizeof(E) == 2) {
             *(uint2 *)to = q.two;
         } else {
             *(uint4 *)to = q.four;
-        }
-    } else if (row >= 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (channel + i < p.cout) {
-                to[i] = q.element[i];
-            }
         }
     }
 }
@@ -521,14 +532,14 @@ SPIRA_DEVICE void conv_walk(const conv_tensor_params &p, int tile, int steps, in
     typedef conv_shared<blocks, step_chunks> size;
     uint4 *ring = weights + size::weights_stages * size::weights +
                   threadIdx.x / 32 * size::stages * size::stage;
-    conv_pipeline<blocks, step_chunks> pipe;
+    conv_pipeline<blocks, step_chunks> pipe = {};
     pipe.next = conv_tap_load(p, tile, 0, steps);
     pipe.after = conv_tap_load(p, tile, 1, steps);
     pipe.place.step = pipe.place.chunk = pipe.fill = 0;
     if (size::weights_ahead == 1 && steps) {
         conv_copy_weights<blocks, step_chunks>(p, pipe.next.offset, 0, first_block, weights);
     }
-#pragma unroll
+#pragma unroll 1 // instructions are cached too
     for (int s = 0; s < size::ahead; ++s) {
         conv_fetch<E, blocks, step_chunks>(p, tile, steps, first_block, weights, ring, pipe);
     }

@@ -15,7 +15,8 @@ namespace spira {
 //
 // inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene
 // outputs  plan: plain data; running needs workspace_bytes, loading loaded_bytes of device memory
-// errors   status_layer with the layer at fault; sizes; a kernel beyond the layout's margin
+// errors   status_layer with the layer at fault; sizes; a stride or a kernel that the layout was
+//          not fitted to
 template <typename W>
 SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_layout *layout,
                                  const net_limits *limits, net_plan *plan) {
@@ -29,6 +30,7 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
         scratch = scratch < bytes ? bytes : scratch;
     }
     SPIRA_TRY(net_plan_place(layout, scratch, plan));
+    SPIRA_TRY(net_check_strides<W>(plan));
     workspace w = workspace_begin(nullptr);
     for (int i = 0; i < count; ++i) {
         if (net_is_conv(&layers[i])) {
@@ -177,7 +179,10 @@ template <typename W>
 SPIRA_API status net_run(const net_plan *p, voxel_set<W> input, const void *features,
                          const void *loaded, device_status *trouble, void *memory, size_t bytes,
                          cudaStream_t stream) {
+    SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(conv_pointer_check(features, numeric_size(p->limits.type), "features"));
+    SPIRA_TRY(conv_pointer_check(loaded, workspace_alignment, "loaded"));
     SPIRA_TRY(net_index(p, input, trouble, memory, bytes, stream));
     for (int i = 0; i < p->layer_count; ++i) {
         SPIRA_TRY(net_layer_run(p, i, input, features, loaded, memory, stream));

@@ -452,11 +452,24 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
     return status_success();
 }
 
+// The layout must be fitted to all strides of a plan: else planning, not running, is refused.
+template <typename W>
+SPIRA_API status net_check_strides(const net_plan *p) {
+    W word;
+    int32_t count;
+    voxel_set<W> any = {&word, &count, 1};
+    for (int s = 1; s < p->sets; ++s) {
+        SPIRA_TRY(downsample_check(&p->layout, &any, p->set[s].stride, &any));
+    }
+    return status_success();
+}
+
 // Plans a network for the host loops, in fp32.
 //
 // inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene
 // outputs  plan: plain data; workspace_bytes of memory are needed to run it
-// errors   status_layer with the layer at fault; sizes; a kernel beyond the layout's margin
+// errors   status_layer with the layer at fault; sizes; a stride or a kernel that the layout was
+//          not fitted to
 template <typename W>
 SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_layout *layout,
                                const net_limits *limits, net_plan *plan) {
@@ -466,7 +479,8 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
                   limits->type);
     SPIRA_TRY(net_plan_sets(layers, count, limits, false, plan));
     voxel_set<W> first = {nullptr, nullptr, limits->voxels};
-    return net_plan_place(layout, downsample_host_workspace(first), plan);
+    SPIRA_TRY(net_plan_place(layout, downsample_host_workspace(first), plan));
+    return net_check_strides<W>(plan);
 }
 
 // Set s of a plan; set 0 is the caller's.

@@ -815,7 +815,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
     if (test_quick() || free_bytes < (size_t)rows * wide * 4 + ((size_t)1 << 30)) {
         SKIP("takes 10 GB of device memory and is not quick");
     }
-    const int32_t marked[] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
+    const int64_t marked[] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
     for (numeric type : {numeric_f16, numeric_f32}) {
         int64_t element = numeric_size(type);
         char *huge = device_new<char>((int64_t)rows * wide * element);
@@ -831,7 +831,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         problem_name(&p, "input beyond 2^31");
         problem far = p;
         for (int32_t &source : far.map) {
-            source = marked[source];
+            source = (int32_t)marked[source];
         }
         device_problem d;
         device_problem_make(&far, &d);
@@ -901,8 +901,10 @@ DEVICE_TEST(gpu_conv_refuses) {
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->step = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->index = nullptr; }},
             {status_bad_size, [](conv_args *, tile_layout *t) { t->volume = 4; }},
-            {status_capacity, [](conv_args *, tile_layout *t) { t->tiles = 15; }},
-            {status_capacity, [](conv_args *a, auto *) { a->capacity = 1025; }},
+            {status_capacity,
+             [](conv_args *a, tile_layout *t) { t->tiles = tile_count(a->capacity) - 1; }},
+            {status_capacity,
+             [](conv_args *a, tile_layout *t) { a->capacity = t->tiles * tile_rows + 1; }},
             {status_bad_size, [](conv_args *a, auto *) { a->capacity = 0; }},
             {status_bad_size, [](conv_args *a, auto *) { a->capacity = -1; }},
             {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 0; }},

@@ -984,15 +984,15 @@ TEST(net_host_refuses_a_layout_of_smaller_strides) {
         reference_layout<uint32_t>({-5, -5, -5}, {10, 10, 10}, 1, {2, 2, 2}, {4, 4, 4});
     net_limits limits = limits_make(10, 3);
     net_plan plan;
-    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-    std::vector<float> features = values_random(4, 30), params = params_random(&plan);
-    std::vector<uint32_t> words(10, word_pack<uint32_t>(&layout, {0, 1, 2, 3}));
-    int32_t count = 1;
-    voxel_set<uint32_t> set = {words.data(), &count, 10};
-    device_status trouble = {};
-    char *memory = guarded_new<char>((int64_t)plan.workspace_bytes);
-    CHECK_STATUS(net_run_host(&plan, set, features.data(), params.data(), &trouble, memory,
-                              plan.workspace_bytes),
-                 status_stride);
-    CHECK(guarded_untouched(memory, 0, (int64_t)plan.workspace_bytes));
+    status s = net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan);
+    CHECK_STATUS(s, status_stride);
+    CHECK_EQUAL(s.detail, 8);
+    n.layers[0].stride = {2, 2, 2};
+    CHECK_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    reference_net_zoo(&n); // strides 4 and 6 along z: a bias that is a multiple of 6 is none of 4
+    layout = reference_layout<uint32_t>(scene_lo, scene_hi, 1, {4, 4, 6}, {4, 4, 4});
+    limits = limits_make(10, n.input_channels);
+    s = net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan);
+    CHECK_STATUS(s, status_stride);
+    CHECK_EQUAL(s.detail, 4);
 }

@@ -375,6 +375,9 @@ SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_
 template <typename W>
 SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
+    if (reference_net_voxels(run, layer) == 0) {
+        return {-1, 0, 0, 0, 0};
+    }
     std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
     std::vector<float> in = reference_net_floats(run, l->source),
                        in2 = reference_net_floats(run, l->source2);
