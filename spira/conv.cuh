@@ -166,6 +166,7 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     p.out = a->out;
     p.layout = conv_layout(t);
     p.count = a->count;
+    p.capacity = a->capacity;
     p.epilogue = a->epilogue;
     p.shape = a->shape;
     p.tiles = tile_count(a->capacity);
@@ -187,6 +188,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.out = a->out;
     p.layout = conv_layout(t);
     p.count = a->count;
+    p.capacity = a->capacity;
     p.epilogue = a->epilogue;
     p.volume = s->volume;
     p.cin = s->cin;

@@ -35,6 +35,7 @@ struct conv_exact_params {
     void *out;
     tile_layout layout; // row is null for the identity
     const int32_t *count;
+    int32_t capacity;
     conv_epilogue epilogue;
     conv_shape shape;
     int tiles, slices;
@@ -80,7 +81,9 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     }
     int slot = group * tile_group + lane % tile_group;
     int64_t at = tile * tile_rows + slot;
-    int32_t row = p.layout.row ? p.layout.row[at] : at < *p.count ? (int32_t)at : -1;
+    int32_t row = p.layout.row                        ? p.layout.row[at]
+                  : at < min_of(*p.count, p.capacity) ? (int32_t)at
+                                                      : -1;
     if (!__any_sync(~0u, row >= 0)) {
         return;
     }

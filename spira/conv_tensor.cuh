@@ -84,6 +84,7 @@ struct conv_tensor_params {
     void *out;
     tile_layout layout; // row is null for the identity
     const int32_t *count;
+    int32_t capacity;
     conv_epilogue epilogue;
     int volume, cin, cin2, cout;
     int chunks1, chunks;    // of the first source, of both
@@ -97,7 +98,7 @@ struct conv_tensor_params {
 // The output row of a slot, or -1.
 SPIRA_DEVICE int32_t conv_slot_row(const conv_tensor_params &p, int tile, int slot) {
     int64_t at = (int64_t)tile * tile_rows + slot;
-    return p.layout.row ? p.layout.row[at] : at < *p.count ? (int32_t)at : -1;
+    return p.layout.row ? p.layout.row[at] : at < min_of(*p.count, p.capacity) ? (int32_t)at : -1;
 }
 
 // What a warp needs of one offset of its tile.

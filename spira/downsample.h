@@ -67,7 +67,7 @@ SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, tri
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, downsample_host_workspace(in)));
     workspace w = workspace_begin(scratch);
     W *words = downsample_host_carve(&w, &in);
-    int32_t count = *in.count;
+    int32_t count = (int32_t)min_of(*in.count, in.capacity);
     bool by_mask = downsample_by_mask(stride);
     for (int32_t i = 0; i < count; ++i) {
         words[i] = downsample_word(layout, in.words[i], stride, by_mask);

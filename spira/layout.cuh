@@ -109,7 +109,7 @@ SPIRA_DEVICE int tile_append(const int32_t *stage, const int16_t *slots,
 
 SPIRA_KERNEL void __launch_bounds__(tile_threads)
     tile_kernel(const __grid_constant__ tile_key bits, const int32_t *__restrict__ map,
-                const int32_t *__restrict__ count, tile_layout t, int key_bits) {
+                const int32_t *__restrict__ count, int32_t capacity, tile_layout t, int key_bits) {
     __shared__ union {
         tile_sort::TempStorage sort;
         int32_t stage[tile_scope * tile_columns];
@@ -119,7 +119,7 @@ SPIRA_KERNEL void __launch_bounds__(tile_threads)
     __shared__ __align__(4) uint8_t groups[tile_scope_tiles][tile_columns][tile_quarters];
     int64_t first_row = (int64_t)blockIdx.x * tile_scope;
     int64_t first_tile = (int64_t)blockIdx.x * tile_scope_tiles;
-    int rows = (int)max_of(0, min_of(*count - first_row, tile_scope));
+    int rows = (int)max_of(0, min_of(min_of(*count, capacity) - first_row, tile_scope));
     map += first_row * t.volume;
 
     tile_keys(bits, map, rows, t.volume, keys);
@@ -169,7 +169,7 @@ SPIRA_API status tile_build(const kernel_shape *kernel, const int32_t *map, cons
     SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
     int key_bits = (int)min_of(t.volume, 32);
     tile_kernel<<<(unsigned)(t.tiles / tile_scope_tiles), tile_threads, 0, stream>>>(
-        tile_key_make(kernel), map, count, t, key_bits);
+        tile_key_make(kernel), map, count, capacity, t, key_bits);
     return status_of_launch("tile_build");
 }
 

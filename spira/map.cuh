@@ -94,11 +94,13 @@ SPIRA_DEVICE void map_store_tile(const int32_t *tile, int count, int32_t *out) {
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(map_threads_max)
     map_kernel(map_walk<W> walk, map_tile tile, const W *__restrict__ source,
-               const int32_t *__restrict__ source_count, const W *__restrict__ outputs,
-               const int32_t *__restrict__ output_count, int32_t *__restrict__ map) {
+               const int32_t *__restrict__ source_count, int32_t source_capacity,
+               const W *__restrict__ outputs, const int32_t *__restrict__ output_count,
+               int32_t output_capacity, int32_t *__restrict__ map) {
     extern __shared__ int4 map_shared[];
     __shared__ search_window<W> windows[kernel_size_max];
-    int count = *source_count, total = *output_count;
+    int count = (int)min_of(*source_count, source_capacity);
+    int total = (int)min_of(*output_count, output_capacity);
     int first = blockIdx.x * tile.rows;
     if (first >= total) {
         return;
@@ -150,9 +152,9 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
     map_walk<W> walk = map_walk_make<W>(layout, kernel);
     map_tile tile = map_tile_choose(walk.size_x, walk.volume, sizeof(W));
-    map_kernel<W>
-        <<<(unsigned)ceil_div(outputs.capacity, tile.rows), (unsigned)tile.threads, tile.bytes,
-           stream>>>(walk, tile, source.words, source.count, outputs.words, outputs.count, map);
+    map_kernel<W><<<(unsigned)ceil_div(outputs.capacity, tile.rows), (unsigned)tile.threads,
+                    tile.bytes, stream>>>(walk, tile, source.words, source.count, source.capacity,
+                                          outputs.words, outputs.count, outputs.capacity, map);
     return status_of_launch("map_build");
 }
 
@@ -160,10 +162,10 @@ enum { map_count_threads = 256, map_count_rows = 512 };
 
 SPIRA_KERNEL void __launch_bounds__(map_count_threads)
     map_count_kernel(const int32_t *__restrict__ map, int volume, const int32_t *count,
-                     int32_t *pairs) {
+                     int32_t capacity, int32_t *pairs) {
     extern __shared__ int32_t map_pairs[]; // [volume]
     int64_t first = (int64_t)blockIdx.x * map_count_rows;
-    int64_t last = min_of(first + map_count_rows, *count);
+    int64_t last = min_of(first + map_count_rows, min_of(*count, capacity));
     if (first >= last) {
         return;
     }
@@ -197,7 +199,7 @@ SPIRA_API status map_count(const int32_t *map, int volume, const int32_t *count,
     size_t bytes = (size_t)volume * sizeof(int32_t);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(pairs, 0, bytes, stream), "pairs"));
     map_count_kernel<<<(unsigned)ceil_div(capacity, map_count_rows), map_count_threads, bytes,
-                       stream>>>(map, volume, count, pairs);
+                       stream>>>(map, volume, count, capacity, pairs);
     return status_of_launch("map_count");
 }
 

@@ -32,13 +32,13 @@ template <typename W>
 SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    int64_t volume = kernel_volume(kernel), count = *outputs.count;
+    int64_t volume = kernel_volume(kernel), count = min_of(*outputs.count, outputs.capacity);
+    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
     int64_t chunk = 1024, chunks = ceil_div(count, chunk);
     SPIRA_PARALLEL_FOR
     for (int64_t c = 0; c < chunks; ++c) {
         for (int64_t o = c * chunk; o < min_of(count, (c + 1) * chunk); ++o) {
-            search_voxel(layout, kernel, source.words, *source.count, outputs.words[o],
-                         map + o * volume);
+            search_voxel(layout, kernel, source.words, sources, outputs.words[o], map + o * volume);
         }
     }
     return status_success();

@@ -11,10 +11,11 @@ namespace spira {
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(256)
     pool_kernel(pool_kind kind, const E *__restrict__ in, int channels,
-                const int32_t *__restrict__ map, int volume, const int32_t *count, E *out) {
+                const int32_t *__restrict__ map, int volume, const int32_t *count, int32_t capacity,
+                E *out) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t o = i / channels, c = i % channels;
-    if (o >= *count) {
+    if (o >= min_of(*count, capacity)) {
         return;
     }
     float value = 0;
@@ -49,13 +50,14 @@ SPIRA_API status pool(pool_kind kind, numeric type, const void *in, int channels
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
     if (type == numeric_f16) {
         pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const __half *)in, channels, map,
-                                                        volume, count, (__half *)out);
+                                                        volume, count, capacity, (__half *)out);
     } else if (type == numeric_bf16) {
         pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const __nv_bfloat16 *)in, channels,
-                                                        map, volume, count, (__nv_bfloat16 *)out);
+                                                        map, volume, count, capacity,
+                                                        (__nv_bfloat16 *)out);
     } else {
         pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const float *)in, channels, map,
-                                                        volume, count, (float *)out);
+                                                        volume, count, capacity, (float *)out);
     }
     return status_of_launch("pool");
 }
@@ -66,9 +68,11 @@ enum { pool_splits = 64, pool_threads = 256 }; // parts of a batch, summed in a 
 template <typename W, typename E>
 SPIRA_KERNEL void __launch_bounds__(pool_threads)
     pool_part_kernel(pool_kind kind, word_layout layout, const W *__restrict__ words,
-                     const int32_t *count, const E *__restrict__ in, int channels, float *part) {
+                     const int32_t *count, int32_t capacity, const E *__restrict__ in, int channels,
+                     float *part) {
     int32_t first, last;
-    pool_batch_range(&layout, words, *count, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&layout, words, (int32_t)min_of(*count, capacity), (int)blockIdx.y, &first,
+                     &last);
     int64_t length = ceil_div(last - first, pool_splits);
     int64_t begin = min_of(first + blockIdx.x * length, last), end = min_of(begin + length, last);
     for (int c = threadIdx.x; c < channels; c += pool_threads) {
@@ -84,9 +88,11 @@ SPIRA_KERNEL void __launch_bounds__(pool_threads)
 template <typename W, typename E>
 SPIRA_KERNEL void __launch_bounds__(pool_threads)
     pool_join_kernel(pool_kind kind, word_layout layout, const W *__restrict__ words,
-                     const int32_t *count, int channels, const float *__restrict__ part, E *out) {
+                     const int32_t *count, int32_t capacity, int channels,
+                     const float *__restrict__ part, E *out) {
     int32_t first, last;
-    pool_batch_range(&layout, words, *count, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&layout, words, (int32_t)min_of(*count, capacity), (int)blockIdx.y, &first,
+                     &last);
     int64_t length = ceil_div(last - first, pool_splits);
     int c = (int)(blockIdx.x * pool_threads + threadIdx.x);
     if (c >= channels) {
@@ -124,11 +130,11 @@ SPIRA_API status pool_global_start(pool_kind kind, const word_layout *layout,
                                    const voxel_set<W> *set, const E *in, int channels, E *out,
                                    float *part, cudaStream_t stream) {
     dim3 parts(pool_splits, (unsigned)layout->batches);
-    pool_part_kernel<<<parts, pool_threads, 0, stream>>>(kind, *layout, set->words, set->count, in,
-                                                         channels, part);
+    pool_part_kernel<<<parts, pool_threads, 0, stream>>>(kind, *layout, set->words, set->count,
+                                                         set->capacity, in, channels, part);
     dim3 joins((unsigned)ceil_div(channels, pool_threads), (unsigned)layout->batches);
     pool_join_kernel<<<joins, pool_threads, 0, stream>>>(kind, *layout, set->words, set->count,
-                                                         channels, part, out);
+                                                         set->capacity, channels, part, out);
     return status_of_launch("pool_global");
 }
 

@@ -54,6 +54,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= in.rows) {
         return;
     }
+    if (i == 0 && *in.count > in.rows) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    }
     W word = word_none<W>();
     if (i < *in.count) {
         voxel_verdict verdict = voxel_word(&layout, &in, i, &word);
@@ -83,7 +86,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 // Voxelises points or integer coordinates (Spira paper, section 4.1).
 //
 // inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory;
-//          *in->count rows are read, at most in->rows
+//          *in->count rows are read, at most in->rows; a larger count is recorded in trouble
 // outputs  set: the voxels, ascending, word_none() behind them, and their count
 //          rows: which row fell into which voxel
 //          trouble: rows that are not finite, out of the layout or (duplicates_report) repeated are
@@ -115,10 +118,10 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(256)
     voxel_features_kernel(voxel_feature kind, const float *values, int columns, int channels,
-                          voxel_rows rows, const int32_t *count, E *features) {
+                          voxel_rows rows, const int32_t *count, int32_t capacity, E *features) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t v = i / channels;
-    if (v < *count) {
+    if (v < min_of(*count, capacity)) {
         features[i] = element_from_float<E>(
             voxel_feature_value(kind, values, columns, &rows, (int32_t)v, (int)(i % channels)));
     }
@@ -140,13 +143,13 @@ SPIRA_API status voxel_features(voxel_feature kind, const float *values, int col
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
     if (type == numeric_f16) {
         voxel_features_kernel<__half><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, (__half *)features);
+            kind, values, columns, channels, rows, count, capacity, (__half *)features);
     } else if (type == numeric_bf16) {
         voxel_features_kernel<__nv_bfloat16><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, (__nv_bfloat16 *)features);
+            kind, values, columns, channels, rows, count, capacity, (__nv_bfloat16 *)features);
     } else {
         voxel_features_kernel<float><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, (float *)features);
+            kind, values, columns, channels, rows, count, capacity, (float *)features);
     }
     return status_of_launch("voxel_features");
 }

@@ -180,6 +180,9 @@ template <typename W>
 SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_input *in,
                                      voxel_key<W> *keys, device_status *trouble) {
     int32_t kept = 0;
+    if (*in->count > in->rows) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)*in->count);
+    }
     for (int32_t i = 0; i < min_of(*in->count, in->rows); ++i) {
         W word;
         voxel_verdict verdict = voxel_word(layout, in, i, &word);

@@ -273,8 +273,8 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
     const float *given[3] = {in, in2, weight};
     std::vector<float> operand[3], absolute[3];
     for (int a = 0; a < 3; ++a) {
-        operand[a].resize((size_t)counts[a]);
-        absolute[a].resize((size_t)counts[a]);
+        operand[a].resize((size_t)counts[a] + 1); // an address even where there is nothing
+        absolute[a].resize((size_t)counts[a] + 1);
         for (int64_t i = 0; i < counts[a]; ++i) {
             operand[a][(size_t)i] = spira::numeric_operand(shape->type, given[a][i]);
             absolute[a][(size_t)i] = fabsf(operand[a][(size_t)i]);
