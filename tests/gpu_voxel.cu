@@ -540,7 +540,7 @@ DEVICE_TEST(gpu_voxelize_full_capacity_and_one_more) {
     check_capacity<uint64_t>();
 }
 
-// More rows announced than there is room for: the room counts.
+// More rows announced than there is room for: the room counts, and the status word says so.
 DEVICE_TEST(gpu_voxelize_count_beyond_rows) {
     random_state random = random_make(11);
     triple lo = triple_make(0, 0, 0), hi = triple_make(20, 20, 20);
@@ -550,6 +550,8 @@ DEVICE_TEST(gpu_voxelize_count_beyond_rows) {
         rows_of r = rows_random(&random, lo, hi, 1, rows, rows, rows == 256);
         outcome<uint32_t> exact = voxelize_on_host<uint32_t>(&layout, &r, rows);
         r.count = rows + 1000;
+        exact.trouble.flags |= device_flag_capacity;
+        exact.trouble.needed = (uint32_t)r.count;
         outcome<uint32_t> o = check_both<uint32_t>(&layout, &r, rows);
         CHECK_EQUAL(difference(o, exact), "");
     }
