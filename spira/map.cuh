@@ -59,21 +59,21 @@ SPIRA_API map_tile map_tile_choose(int size_x, int volume, size_t word_bytes) {
     return t;
 }
 
-// One output and one x-offset: fills the taps of all its rows. words: the window's.
+// One output and one x-offset: fills the taps of all its rows.
 template <typename W>
-SPIRA_DEVICE void map_search_slab(const map_walk<W> &walk, const W *words, search_window window,
-                                  W query, int slab, int32_t *taps) {
+SPIRA_DEVICE void map_search_slab(const map_walk<W> &walk, const search_window<W> &window, W query,
+                                  int slab, int32_t *taps) {
     W anchor = query + walk.base + (W)slab * walk.step_x;
-    int cursor = search_lower_bound(words, 0, window.length, anchor);
+    int cursor = search_lower_bound(window.words, 0, window.length, anchor);
     int a = slab * walk.size_y * walk.size_z;
     for (int row = 0; row < walk.size_y; ++row, anchor += walk.step_y) {
         if (row) {
-            cursor = search_advance(words, cursor, window.length, anchor);
+            cursor = search_advance(window.words, cursor, window.length, anchor);
         }
         W wanted = anchor;
         int scan = cursor;
         for (int j = 0; j < walk.size_z; ++j, ++a, wanted += walk.step_z) {
-            int hit = search_scan(words, window.length, wanted, &scan);
+            int hit = search_scan(window.words, window.length, wanted, &scan);
             taps[walk.transposed ? walk.volume - 1 - a : a] = hit < 0 ? -1 : window.begin + hit;
         }
         cursor = scan;
@@ -98,7 +98,7 @@ SPIRA_KERNEL void __launch_bounds__(map_threads_max)
                const W *__restrict__ outputs, const int32_t *__restrict__ output_count,
                int32_t output_capacity, int32_t *__restrict__ map) {
     extern __shared__ int4 map_shared[];
-    __shared__ search_window windows[kernel_size_max];
+    __shared__ search_window<W> windows[kernel_size_max];
     int count = (int)min_of(*source_count, source_capacity);
     int total = (int)min_of(*output_count, output_capacity);
     int first = blockIdx.x * tile.rows;
@@ -118,8 +118,8 @@ SPIRA_KERNEL void __launch_bounds__(map_threads_max)
         int begin = search_warp_lower_bound(source, count, (W)(lowest + shift), hint);
         W last = highest + shift + (W)(walk.size_y - 1) * walk.step_y +
                  (W)(walk.size_z - 1) * walk.step_z;
-        search_window window = search_warp_window(source, count, begin, last,
-                                                  buffers + slab * tile.window, tile.window);
+        search_window<W> window = search_warp_window(source, count, begin, last,
+                                                     buffers + slab * tile.window, tile.window);
         if (threadIdx.x % 32 == 0) {
             windows[slab] = window;
         }
@@ -128,14 +128,8 @@ SPIRA_KERNEL void __launch_bounds__(map_threads_max)
     for (int task = threadIdx.x; task < tile.rows * walk.size_x; task += blockDim.x) {
         int row = task & (tile.rows - 1), slab = task / tile.rows;
         if (row < rows) {
-            search_window window = windows[slab];
-            W query = outputs[first + row];
-            int32_t *to = taps + row * walk.volume;
-            if (window.copied) { // two calls, so that the compiler knows which memory is read
-                map_search_slab(walk, buffers + slab * tile.window, window, query, slab, to);
-            } else {
-                map_search_slab(walk, source + window.begin, window, query, slab, to);
-            }
+            map_search_slab(walk, windows[slab], outputs[first + row], slab,
+                            taps + row * walk.volume);
         }
     }
     __syncthreads();

@@ -16,11 +16,12 @@
 namespace spira {
 
 // The words of a source set that can answer some queries: [begin, begin + length) of the source.
-// Copied to shared memory where they fit; else they reach to the end of the source.
+// If they do not fit the buffer, `words` points at the source itself and reaches to its end.
+template <typename W>
 struct search_window {
+    const W *words;
     int begin;
     int length;
-    bool copied;
 };
 
 // The lower bound of `key` in source [0, count), by a whole warp, starting near `hint`: one probe
@@ -52,12 +53,13 @@ SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int 
 // Copies the source words from `first` on, up to one that is above `last_key`, into buffer
 // [capacity], and tells where they are. A block barrier must follow before other warps read them.
 template <typename W>
-SPIRA_DEVICE search_window search_warp_window(const W *source, int count, int first, W last_key,
-                                              W *buffer, int capacity) {
+SPIRA_DEVICE search_window<W> search_warp_window(const W *source, int count, int first, W last_key,
+                                                 W *buffer, int capacity) {
     int lane = threadIdx.x & 31;
     int left = count - first;
-    search_window window = {first, 0, left <= 0};
-    while (!window.copied && window.length < capacity) {
+    search_window<W> window = {buffer, first, 0};
+    bool covered = left <= 0;
+    while (!covered && window.length < capacity) {
         bool above = false;
         W word[4];
 #pragma unroll
@@ -76,9 +78,10 @@ SPIRA_DEVICE search_window search_warp_window(const W *source, int count, int fi
         int next = window.length + 128;
         next = next < capacity ? next : capacity;
         window.length = next < left ? next : left;
-        window.copied = __any_sync(~0u, above) || window.length == left;
+        covered = __any_sync(~0u, above) || window.length == left;
     }
-    if (!window.copied) {
+    if (!covered) {
+        window.words = source + first;
         window.length = left;
     }
     return window;
