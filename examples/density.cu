@@ -24,21 +24,17 @@ int main(int argc, char **argv) {
     for (const spira::voxel &v : voxels) {
         words.push_back(spira::word_pack<uint64_t>(&layout, v));
     }
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-
+    std::sort(words.begin(), words.end()); // a .vox32 has each voxel once
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
     int64_t hits[4] = {0, 0, 0, 0}, offsets[4] = {0, 0, 0, 0};
     for (uint64_t word : words) {
         int32_t taps[27];
         spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);
         for (int k = 0; k < 27; ++k) {
-            hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
             offsets[spira::kernel_norm(&kernel, k)] += 1;
+            hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
         }
     }
-    for (int norm = 0; norm < 4; ++norm) {
-        printf("norm %d: density %.3f\n", norm, (double)hits[norm] / (double)offsets[norm]);
-    }
-    return 0;
+    for (int n = 0; n < 4; ++n)
+        printf("norm %d: density %.3f\n", n, (double)hits[n] / (double)offsets[n]);
 }

@@ -209,7 +209,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
                : conv_tensor_launch<float>(p, d->multiprocessors, d->shared_max, stream);
 }
 
-// Sparse convolution with a fused epilogue, output-stationary (Spira paper, section 4.3).
+// Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).
 //
 // inputs   args: see conv_args; features, residual and out are aligned to their element
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,

@@ -66,7 +66,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
     return status_success();
 }
 
-// The set at `stride` of the set `in` (Spira paper, section 4.1), straight from the finest one.
+// The set at `stride` of the set `in` (Spira paper: packed-native processing), straight from the
+// finest one.
 //
 // inputs   layout: fitted to at least this stride; in: the finest set; stride: absolute, any >= 1;
 //          powers of two are floored by a mask, others by unpacking

@@ -1,4 +1,5 @@
-// spira/downsample.h: the coordinate set of a larger stride (Spira paper, section 4.1).
+// spira/downsample.h: the coordinate set of a larger stride (Spira paper: packed-native
+// processing).
 //
 // A voxel of the coarser set is a voxel of the finer one with each coordinate floored to a multiple
 // of the stride. Floors nest, so that every level follows straight from the first set: strides are

@@ -1,4 +1,4 @@
-// spira/map.cuh: kernel maps on the GPU by z-delta search (Spira paper, section 4.2).
+// spira/map.cuh: kernel maps on the GPU by z-delta search (Spira paper).
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 

@@ -84,7 +84,8 @@ SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, 
     return status_success();
 }
 
-// Builds all coordinate sets and kernel maps of a plan, before any feature (paper, section 4.4).
+// Builds all coordinate sets and kernel maps of a plan, before any feature (Spira paper:
+// network-wide indexing).
 //
 // inputs   input: set 0, of the planned capacity; memory: plan->workspace_bytes, aligned to 256
 // outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed

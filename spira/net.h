@@ -4,7 +4,7 @@
 // Planning finds the coordinate sets and kernel maps that the layers need (those that agree are
 // shared), gives every array its place in one workspace (features share memory as their lifetimes
 // allow), and names the layer at fault where something does not fit. Running indexes everything
-// first and then computes the features (Spira paper, section 4.4).
+// first and then computes the features (Spira paper: network-wide indexing).
 //
 // Coordinate sets follow from the input by the stride alone: two layers at stride 4 have one set.
 #ifndef SPIRA_NET_H

@@ -2,7 +2,7 @@
 //
 // Order: offset k = (ix * size.y + iy) * size.z + iz, with ix, iy, iz ascending: the lexicographic
 // order of (x, y, z), which is the order of the words too. The offsets of one (ix, iy) form a row
-// (a z-row of the Spira paper, section 4.2); rows are numbered ix * size.y + iy.
+// (a z-row of the Spira paper); rows are numbered ix * size.y + iy.
 //
 // An odd axis is centred: -(size-1)/2 .. (size-1)/2. An even one starts at the voxel: 0 .. size-1,
 // as in spconv and MinkowskiEngine (and TorchSparse for 2; its 4 is -1 .. 2). Offsets are
@@ -111,7 +111,7 @@ SPIRA_BOTH triple kernel_reach(const kernel_shape *s) {
                        kernel_reach_axis(s->size.z, s->dilation.z, s->stride.z));
 }
 
-// |ix| + |iy| + |iz| on the kernel's lattice (Spira paper, section 4.3).
+// |ix| + |iy| + |iz| on the kernel's lattice (Spira paper: dual dataflow).
 SPIRA_BOTH int kernel_norm(const kernel_shape *s, int k) {
     triple d = kernel_lattice(s, k);
     return (d.x < 0 ? -d.x : d.x) + (d.y < 0 ? -d.y : d.y) + (d.z < 0 ? -d.z : d.z);

@@ -1,4 +1,4 @@
-// spira/search.h: the z-delta search (Spira paper, section 4.2), for one query at a time.
+// spira/search.h: the z-delta search (Spira paper), for one query at a time.
 //
 // A kernel map asks, for each output voxel q and each offset d of the kernel, where q + d stands in
 // the sorted array of source words. The offsets of one z-row ask for words that lie close together:

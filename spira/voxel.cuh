@@ -83,7 +83,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
     return status_success();
 }
 
-// Voxelises points or integer coordinates (Spira paper, section 4.1).
+// Voxelises points or integer coordinates (Spira paper: packed-native processing).
 //
 // inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory;
 //          *in->count rows are read, at most in->rows; a larger count is recorded in trouble

@@ -1,4 +1,4 @@
-// spira/word.h: the coordinate word (Spira paper, section 4.1).
+// spira/word.h: the coordinate word (Spira paper: packed-native processing).
 //
 // A voxel (batch, x, y, z) is packed into one unsigned word of 32 or 64 bits; the fields, most
 // significant first, are batch, x, y, z. The order of the words is the lexicographic order of the
