@@ -2,8 +2,8 @@
 // alone.
 //   nvcc -std=c++17 examples/density.cu -o density && ./density scan.vox32   (int32 x, y, z)
 #include "../spira/search.h"
-
 #include <algorithm>
+#include <set>
 #include <stdio.h>
 #include <vector>
 
@@ -20,21 +20,21 @@ int main(int argc, char **argv) {
     if (voxels.empty() || spira::status_failed(spira::word_fit(&need, &layout))) {
         return fprintf(stderr, "usage: density scan.vox32\n"), 1;
     }
-    std::vector<uint64_t> words;
+    std::set<uint64_t> distinct; // the search wants sorted words, each once
     for (const spira::voxel &v : voxels) {
-        words.push_back(spira::word_pack<uint64_t>(&layout, v));
+        distinct.insert(spira::word_pack<uint64_t>(&layout, v));
     }
-    std::sort(words.begin(), words.end()); // a .vox32 has each voxel once
+    std::vector<uint64_t> words(distinct.begin(), distinct.end());
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
-    int64_t hits[4] = {0, 0, 0, 0}, offsets[4] = {0, 0, 0, 0};
+    int64_t hits[4] = {}, offsets[4] = {1, 6, 12, 8}; // of each norm
     for (uint64_t word : words) {
         int32_t taps[27];
         spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);
         for (int k = 0; k < 27; ++k) {
-            offsets[spira::kernel_norm(&kernel, k)] += 1;
             hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
         }
     }
-    for (int n = 0; n < 4; ++n)
-        printf("norm %d: density %.3f\n", n, (double)hits[n] / (double)offsets[n]);
+    for (int64_t n = 0, all = (int64_t)words.size(); n < 4; ++n) {
+        printf("norm %d: density %.3f\n", (int)n, (double)hits[n] / (double)(offsets[n] * all));
+    }
 }
