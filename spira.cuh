@@ -3,8 +3,8 @@
 // Under nvcc this is all of spira; under a plain C++17 compiler it is the host half. What flows
 // through it, in the order of the files:
 //
-//   points -> voxels (voxel) -> coordinate sets of larger strides (downsample) -> kernel maps by
-//   z-delta search (map) -> layouts (layout) -> features (conv, pool) -> whole networks (net)
+//   points -> voxels (voxel) -> coordinate sets of larger strides (downsample, expand) -> kernel
+//   maps by z-delta search (map) -> layouts (layout) -> features (conv, pool) -> networks (net)
 //
 // noun.h says what a thing is and holds its host loop; noun.cuh holds its kernels and launchers.
 // Everything has internal linkage. The caller owns all memory; nothing allocates, synchronises or
@@ -26,10 +26,13 @@
 
 #include "spira/conv.h"
 #include "spira/downsample.h"
+#include "spira/expand.h"
 #include "spira/layout.h"
 #include "spira/map.h"
 #include "spira/pool.h"
 #include "spira/voxel.h"
+
+#include "spira/exchange.h"
 
 #include "spira/net.h"
 
@@ -46,6 +49,8 @@
 #include "spira/conv_exact.cuh"
 #include "spira/conv_tensor.cuh"
 #include "spira/downsample.cuh"
+#include "spira/exchange.cuh"
+#include "spira/expand.cuh"
 #include "spira/layout.cuh"
 #include "spira/map.cuh"
 #include "spira/pool.cuh"

@@ -149,9 +149,10 @@ SPIRA_API void bench_check_trouble(bench_pool *pool, const spira::device_status 
 enum { bench_files_most = 64 };
 
 struct bench_options {
-    float voxel; // metres; 0: 0.05, or 0.02 for .xyz32
-    int only[3]; // cin, cout, K; 0: all layers
-    int dtype;   // a spira::numeric, or -1: all
+    float voxel;   // metres; 0: 0.05, or 0.02 for .xyz32
+    int only[3];   // cin, cout, K; 0: all layers
+    int dtype;     // a spira::numeric, or -1: all
+    int minuet[2]; // B, C of bench/search_minuet.cuh; 0: the best of a few
     int files;
     const char *file[bench_files_most];
 };
@@ -160,9 +161,11 @@ struct bench_options {
     fprintf(
         stderr,
         "%s\n"
-        "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] [SCAN...]\n"
+        "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
+        "       [--minuet B,C] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
-        "the first one is added. --only and --dtype choose among the convolutions.\n",
+        "the first one is added. --only and --dtype choose among the convolutions; --minuet sets\n"
+        "the block sizes (B up to 2048, C 16 or more) of that search.\n",
         wrong, program);
     exit(2);
 }
@@ -185,6 +188,11 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     if (strcmp(name, "--only") == 0) {
         int got = sscanf(value, "%d,%d,%d%c", &o->only[0], &o->only[1], &o->only[2], &rest);
         return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
+    }
+    if (strcmp(name, "--minuet") == 0) {
+        int got = sscanf(value, "%d,%d%c", &o->minuet[0], &o->minuet[1], &rest);
+        return got == 2 && o->minuet[0] >= 1 && o->minuet[0] <= 2048 && o->minuet[1] >= 16 &&
+               o->minuet[1] <= 1 << 20;
     }
     o->dtype = bench_dtype(value);
     return strcmp(name, "--dtype") == 0 && o->dtype >= 0;
@@ -255,16 +263,20 @@ SPIRA_API void bench_input_read(const char *path, float voxel, bench_input *in) 
     }
 }
 
-// Voxels scattered over a cube so that each of the 26 neighbours of one is there with the chance
-// of 3/26: with the voxel itself about 4 pairs per output for K = 3, a few less at the faces.
-SPIRA_API void bench_input_random(int64_t voxels, bench_input *in) {
-    int side = (int)ceil(cbrt((double)voxels * 26 / 3));
+// Distinct voxels scattered over a cube; the name is the caller's.
+SPIRA_API void bench_input_cube(int64_t voxels, int side, bench_input *in) {
     const int extent[3] = {side, side, side};
-    snprintf(in->name, sizeof in->name, "random_%lld", (long long)voxels);
     scan::scan_cloud cloud = {voxels, 3, nullptr, nullptr};
     cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
     BENCH_TRY(scan::scan_scene_random(1, voxels, extent, cloud.voxels));
     in->cloud = cloud;
+}
+
+// Voxels scattered over a cube so that each of the 26 neighbours of one is there with the chance
+// of 3/26: with the voxel itself about 4 pairs per output for K = 3, a few less at the faces.
+SPIRA_API void bench_input_random(int64_t voxels, bench_input *in) {
+    bench_input_cube(voxels, (int)ceil(cbrt((double)voxels * 26 / 3)), in);
+    snprintf(in->name, sizeof in->name, "random_%lld", (long long)voxels);
 }
 
 // The layout that MinkUNet42 asks for (strides to 16, offsets to 16): false if it is 64 bits wide
@@ -297,14 +309,7 @@ struct bench_session {
 
 typedef void (*bench_body)(bench_session *s, const bench_input *input);
 
-SPIRA_API void bench_run_input(bench_session *s, bench_input *input, bench_body body) {
-    body(s, input);
-    bench_pool_free(&s->pool, 0);
-    scan::scan_free(&input->cloud);
-}
-
-// A benchmark's main: the body over each scan of the command line, then over the random scene.
-SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
+SPIRA_API bench_session *bench_session_open(int argc, char **argv) {
     bench_session *s = (bench_session *)calloc(1, sizeof *s);
     cudaDeviceProp gpu;
     if (!s) {
@@ -315,20 +320,39 @@ SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
     snprintf(s->gpu, sizeof s->gpu, "%s", gpu.name);
     BENCH_CUDA(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
     s->pool.stream = s->stream;
+    return s;
+}
+
+// What main returns.
+SPIRA_API int bench_session_close(bench_session *s) {
+    BENCH_CUDA(cudaStreamDestroy(s->stream));
+    BENCH_CUDA(cudaDeviceSynchronize());
+    free(s);
+    return 0;
+}
+
+// Frees an input, and what was made of it.
+SPIRA_API void bench_input_free(bench_session *s, bench_input *input) {
+    bench_pool_free(&s->pool, 0);
+    scan::scan_free(&input->cloud);
+}
+
+// A benchmark's main: the body over each scan of the command line, then over the random scene.
+SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
+    bench_session *s = bench_session_open(argc, argv);
     int64_t rows = 100000; // of the random scene
     for (int f = 0; f < s->options.files; ++f) {
         bench_input input = {};
         bench_input_read(s->options.file[f], s->options.voxel, &input);
         rows = f == 0 ? input.cloud.rows : rows;
-        bench_run_input(s, &input, body);
+        body(s, &input);
+        bench_input_free(s, &input);
     }
     bench_input scattered = {};
     bench_input_random(rows, &scattered);
-    bench_run_input(s, &scattered, body);
-    BENCH_CUDA(cudaStreamDestroy(s->stream));
-    BENCH_CUDA(cudaDeviceSynchronize());
-    free(s);
-    return 0;
+    body(s, &scattered);
+    bench_input_free(s, &scattered);
+    return bench_session_close(s);
 }
 
 // ---- scenes: an input as sets of words ----------------------------------------------------------
@@ -562,8 +586,10 @@ SPIRA_API double bench_replay(cudaStream_t stream, cudaGraphExec_t exec, const c
     return 1000.0 * (double)ms;
 }
 
-// Times a step as the top of this file says. A step of over a millisecond gets fewer replays.
-SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
+// Times a step as the top of this file says, but with fewer replays where they would take more
+// than about most_us.
+SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, void *context,
+                                          double most_us) {
     double us[bench_replays], last = 0, warm = 0;
     cudaGraphExec_t exec = bench_capture(stream, step, context);
     cudaEvent_t at[2];
@@ -573,7 +599,7 @@ SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *c
         last = bench_replay(stream, exec, at);
         warm += last;
     }
-    int replays = (int)fmin(bench_replays, fmax(5, bench_most_us / last));
+    int replays = (int)fmin(bench_replays, fmax(5, most_us / last));
     for (int i = 0; i < replays; ++i) {
         us[i] = bench_replay(stream, exec, at);
     }
@@ -585,6 +611,11 @@ SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *c
     bench_time t = {(us[(replays - 1) / 2] + us[replays / 2]) / 2 / bench_steps,
                     replays * bench_steps};
     return t;
+}
+
+// A step of over a millisecond gets fewer replays.
+SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
+    return bench_measure_within(stream, step, context, bench_most_us);
 }
 
 // ---- results ------------------------------------------------------------------------------------
@@ -599,6 +630,8 @@ struct bench_row {
     int word;
     const char *layout, *dataflow, *net, *method;
     int t;
+    int B, C;       // of the method "minuet"
+    double density; // voxels per cell, percent
     bench_time time;
     int64_t pairs, bytes, flops;
 };
@@ -660,6 +693,9 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("t", r->t);
     bench_print_text("net", r->net);
     bench_print_text("method", r->method);
+    bench_print_count("B", r->B);
+    bench_print_count("C", r->C);
+    bench_print_figure("density", r->density);
     printf(", \"us\": %.3f", r->time.us);
     bench_print_count("runs", r->time.runs);
     bench_print_count("pairs", r->pairs);

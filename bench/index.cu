@@ -149,18 +149,23 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     SPIRA_TRY(bench_voxelize(scene, stream));
     for (int l = 1; l < index_levels; ++l) {
         const spira::triple stride = {1 << l, 1 << l, 1 << l};
-        SPIRA_TRY(spira::downsample(&scene->layout, w->level[0].device, stride, w->level[l].device,
-                                    scene->trouble, w->scratch, w->scratch_bytes, stream));
+        const spira::triple from = {1 << (l - 1), 1 << (l - 1), 1 << (l - 1)};
+        SPIRA_TRY(spira::downsample_from(&scene->layout, w->level[l - 1].device, from, stride,
+                                         w->level[l].device, scene->trouble, w->scratch,
+                                         w->scratch_bytes, stream));
     }
+    spira::map_request<W> request[index_maps];
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
-        spira::voxel_set<W> outputs = w->level[m->outputs].device;
-        SPIRA_TRY(spira::map_build(&scene->layout, &m->kernel, w->level[m->source].device, outputs,
-                                   m->map, stream));
-        if (w->tiled) {
-            SPIRA_TRY(spira::tile_build(&m->kernel, m->map, outputs.count, outputs.capacity,
-                                        m->tiles, stream));
-        }
+        request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
+                      spira::map_forms_os(m->map)};
+    }
+    SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
+    for (int i = 0; i < index_maps && w->tiled; ++i) {
+        const index_map<W> *m = &w->map[i];
+        const spira::voxel_set<W> *outputs = &w->level[m->outputs].device;
+        SPIRA_TRY(spira::tile_build(&m->kernel, m->map, outputs->count, outputs->capacity, m->tiles,
+                                    stream));
     }
     return spira::status_success();
 }

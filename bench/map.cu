@@ -3,7 +3,9 @@
 //     build/bench_map data/*.vox32
 //
 // Layouts: "os" is a submanifold map [outputs, volume]; "os-down2" the map from stride 1 to 2 of a
-// strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "tiled" is tile_build
+// strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "ws" the filtered
+// weight-stationary form of the submanifold map, "hybrid" the same but for the offsets with an L1
+// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" is tile_build
 // alone, its map ready. `bytes` are those of the map, or layout, that is written.
 #include "bench.cuh"
 
@@ -11,7 +13,7 @@ struct map_case {
     int K;
     const char *layout;
     bool from_coarse, to_coarse; // the source set and the output set
-    bool tiled;                  // time the tiled layout as well
+    bool forms;                  // time the other forms as well
 };
 
 static const map_case map_cases[] = {
@@ -27,6 +29,11 @@ struct map_work {
     bench_sets<W> source, outputs;
     int32_t *map; // [outputs, volume]
     spira::tile_layout tiles;
+    spira::map_forms forms;
+    spira::map_pairs pairs;
+    spira::device_status *trouble;
+    void *scratch; // of map_build_pairs
+    size_t scratch_bytes;
 };
 
 template <typename W>
@@ -54,6 +61,80 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
     row.layout = "tiled";
     row.method = nullptr;
     row.time = bench_measure(s->stream, map_tile_step<W>, w);
+    bench_print(s, &row);
+}
+
+template <typename W>
+static spira::status map_pairs_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    return spira::map_build_pairs(&w->layout, &w->kernel, w->source.device, w->outputs.device,
+                                  &w->forms, w->pairs, w->trouble, w->scratch, w->scratch_bytes,
+                                  stream);
+}
+
+template <typename W>
+static spira::status map_forms_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
+                                  &w->forms, stream);
+}
+
+// The filtered form, with the offsets of a norm below `threshold` in os.
+template <typename W>
+static void map_run_pairs(bench_session *s, map_work<W> *w, int threshold, bench_row row) {
+    bench_pool *pool = &s->pool;
+    int volume = spira::kernel_volume(&w->kernel), capacity = (int)row.pairs;
+    int64_t count = *w->outputs.host.count;
+    int64_t dense = count * spira::map_os_columns(&w->kernel, threshold, false);
+    spira::device_status trouble = {};
+    spira::map_forms host_forms = {};
+    host_forms.os = threshold ? bench_host<int32_t>(pool, dense) : nullptr;
+    host_forms.threshold = threshold;
+    spira::map_pairs host = {bench_host<int32_t>(pool, volume + 1),
+                             bench_host<int32_t>(pool, capacity),
+                             bench_host<int32_t>(pool, capacity), capacity};
+    BENCH_TRY(spira::map_build_pairs_host(&w->layout, &w->kernel, w->source.host, w->outputs.host,
+                                          &host_forms, host, &trouble));
+    w->forms = host_forms;
+    w->forms.os = threshold ? bench_device<int32_t>(pool, dense) : nullptr;
+    w->pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, capacity),
+                bench_device<int32_t>(pool, capacity), capacity};
+    w->trouble = bench_device<spira::device_status>(pool, 1);
+    BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
+    BENCH_TRY(spira::map_pairs_workspace(&w->kernel, w->outputs.device.capacity, capacity,
+                                         &w->scratch_bytes));
+    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+    BENCH_TRY(map_pairs_step<W>(w, s->stream));
+    int64_t found = host.begin[volume];
+    bench_check_same(pool, host.begin, w->pairs.begin, volume + 1, row.input, "begin of the pairs");
+    bench_check_same(pool, host.input, w->pairs.input, found, row.input, "inputs of the pairs");
+    bench_check_same(pool, host.output, w->pairs.output, found, row.input, "outputs of the pairs");
+    if (threshold) {
+        bench_check_same(pool, host_forms.os, w->forms.os, dense, row.input, "hybrid map");
+    }
+    bench_check_trouble(pool, w->trouble);
+    row.layout = threshold ? "hybrid" : "ws";
+    row.t = threshold;
+    row.bytes = (volume + 1) * 4 + found * 8 + (threshold ? dense * 4 : 0);
+    row.time = bench_measure(s->stream, map_pairs_step<W>, w);
+    bench_print(s, &row);
+}
+
+template <typename W>
+static void map_run_half(bench_session *s, map_work<W> *w, bench_row row) {
+    bench_pool *pool = &s->pool;
+    int64_t total = *w->outputs.host.count * (int64_t)spira::map_columns(&w->kernel, true);
+    spira::map_forms host = spira::map_forms_os(bench_host<int32_t>(pool, total));
+    host.half = true;
+    BENCH_TRY(
+        spira::map_build_forms_host(&w->layout, &w->kernel, w->source.host, w->source.host, &host));
+    w->forms = host;
+    w->forms.os = bench_device<int32_t>(pool, total);
+    BENCH_TRY(map_forms_step<W>(w, s->stream));
+    bench_check_same(pool, host.os, w->forms.os, total, row.input, "half map");
+    row.layout = "half";
+    row.bytes = total * 4;
+    row.time = bench_measure(s->stream, map_forms_step<W>, w);
     bench_print(s, &row);
 }
 
@@ -88,7 +169,10 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
     row.bytes = total * 4;
     row.time = bench_measure(s->stream, map_step<W>, &w);
     bench_print(s, &row);
-    if (c->tiled) {
+    if (c->forms) {
+        map_run_half(s, &w, row);
+        map_run_pairs(s, &w, 0, row);
+        map_run_pairs(s, &w, 2, row);
         map_run_tiled(s, &w, expected, row);
     }
     bench_pool_free(pool, keep);

@@ -4,7 +4,8 @@
 #     awk -f bench/table.awk out/gpu/bench_*.jsonl bench/README.md         prints the README, filled
 #
 # The lines come first. In the README, what stands between `<!-- table NAME -->` and `<!-- end -->`
-# is replaced. Of two lines for one step and input, the last one counts. POSIX awk.
+# is replaced, unless there is no line for it. Of two lines for one step and input, the last one
+# counts. POSIX awk.
 
 # The value of a key in the line at hand, without quotes; "" if it is not there.
 function value(key,    at, rest) {
@@ -21,6 +22,31 @@ function value(key,    at, rest) {
 
 function figure(us) {
     return us == "" || us == "-" ? "-" : sprintf(us + 0 < 100 ? "%.1f" : "%.0f", us)
+}
+
+# The tables whose rows are cases and whose columns are the searches of bench/search_*.cuh.
+function is_cases(table) {
+    return table == "searches" || table == "growth" || table == "density"
+}
+
+# Keeps a line of such a table: a figure, and the row's first cells.
+function take_case(table,    key) {
+    key = table SUBSEP value("input")
+    if (table == "searches") {
+        key = key SUBSEP value("K") SUBSEP value("word")
+        head[key] = value("input") " | " value("K") " | " value("word")
+    } else if (table == "growth")
+        head[key] = value("voxels")
+    else
+        head[key] = value("density") + 0 " % | " value("voxels")
+    if (!(key in seen)) {
+        seen[key] = 1
+        row[table, ++rows[table]] = key
+    }
+    cell[key, table == "searches" ? "-" : value("K"), value("method")] = value("us")
+    if (value("method") == "minuet")
+        blocks[key] = value("B") ", " value("C")
+    gpu = value("gpu")
 }
 
 # What a line is about, words and input apart.
@@ -43,6 +69,10 @@ function step_name(bench,    layout, method) {
 # Keeps a line: rows of each table stand in the order of their first line.
 function take(    bench, table, key) {
     bench = value("bench")
+    if (bench == "search" || bench == "growth" || bench == "density") {
+        take_case(bench == "search" ? "searches" : bench)
+        return
+    }
     table = bench == "conv" ? "features" : bench == "net" ? "networks" : "indexing"
     key = table SUBSEP step_name(bench) SUBSEP value("input")
     if (!(key in seen)) {
@@ -94,9 +124,42 @@ function print_words(    i, key, part, known, ratio) {
     print ""
 }
 
+# Such a table: the searches are columns, once for each K where K is not in the row. A search that
+# was left out has no figure.
+function print_cases(table,    heads, left, sizes, size, names, name, line, i, k, n) {
+    heads["searches"] = "| input | K | word |"
+    heads["growth"] = "| voxels |"
+    heads["density"] = "| density | voxels |"
+    left["searches"] = "|---|---:|---:|"
+    left["growth"] = "|---:|"
+    left["density"] = "|---:|---:|"
+    names = split(table == "searches" ? "zdelta bsearch minuet hash hash-query grid grid-query" \
+                                      : "zdelta bsearch minuet hash grid", name, " ")
+    sizes = split(table == "searches" ? "-" : "3 5", size, " ")
+    source()
+    line = heads[table]
+    for (k = 1; k <= sizes; ++k)
+        for (n = 1; n <= names; ++n) {
+            line = line " " (size[k] == "-" ? "" : "K=" size[k] " ") name[n] " |"
+            left[table] = left[table] "---:|"
+        }
+    print line (table == "searches" ? " B, C |" : "")
+    print left[table] (table == "searches" ? "---:|" : "")
+    for (i = 1; i <= rows[table]; ++i) {
+        line = "| " head[row[table, i]] " |"
+        for (k = 1; k <= sizes; ++k)
+            for (n = 1; n <= names; ++n)
+                line = line " " figure(cell[row[table, i], size[k], name[n]]) " |"
+        print line (table == "searches" ? " " blocks[row[table, i]] " |" : "")
+    }
+    print ""
+}
+
 function print_named(name) {
     if (name == "words")
         print_words()
+    else if (is_cases(name))
+        print_cases(name)
     else
         print_table(name)
 }
@@ -117,7 +180,7 @@ function print_named(name) {
 {
     print
 }
-/^<!-- table [a-z]+ -->/ {
+/^<!-- table [a-z]+ -->/ && rows[$3 == "words" ? "indexing" : $3] {
     print_named($3)
     inside = 1
 }
@@ -128,5 +191,11 @@ END {
         print_named("features")
         if (rows["networks"])
             print_named("networks")
+        if (rows["searches"])
+            print_named("searches")
+        if (rows["growth"])
+            print_named("growth")
+        if (rows["density"])
+            print_named("density")
     }
 }

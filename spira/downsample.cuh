@@ -1,22 +1,333 @@
-// spira/downsample.cuh: coarser coordinate sets on the GPU: floor, radix sort (CUB), unique.
+// spira/downsample.cuh: coarser coordinate sets on the GPU.
+//
+// From one level to the next no sort is needed: a set is in order but for the rows that the floor
+// puts on top of each other, two by two in y and slab by slab in x. A voxel is the head of its cell
+// if no row of the cell has one before it; how many heads there are before a cell in the order of
+// the coarse words follows from the counts of heads at the ends of up to four stretches of the fine
+// set, found by binary searches, most of them short. Two launches. Any other step takes a floor, a
+// radix sort (CUB) and the removal of repeats.
 #ifndef SPIRA_DOWNSAMPLE_CUH
 #define SPIRA_DOWNSAMPLE_CUH
 
 #include "downsample.h"
 #include "unique.cuh"
 
+#include <cub/block/block_scan.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
 namespace spira {
 
+// Heads of cells: bit i % 32 of bits[i / 32] is voxel i; `before` counts the heads of its block in
+// front of the 32.
+struct downsample_heads {
+    uint32_t bits;
+    int32_t before;
+};
+
+enum { downsample_threads = 512, downsample_blocks_max = 4096 };
+
+// How the step from one level to the next is cut: each block takes 2^shift voxels.
+struct downsample_cut {
+    int32_t shift, blocks;
+};
+
+SPIRA_API downsample_cut downsample_cut_make(int32_t capacity) {
+    downsample_cut cut = {9, 0}; // downsample_threads at least
+    while (ceil_div(capacity, (int64_t)1 << cut.shift) > downsample_blocks_max) {
+        ++cut.shift;
+    }
+    cut.blocks = (int32_t)ceil_div(capacity, (int64_t)1 << cut.shift);
+    return cut;
+}
+
 template <typename W>
 struct downsample_scratch {
-    W *words;  // [in.capacity] floored
-    W *sorted; // [in.capacity]
+    downsample_heads *marks; // [ceil(in.capacity / 32)] for a step to the next level
+    int32_t *counts;         // [blocks]
+    W *words;                // [in.capacity] floored
+    W *sorted;               // [in.capacity]
     int32_t *heads;
     char *cub; // [cub_bytes]
     size_t cub_bytes;
 };
+
+// The coarse cell of a voxel, as the searches need it.
+template <typename W>
+struct downsample_grid {
+    W floor;          // mask of the stride
+    W row, slab;      // masks that clear z, and y and z
+    W step_x, step_y; // from the lower to the upper row of a cell
+    W span;           // highest z of a cell above its lowest
+};
+
+template <typename W>
+SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, triple from,
+                                                  triple stride) {
+    downsample_grid<W> g;
+    g.floor = word_stride_mask<W>(layout, stride);
+    g.row = (W) ~(((W)1 << layout->shift_y) - 1);
+    g.slab = layout->shift_x < (int)(8 * sizeof(W)) ? (W) ~(((W)1 << layout->shift_x) - 1) : 0;
+    g.step_x = word_delta<W>(layout, triple_make(from.x, 0, 0));
+    g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
+    g.span = (W)(stride.z - 1);
+    return g;
+}
+
+// Lower bounds of `keys` words in words [count], side by side.
+template <typename W, int keys>
+SPIRA_DEVICE void downsample_search(const W *__restrict__ words, int count, const W (&key)[keys],
+                                    int (&at)[keys]) {
+#pragma unroll
+    for (int j = 0; j < keys; ++j) {
+        at[j] = 0;
+    }
+    for (int step = count > 0 ? 1 << (31 - __clz(count)) : 0; step; step >>= 1) {
+        W word[keys];
+#pragma unroll
+        for (int j = 0; j < keys; ++j) {
+            word[j] = at[j] + step <= count ? words[at[j] + step - 1] : word_none<W>();
+        }
+#pragma unroll
+        for (int j = 0; j < keys; ++j) {
+            at[j] += word[j] < key[j] ? step : 0;
+        }
+    }
+}
+
+// The lower bound of `key` at or behind `at`, in front of which all words are below it: near it, by
+// steps that double.
+template <typename W>
+SPIRA_DEVICE int downsample_ahead(const W *__restrict__ words, int count, int at, W key) {
+    int step = 1;
+    while (at + step <= count && words[at + step - 1] < key) {
+        at += step;
+        step *= 2;
+    }
+    int end = min(at + step - 1, count);
+    while (at < end) {
+        int middle = (at + end) >> 1;
+        bool below = words[middle] < key;
+        at = below ? middle + 1 : at;
+        end = below ? end : middle;
+    }
+    return at;
+}
+
+// The same at or before `at`, where the word is not below `key`.
+template <typename W>
+SPIRA_DEVICE int downsample_behind(const W *__restrict__ words, int at, W key) {
+    int step = 1;
+    while (at >= step && !(words[at - step] < key)) {
+        at -= step;
+        step *= 2;
+    }
+    int begin = max(at - step + 1, 0);
+    while (begin < at) {
+        int middle = (begin + at) >> 1;
+        bool below = words[middle] < key;
+        begin = below ? middle + 1 : begin;
+        at = below ? at : middle;
+    }
+    return at;
+}
+
+template <typename W>
+SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *__restrict__ words,
+                                   int count, int at, W key) {
+    return at < count && (W)(words[at] - key) <= g.span;
+}
+
+// Whether no voxel of the cell of word i stands before it. rx, ry: rows of a cell, 1 or 2.
+template <typename W, int rx, int ry>
+SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__restrict__ words,
+                                     int count, int i) {
+    W word = words[i], cell = word & g.floor;
+    bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y); // in the upper row
+    W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
+    if (i > 0 && !(words[i - 1] < own)) {
+        return false;
+    }
+    if (x) { // both rows of the lower slab
+        W key[1] = {cell};
+        int at[1];
+        downsample_search<W, 1>(words, i, key, at);
+        if (downsample_there(g, words, count, at[0], cell)) {
+            return false;
+        }
+        if (ry == 2) {
+            at[0] = downsample_ahead(words, count, at[0], (W)(cell + g.step_y));
+            if (downsample_there(g, words, count, at[0], (W)(cell + g.step_y))) {
+                return false;
+            }
+        }
+    }
+    if (y) { // the lower row of the own slab
+        W key = own - g.step_y;
+        return !downsample_there(g, words, count, downsample_behind(words, i, key), key);
+    }
+    return true;
+}
+
+// heads [ceil(in.capacity / 32)] and the number of each block's.
+template <typename W, int rx, int ry>
+SPIRA_KERNEL void __launch_bounds__(downsample_threads)
+    downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           downsample_heads *heads, int32_t *counts) {
+    __shared__ int32_t shared_warp[downsample_threads / 32];
+    int count = min(*in.count, in.capacity), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
+    int before = 0;
+    for (; first < last; first += downsample_threads) {
+        int i = (int)first + (int)threadIdx.x;
+        bool head = i < count && downsample_is_head<W, rx, ry>(g, in.words, count, i);
+        uint32_t bits = __ballot_sync(~0u, head);
+        if (lane == 0) {
+            shared_warp[warp] = __popc(bits);
+        }
+        __syncthreads();
+        int mine = 0, all = 0;
+        for (int w = 0; w < downsample_threads / 32; ++w) {
+            mine += w < warp ? shared_warp[w] : 0;
+            all += shared_warp[w];
+        }
+        if (lane == 0 && i < count) {
+            heads[i / 32] = {bits, before + mine};
+        }
+        before += all;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        counts[blockIdx.x] = before;
+    }
+}
+
+// Heads in front of position `at`; total if it is the end.
+SPIRA_DEVICE int downsample_heads_before(const downsample_heads *heads, const int32_t *blocks,
+                                         int shift, int at, int count, int total) {
+    if (at >= count) {
+        return total;
+    }
+    downsample_heads h = heads[at / 32];
+    return blocks[at >> shift] + h.before + __popc(h.bits & ((1u << at % 32) - 1));
+}
+
+// The places of the set from which heads are counted.
+struct downsample_places {
+    const downsample_heads *heads;
+    const int32_t *blocks; // heads in front of each block of 2^shift voxels
+    int shift, count, total;
+};
+
+SPIRA_DEVICE int downsample_before(const downsample_places &p, int at) {
+    if (at >= p.count) {
+        return p.total;
+    }
+    downsample_heads h = p.heads[at / 32];
+    return p.blocks[at >> p.shift] + h.before + __popc(h.bits & ((1u << at % 32) - 1));
+}
+
+// Heads of the upper row of a cell that stand before the cell; `at` is where the lower row's do.
+template <typename W>
+SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *__restrict__ words,
+                                      const downsample_places &p, int at, W key) {
+    int begin = downsample_ahead(words, p.count, at, (W)(key & g.row));
+    return downsample_before(p, downsample_ahead(words, p.count, begin, key)) -
+           downsample_before(p, begin);
+}
+
+// How many cells stand before that of word i, a head, in the order of the coarse words: the heads
+// in front of its lowest row; of the upper row, those before the cell; and of the upper slab, those
+// of the rows before the cell's, and the same again.
+template <typename W, int rx, int ry>
+SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restrict__ words,
+                                 const downsample_places &p, int i, W cell) {
+    int lower = 0, upper = 0;
+    if constexpr (rx == 2) {
+        bool x = (words[i] & g.step_x) != 0; // one slab is far, the other near
+        W key[2] = {(W)((cell + g.step_x) & g.slab), x ? cell : (W)(cell + g.step_x)};
+        int at[2];
+        downsample_search<W, 2>(words, p.count, key, at);
+        int near = downsample_behind(words, i, x ? (W)(cell + g.step_x) : cell);
+        lower = x ? at[1] : near;
+        upper = x ? near : at[1];
+        int rank =
+            downsample_before(p, lower) + downsample_before(p, upper) - downsample_before(p, at[0]);
+        if constexpr (ry == 2) {
+            rank += downsample_upper_row(g, words, p, lower, (W)(cell + g.step_y));
+            rank += downsample_upper_row(g, words, p, upper, (W)(cell + g.step_x + g.step_y));
+        }
+        return rank;
+    }
+    lower = downsample_behind(words, i, cell);
+    int rank = downsample_before(p, lower);
+    if constexpr (ry == 2) {
+        rank += downsample_upper_row(g, words, p, lower, (W)(cell + g.step_y));
+    }
+    return rank;
+}
+
+// Where the heads of each block start, into blocks [blocks_used]; returns all of them.
+SPIRA_DEVICE int downsample_scan_blocks(const int32_t *counts, int blocks_used, int32_t *blocks) {
+    typedef cub::BlockScan<int, downsample_threads> scan;
+    __shared__ typename scan::TempStorage scratch;
+    int before = 0;
+    for (int at = 0; at < blocks_used; at += downsample_threads) {
+        int b = at + threadIdx.x, mine = b < blocks_used ? counts[b] : 0, total;
+        scan(scratch).ExclusiveSum(mine, mine, total);
+        if (b < blocks_used) {
+            blocks[b] = before + mine;
+        }
+        before += total;
+        __syncthreads();
+    }
+    return before;
+}
+
+// Writes each cell where it belongs, word_none() behind them, and their number.
+template <typename W, int rx, int ry>
+SPIRA_KERNEL void __launch_bounds__(downsample_threads)
+    downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           const downsample_heads *__restrict__ heads,
+                           const int32_t *__restrict__ counts, voxel_set<W> out,
+                           device_status *trouble) {
+    __shared__ int32_t blocks[downsample_blocks_max];
+    int count = min(*in.count, in.capacity);
+    int used = (int)((count + ((int64_t)1 << shift) - 1) >> shift);
+    int total = downsample_scan_blocks(counts, used, blocks);
+    int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
+    downsample_places p = {heads, blocks, shift, count, total};
+    for (int64_t at = first + threadIdx.x; at < last; at += downsample_threads) {
+        if (heads[at / 32].bits >> at % 32 & 1) {
+            W cell = in.words[at] & g.floor;
+            int rank = downsample_rank<W, rx, ry>(g, in.words, p, (int)at, cell);
+            if (rank < out.capacity) {
+                out.words[rank] = cell;
+            }
+        }
+    }
+    int64_t thread = (int64_t)blockIdx.x * downsample_threads + threadIdx.x;
+    for (int64_t i = total + thread; i < out.capacity;
+         i += (int64_t)gridDim.x * downsample_threads) {
+        out.words[i] = word_none<W>();
+    }
+    if (thread == 0) {
+        *out.count = min(total, out.capacity);
+        if (total > out.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
+        }
+    }
+}
+
+template <typename W, int rx, int ry>
+SPIRA_API status downsample_step(downsample_grid<W> g, voxel_set<W> in, voxel_set<W> out,
+                                 downsample_cut cut, downsample_heads *heads, int32_t *counts,
+                                 device_status *trouble, cudaStream_t stream) {
+    downsample_mark_kernel<W, rx, ry>
+        <<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(g, in, cut.shift, heads, counts);
+    downsample_rank_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
+        g, in, cut.shift, heads, counts, out, trouble);
+    return status_of_launch("downsample");
+}
 
 template <typename W>
 SPIRA_API status downsample_sort(downsample_scratch<W> *s, int32_t rows, int first_bit, int bits,
@@ -30,6 +341,9 @@ SPIRA_API status downsample_sort(downsample_scratch<W> *s, int32_t rows, int fir
 template <typename W>
 SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
                                   downsample_scratch<W> *s) {
+    s->marks = workspace_take<downsample_heads>(w, ceil_div(rows, 32));
+    s->counts = workspace_take<int32_t>(w, downsample_cut_make(rows).blocks);
+    w->used = 0; // the two ways share the memory
     s->words = workspace_take<W>(w, rows);
     s->sorted = workspace_take<W>(w, rows);
     s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
@@ -66,20 +380,27 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
     return status_success();
 }
 
-// The set at `stride` of the set `in` (Spira paper: packed-native processing), straight from the
-// finest one.
+// The set at `stride` of the set `in`, which is at `from` (Spira paper: packed-native processing).
 //
-// inputs   layout: fitted to at least this stride; in: the finest set; stride: absolute, any >= 1;
-//          powers of two are floored by a mask, others by unpacking
+// inputs   layout: fitted to at least this stride; stride: absolute, any >= 1; powers of two are
+//          floored by a mask, others by unpacking
+//          from: divides the stride; every coordinate of `in` is a multiple of it (as those of a
+//          set that was downsampled to it are; {1, 1, 1} always holds). Powers of two that at most
+//          double x and y take the short way: build the levels of a network one from the other
 // outputs  out: the coarse set and its count; trouble: a capacity that was passed
-// errors   null pointers, sizes, a stride beyond the layout's, a workspace that is too small
+// errors   null pointers, sizes, a stride beyond the layout's, a `from` that does not divide it, a
+//          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
-// cost     a radix sort of the bits that the stride leaves, and three small kernels
+// cost     a step to the next level: two kernels with up to three binary searches a voxel. Any
+// other:
+// a
+//          radix sort of the bits that the stride leaves, and three small kernels
 template <typename W>
-SPIRA_API status downsample(const word_layout *layout, voxel_set<W> in, triple stride,
-                            voxel_set<W> out, device_status *trouble, void *scratch,
-                            size_t scratch_bytes, cudaStream_t stream) {
+SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
+                                 triple stride, voxel_set<W> out, device_status *trouble,
+                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {
     SPIRA_TRY(downsample_check(layout, &in, stride, &out));
+    SPIRA_TRY(downsample_from_check(from, stride));
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
     size_t needed;
     SPIRA_TRY(downsample_workspace(in, out.capacity, &needed));
@@ -87,6 +408,16 @@ SPIRA_API status downsample(const word_layout *layout, voxel_set<W> in, triple s
     workspace w = workspace_begin(scratch);
     downsample_scratch<W> s;
     SPIRA_TRY(downsample_carve<W>(&w, in.capacity, out.capacity, &s));
+    if (downsample_is_step(from, stride)) {
+        downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride);
+        downsample_cut cut = downsample_cut_make(in.capacity);
+        bool x = stride.x > from.x, y = stride.y > from.y;
+        return x && y
+                   ? downsample_step<W, 2, 2>(g, in, out, cut, s.marks, s.counts, trouble, stream)
+               : x ? downsample_step<W, 2, 1>(g, in, out, cut, s.marks, s.counts, trouble, stream)
+               : y ? downsample_step<W, 1, 2>(g, in, out, cut, s.marks, s.counts, trouble, stream)
+                   : downsample_step<W, 1, 1>(g, in, out, cut, s.marks, s.counts, trouble, stream);
+    }
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
         *layout, in, stride, by_mask, s.words);
@@ -94,6 +425,15 @@ SPIRA_API status downsample(const word_layout *layout, voxel_set<W> in, triple s
     SPIRA_TRY(downsample_sort(&s, in.capacity, first_bit, word_bits(layout), stream));
     voxel_rows none = {nullptr, nullptr, nullptr};
     return unique_launch(s.sorted, in.capacity, s.heads, out, none, false, trouble, stream);
+}
+
+// The same from a set of which nothing is known: from = {1, 1, 1}.
+template <typename W>
+SPIRA_API status downsample(const word_layout *layout, voxel_set<W> in, triple stride,
+                            voxel_set<W> out, device_status *trouble, void *scratch,
+                            size_t scratch_bytes, cudaStream_t stream) {
+    return downsample_from(layout, in, triple_make(1, 1, 1), stride, out, trouble, scratch,
+                           scratch_bytes, stream);
 }
 
 } // namespace spira

@@ -42,6 +42,22 @@ SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> 
     return status_success();
 }
 
+// Whether the step from a set at `from` to one at `stride` needs no sort: powers of two, at most
+// doubled in x and y (downsample.cuh).
+SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
+    return downsample_by_mask(from) && downsample_by_mask(stride) && stride.x <= 2 * from.x &&
+           stride.y <= 2 * from.y && stride.x >= from.x && stride.y >= from.y && stride.z >= from.z;
+}
+
+SPIRA_API status downsample_from_check(triple from, triple stride) {
+    const int f[3] = {from.x, from.y, from.z}, s[3] = {stride.x, stride.y, stride.z};
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(f[a] >= 1 && s[a] >= 1 && s[a] % f[a] == 0, status_stride,
+                      "from (does not divide the stride)", f[a]);
+    }
+    return status_success();
+}
+
 template <typename W>
 SPIRA_API W *downsample_host_carve(workspace *w, const voxel_set<W> *in) {
     return workspace_take<W>(w, in->capacity);

@@ -1,4 +1,12 @@
 // spira/map.cuh: kernel maps on the GPU by z-delta search (Spira paper).
+//
+// One kernel writes all forms: a block searches a tile of outputs into shared memory
+// (search_block, search.cuh) and hands the tile to one writer for each form that is wanted. Tile
+// and writers (map_write_*) are for other kernels too. Any number of maps go in one launch.
+//
+// The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
+// tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
+// dense map is written, and the order does not depend on the order of the blocks.
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
@@ -6,156 +14,658 @@
 #include "search.cuh"
 #include "status.cuh"
 
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
+
 namespace spira {
 
-// A kernel as the search walks it: displacements ascending, whatever the sign of the kernel. Step
-// number a, counted in that order, is offset a, or volume - 1 - a of a transposed kernel.
-template <typename W>
-struct map_walk {
-    W base, step_x, step_y, step_z; // packed displacements
-    int size_x, size_y, size_z, volume;
-    bool transposed;
+enum {
+    map_threads = search_threads,
+    map_columns_max = 256, // offsets of a tile
+    map_batch_max = 16,    // maps of a launch
 };
 
-template <typename W>
-SPIRA_API map_walk<W> map_walk_make(const word_layout *layout, const kernel_shape *kernel) {
-    map_walk<W> walk;
-    triple unit = triple_multiply(kernel->dilation, kernel->stride);
-    walk.volume = kernel_volume(kernel);
-    triple lowest = kernel_displacement(kernel, kernel->transposed ? walk.volume - 1 : 0);
-    walk.base = word_delta<W>(layout, lowest);
-    walk.step_x = word_delta<W>(layout, triple_make(unit.x, 0, 0));
-    walk.step_y = word_delta<W>(layout, triple_make(0, unit.y, 0));
-    walk.step_z = word_delta<W>(layout, triple_make(0, 0, unit.z));
-    walk.size_x = kernel->size.x;
-    walk.size_y = kernel->size.y;
-    walk.size_z = kernel->size.z;
-    walk.transposed = kernel->transposed;
-    return walk;
-}
+// ---- writers: called by all threads of a block, over a tile that is complete --------------------
 
-// How a block works: `rows` outputs (a power of two), one window for each x-offset.
-struct map_tile {
-    int rows;
-    int threads;
-    int window;   // words of each window's buffer
-    size_t bytes; // of shared memory: windows, then the tile of the map
-};
-
-enum { map_shared_max = 47 * 1024, map_threads_max = 512 };
-
-SPIRA_API map_tile map_tile_choose(int size_x, int volume, size_t word_bytes) {
-    map_tile t;
-    for (t.rows = 128;; t.rows /= 2) {
-        t.window = t.rows + (size_x <= 7 ? 320 : 96);
-        t.bytes = (size_t)round_up(size_x * t.window * (int64_t)word_bytes, 16) +
-                  (size_t)t.rows * volume * sizeof(int32_t);
-        if (t.bytes <= map_shared_max || t.rows == 1) {
-            break;
+// The tile to ws [columns, capacity].
+SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t capacity,
+                               int32_t *ws) {
+    int lane = threadIdx.x & 31, end = tile.k_end < columns ? tile.k_end : columns;
+    for (int k = tile.k_begin + threadIdx.x / 32; k < end; k += blockDim.x / 32) {
+        for (int row = lane; row < tile.rows; row += 32) {
+            ws[k * capacity + tile.first + row] = tile.taps[row * tile.pitch + k - tile.k_begin];
         }
     }
-    t.threads = (int)min_of(round_up(t.rows * size_x, 32), map_threads_max);
-    t.threads = (int)max_of(t.threads, 64);
-    return t;
 }
 
-// One output and one x-offset: fills the taps of all its rows.
-template <typename W>
-SPIRA_DEVICE void map_search_slab(const map_walk<W> &walk, const search_window<W> &window, W query,
-                                  int slab, int32_t *taps) {
-    W anchor = query + walk.base + (W)slab * walk.step_x;
-    int cursor = search_lower_bound(window.words, 0, window.length, anchor);
-    int a = slab * walk.size_y * walk.size_z;
-    for (int row = 0; row < walk.size_y; ++row, anchor += walk.step_y) {
-        if (row) {
-            cursor = search_advance(window.words, cursor, window.length, anchor);
+// The tile to os [outputs, volume].
+SPIRA_DEVICE void map_write_os(const search_tile &tile, int volume, int32_t *os) {
+    int columns = tile.k_end - tile.k_begin;
+    int32_t *out = os + (int64_t)tile.first * volume + tile.k_begin;
+    if (columns == volume && tile.pitch == volume && ((uintptr_t)out & 15) == 0) {
+        int count = tile.rows * volume; // the tile stands as it goes out
+        for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
+            ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
         }
-        W wanted = anchor;
-        int scan = cursor;
-        for (int j = 0; j < walk.size_z; ++j, ++a, wanted += walk.step_z) {
-            int hit = search_scan(window.words, window.length, wanted, &scan);
-            taps[walk.transposed ? walk.volume - 1 - a : a] = hit < 0 ? -1 : window.begin + hit;
+        for (int i = count / 4 * 4 + threadIdx.x; i < count; i += blockDim.x) {
+            out[i] = tile.taps[i];
         }
-        cursor = scan;
-    }
-}
-
-// Copies a tile of the map from shared memory, 16 bytes a thread where it is aligned.
-SPIRA_DEVICE void map_store_tile(const int32_t *tile, int count, int32_t *out) {
-    int wide = ((uintptr_t)out & 15) == 0 ? count / 4 : 0;
-    for (int i = threadIdx.x; i < wide; i += blockDim.x) {
-        ((int4 *)out)[i] = ((const int4 *)tile)[i];
-    }
-    for (int i = 4 * wide + threadIdx.x; i < count; i += blockDim.x) {
-        out[i] = tile[i];
-    }
-}
-
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(map_threads_max)
-    map_kernel(map_walk<W> walk, map_tile tile, const W *__restrict__ source,
-               const int32_t *__restrict__ source_count, int32_t source_capacity,
-               const W *__restrict__ outputs, const int32_t *__restrict__ output_count,
-               int32_t output_capacity, int32_t *__restrict__ map) {
-    extern __shared__ int4 map_shared[];
-    __shared__ search_window<W> windows[kernel_size_max];
-    int count = (int)min_of(*source_count, source_capacity);
-    int total = (int)min_of(*output_count, output_capacity);
-    int first = blockIdx.x * tile.rows;
-    if (first >= total) {
         return;
     }
-    int rows = total - first < tile.rows ? total - first : tile.rows;
-    W *buffers = (W *)map_shared; // [size_x, window]
-    int32_t *taps =               // [rows, volume]
-        (int32_t *)map_shared + (walk.size_x * tile.window * (int)sizeof(W) + 15) / 16 * 4;
+    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
+        for (int c = threadIdx.x & 31; c < columns; c += 32) {
+            out[(int64_t)row * volume + c] = tile.taps[row * tile.pitch + c];
+        }
+    }
+}
 
-    W lowest = outputs[first], highest = outputs[first + rows - 1];
-    // Where the sets are the same, or one is the floor of the other, the answer is near this.
-    int hint = (int)((int64_t)first * count / total);
-    for (int slab = threadIdx.x / 32; slab < walk.size_x; slab += blockDim.x / 32) {
-        W shift = walk.base + (W)slab * walk.step_x;
-        int begin = search_warp_lower_bound(source, count, (W)(lowest + shift), hint);
-        W last = highest + shift + (W)(walk.size_y - 1) * walk.step_y +
-                 (W)(walk.size_z - 1) * walk.step_z;
-        search_window<W> window = search_warp_window(source, count, begin, last,
-                                                     buffers + slab * tile.window, tile.window);
-        if (threadIdx.x % 32 == 0) {
-            windows[slab] = window;
+// The tile's offsets with chosen [k_end - k_begin] >= 0 to os [outputs, columns]: to that column.
+SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *chosen, int columns,
+                                      int32_t *os) {
+    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
+        for (int c = threadIdx.x & 31; c < tile.k_end - tile.k_begin; c += 32) {
+            if (chosen[c] >= 0) {
+                os[(int64_t)(tile.first + row) * columns + chosen[c]] =
+                    tile.taps[row * tile.pitch + c];
+            }
+        }
+    }
+}
+
+// The tile to mask [outputs, words] and mask_any [ceil(outputs / 32), words], either null. Tiles
+// that share a word (offsets of a kernel that is searched in pieces) add their bits to it:
+// `fresh` words are set, others are joined, one after the other by the same block.
+SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
+                                  uint32_t *mask_any) {
+    int end = tile.k_end < columns ? tile.k_end : columns;
+    int word_first = tile.k_begin / 32, word_end = (end + 31) / 32;
+    int lane = threadIdx.x & 31, groups = (tile.rows + 31) / 32;
+    for (int i = threadIdx.x / 32; i < (word_end - word_first) * groups; i += blockDim.x / 32) {
+        int word = word_first + i / groups, group = i % groups, row = group * 32 + lane;
+        int from = word * 32 > tile.k_begin ? word * 32 : tile.k_begin;
+        int to = word * 32 + 32 < end ? word * 32 + 32 : end;
+        uint32_t bits = 0;
+        for (int k = from; k < to && row < tile.rows; ++k) {
+            bits |= tile.taps[row * tile.pitch + k - tile.k_begin] >= 0 ? 1u << k % 32 : 0;
+        }
+        uint32_t any = bits;
+        for (int step = 16; step; step /= 2) {
+            any |= __shfl_xor_sync(~0u, any, step);
+        }
+        bool join = from > word * 32;
+        if (mask && row < tile.rows) {
+            uint32_t *out = mask + (int64_t)(tile.first + row) * words + word;
+            *out = join ? *out | bits : bits;
+        }
+        if (mask_any && lane == 0) {
+            uint32_t *out = mask_any + (int64_t)(tile.first / map_mask_tile + group) * words + word;
+            *out = join ? *out | any : any;
+        }
+    }
+}
+
+// ---- the pairs of a tile ------------------------------------------------------------------------
+
+// A pair as the search packs it: the input row; offset, output row in the tile, and its rank among
+// the pairs of the tile with this offset.
+struct map_entry {
+    int32_t input;
+    uint32_t where; // offset << 14 | row << 7 | rank
+};
+
+// Where the search leaves the pairs of the tiles. A unit is a tile, or a piece of one where the
+// kernel is searched in pieces.
+struct map_packed {
+    map_entry *entry;           // [capacity] unit by unit, in any order of the units
+    int64_t *unit_begin;        // [units]
+    int32_t *unit_pairs;        // [units]
+    int32_t *counts;            // [volume, tiles] pairs of each tile; after the scan, where they go
+    unsigned long long *cursor; // [1] pairs so far; must be 0 before the search
+    int32_t *totals;            // [volume] the same by offset, behind the cursor
+    int32_t capacity;
+    int32_t tiles;
+    int threshold; // offsets with a smaller norm are left out
+};
+
+SPIRA_DEVICE int map_norm(triple size, int k) {
+    int row = k / size.z;
+    int x = row / size.y + kernel_first(size.x), y = row % size.y + kernel_first(size.y);
+    int z = k - row * size.z + kernel_first(size.z);
+    return abs(x) + abs(y) + abs(z);
+}
+
+enum { map_mask_most = search_slab_taps / 32 }; // words of the masks of a tile
+
+// A tile's taps as bits, by rows and by columns.
+struct map_tile_bits {
+    uint32_t row[map_mask_most];    // [words, groups, 32]: the columns 32 w .. that a row has
+    uint32_t column[map_mask_most]; // [groups, 32 words]: the rows that have a column
+    int32_t before[map_mask_most];  // [groups, 32 words]: pairs of the tile with a lower row
+    int32_t first[map_columns_max]; // where the pairs of each column start among the tile's
+    int64_t begin;                  // where the tile's start
+    int32_t total;
+};
+
+// The columns that count: k in [k_begin, k_end), below `searched`, of a norm of `threshold` or
+// more.
+SPIRA_DEVICE bool map_packs(triple size, int k, int searched, int threshold) {
+    return k < searched && (threshold == 0 || map_norm(size, k) >= threshold);
+}
+
+// Fills row and column. A warp takes 32 rows and 32 columns at a time; it reads past the last
+// column, into the next row or search_tile_slack, and drops what it finds there.
+SPIRA_DEVICE void map_find_bits(const search_tile &tile, triple size, int searched, int threshold,
+                                map_tile_bits *bits) {
+    int lane = threadIdx.x & 31, columns = tile.k_end - tile.k_begin;
+    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
+    for (int i = threadIdx.x / 32; i < words * groups; i += search_threads / 32) {
+        int word = i / groups, group = i - word * groups, row = group * 32 + lane;
+        int mine = word * 32 + lane; // the column whose rows this lane keeps
+        bool wanted = mine < columns && map_packs(size, tile.k_begin + mine, searched, threshold);
+        uint32_t has = 0, rows = 0;
+        const int32_t *taps = tile.taps + row * tile.pitch + word * 32;
+#pragma unroll
+        for (int c = 0; c < 32; ++c) {
+            bool hit = taps[c] >= 0; // rows that are not there have none
+            uint32_t all = __ballot_sync(~0u, hit);
+            has |= hit ? 1u << c : 0;
+            rows = lane == c ? all : rows;
+        }
+        bits->row[i * 32 + lane] = has & __ballot_sync(~0u, wanted);
+        bits->column[group * (words * 32) + mine] = wanted ? rows : 0;
+    }
+}
+
+// Counts the pairs of each column, for the tile and below each group of rows.
+SPIRA_DEVICE void map_count_bits(const search_tile &tile, int tile_number, const map_packed &out,
+                                 map_tile_bits *bits) {
+    int columns = tile.k_end - tile.k_begin;
+    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
+    for (int c = threadIdx.x; c < columns; c += search_threads) {
+        int count = 0;
+        for (int g = 0; g < groups; ++g) {
+            bits->before[g * (words * 32) + c] = count;
+            count += __popc(bits->column[g * (words * 32) + c]);
+        }
+        bits->first[c] = count;
+        out.counts[(int64_t)(tile.k_begin + c) * out.tiles + tile_number] = count;
+        if (count) {
+            atomicAdd(out.totals + tile.k_begin + c, count);
+        }
+    }
+}
+
+// first: counts to the numbers before each column; total. One warp.
+SPIRA_DEVICE void map_scan_columns(int columns, map_tile_bits *bits) {
+    int lane = threadIdx.x & 31, before = 0;
+    for (int c = lane; c - lane < columns; c += 32) {
+        int mine = c < columns ? bits->first[c] : 0, sum = mine;
+        for (int step = 1; step < 32; step *= 2) {
+            int lower = __shfl_up_sync(~0u, sum, step);
+            sum += lane >= step ? lower : 0;
+        }
+        if (c < columns) {
+            bits->first[c] = before + sum - mine;
+        }
+        before += __shfl_sync(~0u, sum, 31);
+    }
+    bits->total = before;
+}
+
+// Packs the pairs of a tile, offset by offset, and counts them. stage [staged]: shared memory in
+// which they are put in order, where they fit, so that they leave in whole lines.
+SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int searched, int unit,
+                                   int tile_number, const map_packed &out, map_entry *stage,
+                                   int staged) {
+    __shared__ map_tile_bits bits;
+    int columns = tile.k_end - tile.k_begin;
+    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
+    map_find_bits(tile, size, searched, out.threshold, &bits);
+    __syncthreads();
+    map_count_bits(tile, tile_number, out, &bits);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        map_scan_columns(columns, &bits);
+        if (threadIdx.x == 0) {
+            bits.begin = (int64_t)atomicAdd(out.cursor, (unsigned long long)bits.total);
+            out.unit_begin[unit] = bits.begin;
+            out.unit_pairs[unit] = bits.total;
         }
     }
     __syncthreads();
-    for (int task = threadIdx.x; task < tile.rows * walk.size_x; task += blockDim.x) {
-        int row = task & (tile.rows - 1), slab = task / tile.rows;
-        if (row < rows) {
-            map_search_slab(walk, windows[slab], outputs[first + row], slab,
-                            taps + row * walk.volume);
+    int64_t room = max_of(out.capacity - bits.begin, 0);
+    map_entry *entry = out.entry + bits.begin;
+    bool stages = bits.total <= staged;
+    for (int i = threadIdx.x; i < words * groups * 32; i += search_threads) {
+        int word = i / (groups * 32), row = i - word * (groups * 32);
+        const int32_t *taps = tile.taps + row * tile.pitch;
+        uint32_t below = (1u << row % 32) - 1;
+        int at_row = row / 32 * (words * 32);
+        for (uint32_t has = bits.row[i]; has; has &= has - 1) {
+            int c = word * 32 + __ffs((int)has) - 1;
+            int rank = bits.before[at_row + c] + __popc(bits.column[at_row + c] & below);
+            int at = bits.first[c] + rank;
+            map_entry e = {taps[c], (uint32_t)((tile.k_begin + c) << 14 | row << 7 | rank)};
+            if (stages) {
+                stage[at] = e;
+            } else if (at < room) {
+                entry[at] = e;
+            }
         }
     }
-    __syncthreads();
-    map_store_tile(taps, rows * walk.volume, map + (int64_t)first * walk.volume);
+    if (stages) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < bits.total && i < room; i += search_threads) {
+            entry[i] = stage[i];
+        }
+    }
+}
+
+// ---- the search kernel --------------------------------------------------------------------------
+
+// One map of a launch.
+template <typename W>
+struct map_task {
+    search_walk<W> walk;
+    search_shape shape;
+    const W *source, *outputs;
+    const int32_t *source_count, *output_count;
+    int32_t source_capacity, output_capacity;
+    int32_t block; // its first block
+    int os_columns;
+    bool plain; // nothing but the whole output-stationary map is wanted
+    map_forms forms;
+    search_choice choice;
+};
+
+template <typename W>
+struct map_batch {
+    int tasks;
+    map_task<W> task[map_batch_max];
+};
+
+// Column numbers of the offsets of a tile that are in os, or -1; `before` counts those of the
+// pieces before. One warp; returns the new count.
+SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int searched,
+                                    int threshold, int before, int16_t *chosen) {
+    int lane = threadIdx.x & 31;
+    for (int k = k_begin + lane; k - lane < k_end; k += 32) {
+        bool take = k < k_end && k < searched && map_norm(size, k) < threshold;
+        uint32_t all = __ballot_sync(~0u, take);
+        if (k < k_end) {
+            chosen[k - k_begin] =
+                take ? (int16_t)(before + __popc(all & ((1u << lane) - 1))) : (int16_t)-1;
+        }
+        before += __popc(all);
+    }
+    return before;
+}
+
+// All the forms of one tile.
+template <typename W>
+SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &tile, int searched,
+                                  int *chosen_before) {
+    __shared__ int16_t chosen[map_columns_max];
+    const map_forms &f = task.forms;
+    triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
+    if (f.os && task.os_columns == task.walk.volume) {
+        map_write_os(tile, task.walk.volume, f.os);
+    } else if (f.os) {
+        if (threadIdx.x < 32) {
+            *chosen_before = map_choose_columns(size, tile.k_begin, tile.k_end, searched,
+                                                f.threshold, *chosen_before, chosen);
+        }
+        __syncthreads();
+        map_write_os_chosen(tile, chosen, task.os_columns, f.os);
+    }
+    if (f.ws) {
+        map_write_ws(tile, searched, task.output_capacity, f.ws);
+    }
+    if (f.mask || f.mask_any) {
+        map_write_masks(tile, searched, map_mask_words(task.walk.volume), f.mask, f.mask_any);
+    }
+}
+
+// plain: nothing but the output-stationary map is wanted.
+template <typename W, bool plain>
+SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
+                                  const map_packed *packed, void *shared) {
+    __shared__ search_window windows[kernel_size_max];
+    const search_walk<W> &walk = task.walk;
+    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+                           min(*task.output_count, task.output_capacity)};
+    int first = tile_number * task.shape.rows;
+    int rows = min(sets.total - first, task.shape.rows);
+    if (rows <= 0) {
+        if (packed && (int)threadIdx.x < task.shape.pieces) {
+            int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
+            packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
+        }
+        return;
+    }
+    int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
+    for (int piece = 0; piece < task.shape.pieces; ++piece) {
+        if (piece) {
+            __syncthreads();
+        }
+        // Ascending offsets: a transposed kernel is walked from its last slab.
+        int slab = piece * task.shape.slabs;
+        int slabs = min(walk.size_x - slab, task.shape.slabs);
+        slab = walk.transposed ? walk.size_x - slab - slabs : slab;
+        search_tile tile = search_block(walk, task.shape, sets, plain ? nullptr : &task.choice,
+                                        first, rows, slab, slabs, shared, windows);
+        if (plain) {
+            map_write_os(tile, walk.volume, task.forms.os);
+        } else {
+            map_write_forms(task, tile, searched, &chosen_before);
+        }
+        if (packed) {
+            triple size = {walk.size_x, walk.size_y, walk.size_z};
+            int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
+            map_write_packed(tile, size, searched, tile_number * task.shape.pieces + piece,
+                             tile_number, *packed, (map_entry *)shared, staged);
+        }
+    }
+}
+
+template <typename W, bool plain>
+SPIRA_KERNEL void __launch_bounds__(map_threads, plain ? 9 : 5)
+    map_kernel(const __grid_constant__ map_batch<W> batch) {
+    extern __shared__ int4 map_shared[];
+    int t = 0;
+    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
+        ++t;
+    }
+    map_search_tile<W, plain>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
+                              map_shared);
+}
+
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(map_threads, 7)
+    map_pack_kernel(const __grid_constant__ map_task<W> task,
+                    const __grid_constant__ map_packed packed) {
+    extern __shared__ int4 map_shared[];
+    map_search_tile<W, false>(task, (int)blockIdx.x, &packed, map_shared);
+}
+
+template <typename W>
+SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shape *kernel,
+                                    const voxel_set<W> *source, const voxel_set<W> *outputs,
+                                    const map_forms *forms, int32_t block, bool packed) {
+    map_task<W> task;
+    bool linear = forms->os && forms->threshold >= map_all && !forms->half;
+    bool odd = packed || forms->ws || forms->mask || forms->mask_any || !linear;
+    task.walk = search_walk_make<W>(layout, kernel);
+    task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
+    task.source = source->words;
+    task.source_count = source->count;
+    task.source_capacity = source->capacity;
+    task.outputs = outputs->words;
+    task.output_count = outputs->count;
+    task.output_capacity = outputs->capacity;
+    task.block = block;
+    bool only_os = forms->os && !packed && !forms->ws && !forms->mask && !forms->mask_any;
+    task.choice = search_choose(kernel, map_columns(kernel, forms->half),
+                                only_os ? forms->threshold : map_all);
+    task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
+    task.forms = *forms;
+    task.plain = only_os && linear;
+    return task;
+}
+
+template <typename W>
+SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
+    return (int32_t)ceil_div(task->output_capacity, task->shape.rows);
+}
+
+// One map of map_build_batch.
+template <typename W>
+struct map_request {
+    kernel_shape kernel;
+    voxel_set<W> source, outputs;
+    map_forms forms;
+};
+
+// Builds any number of kernel maps, 16 in a launch.
+//
+// inputs   layout: its guard margin covers the reach of all kernels; request [requests]
+// outputs  the forms of each request, as of map_build_forms
+// errors   as map_build_forms, of the first request that is wrong; nothing is launched then
+// Asynchronous, deterministic. No scratch.
+template <typename W>
+SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W> *request,
+                                 int requests, cudaStream_t stream) {
+    SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
+    SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
+    for (int i = 0; i < requests; ++i) {
+        const map_request<W> *r = request + i;
+        SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
+    }
+    for (int done = 0; done < requests; done += map_batch_max) {
+        map_batch<W> batch;
+        int64_t blocks = 0;
+        int bytes = 0;
+        bool plain = true;
+        batch.tasks = (int)min_of(requests - done, map_batch_max);
+        for (int i = 0; i < batch.tasks; ++i) {
+            const map_request<W> *r = request + done + i;
+            batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
+                                          (int32_t)blocks, false);
+            blocks += map_task_tiles(batch.task + i);
+            bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
+            plain = plain && batch.task[i].plain;
+        }
+        SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)",
+                      blocks);
+        if (plain) {
+            map_kernel<W, true><<<(unsigned)blocks, map_threads, (size_t)bytes, stream>>>(batch);
+        } else {
+            map_kernel<W, false><<<(unsigned)blocks, map_threads, (size_t)bytes, stream>>>(batch);
+        }
+    }
+    return status_of_launch("map_build");
+}
+
+// Builds a kernel map by z-delta search, in all forms that are wanted.
+//
+// inputs   layout: its guard margin covers the kernel's reach
+//          source, outputs: sorted sets; the same for a submanifold layer, and any two otherwise
+// outputs  forms: see map_forms; what belongs to outputs from *outputs.count on is not written
+// errors   null pointers, sizes, a kernel beyond the layout's margin, a half map of a layer that is
+//          not submanifold
+// Asynchronous, deterministic, equal to map_build_forms_host. No scratch.
+// cost     writes the forms; reads the words about size.x + 1 times, from L2
+template <typename W>
+SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
+                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
+                                 cudaStream_t stream) {
+    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    map_request<W> request = {*kernel, source, outputs, *forms};
+    return map_build_batch(layout, &request, 1, stream);
 }
 
 // Builds a kernel map by z-delta search, output-stationary.
 //
-// inputs   layout: its guard margin covers the kernel's reach
-//          source, outputs: sorted sets; the same for a submanifold layer, and any two otherwise
 // outputs  map [outputs.capacity, volume]: source positions or -1; rows from *outputs.count on are
 //          not written
-// errors   null pointers, sizes, a kernel beyond the layout's margin
-// Asynchronous, deterministic, equal to map_build_host. No scratch.
-// cost     writes count * volume * 4 bytes; reads the words about size_x + 1 times, from L2
+// Otherwise as map_build_forms; equal to map_build_host.
 template <typename W>
 SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel,
                            voxel_set<W> source, voxel_set<W> outputs, int32_t *map,
                            cudaStream_t stream) {
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    map_walk<W> walk = map_walk_make<W>(layout, kernel);
-    map_tile tile = map_tile_choose(walk.size_x, walk.volume, sizeof(W));
-    map_kernel<W><<<(unsigned)ceil_div(outputs.capacity, tile.rows), (unsigned)tile.threads,
-                    tile.bytes, stream>>>(walk, tile, source.words, source.count, source.capacity,
-                                          outputs.words, outputs.count, outputs.capacity, map);
-    return status_of_launch("map_build");
+    map_forms forms = map_forms_os(map);
+    return map_build_forms(layout, kernel, source, outputs, &forms, stream);
+}
+
+// ---- the filtered form --------------------------------------------------------------------------
+
+enum { map_scan_threads = 512, map_scan_items = 8, map_move_threads = 128 };
+
+// counts [volume, tiles] to where the pairs of each tile go, and pairs.begin. A block an offset,
+// and one more for the end.
+SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
+    map_scan_kernel(const __grid_constant__ map_packed packed, const int32_t *output_count,
+                    int32_t output_capacity, int rows, map_pairs pairs, device_status *trouble) {
+    typedef cub::BlockScan<int, map_scan_threads> scan;
+    typedef cub::BlockReduce<int, map_scan_threads> reduce;
+    __shared__ union {
+        typename scan::TempStorage scan;
+        typename reduce::TempStorage reduce;
+    } scratch;
+    __shared__ int32_t begin;
+    unsigned long long all = *packed.cursor;
+    int tiles = (min(*output_count, output_capacity) + rows - 1) / rows, lower = 0;
+    for (int k = threadIdx.x; k < (int)blockIdx.x; k += map_scan_threads) {
+        lower += packed.totals[k];
+    }
+    lower = reduce(scratch.reduce).Sum(lower);
+    if (threadIdx.x == 0) {
+        bool fits = all <= (unsigned long long)pairs.capacity;
+        begin = lower;
+        pairs.begin[blockIdx.x] = fits ? lower : 0;
+        if (!fits && blockIdx.x == 0) {
+            device_status_raise(trouble, device_flag_capacity,
+                                (uint32_t)min(all, (unsigned long long)UINT32_MAX));
+        }
+    }
+    __syncthreads();
+    int before = begin;
+    int32_t *counts = packed.counts + (int64_t)blockIdx.x * packed.tiles;
+    tiles = blockIdx.x + 1 < gridDim.x ? tiles : 0;
+    for (int at = 0; at < tiles; at += map_scan_threads * map_scan_items) {
+        int items[map_scan_items], total;
+        int from = at + threadIdx.x * map_scan_items;
+        for (int j = 0; j < map_scan_items; ++j) {
+            items[j] = from + j < tiles ? counts[from + j] : 0;
+        }
+        scan(scratch.scan).ExclusiveSum(items, items, total);
+        for (int j = 0; j < map_scan_items; ++j) {
+            if (from + j < tiles) {
+                counts[from + j] = before + items[j];
+            }
+        }
+        before += total;
+        __syncthreads();
+    }
+}
+
+// Moves the pairs of a unit to their lists.
+SPIRA_KERNEL void __launch_bounds__(map_move_threads)
+    map_move_kernel(const __grid_constant__ map_packed packed, int volume, int columns, int rows,
+                    int pieces, map_pairs pairs) {
+    __shared__ int32_t base[map_columns_max];
+    int tile = blockIdx.x / pieces, k_begin = (blockIdx.x - tile * pieces) * columns;
+    int k_end = min(k_begin + columns, volume);
+    unsigned long long all = *packed.cursor;
+    int count = packed.unit_pairs[blockIdx.x];
+    const map_entry *entry = packed.entry + packed.unit_begin[blockIdx.x];
+    if (count == 0 || all > (unsigned long long)pairs.capacity) {
+        return;
+    }
+    const int ahead = 4; // entries under way while it is found out where they go
+    for (int from = threadIdx.x; from - (int)threadIdx.x < count;
+         from += ahead * map_move_threads) {
+        map_entry e[ahead];
+#pragma unroll
+        for (int j = 0; j < ahead; ++j) {
+            int i = from + j * map_move_threads;
+            e[j] = i < count ? entry[i] : map_entry{0, 0};
+        }
+        if (from == (int)threadIdx.x) {
+            for (int k = k_begin + threadIdx.x; k < k_end; k += map_move_threads) {
+                base[k - k_begin] = packed.counts[(int64_t)k * packed.tiles + tile];
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int j = 0; j < ahead; ++j) {
+            int k = (int)(e[j].where >> 14), row = (int)(e[j].where >> 7 & 127);
+            if (from + j * map_move_threads < count) {
+                int at = base[k - k_begin] + (int)(e[j].where & 127);
+                pairs.input[at] = e[j].input;
+                pairs.output[at] = tile * rows + row;
+            }
+        }
+    }
+}
+
+SPIRA_API int map_pieces(triple size) {
+    return (int)ceil_div((int64_t)size.x * size.y * size.z, search_tile_columns(size));
+}
+
+SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs, int32_t capacity) {
+    map_packed p;
+    int volume = size.x * size.y * size.z;
+    p.tiles = (int32_t)ceil_div(outputs, search_tile_rows(volume));
+    int64_t units = (int64_t)p.tiles * map_pieces(size);
+    p.capacity = capacity;
+    p.threshold = 0;
+    p.cursor = workspace_take<unsigned long long>(w, 1 + (volume + 1) / 2); // and the totals
+    p.totals = (int32_t *)(p.cursor + 1);
+    p.entry = workspace_take<map_entry>(w, capacity);
+    p.unit_begin = workspace_take<int64_t>(w, units);
+    p.unit_pairs = workspace_take<int32_t>(w, units);
+    p.counts = workspace_take<int32_t>(w, (int64_t)p.tiles * volume);
+    return p;
+}
+
+// Bytes of scratch for map_build_pairs: `outputs` is the capacity of the output set, `pairs` that
+// of the lists.
+SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs, int32_t pairs,
+                                     size_t *bytes) {
+    SPIRA_TRY(kernel_check(kernel));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
+    SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
+    workspace w = workspace_begin(nullptr);
+    map_packed_take(&w, kernel->size, outputs, pairs);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Builds the filtered weight-stationary form, or with forms->os and a threshold the hybrid one.
+//
+// inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
+// outputs  pairs: the offsets that are searched and not in os (with threshold 0, all of them): for
+//          each the list of its pairs, outputs ascending; an offset without pairs, or one that is
+//          in os, has an empty list
+//          forms: as map_build_forms
+//          trouble: more pairs than pairs.capacity are recorded, and all lists left empty
+// errors   as map_build_forms, and a workspace that is too small
+// Asynchronous, deterministic, equal to map_build_pairs_host.
+// cost     the search, writing and reading 8 bytes a pair, writing 8 bytes a pair; three launches
+template <typename W>
+SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
+                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
+                                 map_pairs pairs, device_status *trouble, void *scratch,
+                                 size_t scratch_bytes, cudaStream_t stream) {
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false};
+    const map_forms *f = forms ? forms : &none;
+    SPIRA_TRY(map_pairs_check(&pairs, trouble));
+    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, f));
+    size_t needed;
+    SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    map_packed packed = map_packed_take(&w, kernel->size, outputs.capacity, pairs.capacity);
+    packed.threshold = f->threshold;
+    map_task<W> task = map_task_make(layout, kernel, &source, &outputs, f, 0, true);
+    int volume = task.walk.volume, rows = task.shape.rows, pieces = map_pieces(kernel->size);
+    int64_t units = (int64_t)packed.tiles * pieces;
+    SPIRA_TRY(status_from_cuda(
+        cudaMemsetAsync(packed.cursor, 0,
+                        sizeof *packed.cursor + (size_t)task.walk.volume * sizeof *packed.totals,
+                        stream),
+        "pairs"));
+    map_pack_kernel<W>
+        <<<(unsigned)packed.tiles, map_threads, (size_t)search_block_bytes(task.shape), stream>>>(
+            task, packed);
+    map_scan_kernel<<<(unsigned)volume + 1, map_scan_threads, 0, stream>>>(
+        packed, outputs.count, outputs.capacity, rows, pairs, trouble);
+    map_move_kernel<<<(unsigned)units, map_move_threads, 0, stream>>>(
+        packed, volume, search_tile_columns(kernel->size), rows, pieces, pairs);
+    return status_of_launch("map_build_pairs");
 }
 
 enum { map_count_threads = 256, map_count_rows = 512 };

@@ -1,9 +1,19 @@
-// spira/map.h: kernel maps, in output-stationary form.
+// spira/map.h: kernel maps, in every form that feature computation and other engines read.
 //
-// map [outputs, volume]: where the source voxel of each output and offset stands in the source set,
-// or -1. A submanifold layer has the same set on both sides, a strided one a coarser output set,
-// a transposed (inverse) one a finer output set and a kernel with `transposed` set. The output set
+// A kernel map tells where the source voxel of each output and offset stands in the source set. A
+// submanifold layer has the same set on both sides, a strided one a coarser output set, a
+// transposed (inverse) one a finer output set and a kernel with `transposed` set. The output set
 // may be any sorted set of the same layout, also one that is not derived from the source.
+//
+// Forms (Spira paper: output-stationary, weight-stationary and hybrid dataflow):
+//   output-stationary   os [outputs, columns]: a source position or -1
+//   weight-stationary   ws [columns, outputs.capacity]: the same, offset by offset
+//   filtered            for each offset the list of its (input, output) pairs, outputs ascending
+//   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
+//   masks               one bit for each offset that an output has
+// The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
+// such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
+// itself.
 #ifndef SPIRA_MAP_H
 #define SPIRA_MAP_H
 
@@ -40,6 +50,181 @@ SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *k
         for (int64_t o = c * chunk; o < min_of(count, (c + 1) * chunk); ++o) {
             search_voxel(layout, kernel, source.words, sources, outputs.words[o], map + o * volume);
         }
+    }
+    return status_success();
+}
+
+// A threshold above every L1 norm: all offsets are in os.
+enum { map_all = 1 << 20 };
+
+// Masks of neighbouring outputs are united over this many.
+enum { map_mask_tile = 32 };
+
+// What one search writes: the members that are not null.
+struct map_forms {
+    int32_t *os;        // [outputs.capacity, map_os_columns]
+    int32_t *ws;        // [map_columns, outputs.capacity]
+    uint32_t *mask;     // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
+    uint32_t *mask_any; // [ceil(outputs.capacity / 32), map_mask_words]: any of 32 outputs has k
+    int threshold;      // os has the offsets with an L1 norm below it, ascending
+    bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
+};
+
+// The plain output-stationary map.
+SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
+    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false};
+    return f;
+}
+
+// Offsets that are searched, [0, map_columns): all, or those of the half map.
+SPIRA_BOTH int map_columns(const kernel_shape *kernel, bool half) {
+    return half ? kernel_volume(kernel) / 2 : kernel_volume(kernel);
+}
+
+// Columns of os.
+SPIRA_BOTH int map_os_columns(const kernel_shape *kernel, int threshold, bool half) {
+    int columns = 0;
+    for (int k = 0; k < map_columns(kernel, half); ++k) {
+        columns += kernel_norm(kernel, k) < threshold;
+    }
+    return columns;
+}
+
+SPIRA_BOTH int map_mask_words(int volume) {
+    return (volume + 31) / 32;
+}
+
+// The filtered weight-stationary form: pair p of offset k, begin[k] <= p < begin[k + 1], adds
+// weight k times input row input[p] to output row output[p].
+struct map_pairs {
+    int32_t *begin;  // [volume + 1]
+    int32_t *input;  // [capacity]
+    int32_t *output; // [capacity] ascending for each offset
+    int32_t capacity;
+};
+
+template <typename W>
+SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *kernel,
+                                 const voxel_set<W> *source, const voxel_set<W> *outputs,
+                                 const map_forms *forms) {
+    SPIRA_REQUIRE(forms, status_null_pointer, "forms", 0);
+    SPIRA_TRY(map_check(layout, kernel, source, outputs, (const int32_t *)layout));
+    SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    if (forms->half) {
+        SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
+                      "forms.half (of a kernel that is even or transposed)", 0);
+        SPIRA_REQUIRE(source->words == outputs->words && source->count == outputs->count,
+                      status_unsupported, "forms.half (the two sets are not the same)", 0);
+    }
+    return status_success();
+}
+
+SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *trouble) {
+    SPIRA_REQUIRE(pairs->begin && pairs->input && pairs->output, status_null_pointer, "pairs", 0);
+    SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
+                  "pairs.capacity", pairs->capacity);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_success();
+}
+
+// One output's row of taps [volume] into the forms: `at` is its number.
+SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int64_t at,
+                             int64_t capacity, int os_columns, const int32_t *taps) {
+    int words = map_mask_words(kernel_volume(kernel)), column = 0;
+    for (int k = 0; k < map_columns(kernel, f->half); ++k) {
+        if (f->os && kernel_norm(kernel, k) < f->threshold) {
+            f->os[at * os_columns + column++] = taps[k];
+        }
+        if (f->ws) {
+            f->ws[k * capacity + at] = taps[k];
+        }
+        uint32_t bit = taps[k] >= 0 ? 1u << k % 32 : 0;
+        if (f->mask) {
+            f->mask[at * words + k / 32] |= bit;
+        }
+        if (f->mask_any) {
+            f->mask_any[at / map_mask_tile * words + k / 32] |= bit;
+        }
+    }
+}
+
+// All forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
+//
+// inputs   layout, kernel, source, outputs: as for map_build
+// outputs  forms: those that are not null; what belongs to outputs from *outputs.count on is not
+//          written
+// errors   as map_build; a half map of a layer that is not submanifold
+template <typename W>
+SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_shape *kernel,
+                                      voxel_set<W> source, voxel_set<W> outputs,
+                                      const map_forms *forms) {
+    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    int64_t count = min_of(*outputs.count, outputs.capacity);
+    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    int columns = map_os_columns(kernel, forms->threshold, forms->half);
+    int64_t words = map_mask_words(kernel_volume(kernel));
+    if (forms->mask) {
+        std::fill(forms->mask, forms->mask + count * words, 0u);
+    }
+    if (forms->mask_any) {
+        std::fill(forms->mask_any, forms->mask_any + ceil_div(count, map_mask_tile) * words, 0u);
+    }
+    int64_t chunks = ceil_div(count, 1024); // a multiple of map_mask_tile
+    SPIRA_PARALLEL_FOR
+    for (int64_t c = 0; c < chunks; ++c) {
+        int32_t taps[kernel_volume_max];
+        for (int64_t o = c * 1024; o < min_of(count, (c + 1) * 1024); ++o) {
+            search_voxel(layout, kernel, source.words, sources, outputs.words[o], taps);
+            map_forms_put(kernel, forms, o, outputs.capacity, columns, taps);
+        }
+    }
+    return status_success();
+}
+
+// Whether the lists have offset k: whatever is searched and not in os.
+SPIRA_BOTH bool map_pairs_have(const kernel_shape *kernel, int threshold, bool half, int k) {
+    return k < map_columns(kernel, half) && kernel_norm(kernel, k) >= threshold;
+}
+
+// The filtered form: the host loop of `map_build_pairs` (map.cuh).
+//
+// inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
+// outputs  pairs: the offsets that are searched and not in os, with threshold 0 all of them;
+//          forms: as map_build_forms
+//          trouble: more pairs than pairs.capacity are recorded, and the lists left empty
+template <typename W>
+SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_shape *kernel,
+                                      voxel_set<W> source, voxel_set<W> outputs,
+                                      const map_forms *forms, map_pairs pairs,
+                                      device_status *trouble) {
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false};
+    const map_forms *f = forms ? forms : &none;
+    SPIRA_TRY(map_pairs_check(&pairs, trouble));
+    SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
+    int64_t count = min_of(*outputs.count, outputs.capacity), found = 0;
+    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    for (int k = 0; k < kernel_volume(kernel); ++k) {
+        pairs.begin[k] = (int32_t)min_of(found, pairs.capacity);
+        if (!map_pairs_have(kernel, f->threshold, f->half, k)) {
+            continue;
+        }
+        W delta = word_delta<W>(layout, kernel_displacement(kernel, k));
+        for (int64_t o = 0; o < count; ++o) {
+            W wanted = outputs.words[o] + delta;
+            int at = search_lower_bound(source.words, 0, sources, wanted);
+            if (at < sources && source.words[at] == wanted) {
+                if (found < pairs.capacity) {
+                    pairs.input[found] = at;
+                    pairs.output[found] = (int32_t)o;
+                }
+                ++found;
+            }
+        }
+    }
+    pairs.begin[kernel_volume(kernel)] = (int32_t)min_of(found, pairs.capacity);
+    if (found > pairs.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)min_of(found, UINT32_MAX));
+        std::fill(pairs.begin, pairs.begin + kernel_volume(kernel) + 1, 0);
     }
     return status_success();
 }

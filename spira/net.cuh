@@ -22,11 +22,11 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
                                  const net_limits *limits, net_plan *plan) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
-    voxel_set<W> first = {nullptr, nullptr, limits->voxels};
     size_t scratch = 0;
     for (int s = 1; s < plan->sets; ++s) {
         size_t bytes;
-        SPIRA_TRY(downsample_workspace(first, plan->set[s].capacity, &bytes));
+        voxel_set<W> from = {nullptr, nullptr, plan->set[plan->set[s].parent].capacity};
+        SPIRA_TRY(downsample_workspace(from, plan->set[s].capacity, &bytes));
         scratch = scratch < bytes ? bytes : scratch;
     }
     SPIRA_TRY(net_plan_place(layout, scratch, plan));
@@ -95,8 +95,11 @@ SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status 
                            void *memory, size_t bytes, cudaStream_t stream) {
     SPIRA_TRY(net_run_check(p, true, &input, memory, bytes));
     for (int s = 1; s < p->sets; ++s) {
-        SPIRA_TRY(downsample(&p->layout, input, p->set[s].stride, net_voxels(p, s, input, memory),
-                             trouble, (char *)memory + p->scratch, p->scratch_bytes, stream));
+        int from = p->set[s].parent;
+        SPIRA_TRY(downsample_from(&p->layout, net_voxels(p, from, input, memory),
+                                  p->set[from].stride, p->set[s].stride,
+                                  net_voxels(p, s, input, memory), trouble,
+                                  (char *)memory + p->scratch, p->scratch_bytes, stream));
     }
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];

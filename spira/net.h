@@ -61,6 +61,7 @@ struct net_limits {
 
 struct net_set {
     triple stride; // absolute
+    int parent;    // the set that this one is downsampled from: the nearest before it, or 0
     int32_t capacity;
     size_t words, count; // bytes from the start of the workspace; set 0 is the caller's
 };
@@ -135,6 +136,16 @@ SPIRA_API int net_find_set(const net_plan *p, triple stride) {
     return net_none;
 }
 
+// The set that is one short step (downsample_is_step) below set s, or else the first.
+SPIRA_API int net_set_parent(const net_plan *p, int s) {
+    for (int parent = s - 1; parent > 0; --parent) {
+        if (downsample_is_step(p->set[parent].stride, p->set[s].stride)) {
+            return parent;
+        }
+    }
+    return 0;
+}
+
 SPIRA_API status net_check_layer(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     const int sources[3] = {l->source, l->source2, l->residual};
@@ -194,6 +205,7 @@ SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
         int32_t wanted = p->limits.set_voxels[p->sets];
         *set = p->sets++;
         p->set[*set].stride = to;
+        p->set[*set].parent = net_set_parent(p, *set);
         p->set[*set].capacity = wanted ? wanted : p->limits.voxels;
     }
     return status_success();
@@ -478,8 +490,13 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
     SPIRA_REQUIRE(limits->type == numeric_f32, status_unsupported, "limits.type (the host is fp32)",
                   limits->type);
     SPIRA_TRY(net_plan_sets(layers, count, limits, false, plan));
-    voxel_set<W> first = {nullptr, nullptr, limits->voxels};
-    SPIRA_TRY(net_plan_place(layout, downsample_host_workspace(first), plan));
+    size_t scratch = 0;
+    for (int s = 1; s < plan->sets; ++s) {
+        voxel_set<W> from = {nullptr, nullptr, plan->set[plan->set[s].parent].capacity};
+        size_t bytes = downsample_host_workspace(from);
+        scratch = scratch < bytes ? bytes : scratch;
+    }
+    SPIRA_TRY(net_plan_place(layout, scratch, plan));
     return net_check_strides<W>(plan);
 }
 
@@ -539,8 +556,8 @@ SPIRA_API status net_index_host(const net_plan *p, voxel_set<W> input, device_st
                                 void *memory, size_t bytes) {
     SPIRA_TRY(net_run_check(p, false, &input, memory, bytes));
     for (int s = 1; s < p->sets; ++s) {
-        SPIRA_TRY(downsample_host(&p->layout, input, p->set[s].stride,
-                                  net_voxels(p, s, input, memory), trouble,
+        SPIRA_TRY(downsample_host(&p->layout, net_voxels(p, p->set[s].parent, input, memory),
+                                  p->set[s].stride, net_voxels(p, s, input, memory), trouble,
                                   (char *)memory + p->scratch, p->scratch_bytes));
     }
     for (int m = 0; m < p->maps; ++m) {

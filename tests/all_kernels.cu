@@ -11,6 +11,8 @@ static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
                           device_status *trouble, int32_t *map, void *out) {
     SPIRA_TRY(voxelize(layout, in, set, rows, trouble, nullptr, 0, nullptr));
     SPIRA_TRY(downsample(layout, set, kernel->stride, set, trouble, nullptr, 0, nullptr));
+    expand_rule rule = {kernel->stride, kernel->size, {}};
+    SPIRA_TRY(expand(layout, kernel, &rule, set, set, trouble, nullptr, 0, nullptr));
     SPIRA_TRY(map_build(layout, kernel, set, set, map, nullptr));
     return pool_global(pool_max, numeric_f32, layout, set, map, 1, out, nullptr, 0, nullptr);
 }
@@ -31,6 +33,8 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         voxel_features(voxel_feature_mean, in->points, 4, 4, rows, map, 1, numeric_f32, out,
                        nullptr),
         map_count(map, 27, map, 1, map, nullptr),
+        exchange_spconv(kernel, {map, map, map, 1}, 1, map, map, trouble, nullptr),
+        exchange_csr(map, 27, map, 1, {map, map, map, 1}, trouble, nullptr, 0, nullptr),
         tile_build(kernel, map, map, 1, *args->layout, nullptr),
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),

@@ -182,8 +182,11 @@ SPIRA_API reference_net_sets<W> reference_net_index(const spira::net_plan *p, co
     for (int s = 0; s < p->sets; ++s) {
         const spira::triple by = p->set[s].stride;
         std::vector<W> &set = r.set[s];
-        for (int32_t i = 0; i < count; ++i) {
-            spira::voxel v = spira::word_unpack(&p->layout, words[i]);
+        // A set is made of what is left of the one below it.
+        const std::vector<W> from =
+            s ? r.set[p->set[s].parent] : std::vector<W>(words, words + count);
+        for (W word : from) {
+            spira::voxel v = spira::word_unpack(&p->layout, word);
             v.x -= (v.x % by.x + by.x) % by.x;
             v.y -= (v.y % by.y + by.y) % by.y;
             v.z -= (v.z % by.z + by.z) % by.z;

@@ -1,0 +1,33 @@
+// bench/search.cu: voxel searches compared, as in Figure 12 of the Spira paper.
+//
+//     build/bench_search data/*.vox32
+//     build/bench_search --minuet 256,512 my.xyz32
+//
+// Each search builds the same submanifold kernel map from the same sorted words, and each is
+// explained on top of its file: "zdelta" is spira::map_build, "bsearch", "minuet", "hash" and
+// "grid" are search_*.cuh. "hash" builds its table and "grid" fills and clears its cells every
+// time; "hash-query" and "grid-query" find them ready. `B` and `C` are the block sizes of "minuet".
+#include "search_all.cuh"
+
+template <typename W>
+static void search_run_words(bench_session *s, const bench_input *input) {
+    spira::word_layout layout;
+    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
+        return;
+    }
+    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
+    search_work<W> work = search_work_make(&s->pool, &layout, scene.fine, input->name);
+    for (int K = 3; K <= 7; K += 2) {
+        search_run(s, &work, bench_row_make("search", &scene), K, true, bench_most_us);
+    }
+    bench_pool_free(&s->pool, 0);
+}
+
+static void search_run_input(bench_session *s, const bench_input *input) {
+    search_run_words<uint32_t>(s, input);
+    search_run_words<uint64_t>(s, input);
+}
+
+int main(int argc, char **argv) {
+    return bench_main(argc, argv, search_run_input);
+}

@@ -1,0 +1,230 @@
+// spira/exchange.h: kernel maps in the forms that other engines read.
+//
+// form         arrays                                                        offsets in the order
+// spconv       indice_pairs [2, volume, stride], indice_pair_num [volume]    x fastest
+// TorchSparse  nbmaps [pairs, 2], nbsizes [volume]           x fastest; if the volume is even, z
+// Minkowski    begin [volume + 1], in [pairs], out [pairs]                   x fastest
+// CSR          begin [outputs + 1], offset [pairs], input [pairs]            z fastest (spira's)
+//
+// The first three are the lists of map_pairs, put into the engine's order; within an offset the
+// outputs ascend. CSR, which goes output by output, is read from the output-stationary map: there
+// the sources of an output stand together and in order.
+//
+// Rows are numbered as in the layer's own sets: "input" is its source. The engines keep one map for
+// a strided layer and its inverse, and swap the two columns when they run the inverse: they swap
+// the strided layer's map, and must not swap that of a transposed kernel.
+//
+// Kernels stand where MinkowskiEngine puts them, and spconv with padding dilation * (size / 2) on
+// odd axes and 0 on even ones. TorchSparse shifts even sizes above 2 (4 is -1 .. 2): its own map of
+// such a kernel pairs other voxels.
+#ifndef SPIRA_EXCHANGE_H
+#define SPIRA_EXCHANGE_H
+
+#include "map.h"
+
+namespace spira {
+
+// ---- the order of the offsets -------------------------------------------------------------------
+
+// The place of spira's offset k among the offsets of an engine: that of its weight, if a weight
+// has one element.
+SPIRA_BOTH int exchange_place(weight_order order, triple size, int k) {
+    return (int)weight_index(order, size, 1, 1, k, 0, 0);
+}
+
+// The other way: which offset has this place. "x fastest" of a kernel is "z fastest" of the one
+// with its axes reversed, so the same function turns back.
+SPIRA_BOTH int exchange_offset(weight_order order, triple size, int place) {
+    return exchange_place(order, triple_make(size.z, size.y, size.x), place);
+}
+
+// ---- lists, offset by offset --------------------------------------------------------------------
+
+// Where an engine wants the lists. Pair i of the list at `place` stands at (start + i) * step of
+// `input` and `output`, where start is place * stride, or if stride is 0, the length of the lists
+// before it.
+struct exchange_lists {
+    weight_order order;
+    triple size; // of the kernel
+    int32_t *input, *output;
+    int step;
+    int32_t stride;  // > 0: each list has so many places, those that it does not need are -1
+    int32_t *counts; // [volume] lengths, or null
+    int32_t *begin;  // [volume + 1] starts, or null
+};
+
+SPIRA_BOTH int exchange_volume(const exchange_lists *to) {
+    return to->size.x * to->size.y * to->size.z;
+}
+
+// How many of a list's pairs are kept.
+SPIRA_BOTH int64_t exchange_kept(const exchange_lists *to, int64_t found) {
+    return to->stride ? min_of(found, to->stride) : found;
+}
+
+// Writes the pair that stands `at` places from the start of all lists.
+SPIRA_BOTH void exchange_put(const exchange_lists *to, int64_t at, int32_t input, int32_t output) {
+    to->input[at * to->step] = input;
+    to->output[at * to->step] = output;
+}
+
+// Writes where a list starts and how long it is.
+SPIRA_BOTH void exchange_put_bounds(const exchange_lists *to, int place, int64_t start,
+                                    int64_t count) {
+    if (to->counts) {
+        to->counts[place] = (int32_t)count;
+    }
+    if (to->begin) {
+        to->begin[place] = (int32_t)start;
+        if (place + 1 == exchange_volume(to)) {
+            to->begin[place + 1] = (int32_t)(start + count);
+        }
+    }
+}
+
+// Writes all lists.
+SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_pairs *pairs,
+                                         device_status *trouble) {
+    int64_t start = 0;
+    for (int place = 0; place < exchange_volume(to); ++place) {
+        int k = exchange_offset(to->order, to->size, place);
+        int64_t first = pairs->begin[k], found = pairs->begin[k + 1] - first;
+        int64_t count = exchange_kept(to, found), end = max_of(count, to->stride);
+        for (int64_t i = 0; i < end; ++i) {
+            exchange_put(to, start + i, i < count ? pairs->input[first + i] : -1,
+                         i < count ? pairs->output[first + i] : -1);
+        }
+        if (found > count) {
+            device_status_note(trouble, device_flag_capacity, (uint32_t)found);
+        }
+        exchange_put_bounds(to, place, start, count);
+        start += end;
+    }
+}
+
+SPIRA_API status exchange_pairs_check(const kernel_shape *kernel, const map_pairs *pairs) {
+    device_status none = {};
+    SPIRA_TRY(kernel_check(kernel));
+    return map_pairs_check(pairs, &none);
+}
+
+SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pairs *pairs,
+                                       int32_t stride, int32_t *indice_pairs,
+                                       int32_t *indice_pair_num, const device_status *trouble,
+                                       exchange_lists *to) {
+    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
+    SPIRA_REQUIRE(stride >= 1 && stride <= INT32_MAX / 2, status_bad_size, "stride", stride);
+    SPIRA_REQUIRE(indice_pairs, status_null_pointer, "indice_pairs", 0);
+    SPIRA_REQUIRE(indice_pair_num, status_null_pointer, "indice_pair_num", 0);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    int32_t *outputs = indice_pairs + (int64_t)kernel_volume(kernel) * stride;
+    *to = {weight_order_spconv, kernel->size, indice_pairs, outputs, 1, stride,
+           indice_pair_num,     nullptr};
+    return status_success();
+}
+
+// spconv's indice pairs: the host loop of `exchange_spconv` (exchange.cuh).
+SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pairs, int32_t stride,
+                                      int32_t *indice_pairs, int32_t *indice_pair_num,
+                                      device_status *trouble) {
+    exchange_lists to;
+    SPIRA_TRY(
+        exchange_spconv_lists(kernel, &pairs, stride, indice_pairs, indice_pair_num, trouble, &to));
+    exchange_lists_write_host(&to, &pairs, trouble);
+    return status_success();
+}
+
+SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const map_pairs *pairs,
+                                            int32_t *nbmaps, int32_t *nbsizes, exchange_lists *to) {
+    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
+    SPIRA_REQUIRE(nbmaps, status_null_pointer, "nbmaps", 0);
+    SPIRA_REQUIRE(nbsizes, status_null_pointer, "nbsizes", 0);
+    *to = {weight_order_torchsparse, kernel->size, nbmaps, nbmaps + 1, 2, 0, nbsizes, nullptr};
+    return status_success();
+}
+
+// TorchSparse's neighbour map: the host loop of `exchange_torchsparse` (exchange.cuh).
+SPIRA_API status exchange_torchsparse_host(const kernel_shape *kernel, map_pairs pairs,
+                                           int32_t *nbmaps, int32_t *nbsizes) {
+    exchange_lists to;
+    SPIRA_TRY(exchange_torchsparse_lists(kernel, &pairs, nbmaps, nbsizes, &to));
+    exchange_lists_write_host(&to, &pairs, nullptr);
+    return status_success();
+}
+
+SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_pairs *pairs,
+                                          int32_t *begin, int32_t *in, int32_t *out,
+                                          exchange_lists *to) {
+    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
+    SPIRA_REQUIRE(begin, status_null_pointer, "begin", 0);
+    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
+    *to = {weight_order_minkowski, kernel->size, in, out, 1, 0, nullptr, begin};
+    return status_success();
+}
+
+// MinkowskiEngine's in and out maps: the host loop of `exchange_minkowski` (exchange.cuh).
+SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_pairs pairs,
+                                         int32_t *begin, int32_t *in, int32_t *out) {
+    exchange_lists to;
+    SPIRA_TRY(exchange_minkowski_lists(kernel, &pairs, begin, in, out, &to));
+    exchange_lists_write_host(&to, &pairs, nullptr);
+    return status_success();
+}
+
+// ---- rows, output by output ---------------------------------------------------------------------
+
+// A kernel map by compressed rows: entry e of output o, begin[o] <= e < begin[o + 1], adds weight
+// offset[e] times input row input[e].
+struct exchange_rows {
+    int32_t *begin;  // [outputs.capacity + 1]
+    int32_t *offset; // [capacity] in spira's order, ascending within a row
+    int32_t *input;  // [capacity]
+    int32_t capacity;
+};
+
+SPIRA_API status exchange_csr_check(const int32_t *map, int volume, const int32_t *count,
+                                    int32_t capacity, const exchange_rows *rows,
+                                    const device_status *trouble) {
+    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
+    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  capacity);
+    SPIRA_REQUIRE(rows->begin && rows->offset && rows->input, status_null_pointer, "rows", 0);
+    SPIRA_REQUIRE(rows->capacity >= 1 && rows->capacity <= INT32_MAX / 2, status_bad_size,
+                  "rows.capacity", rows->capacity);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_success();
+}
+
+// A kernel map by compressed rows: the host loop of `exchange_csr` (exchange.cuh).
+SPIRA_API status exchange_csr_host(const int32_t *map, int volume, const int32_t *count,
+                                   int32_t capacity, exchange_rows rows, device_status *trouble) {
+    SPIRA_TRY(exchange_csr_check(map, volume, count, capacity, &rows, trouble));
+    int64_t outputs = min_of(*count, capacity), found = 0;
+    for (int64_t i = 0; i < outputs * volume; ++i) {
+        found += map[i] >= 0;
+    }
+    if (found > rows.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)min_of(found, UINT32_MAX));
+        std::fill(rows.begin, rows.begin + capacity + 1, 0);
+        return status_success();
+    }
+    int32_t at = 0;
+    for (int64_t o = 0; o < capacity; ++o) {
+        rows.begin[o] = at;
+        for (int k = 0; k < volume && o < outputs; ++k) {
+            if (map[o * volume + k] >= 0) {
+                rows.offset[at] = k;
+                rows.input[at++] = map[o * volume + k];
+            }
+        }
+    }
+    rows.begin[capacity] = at;
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

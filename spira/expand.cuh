@@ -1,0 +1,129 @@
+// spira/expand.cuh: the outputs that a kernel touches, on the GPU: write all, radix sort (CUB),
+// unique.
+#ifndef SPIRA_EXPAND_CUH
+#define SPIRA_EXPAND_CUH
+
+#include "expand.h"
+#include "unique.cuh"
+
+#include <cub/device/device_radix_sort.cuh>
+
+namespace spira {
+
+template <typename W>
+struct expand_scratch {
+    int32_t rows; // in.capacity * axes.most
+    W *words;     // [axes.most, in.capacity] what each input touches
+    W *sorted;    // [rows]
+    int32_t *heads;
+    char *cub; // [cub_bytes]
+    size_t cub_bytes;
+};
+
+template <typename W>
+SPIRA_API status expand_sort(expand_scratch<W> *s, int first_bit, int bits, cudaStream_t stream) {
+    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
+                                                           s->sorted, s->rows, first_bit, bits,
+                                                           stream),
+                            "radix sort");
+}
+
+template <typename W>
+SPIRA_API status expand_carve(workspace *w, int32_t rows, int32_t capacity, expand_scratch<W> *s) {
+    s->rows = rows;
+    s->words = workspace_take<W>(w, rows);
+    s->sorted = workspace_take<W>(w, rows);
+    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
+    expand_scratch<W> ask = *s;
+    ask.cub = nullptr;
+    ask.cub_bytes = 0;
+    SPIRA_TRY(expand_sort(&ask, 0, 8 * (int)sizeof(W), nullptr));
+    s->cub_bytes = ask.cub_bytes;
+    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    return status_success();
+}
+
+// A thread for each input. words [axes.most, in.capacity]: so that neighbours write neighbours.
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    expand_touch_kernel(word_layout layout, expand_axes axes, voxel_set<W> in, W *words,
+                        device_status *trouble) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= in.capacity) {
+        return;
+    }
+    if (i < *in.count) {
+        if (!expand_voxel(&layout, &axes, in.words[i], words + i, in.capacity)) {
+            device_status_raise(trouble, device_flag_range, (uint32_t)i);
+        }
+        return;
+    }
+    for (int m = 0; m < axes.most; ++m) {
+        words[(int64_t)m * in.capacity + i] = word_none<W>();
+    }
+}
+
+// Bytes of scratch for expand.
+template <typename W>
+SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule *rule,
+                                  voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
+    SPIRA_REQUIRE(out_capacity >= 1, status_bad_size, "out.capacity", out_capacity);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    expand_axes axes;
+    int32_t rows;
+    SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
+    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+    workspace w = workspace_begin(nullptr);
+    expand_scratch<W> s;
+    SPIRA_TRY(expand_carve<W>(&w, rows, out_capacity, &s));
+    *bytes = w.used;
+    return status_success();
+}
+
+// The lowest bit that differs between outputs: their z is the same modulo its stride.
+SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) {
+    int stride = z->ratio * z->spacing, bit = 0;
+    while (bit < layout->width.z && !(stride >> bit & 1)) {
+        ++bit;
+    }
+    return bit;
+}
+
+// The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
+// set of a strided layer of spconv or TorchSparse. expand.h has the rule and says where they stand.
+//
+// inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
+//          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
+// outputs  out: the set and its count; map_build(kernel, in, out) pairs the two
+//          trouble: the first voxel of `in` that is not on the grid, which touches nothing, or that
+//          touches an output for which the layout has no room, which is left out
+//          (device_flag_range); a capacity that was passed
+// errors   null pointers, sizes, a transposed kernel, a ratio, padding or extent that is not
+//          allowed, more than 2^30 outputs to sort, a workspace that is too small
+// Asynchronous, deterministic, equal to expand_host. in and out must not overlap.
+// cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
+//          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. All of in.capacity are
+//          written, radix-sorted and made unique, in four steps
+template <typename W>
+SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
+                        const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
+                        device_status *trouble, void *scratch, size_t scratch_bytes,
+                        cudaStream_t stream) {
+    expand_axes axes;
+    size_t needed;
+    SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &axes));
+    SPIRA_TRY(expand_workspace(kernel, rule, in, out.capacity, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    expand_scratch<W> s;
+    SPIRA_TRY(expand_carve<W>(&w, in.capacity * axes.most, out.capacity, &s));
+    expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
+        *layout, axes, in, s.words, trouble);
+    SPIRA_TRY(expand_sort(&s, expand_first_bit(layout, &axes.z), word_bits(layout), stream));
+    voxel_rows none = {nullptr, nullptr, nullptr};
+    return unique_launch(s.sorted, s.rows, s.heads, out, none, false, trouble, stream);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,342 @@
+// spira/expand.h: the output set of a strided layer in which a voxel stands wherever its kernel
+// touches an input: the rule of spconv 2 and, where size and stride differ, of TorchSparse 2.1 in
+// its default mode. (`downsample` has the other rule: the floor of the inputs.)
+//
+// The rule, on each axis, in the indices of those engines: output o reads input i through tap t if
+//
+//     i = o * ratio - padding + t * dilation,     0 <= t < size
+//
+// and exists if it reads any input. At ratio 1 the set grows: a dilating, generative layer. Where
+// the input has an extent, the output has one too, and no voxels beyond it:
+//
+//     extent of the outputs = floor((extent + 2 * padding - dilation * (size - 1) - 1) / ratio) + 1
+//
+// (spconv always has one, its spatial shape. TorchSparse without a spatial range takes that of the
+// voxels at hand. Here no extent is no limit.)
+//
+// Where the outputs stand. The voxels of a set lie on a grid: index i is at the coordinate
+// origin + i * spacing. Kernel offsets count from one tap, the middle one of an odd size and the
+// first one of an even size (offset.h), and know no padding. So an output is stored where that tap
+// of its kernel lies, and padding moves the origin of the grid, not the kernel:
+//
+//     spacing of the outputs = ratio * kernel.stride
+//     origin of the outputs  = origin of the inputs + (tap * dilation - padding) * kernel.stride
+//
+// Size 3 with padding 1, 5 with 2 and 2 with 0 keep the origin; size 3 with padding 0 moves it by
+// one voxel of the inputs. Nothing else has to know. `map_build` with the same kernel pairs the two
+// sets as the rule says, forward and transposed, and a submanifold layer on the outputs is the
+// usual one, because both look at differences only; the next layer of this kind is given the grid
+// that `expand_out` tells. An index is (coordinate - origin) / spacing. But `downsample` floors to
+// multiples of a stride and knows no origin: behind a layer that moved it, go on with `expand`.
+//
+// Outputs reach beyond their inputs, by kernel_reach: fit the layout to what `expand_need` says.
+#ifndef SPIRA_EXPAND_H
+#define SPIRA_EXPAND_H
+
+#include "offset.h"
+#include "voxel.h"
+
+namespace spira {
+
+// Where the voxels of a set can stand; the spacing is that of the set.
+struct expand_grid {
+    triple origin; // the coordinate of index 0, in voxels of the finest grid
+    triple extent; // indices are 0 .. extent - 1; 0: this axis has no ends
+};
+
+// What a layer has beside its kernel, whose stride is the spacing of the input.
+struct expand_rule {
+    triple ratio;     // the layer's stride, relative to its input; >= 1
+    triple padding;   // in voxels of the input, as in spconv; >= 0
+    expand_grid grid; // of the input
+};
+
+// One axis of a layer, as both sides use it.
+struct expand_axis {
+    int size, dilation, spacing, ratio, padding;
+    int origin, extent; // of the input's grid
+    int out_origin, out_extent;
+    int tap;         // where outputs stand
+    int period;      // of the taps of one input, at most every period-th leads to an output
+    int most;        // outputs that one input touches, at most
+    int whole, part; // dilation / ratio and the rest: by one tap, in outputs
+    int apart;       // by one period, in outputs
+    int64_t move;    // by one period, in voxels of the finest grid
+};
+
+struct expand_axes {
+    expand_axis x, y, z;
+    int most; // of all axes together
+};
+
+SPIRA_API status expand_axis_check(const expand_axis *a) {
+    const int most = voxel_index_max; // keeps sums away from the ends of an int
+    SPIRA_REQUIRE(a->ratio >= 1 && (int64_t)a->ratio * a->spacing <= 1 << 20, status_stride,
+                  "rule.ratio", a->ratio);
+    SPIRA_REQUIRE(a->padding >= 0 && a->padding <= 1 << 20, status_bad_size, "rule.padding",
+                  a->padding);
+    SPIRA_REQUIRE(a->origin >= -most && a->origin <= most, status_bad_size, "rule.grid.origin",
+                  a->origin);
+    SPIRA_REQUIRE(a->extent >= 0 && a->extent <= most, status_bad_size, "rule.grid.extent",
+                  a->extent);
+    return status_success();
+}
+
+// Fills the second half of an axis from the first.
+SPIRA_API status expand_axis_derive(expand_axis *a) {
+    a->tap = -kernel_first(a->size);
+    int64_t origin = a->origin + ((int64_t)a->tap * a->dilation - a->padding) * a->spacing;
+    SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
+                  "rule.padding (moves the origin too far)", a->padding);
+    a->out_origin = (int)origin;
+    // How far the kernel can move in the padded extent.
+    int64_t play = (int64_t)a->extent + 2 * a->padding - (int64_t)a->dilation * (a->size - 1) - 1;
+    SPIRA_REQUIRE(a->extent == 0 || play >= 0, status_bad_size,
+                  "rule.grid.extent (smaller than the kernel)", a->extent);
+    a->out_extent = a->extent ? (int)(play / a->ratio + 1) : 0;
+    a->period = 1;
+    while (a->period < a->size && (int64_t)a->period * a->dilation % a->ratio != 0) {
+        ++a->period;
+    }
+    a->most = (int)ceil_div(a->size, a->period);
+    a->whole = a->dilation / a->ratio;
+    a->part = a->dilation % a->ratio;
+    a->apart = (int)((int64_t)a->period * a->dilation / a->ratio);
+    a->move = (int64_t)a->period * a->dilation * a->spacing;
+    return status_success();
+}
+
+SPIRA_API status expand_axis_make(int size, int dilation, int spacing, int ratio, int padding,
+                                  int origin, int extent, expand_axis *a) {
+    *a = {size, dilation, spacing, ratio, padding, origin, extent, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    SPIRA_TRY(expand_axis_check(a));
+    return expand_axis_derive(a);
+}
+
+// The axes of a layer, or what is wrong with it.
+SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule *rule,
+                                  expand_axes *axes) {
+    SPIRA_TRY(kernel_check(kernel));
+    SPIRA_REQUIRE(rule, status_null_pointer, "rule", 0);
+    SPIRA_REQUIRE(!kernel->transposed, status_unsupported,
+                  "kernel.transposed (its output set is there already)", 0);
+    const kernel_shape *k = kernel;
+    const expand_rule *r = rule;
+    const expand_grid *g = &rule->grid;
+    SPIRA_TRY(expand_axis_make(k->size.x, k->dilation.x, k->stride.x, r->ratio.x, r->padding.x,
+                               g->origin.x, g->extent.x, &axes->x));
+    SPIRA_TRY(expand_axis_make(k->size.y, k->dilation.y, k->stride.y, r->ratio.y, r->padding.y,
+                               g->origin.y, g->extent.y, &axes->y));
+    SPIRA_TRY(expand_axis_make(k->size.z, k->dilation.z, k->stride.z, r->ratio.z, r->padding.z,
+                               g->origin.z, g->extent.z, &axes->z));
+    axes->most = axes->x.most * axes->y.most * axes->z.most;
+    return status_success();
+}
+
+// The grid of a layer's outputs: what the next layer of this kind takes as its own.
+//
+// errors   null pointers; sizes; an extent that is smaller than the kernel, padding included
+SPIRA_API status expand_out(const kernel_shape *kernel, const expand_rule *rule, expand_grid *out) {
+    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
+    expand_axes a;
+    SPIRA_TRY(expand_axes_make(kernel, rule, &a));
+    out->origin = triple_make(a.x.out_origin, a.y.out_origin, a.z.out_origin);
+    out->extent = triple_make(a.x.out_extent, a.y.out_extent, a.z.out_extent);
+    return status_success();
+}
+
+// Widens the bounds of one axis by the outputs that its voxels touch.
+SPIRA_API status expand_need_axis(const expand_axis *a, int *lo, int *hi, int *reach) {
+    int64_t step = (int64_t)a->dilation * a->spacing;
+    int64_t low = *lo - (a->size - 1 - a->tap) * step, high = *hi + a->tap * step;
+    if (a->out_extent) {
+        low = max_of(low, a->out_origin);
+        high = min_of(high, a->out_origin + (int64_t)(a->out_extent - 1) * a->ratio * a->spacing);
+    }
+    SPIRA_REQUIRE(low >= INT32_MIN && high <= INT32_MAX, status_bad_size, "need (bounds)", *hi);
+    *lo = (int)min_of(*lo, low);
+    *hi = (int)max_of(*hi, high);
+    *reach = (int)max_of(*reach, kernel_reach_axis(a->size, a->dilation, a->spacing));
+    return status_success();
+}
+
+// What a layer asks of the word layout. Call it once for each layer of this kind, in their order.
+//
+// inputs   need: the bounds of the layer's input, and what is needed so far
+// outputs  need: lo and hi hold the outputs too; reach covers the kernel, for map_build
+SPIRA_API status expand_need(const kernel_shape *kernel, const expand_rule *rule, word_need *need) {
+    SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
+    expand_axes a;
+    SPIRA_TRY(expand_axes_make(kernel, rule, &a));
+    word_need wider = *need;
+    SPIRA_TRY(expand_need_axis(&a.x, &wider.lo.x, &wider.hi.x, &wider.reach.x));
+    SPIRA_TRY(expand_need_axis(&a.y, &wider.lo.y, &wider.hi.y, &wider.reach.y));
+    SPIRA_TRY(expand_need_axis(&a.z, &wider.lo.z, &wider.hi.z, &wider.reach.z));
+    *need = wider;
+    return status_success();
+}
+
+// ---- what one voxel touches ---------------------------------------------------------------------
+
+// The outputs that a coordinate touches on one axis: candidate m = 0, 1, ... through tap
+// tap + m * period, if the kernel has that many.
+struct expand_touch {
+    int64_t coordinate; // of candidate 0
+    int index;          // of candidate 0, on the output's grid
+    int tap;            // of candidate 0; the kernel's size if there is none
+};
+
+// False where the coordinate is not on the input's grid; it touches nothing then.
+SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_touch *touch) {
+    *touch = {0, 0, a->size};
+    int64_t away = (int64_t)coordinate - a->origin;
+    if (away < -voxel_index_max || away > voxel_index_max) {
+        return false;
+    }
+    int in = (int)away / a->spacing;
+    if (in * a->spacing != (int)away || (a->extent && (in < 0 || in >= a->extent))) {
+        return false;
+    }
+    // in + padding - tap * dilation = index * ratio + rest, tap by tap until nothing rests; of
+    // either sign, |rest| stays below the ratio.
+    int index = (in + a->padding) / a->ratio, rest = (in + a->padding) % a->ratio, tap = 0;
+    while (rest != 0 && tap < a->period) {
+        bool borrow = rest < a->part;
+        rest += (borrow ? a->ratio : 0) - a->part;
+        index -= a->whole + borrow;
+        ++tap;
+    }
+    if (tap < a->period) {
+        *touch = {coordinate + (int64_t)(a->tap - tap) * a->dilation * a->spacing, index, tap};
+    }
+    return true;
+}
+
+enum expand_verdict { expand_absent, expand_present, expand_no_room };
+
+// Candidate m of one axis: its coordinate, unless it is absent. lo, hi: the layout's bounds.
+SPIRA_BOTH expand_verdict expand_candidate(const expand_axis *a, const expand_touch *touch, int m,
+                                           int lo, int hi, int *coordinate) {
+    int index = touch->index - m * a->apart;
+    if (touch->tap + m * a->period >= a->size ||
+        (a->out_extent && (index < 0 || index >= a->out_extent))) {
+        return expand_absent;
+    }
+    int64_t c = touch->coordinate - m * a->move;
+    *coordinate = (int)c;
+    return c >= lo && c <= hi ? expand_present : expand_no_room;
+}
+
+// Writes the outputs that an input voxel touches, or word_none(), to words[0], words[apart], ...,
+// axes->most in all. False if the voxel is not on its grid or an output has no room in the layout.
+template <typename W>
+SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W word, W *words,
+                             int64_t apart) {
+    voxel v = word_unpack<W>(l, word);
+    expand_touch x, y, z;
+    bool good = expand_touch_find(&axes->x, v.x, &x);
+    good = expand_touch_find(&axes->y, v.y, &y) && good;
+    good = expand_touch_find(&axes->z, v.z, &z) && good;
+    for (int i = 0; i < axes->x.most; ++i) {
+        expand_verdict at_x = expand_candidate(&axes->x, &x, i, l->lo.x, l->hi.x, &v.x);
+        for (int j = 0; j < axes->y.most; ++j) {
+            expand_verdict at_y = expand_candidate(&axes->y, &y, j, l->lo.y, l->hi.y, &v.y);
+            for (int k = 0; k < axes->z.most; ++k, words += apart) {
+                expand_verdict at_z = expand_candidate(&axes->z, &z, k, l->lo.z, l->hi.z, &v.z);
+                bool exists = at_x && at_y && at_z;
+                bool fits =
+                    at_x != expand_no_room && at_y != expand_no_room && at_z != expand_no_room;
+                *words = exists && fits ? word_pack<W>(l, v) : word_none<W>();
+                good = good && (fits || !exists);
+            }
+        }
+    }
+    return good;
+}
+
+// ---- the host loop ------------------------------------------------------------------------------
+
+// The checks of both sides; the axes are an output.
+template <typename W>
+SPIRA_API status expand_check(const word_layout *layout, const kernel_shape *kernel,
+                              const expand_rule *rule, const voxel_set<W> *in,
+                              const voxel_set<W> *out, const device_status *trouble,
+                              expand_axes *axes) {
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(expand_axes_make(kernel, rule, axes));
+    SPIRA_TRY(voxel_set_check(in));
+    SPIRA_TRY(voxel_set_check(out));
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_success();
+}
+
+// The words that are written and sorted: as many as `capacity` inputs can touch.
+SPIRA_API status expand_rows(const expand_axes *axes, int32_t capacity, int32_t *rows) {
+    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "in.capacity", capacity);
+    int64_t all = (int64_t)capacity * axes->most;
+    SPIRA_REQUIRE(all < INT32_MAX / 2, status_bad_size,
+                  "in.capacity (too many outputs that the kernel could touch)", all);
+    *rows = (int32_t)all;
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API W *expand_host_carve(workspace *w, int32_t rows) {
+    return workspace_take<W>(w, rows);
+}
+
+// Bytes of scratch for expand_host.
+template <typename W>
+SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_rule *rule,
+                                       voxel_set<W> in, size_t *bytes) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    expand_axes axes;
+    int32_t rows;
+    SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
+    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+    workspace w = workspace_begin(nullptr);
+    expand_host_carve<W>(&w, rows);
+    *bytes = w.used;
+    return status_success();
+}
+
+// The set of all voxels whose kernel touches the set `in`: the host loop of `expand` (expand.cuh).
+//
+// inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
+//          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
+// outputs  out: the set, on the grid of expand_out
+//          trouble: voxels of `in` that are not on the grid, which touch nothing, or that touch an
+//          output without room in the layout, which is left out; a capacity that was passed
+template <typename W>
+SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
+                             const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
+                             device_status *trouble, void *scratch, size_t scratch_bytes) {
+    expand_axes axes;
+    size_t needed;
+    SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &axes));
+    SPIRA_TRY(expand_host_workspace(kernel, rule, in, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    W *words = expand_host_carve<W>(&w, in.capacity * axes.most);
+    int64_t count = min_of(*in.count, in.capacity), rows = count * axes.most;
+    for (int64_t i = 0; i < count; ++i) {
+        if (!expand_voxel(layout, &axes, in.words[i], words + i * axes.most, 1)) {
+            device_status_note(trouble, device_flag_range, (uint32_t)i);
+        }
+    }
+    std::sort(words, words + rows); // word_none() comes last
+    int64_t unique = std::unique(words, words + rows) - words;
+    unique -= unique > 0 && words[unique - 1] == word_none<W>();
+    if (unique > out.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)unique);
+        unique = out.capacity;
+    }
+    std::copy(words, words + unique, out.words);
+    std::fill(out.words + unique, out.words + out.capacity, word_none<W>());
+    *out.count = (int32_t)unique;
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
