@@ -44,6 +44,7 @@
 #include "spira/copy.cuh"
 #include "spira/mma.cuh"
 #include "spira/search.cuh"
+#include "spira/sort.cuh"
 #include "spira/unique.cuh"
 
 #include "spira/conv_exact.cuh"

@@ -28,10 +28,10 @@ static spira::status sort_pack_step(void *context, cudaStream_t stream) {
     sort_work<W> *w = (sort_work<W> *)context;
     const spira::voxel_input *in = &w->scene.in;
     spira::voxelize_pack_kernel<W><<<(unsigned)spira::ceil_div(in->rows, 256), 256, 0, stream>>>(
-        w->scene.layout, *in, w->s.words, w->s.rows, w->scene.trouble);
+        w->scene.layout, *in, w->s.words, w->scene.trouble);
     SPIRA_TRY(spira::status_of_launch("pack"));
-    return spira::voxelize_sort(&w->s, w->scene.rows.order, in->rows,
-                                spira::word_bits(&w->scene.layout), stream);
+    return spira::sort_words(w->s.words, in->rows, spira::word_bits(&w->scene.layout), w->s.sorted,
+                             w->scene.rows.order, &w->s.sort, stream);
 }
 
 // What pack+sort must have left: the words of all rows, ascending.

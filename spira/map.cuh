@@ -38,12 +38,12 @@ SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t cap
     }
 }
 
-// The tile to os [outputs, volume].
-SPIRA_DEVICE void map_write_os(const search_tile &tile, int volume, int32_t *os) {
-    int columns = tile.k_end - tile.k_begin;
-    int32_t *out = os + (int64_t)tile.first * volume + tile.k_begin;
-    if (columns == volume && tile.pitch == volume && ((uintptr_t)out & 15) == 0) {
-        int count = tile.rows * volume; // the tile stands as it goes out
+// The tile's offsets below `columns` to os [outputs, columns].
+SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os) {
+    int wide = min(tile.k_end, columns) - tile.k_begin;
+    int32_t *out = os + (int64_t)tile.first * columns + tile.k_begin;
+    if (wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
+        int count = tile.rows * columns; // the tile stands as it goes out
         for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
             ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
         }
@@ -53,8 +53,8 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int volume, int32_t *os)
         return;
     }
     for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < columns; c += 32) {
-            out[(int64_t)row * volume + c] = tile.taps[row * tile.pitch + c];
+        for (int c = threadIdx.x & 31; c < wide; c += 32) {
+            out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
         }
     }
 }
@@ -72,13 +72,14 @@ SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *ch
     }
 }
 
-// The tile to mask [outputs, words] and mask_any [ceil(outputs / 32), words], either null. Tiles
-// that share a word (offsets of a kernel that is searched in pieces) add their bits to it:
-// `fresh` words are set, others are joined, one after the other by the same block.
+// The tile's offsets below `columns` to mask [outputs, words] and mask_any [ceil(outputs / 32),
+// words], either null. A kernel that is searched in pieces is written in ascending order of them,
+// by the same block: a piece adds its bits to a word that it shares with the one before, and the
+// last clears the words behind.
 SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
                                   uint32_t *mask_any) {
     int end = tile.k_end < columns ? tile.k_end : columns;
-    int word_first = tile.k_begin / 32, word_end = (end + 31) / 32;
+    int word_first = tile.k_begin / 32, word_end = end < columns ? (end + 31) / 32 : words;
     int lane = threadIdx.x & 31, groups = (tile.rows + 31) / 32;
     for (int i = threadIdx.x / 32; i < (word_end - word_first) * groups; i += blockDim.x / 32) {
         int word = word_first + i / groups, group = i % groups, row = group * 32 + lane;
@@ -308,8 +309,8 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
     __shared__ int16_t chosen[map_columns_max];
     const map_forms &f = task.forms;
     triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
-    if (f.os && task.os_columns == task.walk.volume) {
-        map_write_os(tile, task.walk.volume, f.os);
+    if (f.os && task.os_columns == searched) {
+        map_write_os(tile, searched, f.os);
     } else if (f.os) {
         if (threadIdx.x < 32) {
             *chosen_before = map_choose_columns(size, tile.k_begin, tile.k_end, searched,
@@ -344,13 +345,18 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
         return;
     }
     int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
+    // The lists count every offset, other forms need not look behind those that are searched.
+    int size_x = task.forms.half && !packed ? walk.size_x / 2 + 1 : walk.size_x;
     for (int piece = 0; piece < task.shape.pieces; ++piece) {
         if (piece) {
             __syncthreads();
         }
         // Ascending offsets: a transposed kernel is walked from its last slab.
         int slab = piece * task.shape.slabs;
-        int slabs = min(walk.size_x - slab, task.shape.slabs);
+        int slabs = min(size_x - slab, task.shape.slabs);
+        if (slabs <= 0) {
+            break;
+        }
         slab = walk.transposed ? walk.size_x - slab - slabs : slab;
         search_tile tile = search_block(walk, task.shape, sets, plain ? nullptr : &task.choice,
                                         first, rows, slab, slabs, shared, windows);
@@ -437,9 +443,13 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
                                  int requests, cudaStream_t stream) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
+    int64_t tiles = 0;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request + i;
         SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
+        tiles = i % map_batch_max ? tiles : 0; // of a launch
+        tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
+        SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
     for (int done = 0; done < requests; done += map_batch_max) {
         map_batch<W> batch;
@@ -455,8 +465,6 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
             bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
             plain = plain && batch.task[i].plain;
         }
-        SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)",
-                      blocks);
         if (plain) {
             map_kernel<W, true><<<(unsigned)blocks, map_threads, (size_t)bytes, stream>>>(batch);
         } else {

@@ -113,7 +113,8 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     if (forms->half) {
         SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
                       "forms.half (of a kernel that is even or transposed)", 0);
-        SPIRA_REQUIRE(source->words == outputs->words && source->count == outputs->count,
+        SPIRA_REQUIRE(source->words == outputs->words && source->count == outputs->count &&
+                          source->capacity == outputs->capacity,
                       status_unsupported, "forms.half (the two sets are not the same)", 0);
     }
     return status_success();

@@ -1,55 +1,34 @@
-// spira/voxel.cuh: voxelisation on the GPU: pack, radix sort (CUB), unique.
+// spira/voxel.cuh: voxelisation on the GPU: pack, sort, unique.
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
 #include "numeric.cuh"
+#include "sort.cuh"
 #include "unique.cuh"
 #include "voxel.h"
-
-#include <cub/device/device_radix_sort.cuh>
 
 namespace spira {
 
 template <typename W>
 struct voxelize_scratch {
-    W *words;      // [rows] as packed
-    W *sorted;     // [rows]
-    int32_t *rows; // [rows] 0, 1, 2, ...
+    W *words;  // [rows] as packed
+    W *sorted; // [rows]
     int32_t *heads;
-    char *cub; // [cub_bytes]
-    size_t cub_bytes;
+    sort_scratch<W> sort;
 };
-
-// CUB's scratch for the pairs; asks for the largest number of bits, so that it fits any layout.
-template <typename W>
-SPIRA_API status voxelize_sort(voxelize_scratch<W> *s, int32_t *order, int32_t rows, int bits,
-                               cudaStream_t stream) {
-    return status_from_cuda(cub::DeviceRadixSort::SortPairs(s->cub, s->cub_bytes, s->words,
-                                                            s->sorted, s->rows, order, rows, 0,
-                                                            bits, stream),
-                            "radix sort");
-}
 
 template <typename W>
 SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
                                 voxelize_scratch<W> *s) {
     s->words = workspace_take<W>(w, rows);
     s->sorted = workspace_take<W>(w, rows);
-    s->rows = workspace_take<int32_t>(w, rows);
     s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
-    voxelize_scratch<W> ask = *s;
-    ask.cub = nullptr;
-    ask.cub_bytes = 0;
-    SPIRA_TRY(voxelize_sort(&ask, nullptr, rows, 8 * (int)sizeof(W), nullptr));
-    s->cub_bytes = ask.cub_bytes;
-    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
-    return status_success();
+    return sort_carve(w, rows, &s->sort);
 }
 
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
-    voxelize_pack_kernel(word_layout layout, voxel_input in, W *words, int32_t *rows,
-                         device_status *trouble) {
+    voxelize_pack_kernel(word_layout layout, voxel_input in, W *words, device_status *trouble) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= in.rows) {
         return;
@@ -67,7 +46,6 @@ SPIRA_KERNEL void __launch_bounds__(256)
         }
     }
     words[i] = word;
-    rows[i] = (int32_t)i;
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
@@ -93,7 +71,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 //          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
 // errors   null pointers, sizes, a layout of another word, a workspace that is too small
 // Asynchronous, deterministic, equal to voxelize_host to the last bit.
-// cost     one radix sort of (word, row) pairs and three small kernels
+// cost     one sort of (word, row) pairs (sort.cuh) and three small kernels
 template <typename W>
 SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                           voxel_rows rows, device_status *trouble, void *scratch,
@@ -108,9 +86,10 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
     SPIRA_TRY(voxelize_carve<W>(&w, in->rows, set.capacity, &s));
-    voxelize_pack_kernel<W><<<(unsigned)ceil_div(in->rows, 256), 256, 0, stream>>>(
-        *layout, *in, s.words, s.rows, trouble);
-    SPIRA_TRY(voxelize_sort(&s, rows.order, in->rows, word_bits(layout), stream));
+    voxelize_pack_kernel<W>
+        <<<(unsigned)ceil_div(in->rows, 256), 256, 0, stream>>>(*layout, *in, s.words, trouble);
+    SPIRA_TRY(
+        sort_words(s.words, in->rows, word_bits(layout), s.sorted, rows.order, &s.sort, stream));
     return unique_launch(s.sorted, in->rows, s.heads, set, rows,
                          in->duplicates == duplicates_report, trouble, stream);
 }

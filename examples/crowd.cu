@@ -1,0 +1,88 @@
+// examples/crowd.cu: how many neighbours each voxel has; those without are outliers. A kernel of
+// one's own around the block-scope search: no kernel map is stored. As plain C++, the host loop.
+//   nvcc -std=c++17 -arch=native examples/crowd.cu -o crowd && ./crowd scan.vox32 [K]
+#include "../spira/search.h"
+#include <algorithm>
+#include <stdio.h>
+#include <stdlib.h>
+#include <vector>
+#ifdef __CUDACC__
+#include "../spira/search.cuh"
+
+// One thread for each output of the block's tile. neighbours [sets.total]
+static __global__ void crowd(spira::search_walk<uint64_t> walk, spira::search_shape shape,
+                             spira::search_sets<uint64_t> sets, int32_t *neighbours) {
+    extern __shared__ int4 shared[];
+    __shared__ spira::search_window windows[spira::kernel_size_max];
+    int first = (int)blockIdx.x * shape.rows, rows = min(sets.total - first, shape.rows);
+    int row = (int)threadIdx.x, found = 0;
+    for (int slab = 0; slab < walk.size_x; slab += shape.slabs) { // once, if the kernel is small
+        spira::search_tile tile =
+            spira::search_block(walk, shape, sets, nullptr, first, rows, slab,
+                                min(walk.size_x - slab, shape.slabs), shared, windows);
+        for (int k = 0; k < tile.k_end - tile.k_begin && row < rows; ++k) {
+            found += tile.taps[row * tile.pitch + k] >= 0;
+        }
+        __syncthreads(); // the next search overwrites the tile
+    }
+    if (row < rows) {
+        neighbours[first + row] = found - 1; // but itself
+    }
+}
+
+static std::vector<int32_t> count_on_gpu(const spira::word_layout *layout,
+                                         const spira::kernel_shape *kernel,
+                                         const std::vector<uint64_t> &words) {
+    int total = (int)words.size();
+    std::vector<int32_t> neighbours(words.size(), -1);
+    size_t words_bytes = words.size() * sizeof words[0], bytes = words.size() * sizeof(int32_t);
+    char *memory = nullptr; // words, neighbours
+    cudaMalloc((void **)&memory, words_bytes + bytes);
+    cudaMemcpy(memory, words.data(), words_bytes, cudaMemcpyHostToDevice);
+    uint64_t *set = (uint64_t *)memory;
+    auto walk = spira::search_walk_make<uint64_t>(layout, kernel);
+    auto shape = spira::search_shape_choose(kernel->size, spira::kernel_step(kernel), true);
+    crowd<<<(unsigned)spira::ceil_div(total, shape.rows), spira::search_threads,
+            (size_t)spira::search_block_bytes(shape)>>>(walk, shape, {set, set, total, total},
+                                                        (int32_t *)(memory + words_bytes));
+    cudaMemcpy(neighbours.data(), memory + words_bytes, bytes, cudaMemcpyDeviceToHost);
+    cudaFree(memory);
+    return neighbours;
+}
+#endif
+
+int main(int argc, char **argv) {
+    FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
+    spira::kernel_shape kernel = spira::kernel_cube(argc > 2 ? atoi(argv[2]) : 3, 1);
+    const int most = 1 << 19; // coordinates are smaller
+    spira::word_need need = {{-most, -most, -most}, {most, most, most}, 1, {1, 1, 1}, {14, 14, 14}};
+    spira::word_layout layout;
+    if (!file || spira::status_failed(spira::word_fit(&need, &layout)) ||
+        spira::status_failed(spira::search_check(&layout, &kernel))) {
+        return fprintf(stderr, "usage: crowd scan.vox32 [K, 1 to 15]\n"), 1;
+    }
+    std::vector<uint64_t> words; // sorted, each once
+    for (int32_t c[3]; fread(c, sizeof c, 1, file) == 1;) {
+        words.push_back(spira::word_pack<uint64_t>(&layout, {0, c[0], c[1], c[2]}));
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    std::vector<int32_t> neighbours, taps((size_t)spira::kernel_volume(&kernel));
+    int64_t histogram[13] = {}; // 0, 1, 2 to 3, 4 to 7, ...
+    for (uint64_t word : words) {
+        spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps.data());
+        int64_t missing = std::count(taps.begin(), taps.end(), -1);
+        neighbours.push_back((int32_t)((int64_t)taps.size() - missing - 1));
+        ++histogram[spira::bits_for((uint64_t)neighbours.back())];
+    }
+    for (int i = 0; 1 << i >> 1 < (int)taps.size(); ++i) {
+        printf("%4d to %4d neighbours: %lld voxels\n", 1 << i >> 1, (1 << i) - 1,
+               (long long)histogram[i]);
+    }
+#ifdef __CUDACC__
+    std::vector<int32_t> counted = count_on_gpu(&layout, &kernel, words);
+    printf("GPU: %s, %s\n", counted == neighbours ? "the same" : "not the same",
+           cudaGetErrorString(cudaGetLastError()));
+    return counted != neighbours;
+#endif
+}
