@@ -5,8 +5,8 @@
 // "sort", method "pack+sort": from raw coordinates to sorted words with their rows, repeats still
 // in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
 // "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
-// 5 sets and 13 kernel maps of MinkUNet42 (layout "os"), one after another in one stream; with
-// their tiled layouts (layout "tiled"), which is what its convolutions read.
+// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch (layout "os");
+// with their tiled layouts (layout "tiled"), which is what its convolutions read.
 #include "bench.cuh"
 
 // ---- sort ---------------------------------------------------------------------------------------

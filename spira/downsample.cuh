@@ -201,16 +201,6 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     }
 }
 
-// Heads in front of position `at`; total if it is the end.
-SPIRA_DEVICE int downsample_heads_before(const downsample_heads *heads, const int32_t *blocks,
-                                         int shift, int at, int count, int total) {
-    if (at >= count) {
-        return total;
-    }
-    downsample_heads h = heads[at / 32];
-    return blocks[at >> shift] + h.before + __popc(h.bits & ((1u << at % 32) - 1));
-}
-
 // The places of the set from which heads are counted.
 struct downsample_places {
     const downsample_heads *heads;
@@ -391,10 +381,9 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 // errors   null pointers, sizes, a stride beyond the layout's, a `from` that does not divide it, a
 //          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
-// cost     a step to the next level: two kernels with up to three binary searches a voxel. Any
-// other:
-// a
-//          radix sort of the bits that the stride leaves, and three small kernels
+// cost     a step to the next level: two kernels with up to three binary searches a voxel; any
+// other
+//          step: a radix sort of the bits that the stride leaves, and three small kernels
 template <typename W>
 SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
                                  triple stride, voxel_set<W> out, device_status *trouble,

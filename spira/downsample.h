@@ -2,8 +2,8 @@
 // processing).
 //
 // A voxel of the coarser set is a voxel of the finer one with each coordinate floored to a multiple
-// of the stride. Floors nest, so that every level follows straight from the first set: strides are
-// absolute, in voxels of the finest grid, and no level waits for another one.
+// of the stride. Strides are absolute, in voxels of the finest grid. Floors nest: a level follows
+// from any finer one, from the first set as well as from the level before, which is smaller.
 #ifndef SPIRA_DOWNSAMPLE_H
 #define SPIRA_DOWNSAMPLE_H
 
@@ -73,7 +73,7 @@ SPIRA_API size_t downsample_host_workspace(voxel_set<W> in) {
 
 // The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
 //
-// inputs   layout: fitted to at least this stride; in: the finest set; stride: absolute, any >= 1
+// inputs   layout: fitted to at least this stride; in: any finer set; stride: absolute, any >= 1
 // outputs  out: the coarse set; trouble: a capacity that was passed
 template <typename W>
 SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, triple stride,

@@ -2,7 +2,7 @@
 //
 // One kernel writes all forms: a block searches a tile of outputs into shared memory
 // (search_block, search.cuh) and hands the tile to one writer for each form that is wanted. Tile
-// and writers (map_write_*) are for other kernels too. Any number of maps go in one launch.
+// and writers (map_write_*) are for other kernels too. Up to 16 maps go in one launch.
 //
 // The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
 // tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
@@ -375,7 +375,7 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
 }
 
 template <typename W, bool plain>
-SPIRA_KERNEL void __launch_bounds__(map_threads, plain ? 9 : 5)
+SPIRA_KERNEL void __launch_bounds__(map_threads, plain ? 8 : 5)
     map_kernel(const __grid_constant__ map_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     int t = 0;
@@ -635,14 +635,16 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 // Builds the filtered weight-stationary form, or with forms->os and a threshold the hybrid one.
 //
 // inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
-// outputs  pairs: the offsets that are searched and not in os (with threshold 0, all of them): for
-//          each the list of its pairs, outputs ascending; an offset without pairs, or one that is
-//          in os, has an empty list
+// outputs  pairs: the offsets with a norm of forms->threshold or more (with 0, all of them; of a half
+//          map, those below the centre): for each the list of its pairs, outputs ascending. Other
+//          offsets, and those without pairs, have empty lists
 //          forms: as map_build_forms
-//          trouble: more pairs than pairs.capacity are recorded, and all lists left empty
+//          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search, writing and reading 8 bytes a pair, writing 8 bytes a pair; three launches
+// cost     the search, writing and reading 8 bytes a pair, writing 8 bytes a pair; a memset and
+// three
+//          launches
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,

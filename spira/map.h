@@ -66,7 +66,7 @@ struct map_forms {
     int32_t *ws;        // [map_columns, outputs.capacity]
     uint32_t *mask;     // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
     uint32_t *mask_any; // [ceil(outputs.capacity / 32), map_mask_words]: any of 32 outputs has k
-    int threshold;      // os has the offsets with an L1 norm below it, ascending
+    int threshold;      // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
 };
 
@@ -190,9 +190,10 @@ SPIRA_BOTH bool map_pairs_have(const kernel_shape *kernel, int threshold, bool h
 // The filtered form: the host loop of `map_build_pairs` (map.cuh).
 //
 // inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
-// outputs  pairs: the offsets that are searched and not in os, with threshold 0 all of them;
-//          forms: as map_build_forms
-//          trouble: more pairs than pairs.capacity are recorded, and the lists left empty
+// outputs  pairs: the offsets that are searched and have a norm of forms->threshold or more, with 0
+//          all of them; forms: as map_build_forms
+//          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then: what
+//          `input` and `output` hold means nothing
 template <typename W>
 SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,

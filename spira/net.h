@@ -99,7 +99,7 @@ struct net_plan {
     net_step step[net_layers_max];
     int64_t params; // floats: see net_step.params
     bool device;
-    size_t scratch, scratch_bytes; // of downsampling and the map builder
+    size_t scratch, scratch_bytes; // of downsampling
     size_t workspace_bytes;
     size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features
     size_t loaded_bytes;               // of the loaded parameters; device plans only

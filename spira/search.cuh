@@ -8,7 +8,7 @@
 // the few words above it, and keeps those that are members of the row. What it finds goes to a tile
 // of the map in shared memory, from which map.cuh writes every layout.
 //
-// By one thread: search.h. By a warp: search_warp_*. By a block: search_block_*, search_tile_*.
+// By one thread: search.h. By a warp: search_warp_*. By a block: search_block.
 #ifndef SPIRA_SEARCH_CUH
 #define SPIRA_SEARCH_CUH
 
@@ -76,7 +76,7 @@ enum {
     search_reach_min = 64,   // windows are padded to this at least
     search_tile_slack = 32,  // taps that may be read behind a tile
     search_words_ahead = 3,  // a thread reads as many words above an anchor at a time
-    search_rows_ahead = 3,   // and has as many searches under way
+    search_rows_ahead = 4,   // and, of other sizes, has as many searches under way
 };
 
 // Outputs of a tile: what fits shared memory several times over.
@@ -355,18 +355,19 @@ SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int
     return choice;
 }
 
-// One output and the rows y, y + 1, ... of a slab. query: the output's distance from the tile's
-// first; anchor: the row's lowest member.
+// One output and `rows` rows of a slab, from row y on. away: the first row's anchor, as a distance
+// from that of the tile's first output; query: the output itself.
 template <typename W, int K, int ahead>
 SPIRA_DEVICE void search_some_rows(const search_walk<W> &walk, const search_sets<W> &sets,
-                                   uint32_t words, search_window window, uint32_t query, W anchor,
-                                   int rows, int32_t *taps, int side) {
+                                   uint32_t words, search_window window, uint32_t away, W query,
+                                   int slab, int y, int rows, int32_t *taps, int side) {
     if (window.reach) {
-        search_window_rows<W, K, ahead>(walk, words, window, query, rows,
+        search_window_rows<W, K, ahead>(walk, words, window, away, rows,
                                         (uint32_t)__cvta_generic_to_shared(taps),
                                         side * walk.size_z * 4, side * 4);
         return;
     }
+    W anchor = query + walk.base + (W)slab * walk.step_x + (W)y * walk.step_y;
     for (int r = 0; r < rows; ++r, anchor += walk.step_y, taps += side * walk.size_z) {
         search_far_row(sets.source, window.begin, sets.count, anchor, walk.step, walk.size_z, taps,
                        side);
@@ -387,34 +388,33 @@ struct search_scene {
 };
 
 // A thread's part of a tile, its windows ready: threads that share an output take turns at its
-// rows. K 2, 3, 5: a cubic kernel of that size; 0: any, at some more instructions.
+// slabs. K 2, 3, 5: a cubic kernel of that size; 0: any, at some more instructions.
 template <typename W, int K>
 SPIRA_DEVICE void search_block_rows(const search_scene<W> &scene, const search_shape &shape,
                                     const search_choice *choice, W query) {
     const search_walk<W> walk = search_walk_fix<W, K>(scene.walk);
-    const int ahead = K == 2 ? 2 : search_rows_ahead;
+    const int ahead = K > 0 ? K : search_rows_ahead;
     int plane = walk.size_y * walk.size_z, side = walk.transposed ? -1 : 1;
     int rows = K > 0 ? search_tile_rows(K * K * K) : shape.rows;
     int parts = search_threads / rows, part = K == 0 || parts > 1 ? threadIdx.x / rows : 0;
-    int each = min((walk.size_y + parts - 1) / parts, ahead);
     int row = threadIdx.x & (rows - 1);
-    uint32_t words = (uint32_t)__cvta_generic_to_shared(scene.words);
-    W anchor = query + walk.base + (W)scene.slab * walk.step_x;
+    uint32_t pitch = (uint32_t)(search_window_pitch(shape) * (int)sizeof(uint32_t));
+    uint32_t words = (uint32_t)__cvta_generic_to_shared(scene.words) + (uint32_t)part * pitch;
     uint32_t away = (uint32_t)(query - scene.lowest);
     int32_t *out = scene.taps + row * shape.pitch + (walk.transposed ? scene.slabs * plane - 1 : 0);
-    for (int s = 0; s < scene.slabs && row < scene.rows; ++s) {
-        for (int y = part * each; y < walk.size_y; y += parts * each) {
+    out += side * part * plane;
+    for (int s = part; s < scene.slabs && row < scene.rows; s += parts) {
+        for (int y = 0; y < walk.size_y; y += ahead) {
             if (!choice ||
-                (y < choice->end[scene.slab + s] && y + each > choice->begin[scene.slab + s])) {
-                search_some_rows<W, K, ahead>(
-                    walk, scene.sets, words, scene.windows[s],
-                    away + (uint32_t)y * (uint32_t)walk.step_y, anchor + (W)y * walk.step_y,
-                    min(each, walk.size_y - y), out + side * y * walk.size_z, side);
+                (y < choice->end[scene.slab + s] && y + ahead > choice->begin[scene.slab + s])) {
+                search_some_rows<W, K, ahead>(walk, scene.sets, words, scene.windows[s],
+                                              away + (uint32_t)y * (uint32_t)walk.step_y, query,
+                                              scene.slab + s, y, min(ahead, walk.size_y - y),
+                                              out + side * y * walk.size_z, side);
             }
         }
-        anchor += walk.step_x;
-        out += side * plane;
-        words += (uint32_t)(search_window_pitch(shape) * (int)sizeof(uint32_t));
+        out += side * parts * plane;
+        words += (uint32_t)parts * pitch;
     }
 }
 

@@ -149,7 +149,8 @@ SPIRA_API status device_status_read(const device_status *copy) {
                   UINT32_MAX - copy->first_range);
     SPIRA_REQUIRE(!(copy->flags & device_flag_duplicate), status_duplicate, "coordinates",
                   UINT32_MAX - copy->first_duplicate);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity, "voxels", copy->needed);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity,
+                  "capacity (of voxels, or of the pairs of a map)", copy->needed);
     return status_success();
 }
 

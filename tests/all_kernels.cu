@@ -13,7 +13,11 @@ static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
     SPIRA_TRY(downsample(layout, set, kernel->stride, set, trouble, nullptr, 0, nullptr));
     expand_rule rule = {kernel->stride, kernel->size, {}};
     SPIRA_TRY(expand(layout, kernel, &rule, set, set, trouble, nullptr, 0, nullptr));
-    SPIRA_TRY(map_build(layout, kernel, set, set, map, nullptr));
+    map_forms forms = map_forms_os(map);
+    map_pairs pairs = {map, map, map, 1};
+    SPIRA_TRY(map_build_forms(layout, kernel, set, set, &forms, nullptr));
+    SPIRA_TRY(
+        map_build_pairs(layout, kernel, set, set, &forms, pairs, trouble, nullptr, 0, nullptr));
     return pool_global(pool_max, numeric_f32, layout, set, map, 1, out, nullptr, 0, nullptr);
 }
 

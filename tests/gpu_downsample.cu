@@ -1,20 +1,10 @@
 // tests/gpu_downsample.cu: coarser sets on the GPU, word for word those of the host loop.
 #include "../spira/downsample.cuh"
-#include "device.cuh"
-#include "reference.h"
+#include "sets.cuh"
 
 using namespace spira;
 
 namespace {
-
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
 
 char label[128];    // the case at hand, for the message
 char finding[1024]; // the first difference
@@ -74,6 +64,13 @@ status device_run_start(const word_layout *layout, const device_run<W> *d, tripl
 }
 
 template <typename W>
+status device_run_from(const word_layout *layout, const device_run<W> *d, triple from,
+                       triple stride, cudaStream_t stream = stream_get()) {
+    return downsample_from<W>(layout, d->in, from, stride, d->out, d->trouble, d->scratch,
+                              d->scratch_bytes, stream);
+}
+
+template <typename W>
 outcome<W> device_run_fetch(const device_run<W> *d) {
     outcome<W> o;
     o.trouble = device_value(d->trouble);
@@ -122,13 +119,31 @@ outcome<W> check_both(const word_layout *layout, const std::vector<W> &words, in
     return wanted;
 }
 
+// The same from a set at `from`; the input stays as it is.
+template <typename W>
+outcome<W> check_from(const word_layout *layout, const std::vector<W> &words, int32_t capacity,
+                      triple from, triple stride, int32_t out_capacity) {
+    outcome<W> wanted = downsample_on_host(layout, words, capacity, stride, out_capacity);
+    device_run<W> d = device_run_make(words, capacity, out_capacity);
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(device_run_from(layout, &d, from, stride));
+        CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
+    }
+    std::vector<W> after(words.size());
+    device_copy_out(after.data(), d.in.words, (int64_t)after.size());
+    CHECK(after == words);
+    guarded_finish();
+    return wanted;
+}
+
+// Random words of voxels that are multiples of `from`.
 template <typename W>
 std::vector<W> random_words(random_state *random, const word_layout *layout, triple lo, triple hi,
-                            int32_t wanted) {
+                            int32_t wanted, triple from = {1, 1, 1}) {
     std::vector<W> words((size_t)wanted + 1);
-    int32_t count = wanted == 0 ? 0
-                                : reference_random_set<W>(random, layout, lo, hi, {1, 1, 1}, wanted,
-                                                          words.data());
+    int32_t count =
+        wanted == 0 ? 0
+                    : reference_random_set<W>(random, layout, lo, hi, from, wanted, words.data());
     words.resize((size_t)count);
     return words;
 }
@@ -391,6 +406,388 @@ DEVICE_TEST(gpu_downsample_refuses) {
     CHECK_STATUS(downsample_workspace(d.in, 50, nullptr), status_null_pointer);
     CHECK(device_untouched(d.out.words, 0, 50)); // a refused call has done nothing
     CHECK(device_untouched(d.scratch, 0, (int64_t)n));
+}
+
+// ---- from one level to the next -----------------------------------------------------------------
+
+// Steps, and whether they need no sort.
+struct step {
+    triple from, stride;
+    bool is_short;
+};
+
+const step steps_all[] = {
+    {{1, 1, 1}, {2, 2, 2}, true},     {{2, 2, 2}, {4, 4, 4}, true},
+    {{8, 8, 8}, {16, 16, 16}, true},  {{1, 1, 1}, {2, 1, 1}, true},
+    {{4, 4, 4}, {8, 4, 4}, true},     {{1, 1, 1}, {1, 2, 1}, true},
+    {{4, 4, 4}, {4, 8, 4}, true},     {{1, 1, 1}, {1, 1, 2}, true},
+    {{4, 4, 4}, {4, 4, 8}, true},     {{1, 1, 1}, {2, 2, 1}, true},
+    {{2, 2, 2}, {4, 4, 2}, true},     {{1, 1, 1}, {2, 1, 2}, true},
+    {{2, 2, 2}, {4, 2, 4}, true},     {{1, 1, 1}, {1, 2, 2}, true},
+    {{2, 2, 2}, {2, 4, 4}, true},     {{1, 1, 1}, {1, 1, 1}, true},
+    {{4, 4, 4}, {4, 4, 4}, true},     {{1, 1, 1}, {1, 1, 4}, true},
+    {{1, 1, 1}, {1, 1, 16}, true},    {{2, 2, 2}, {2, 4, 16}, true},
+    {{1, 1, 1}, {2, 2, 16}, true},    {{4, 4, 1}, {8, 8, 32}, true},
+    {{1, 2, 4}, {2, 4, 4}, true},     {{8, 1, 2}, {8, 2, 8}, true},
+    {{16, 2, 1}, {32, 2, 1}, true},   {{1, 1, 1}, {4, 1, 1}, false},
+    {{1, 1, 1}, {1, 4, 1}, false},    {{2, 2, 2}, {8, 4, 4}, false},
+    {{1, 1, 1}, {16, 16, 16}, false}, {{1, 1, 1}, {3, 3, 3}, false},
+    {{1, 1, 1}, {2, 2, 3}, false},    {{3, 3, 3}, {3, 3, 3}, false},
+    {{3, 3, 3}, {6, 6, 6}, false},    {{2, 2, 2}, {6, 6, 6}, false},
+    {{2, 2, 1}, {2, 2, 3}, false},    {{5, 1, 2}, {10, 2, 4}, false},
+};
+
+void label_step(const char *what, int voxels, triple from, triple stride) {
+    snprintf(label, sizeof label, "%s, %d voxels, %d %d %d from %d %d %d", what, voxels, stride.x,
+             stride.y, stride.z, from.x, from.y, from.z);
+}
+
+// Each step on random voxels of three batches, negative coordinates among them, that fill a cube to
+// a `density`th, with and without room behind.
+template <typename W>
+void check_steps(std::initializer_list<int> sizes, int density) {
+    random_state random = random_make((uint64_t)density);
+    for (int n : sizes) {
+        int side = 1;
+        while (3 * side * side * side < density * n) {
+            ++side;
+        }
+        for (const step &s : steps_all) {
+            triple lo = triple_multiply(s.from, triple_make(-side / 2, 1 - side, -side / 3)),
+                   size = triple_multiply(s.from, triple_make(side, side, side)),
+                   hi = triple_make(lo.x + size.x - 1, lo.y + size.y - 1, lo.z + size.z - 1);
+            word_layout layout = reference_layout<W>(lo, hi, 3, s.stride, {3, 3, 3});
+            std::vector<W> words = random_words<W>(&random, &layout, lo, hi, n, s.from);
+            CHECK_EQUAL(words.size(), (size_t)n);
+            CHECK_EQUAL(downsample_is_step(s.from, s.stride), s.is_short);
+            for (int room : {0, 1000}) {
+                int32_t capacity = n + room > 0 ? n + room : 1;
+                label_step(room ? "room" : "full", n, s.from, s.stride);
+                check_from(&layout, words, capacity, s.from, s.stride, capacity);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_steps) {
+    if (test_quick()) {
+        check_steps<uint32_t>({0, 1, 600}, 3);
+        return;
+    }
+    check_steps<uint32_t>({0, 1, 2, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025, 4097}, 2);
+    check_steps<uint64_t>({0, 1, 2, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025, 4097}, 2);
+    check_steps<uint32_t>({100, 513, 10007}, 20); // few in a cell
+    check_steps<uint64_t>({100, 513, 10007}, 20);
+}
+
+// A level from the one before it, and that from the one before.
+template <typename W>
+void check_levels(const char *what, const word_layout *layout, std::vector<W> words, int32_t room,
+                  std::initializer_list<triple> strides) {
+    triple from = {1, 1, 1};
+    for (triple stride : strides) {
+        int32_t n = (int32_t)words.size(), capacity = n + room > 0 ? n + room : 1;
+        label_step(what, n, from, stride);
+        CHECK(downsample_is_step(from, stride));
+        outcome<W> o = check_from(layout, words, capacity, from, stride, capacity);
+        CHECK_OK(device_status_read(&o.trouble));
+        words.assign(o.words.begin(), o.words.begin() + o.count);
+        from = stride;
+    }
+}
+
+template <typename W>
+void check_random_levels(int scenes) {
+    for (int seed = 0; seed < scenes; ++seed) {
+        random_state random = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
+        triple lo = triple_make(random_int(&random, -300, 300), random_int(&random, -300, 300),
+                                random_int(&random, -40, 40));
+        triple hi =
+            triple_make(lo.x + random_int(&random, 0, 60), lo.y + random_int(&random, 0, 60),
+                        lo.z + random_int(&random, 0, 40));
+        word_layout layout =
+            reference_layout<W>(lo, hi, random_int(&random, 1, 5), {16, 16, 16}, {3, 3, 3});
+        std::vector<W> words =
+            random_words<W>(&random, &layout, lo, hi, random_int(&random, 0, 6000));
+        int32_t room = random_int(&random, 0, 1) * random_int(&random, 0, 2000);
+        check_levels("cubes", &layout, words, room,
+                     {{1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}});
+        check_levels("axis by axis", &layout, words, room,
+                     {{1, 1, 2}, {2, 1, 2}, {2, 2, 2}, {4, 4, 2}, {4, 8, 4}, {8, 8, 16}});
+    }
+}
+
+DEVICE_TEST(gpu_downsample_random_levels) {
+    check_random_levels<uint32_t>(test_quick() ? 4 : 60);
+    check_random_levels<uint64_t>(test_quick() ? 4 : 60);
+}
+
+// The highest multiple of a power of two that is not above `a`, and the lowest.
+std::vector<int> axis_ends(int lo, int hi, int from) {
+    int top = (int)floor_to(hi, from);
+    std::vector<int> at = {lo, lo + from, -from, 0, top - from, top};
+    std::sort(at.begin(), at.end());
+    at.erase(std::unique(at.begin(), at.end()), at.end());
+    return at;
+}
+
+// Voxels at both ends of every field, on either side of zero, in the first and the last batch.
+template <typename W>
+void check_steps_field_ends(int batches) {
+    for (const step &s : steps_all) {
+        word_layout layout =
+            reference_layout<W>({-100, -70, -90}, {200, 150, 85}, batches, s.stride, {1, 1, 1});
+        const std::vector<int> xs = axis_ends(layout.lo.x, layout.hi.x, s.from.x),
+                               ys = axis_ends(layout.lo.y, layout.hi.y, s.from.y),
+                               zs = axis_ends(layout.lo.z, layout.hi.z, s.from.z);
+        std::vector<W> words;
+        for (int batch = 0; batch < batches; ++batch) {
+            for (int x : xs) {
+                for (int y : ys) {
+                    for (int z : zs) {
+                        words.push_back(word_pack<W>(&layout, {batch, x, y, z}));
+                    }
+                }
+            }
+        }
+        CHECK(std::is_sorted(words.begin(), words.end()));
+        int32_t n = (int32_t)words.size();
+        label_step("ends", n, s.from, s.stride);
+        check_from(&layout, words, n, s.from, s.stride, n);
+        for (size_t last = words.size(); last > 0; last -= std::min<size_t>(last, 97)) {
+            std::vector<W> behind(words.begin() + (int64_t)last - 1, words.end());
+            check_from(&layout, behind, n, s.from, s.stride, n); // what lies before is gone
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_steps_field_ends) {
+    check_steps_field_ends<uint32_t>(1);
+    check_steps_field_ends<uint32_t>(3);
+    check_steps_field_ends<uint64_t>(1);
+    check_steps_field_ends<uint64_t>(8);
+}
+
+// All voxels of a box, of which `keep` of 100 are there.
+template <typename W>
+std::vector<W> box_words(random_state *random, const word_layout *layout, triple lo, triple size,
+                         int keep) {
+    std::vector<W> words;
+    for (int x = 0; x < size.x; ++x) {
+        for (int y = 0; y < size.y; ++y) {
+            for (int z = 0; z < size.z; ++z) {
+                if (random_int(random, 0, 99) < keep) {
+                    voxel v = {0, lo.x + x, lo.y + y, lo.z + z};
+                    words.push_back(word_pack<W>(layout, v));
+                }
+            }
+        }
+    }
+    return words;
+}
+
+// Full cells, and everything in one slab, one row of slabs or one column, lower and upper.
+template <typename W>
+void check_shapes() {
+    const triple lo = {-6, -6, -6},
+                 sizes[] = {{16, 16, 16}, {1, 60, 60},  {2, 50, 40},  {60, 1, 60}, {60, 2, 30},
+                            {60, 60, 1},  {1, 1, 3000}, {1, 3000, 1}, {3000, 1, 1}};
+    random_state random = random_make(11);
+    for (triple size : sizes) {
+        triple hi = triple_make(lo.x + size.x, lo.y + size.y, lo.z + size.z);
+        word_layout layout = reference_layout<W>(lo, hi, 2, {16, 16, 16}, {3, 3, 3});
+        for (int corner = 0; corner < 8; ++corner) {
+            triple at = {lo.x + (corner & 1), lo.y + (corner >> 1 & 1), lo.z + (corner >> 2)};
+            std::vector<W> words =
+                box_words<W>(&random, &layout, at, size, corner < 4 || size.x == 16 ? 100 : 60);
+            check_levels("shapes", &layout, words, 0,
+                         {{2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}});
+            check_levels("shapes", &layout, words, 0, {{2, 1, 1}, {2, 2, 1}, {2, 2, 16}});
+            check_levels("shapes", &layout, words, 0, {{1, 2, 4}, {2, 2, 8}, {4, 2, 8}});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_shapes) {
+    check_shapes<uint32_t>();
+    if (!test_quick()) {
+        check_shapes<uint64_t>();
+    }
+}
+
+// A scene that is flat, and strides that are larger than its fields: a cell is all of an axis.
+template <typename W>
+void check_flat(triple size, int batches) {
+    random_state random = random_make(12);
+    word_layout layout = reference_layout<W>({0, 0, 0}, size, batches, {16, 16, 64}, {0, 0, 0});
+    std::vector<W> words = random_words<W>(&random, &layout, {0, 0, 0}, size, 300);
+    int32_t n = (int32_t)words.size();
+    check_levels("flat", &layout, words, 10,
+                 {{1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}, {16, 16, 64}});
+    check_levels("flat", &layout, words, 0, {{1, 1, 64}});
+    check_levels("flat", &layout, words, 0, {{2, 1, 1}, {4, 1, 1}, {8, 1, 1}, {16, 1, 1}});
+    check_levels("flat", &layout, words, 0, {{1, 2, 1}, {1, 4, 1}, {1, 8, 1}, {1, 16, 1}});
+    for (triple stride : {triple{4, 1, 64}, triple{16, 16, 64}, triple{1, 8, 16}}) {
+        label_step("flat, sorted", n, {1, 1, 1}, stride);
+        check_from(&layout, words, n, {1, 1, 1}, stride, n);
+    }
+}
+
+template <typename W>
+void check_flats() {
+    for (int batches : {1, 40}) {
+        check_flat<W>({0, 30, 30}, batches);
+        check_flat<W>({30, 0, 30}, batches);
+        check_flat<W>({30, 30, 0}, batches);
+        check_flat<W>({300, 0, 0}, batches);
+        check_flat<W>({0, 300, 0}, batches);
+        check_flat<W>({0, 0, 300}, batches);
+        check_flat<W>({5, 5, 5}, batches);
+    }
+}
+
+DEVICE_TEST(gpu_downsample_strides_wider_than_the_fields) {
+    check_flats<uint32_t>();
+    check_flats<uint64_t>();
+}
+
+// One voxel of room too little, and less: what fits is there, and how many there would have been.
+template <typename W>
+void check_steps_capacity() {
+    random_state random = random_make(13);
+    for (const step &s : steps_all) {
+        triple lo = triple_multiply(s.from, triple_make(-9, -9, -9)),
+               hi = triple_multiply(s.from, triple_make(9, 9, 9));
+        word_layout layout = reference_layout<W>(lo, hi, 1, s.stride, {1, 1, 1});
+        std::vector<W> words = random_words<W>(&random, &layout, lo, hi, 1500, s.from);
+        int32_t n = (int32_t)words.size();
+        int32_t all = downsample_on_host(&layout, words, n, s.stride, n).count;
+        for (int32_t capacity : {all + 1, all, all - 1, all / 2, 1}) {
+            label_step("capacity", n, s.from, s.stride);
+            outcome<W> o = check_from(&layout, words, n, s.from, s.stride, capacity);
+            CHECK_EQUAL(o.count, capacity < all ? capacity : all);
+            CHECK_EQUAL(o.trouble.flags, capacity < all ? (uint32_t)device_flag_capacity : 0u);
+            CHECK_EQUAL(o.trouble.needed, capacity < all ? (uint32_t)all : 0u);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_steps_capacity) {
+    check_steps_capacity<uint32_t>();
+    check_steps_capacity<uint64_t>();
+}
+
+// More voxels than there are blocks of the smallest size; the capacity alone, and both.
+DEVICE_TEST(gpu_downsample_steps_large) {
+    if (test_quick()) {
+        SKIP("large");
+    }
+    const int32_t most = downsample_blocks_max * downsample_threads;
+    random_state random = random_make(14);
+    const triple lo = {-90, -90, -90}, hi = {90, 90, 90};
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {16, 16, 16}, {3, 3, 3});
+    for (int32_t n : {5000, most - 1, most, most + 1, 2300000}) {
+        std::vector<uint32_t> words = random_words<uint32_t>(&random, &layout, lo, hi, n);
+        for (int32_t room : {0, 2 * most}) {
+            CHECK_EQUAL(downsample_cut_make(n + room).shift > 9, n + room > most);
+            check_levels("large", &layout, words, room, {{2, 2, 2}, {4, 4, 4}, {8, 8, 8}});
+            check_levels("large", &layout, words, room, {{1, 1, 1}, {1, 1, 4}, {2, 1, 8}});
+        }
+    }
+}
+
+// Three levels and a step that sorts, captured once for a capacity and replayed on other scenes.
+template <typename W>
+void check_level_replays() {
+    const triple lo = {-40, -40, -20}, hi = {40, 40, 20},
+                 strides[] = {{1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {8, 8, 16}, {16, 64, 16}};
+    const int levels = 4, capacity = 20000;
+    word_layout layout = reference_layout<W>(lo, hi, 2, {16, 64, 16}, {4, 4, 4});
+    random_state random = random_make(15);
+    std::vector<W> words = random_words<W>(&random, &layout, lo, hi, 9000);
+    device_run<W> d[levels];
+    for (int l = 0; l < levels; ++l) {
+        d[l] = device_run_make(words, capacity, capacity);
+        d[l].in = l ? d[l - 1].out : d[l].in;
+    }
+    auto run = [&](cudaStream_t stream) {
+        for (int l = 0; l < levels; ++l) {
+            CHECK_OK(device_run_from(&layout, &d[l], strides[l], strides[l + 1], stream));
+        }
+    };
+    run(stream_get()); // kernels are loaded at their first launch
+    cudaGraphExec_t replay = stream_capture(run);
+    REQUIRE(replay != nullptr);
+    for (int n : {500, capacity, 0, 9000, 1, 513, 12345}) {
+        words = random_words<W>(&random, &layout, lo, hi, n);
+        set_refill(&d[0].in, words);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        for (int l = 0; l < levels; ++l) {
+            label_step("replay", n, strides[l], strides[l + 1]);
+            CHECK_EQUAL(
+                difference(device_run_fetch(&d[l]),
+                           downsample_on_host(&layout, words, capacity, strides[l + 1], capacity)),
+                "");
+        }
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_downsample_levels_replay) {
+    check_level_replays<uint32_t>();
+    check_level_replays<uint64_t>();
+}
+
+DEVICE_TEST(gpu_downsample_from_refuses) {
+    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {40, 40, 40}, 1, {12, 12, 12}, {});
+    std::vector<uint32_t> words = {word_pack<uint32_t>(&layout, {0, 12, 12, 12})};
+    const device_run<uint32_t> d = device_run_make(words, 100, 50);
+    const struct {
+        triple from, stride;
+        int detail;
+    } bad[] = {
+        {{2, 1, 1}, {1, 1, 1}, 2},
+        {{1, 4, 1}, {4, 2, 4}, 4},
+        {{1, 1, 3}, {4, 4, 4}, 3},
+        {{12, 12, 8}, {12, 12, 12}, 8},
+        {{0, 1, 1}, {4, 4, 4}, 0},
+        {{1, -2, 1}, {4, 4, 4}, -2},
+        {{1, 1, INT32_MIN}, {4, 4, 4}, INT32_MIN},
+    };
+    for (auto &b : bad) {
+        status s = device_run_from(&layout, &d, b.from, b.stride);
+        CHECK_STATUS(s, status_stride);
+        CHECK(s.subject && strstr(s.subject, "from"));
+        CHECK_EQUAL(s.detail, b.detail);
+    }
+    CHECK(device_untouched(d.out.words, 0, 50));
+    CHECK(device_untouched(d.out.count, 0, 1));
+    CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
+    CHECK_OK(device_run_from(&layout, &d, {4, 4, 4}, {12, 12, 12}));
+    CHECK_EQUAL(device_value(d.out.count), 1);
+    CHECK_EQUAL(device_value(d.out.words), words[0]);
+}
+
+DEVICE_TEST(gpu_downsample_real_levels) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    for (const char *name :
+         {"kitti00_000000_5cm.vox32", "lone_star_5cm.vox32", "pcl_room_scan1_2cm.vox32"}) {
+        word_layout layout;
+        std::vector<uint32_t> words = reference_scan<uint32_t>(name, 16, &layout);
+        REQUIRE(!words.empty());
+        for (int32_t room : {0, 50000}) {
+            check_levels(name, &layout, words, room,
+                         {{1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}});
+            check_levels(name, &layout, words, room,
+                         {{1, 1, 2}, {2, 1, 8}, {2, 2, 16}, {4, 4, 16}});
+        }
+        word_layout wide = word_widen(layout);
+        std::vector<uint64_t> wide_words(words.begin(), words.end());
+        check_levels(name, &wide, wide_words, 1, {{2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}});
+    }
 }
 
 DEVICE_TEST(gpu_downsample_planted_errors_are_found) {

@@ -222,6 +222,64 @@ TEST(downsample_refuses) {
     CHECK_EQUAL(*out_count, 2);
 }
 
+// Whether there is a sort: none for powers of two that at most double x and y.
+TEST(downsample_steps) {
+    const struct {
+        triple from, stride;
+        bool is_step;
+    } cases[] = {
+        {{1, 1, 1}, {1, 1, 1}, true},    {{1, 1, 1}, {2, 2, 2}, true},
+        {{8, 8, 8}, {16, 16, 16}, true}, {{1, 1, 1}, {2, 1, 1}, true},
+        {{1, 1, 1}, {1, 2, 1}, true},    {{1, 1, 1}, {1, 1, 2}, true},
+        {{1, 1, 1}, {1, 1, 16}, true},   {{2, 4, 1}, {4, 8, 64}, true},
+        {{1, 1, 1}, {4, 1, 1}, false},   {{1, 1, 1}, {1, 4, 1}, false},
+        {{1, 1, 1}, {4, 4, 4}, false},   {{2, 2, 2}, {16, 4, 4}, false},
+        {{2, 1, 1}, {1, 1, 1}, false},   {{1, 2, 1}, {1, 1, 1}, false},
+        {{1, 1, 2}, {1, 1, 1}, false},   {{1, 1, 1}, {3, 1, 1}, false},
+        {{1, 1, 1}, {2, 2, 3}, false},   {{3, 3, 3}, {3, 3, 3}, false},
+        {{3, 3, 3}, {6, 6, 6}, false},   {{2, 2, 2}, {6, 6, 6}, false},
+        {{1, 1, 3}, {2, 2, 6}, false},   {{5, 1, 1}, {5, 2, 2}, false},
+    };
+    for (auto &c : cases) {
+        CHECK_EQUAL(downsample_is_step(c.from, c.stride), c.is_step);
+    }
+    for (int from = 1; from <= 64; ++from) {
+        for (int to = 1; to <= 64; ++to) {
+            bool powers = is_power_of_two(from) && is_power_of_two(to);
+            bool doubles = powers && (to == from || to == 2 * from);
+            CHECK_EQUAL(downsample_is_step({from, 1, 1}, {to, 1, 1}), doubles);
+            CHECK_EQUAL(downsample_is_step({1, from, 1}, {1, to, 1}), doubles);
+            CHECK_EQUAL(downsample_is_step({1, 1, from}, {1, 1, to}), powers && to >= from);
+        }
+    }
+}
+
+TEST(downsample_from_divides_the_stride) {
+    for (triple good : {triple{1, 1, 1}, triple{6, 4, 1}, triple{3, 2, 1}, triple{6, 1, 1}}) {
+        CHECK_OK(downsample_from_check(good, {6, 4, 1}));
+    }
+    const struct {
+        triple from, stride;
+        int detail;
+    } bad[] = {
+        {{4, 1, 1}, {6, 4, 1}, 4},
+        {{1, 3, 1}, {6, 4, 1}, 3},
+        {{1, 1, 2}, {6, 4, 1}, 2},
+        {{12, 4, 1}, {6, 4, 1}, 12},
+        {{0, 1, 1}, {6, 4, 1}, 0},
+        {{1, -2, 1}, {6, 4, 1}, -2},
+        {{1, 1, 1}, {6, 4, 0}, 1},
+        {{1, 1, 1}, {6, -4, 1}, 1},
+        {{1, 1, INT32_MIN}, {6, 4, 1}, INT32_MIN},
+    };
+    for (auto &b : bad) {
+        status s = downsample_from_check(b.from, b.stride);
+        CHECK_STATUS(s, status_stride);
+        CHECK(strstr(s.subject, "from"));
+        CHECK_EQUAL(s.detail, b.detail);
+    }
+}
+
 TEST(downsample_real_scan) {
     word_layout l;
     std::vector<uint32_t> words = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &l);

@@ -322,6 +322,51 @@ TEST(net_plan_shares_sets_and_maps) {
     }
 }
 
+namespace {
+
+// Layers of these strides one after the other, and the sets that their sets come from.
+void check_parents(std::initializer_list<triple> strides, std::initializer_list<int> parents,
+                   int line) {
+    network n;
+    net_plan plan;
+    n.count = 0;
+    n.input_channels = 4;
+    for (triple stride : strides) { // all of them read the input: their strides are absolute
+        networks::network_conv(&n, "down", net_input, 4, 3, 1);
+        n.layers[n.count - 1].stride = stride;
+    }
+    REQUIRE_OK(plan_sets(&n, &plan));
+    char text[128];
+    snprintf(text, sizeof text, "%d sets", plan.sets);
+    test_check(plan.sets == 1 + (int)parents.size(), __FILE__, line, text);
+    for (int s = 1; s < plan.sets; ++s) {
+        int parent = plan.set[s].parent, wanted = parents.begin()[s - 1];
+        snprintf(text, sizeof text, "set %d comes from %d instead of %d", s, parent, wanted);
+        test_check(parent == wanted && parent == net_set_parent(&plan, s), __FILE__, line, text);
+    }
+}
+
+} // namespace
+
+// A set comes from the nearest one before it that is a short step away, or from the first.
+TEST(net_plan_parents_of_sets) {
+    check_parents({{2, 2, 2}, {4, 4, 4}, {8, 8, 8}}, {0, 1, 2}, __LINE__);
+    check_parents({{1, 1, 2}, {2, 2, 2}, {2, 2, 4}, {4, 4, 4}}, {0, 1, 2, 3}, __LINE__);
+    check_parents({{8, 8, 8}, {4, 4, 4}, {2, 2, 2}}, {0, 0, 0}, __LINE__); // not from a coarser one
+    check_parents({{2, 2, 2}, {8, 8, 8}, {4, 4, 4}, {16, 16, 16}}, {0, 0, 1, 2}, __LINE__);
+    check_parents({{2, 2, 2}, {4, 2, 2}, {2, 4, 2}, {4, 4, 4}}, {0, 1, 1, 3}, __LINE__);
+    check_parents({{2, 2, 2}, {4, 1, 1}, {2, 2, 16}}, {0, 0, 1}, __LINE__);
+    check_parents({{3, 3, 3}, {6, 6, 6}, {2, 2, 2}, {12, 12, 12}}, {0, 0, 0, 0}, __LINE__);
+    check_parents({{2, 2, 2}, {2, 2, 2}, {4, 4, 4}}, {0, 1}, __LINE__); // sets are shared
+    net_plan plan;
+    network n;
+    REQUIRE(networks::network_make("MinkUNet42", &n));
+    REQUIRE_OK(plan_sets(&n, &plan));
+    for (int s = 0; s < plan.sets; ++s) {
+        CHECK_EQUAL(plan.set[s].parent, s ? s - 1 : 0);
+    }
+}
+
 // What a step says of its sets and its map is what the table says of the layer.
 TEST(net_plan_steps_follow_the_table) {
     random_state r = random_make(1);

@@ -25,6 +25,26 @@ inline void device_get(void *to, const void *from, size_t bytes) {
 
 inline const forms_memory forms_device = {device_new_bytes, device_put, device_get};
 
+// What `body(stream)` launches, as a graph. A blocking stream and the strictest mode: a launch on
+// the default stream, an allocation or a wait makes an error of it. Null if it could not be
+// captured.
+template <typename F>
+cudaGraphExec_t stream_capture(F body) {
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    body(stream);
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    if (CHECK(graph != nullptr)) {
+        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+        CUDA_CHECK(cudaGraphDestroy(graph));
+    }
+    CUDA_CHECK(cudaStreamDestroy(stream));
+    return replay;
+}
+
 // A set in device memory of exactly its capacity, `room` words more than it has.
 template <typename W>
 spira::voxel_set<W> set_upload(const std::vector<W> &words, int32_t room = 0) {

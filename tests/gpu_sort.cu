@@ -1,0 +1,371 @@
+// tests/gpu_sort.cu: the sort of words and their rows, against a stable sort on the host.
+#include "../spira/sort.cuh"
+#include "sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+char label[128];    // the case at hand, for the message
+char finding[1024]; // the first difference
+
+// ---- what there is to sort ----------------------------------------------------------------------
+
+enum words_kind {
+    words_random,
+    words_few,
+    words_equal,
+    words_all_none,
+    words_none_behind, // as those of a frame that does not fill its capacity
+    words_none_among,
+    words_ascending,
+    words_descending,
+    words_samples_small, // all other rows fall in the last bucket
+    words_samples_large, // in the first
+    words_samples_apart, // in the one in the middle
+    words_clusters,
+    words_periodic, // with the period of the samples
+    words_kinds,
+};
+
+// The highest word that a layout of `bits` has: a voxel is never all ones.
+template <typename W>
+W word_top(int bits) {
+    return (W)((((W)1 << (bits - 1)) - 1) * 2);
+}
+
+// In [low, high], both included.
+template <typename W>
+W word_random(random_state *r, W low, W high) {
+    W span = (W)(high - low + 1);
+    return (W)(low + (span ? (W)(random_u64(r) % span) : (W)random_u64(r)));
+}
+
+// sort_sample_row, of all samples.
+std::vector<bool> sampled_rows(int32_t rows) {
+    std::vector<bool> sampled((size_t)rows);
+    int64_t samples = (int64_t)sort_buckets(rows) * sort_oversample;
+    for (int64_t s = 0; s < samples; ++s) {
+        sampled[(size_t)((2 * s + 1) * rows / (2 * samples))] = true;
+    }
+    return sampled;
+}
+
+// Keys of the last bucket of words_samples_small: all but the samples in front of its splitter.
+int32_t rows_of_last_bucket(int32_t rows) {
+    return rows - (sort_buckets(rows) - 1) * sort_oversample;
+}
+
+template <typename W>
+W word_of_kind(random_state *r, words_kind kind, int32_t row, int32_t rows, W top) {
+    const W far = (W)(top / 3 * 2);
+    switch (kind) {
+    case words_few:
+        return (W)(top / 7 * (W)random_int(r, 0, 6));
+    case words_equal:
+        return (W)(top / 5 * 3);
+    case words_all_none:
+        return word_none<W>();
+    case words_none_behind:
+        return row < rows / 5 ? word_random<W>(r, 0, top) : word_none<W>();
+    case words_none_among:
+        return random_int(r, 0, 1) ? word_random<W>(r, 0, top) : word_none<W>();
+    case words_samples_small:
+        return word_random<W>(r, far, top);
+    case words_samples_large:
+    case words_samples_apart:
+        return word_random<W>(r, top / 3, (W)(top / 3 + top / 5));
+    case words_clusters: {
+        W middle = (W)(top / 16 * (W)random_int(r, 1, 15));
+        return (W)(middle + (W)random_int(r, 0, 999) % (top / 16 + 1));
+    }
+    case words_periodic:
+        return (W)(top / (sort_bucket - 1) * (W)(row % sort_bucket));
+    default:
+        return word_random<W>(r, 0, top);
+    }
+}
+
+template <typename W>
+std::vector<W> words_make(random_state *r, words_kind kind, int32_t rows, int bits) {
+    const W top = word_top<W>(bits), third = (W)(top / 3);
+    std::vector<W> words((size_t)rows);
+    std::vector<bool> sampled = sampled_rows(rows);
+    for (int32_t i = 0; i < rows; ++i) {
+        W word = word_of_kind<W>(r, kind, i, rows, top);
+        if (sampled[(size_t)i] &&
+            (kind == words_samples_small || (kind == words_samples_apart && random_int(r, 0, 1)))) {
+            word = word_random<W>(r, 0, (W)(third - 1));
+        } else if (sampled[(size_t)i] &&
+                   (kind == words_samples_large || kind == words_samples_apart)) {
+            word = word_random<W>(r, (W)(third * 2), top);
+        }
+        words[(size_t)i] = word;
+    }
+    if (kind == words_random) { // no bit to spare
+        words[(size_t)random_int(r, 0, rows - 1)] = top;
+    } else if (kind == words_ascending || kind == words_descending) {
+        std::sort(words.begin(), words.end());
+    }
+    if (kind == words_descending) {
+        std::reverse(words.begin(), words.end());
+    }
+    return words;
+}
+
+// ---- one run, on either side --------------------------------------------------------------------
+
+template <typename W>
+struct outcome {
+    std::vector<W> sorted;
+    std::vector<int32_t> order;
+};
+
+template <typename W>
+outcome<W> sort_on_host(const std::vector<W> &words) {
+    std::vector<sort_key<W>> key(words.size());
+    for (size_t i = 0; i < words.size(); ++i) {
+        key[i] = {words[i], (int32_t)i};
+    }
+    std::stable_sort(key.begin(), key.end(),
+                     [](const sort_key<W> &a, const sort_key<W> &b) { return a.word < b.word; });
+    outcome<W> o;
+    for (const sort_key<W> &k : key) {
+        o.sorted.push_back(k.word);
+        o.order.push_back(k.row);
+    }
+    return o;
+}
+
+// Buffers of one run on the device: `room` elements more than the outputs have, and scratch of
+// exactly what was counted.
+template <typename W>
+struct device_run {
+    W *words, *sorted;
+    int32_t *order;
+    int32_t rows, room;
+    sort_scratch<W> scratch;
+};
+
+template <typename W>
+device_run<W> device_run_make(const std::vector<W> &words, int32_t room) {
+    device_run<W> d;
+    d.rows = (int32_t)words.size();
+    d.room = room;
+    d.words = device_upload(words.data(), d.rows);
+    d.sorted = device_new<W>(d.rows + room);
+    d.order = device_new<int32_t>(d.rows + room);
+    workspace w = workspace_begin(nullptr);
+    CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
+    CHECK(d.scratch.key == nullptr && d.scratch.cub == nullptr);
+    CHECK_EQUAL(d.scratch.buckets > 0, d.rows <= sort_rows_max);
+    const size_t bytes = w.used;
+    w = workspace_begin(device_new<char>((int64_t)bytes));
+    CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
+    CHECK_EQUAL(w.used, bytes);
+    return d;
+}
+
+template <typename W>
+status device_run_start(device_run<W> *d, int bits, cudaStream_t stream) {
+    return sort_words(d->words, d->rows, bits, d->sorted, d->order, &d->scratch, stream);
+}
+
+template <typename W>
+outcome<W> device_run_fetch(const device_run<W> *d) {
+    outcome<W> o;
+    o.sorted.resize((size_t)d->rows);
+    o.order.resize((size_t)d->rows);
+    device_copy_out(o.sorted.data(), d->sorted, d->rows);
+    device_copy_out(o.order.data(), d->order, d->rows);
+    return o;
+}
+
+// "" where all is the same; else what is not.
+template <typename W>
+const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
+    finding[0] = 0;
+    for (size_t i = 0; i < wanted.sorted.size(); ++i) {
+        if (got.sorted[i] != wanted.sorted[i] || got.order[i] != wanted.order[i]) {
+            snprintf(finding, sizeof finding,
+                     "[%zu]: %llx of row %d instead of %llx of row %d (%s)", i,
+                     (unsigned long long)got.sorted[i], got.order[i],
+                     (unsigned long long)wanted.sorted[i], wanted.order[i], label);
+            break;
+        }
+    }
+    return finding;
+}
+
+// Both sides, the device twice: the second run finds scratch and outputs as the first left them.
+// Frees all buffers of the test.
+template <typename W>
+void check_words(const std::vector<W> &words, int bits, int32_t room) {
+    outcome<W> wanted = sort_on_host(words);
+    device_run<W> d = device_run_make(words, room);
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(device_run_start(&d, bits, stream_get()));
+        CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
+    }
+    std::vector<W> after(words.size());
+    device_copy_out(after.data(), d.words, d.rows);
+    CHECK(after == words);
+    CHECK(device_untouched(d.sorted, d.rows, d.rows + room));
+    CHECK(device_untouched(d.order, d.rows, d.rows + room));
+    guarded_finish();
+}
+
+template <typename W>
+void check_kind(random_state *r, words_kind kind, int32_t rows, int bits) {
+    snprintf(label, sizeof label, "%d rows of kind %d, %d of %d bits", rows, (int)kind, bits,
+             8 * (int)sizeof(W));
+    check_words(words_make<W>(r, kind, rows, bits), bits, rows % 2 ? 0 : 77);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+// Each kind at each size; the widths take turns.
+template <typename W>
+void check_sizes(std::initializer_list<int> sizes, std::initializer_list<int> widths) {
+    random_state random = random_make(sizeof(W));
+    size_t turn = 0;
+    for (int rows : sizes) {
+        for (int kind = 0; kind < words_kinds; ++kind) {
+            check_kind<W>(&random, (words_kind)kind, rows, widths.begin()[turn++ % widths.size()]);
+        }
+    }
+}
+
+template <typename W>
+void check_all_sizes(std::initializer_list<int> widths) {
+    if (test_quick()) {
+        check_sizes<W>({1, 33, 161, 1025}, widths);
+        return;
+    }
+    check_sizes<W>({1,    2,    3,    31,   32,   33,   159,  160,  161,  255,   256,
+                    257,  319,  320,  321,  479,  480,  481,  511,  512,  513,   1023,
+                    1024, 1025, 1599, 1600, 1601, 2049, 4095, 4096, 4097, 10240, 10241},
+                   widths);
+}
+
+DEVICE_TEST(gpu_sort_every_size) {
+    check_all_sizes<uint32_t>({20, 31, 32});
+    check_all_sizes<uint64_t>({20, 31, 32, 33, 40, 48, 63, 64});
+}
+
+// Where a thread takes one row more, where there are no more buckets, and where the radix sort is
+// next.
+DEVICE_TEST(gpu_sort_large) {
+    if (test_quick()) {
+        SKIP("large");
+    }
+    check_sizes<uint32_t>({131071, 131072, 262145, 327681, sort_rows_max - 1, sort_rows_max + 1},
+                          {20, 31, 32});
+    check_sizes<uint64_t>({131073, 262144, 327680, 393217, sort_rows_max, sort_rows_max + 1},
+                          {33, 20, 64, 40, 31, 48, 32, 63});
+}
+
+// The words of one bucket are up to all 64 bits apart, or lie close together.
+DEVICE_TEST(gpu_sort_wide_words) {
+    random_state random = random_make(1);
+    for (int rows : {1, 33, 161, 513, 4097, 100000}) {
+        if (test_quick() && rows > 600) {
+            continue;
+        }
+        for (int bits : {20, 31, 32, 33, 40, 48, 63, 64}) {
+            for (words_kind kind : {words_random, words_clusters, words_none_among}) {
+                check_kind<uint64_t>(&random, kind, rows, bits);
+            }
+        }
+    }
+}
+
+// Two words that all but a few rows have, as far apart as 32 bits hold, one less and one more:
+// where one of them is a splitter and the other the next.
+DEVICE_TEST(gpu_sort_spread_of_a_bucket) {
+    const uint64_t low = 5000000000ull;
+    random_state random = random_make(2);
+    for (uint64_t spread :
+         {0xfffffffdull, 0xfffffffeull, 0xffffffffull, 0x100000000ull, 0x100000001ull}) {
+        for (int rows : {400, 401, 402, 403, 3000, 3001}) {
+            std::vector<uint64_t> words;
+            for (int i = 0; i < rows; ++i) {
+                int which = random_int(&random, 0, 99);
+                words.push_back(which < 48   ? low
+                                : which < 96 ? low + spread
+                                : which < 98 ? word_random(&random, low, low + spread)
+                                             : word_none<uint64_t>());
+            }
+            snprintf(label, sizeof label, "%d rows, words %llx apart", rows,
+                     (unsigned long long)spread);
+            check_words(words, 34, 0);
+        }
+    }
+}
+
+// Around the edges of what a block sorts in registers, and beyond them.
+template <typename W>
+void check_bucket_sizes() {
+    random_state random = random_make(3);
+    for (int keys : {255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 5000}) {
+        int32_t rows = keys;
+        while (rows_of_last_bucket(rows) < keys) {
+            ++rows;
+        }
+        CHECK_EQUAL(rows_of_last_bucket(rows), keys);
+        check_kind<W>(&random, words_samples_small, rows, 20);
+        check_kind<W>(&random, words_samples_small, rows, 32);
+    }
+}
+
+DEVICE_TEST(gpu_sort_bucket_sizes) {
+    check_bucket_sizes<uint32_t>();
+    check_bucket_sizes<uint64_t>();
+}
+
+// Captured once and replayed on other words, each time as often as not on what a run left behind.
+template <typename W>
+void check_replays(int32_t rows, int bits) {
+    random_state random = random_make(4);
+    device_run<W> d = device_run_make(words_make<W>(&random, words_random, rows, bits), 0);
+    CHECK_OK(device_run_start(&d, bits, stream_get())); // kernels are loaded at their first launch
+    cudaGraphExec_t replay =
+        stream_capture([&](cudaStream_t stream) { CHECK_OK(device_run_start(&d, bits, stream)); });
+    REQUIRE(replay != nullptr);
+    for (words_kind kind : {words_none_behind, words_samples_small, words_random, words_all_none,
+                            words_few, words_clusters}) {
+        std::vector<W> words = words_make<W>(&random, kind, rows, bits);
+        device_copy_in(d.words, words.data(), rows);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        snprintf(label, sizeof label, "replay of %d rows, kind %d", rows, (int)kind);
+        CHECK_EQUAL(difference(device_run_fetch(&d), sort_on_host(words)), "");
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_sort_replays) {
+    check_replays<uint32_t>(1000, 20);
+    check_replays<uint64_t>(777, 48);
+    if (!test_quick()) {
+        check_replays<uint32_t>(200000, 32);
+        check_replays<uint64_t>(sort_rows_max + 1, 40);
+    }
+}
+
+DEVICE_TEST(gpu_sort_planted_errors_are_found) {
+    random_state random = random_make(5);
+    std::vector<uint32_t> words = words_make<uint32_t>(&random, words_few, 500, 20);
+    const outcome<uint32_t> good = sort_on_host(words);
+    CHECK_EQUAL(difference(good, good), "");
+    outcome<uint32_t> bad = good;
+    std::swap(bad.order[7], bad.order[8]); // not stable
+    CHECK(strstr(difference(bad, good), "[7]"));
+    bad = good;
+    bad.sorted[499] += 1;
+    CHECK(strstr(difference(bad, good), "[499]"));
+    CHECK_EQUAL(rows_of_last_bucket(160), 160);
+    CHECK_EQUAL(rows_of_last_bucket(161), 158);
+}
+
+} // namespace
