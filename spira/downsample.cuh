@@ -10,6 +10,7 @@
 #define SPIRA_DOWNSAMPLE_CUH
 
 #include "downsample.h"
+#include "search.cuh"
 #include "unique.cuh"
 
 #include <cub/block/block_scan.cuh>
@@ -69,23 +70,23 @@ SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, tri
     g.slab = layout->shift_x < (int)(8 * sizeof(W)) ? (W) ~(((W)1 << layout->shift_x) - 1) : 0;
     g.step_x = word_delta<W>(layout, triple_make(from.x, 0, 0));
     g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
-    g.span = (W)(stride.z - 1);
+    g.span = (W)(min_of(stride.z, (int64_t)1 << layout->width.z) - 1); // within the field
     return g;
 }
 
-// Lower bounds of `keys` words in words [count], side by side.
+// Lower bounds of `keys` words, side by side; they lie in [begin, end].
 template <typename W, int keys>
-SPIRA_DEVICE void downsample_search(const W *__restrict__ words, int count, const W (&key)[keys],
-                                    int (&at)[keys]) {
+SPIRA_DEVICE void downsample_search(const W *__restrict__ words, int begin, int end,
+                                    const W (&key)[keys], int (&at)[keys]) {
 #pragma unroll
     for (int j = 0; j < keys; ++j) {
-        at[j] = 0;
+        at[j] = begin;
     }
-    for (int step = count > 0 ? 1 << (31 - __clz(count)) : 0; step; step >>= 1) {
+    for (int step = end > begin ? 1 << (31 - __clz(end - begin)) : 0; step; step >>= 1) {
         W word[keys];
 #pragma unroll
         for (int j = 0; j < keys; ++j) {
-            word[j] = at[j] + step <= count ? words[at[j] + step - 1] : word_none<W>();
+            word[j] = at[j] + step <= end ? words[at[j] + step - 1] : word_none<W>();
         }
 #pragma unroll
         for (int j = 0; j < keys; ++j) {
@@ -137,10 +138,37 @@ SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *__restr
     return at < count && (W)(words[at] - key) <= g.span;
 }
 
+// The stretch of a set in which all cells of a block's voxels lie, whole slabs of them.
+struct downsample_span {
+    int begin, end;
+};
+
+// The span of voxels [first, last). Called by all threads of a block of two warps or more, with a
+// barrier inside.
+template <typename W>
+SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g,
+                                                  const W *__restrict__ words, int count, int first,
+                                                  int last) {
+    __shared__ int bound[2];
+    int warp = threadIdx.x / 32;
+    if (warp < 2) {
+        W floor = words[warp ? last - 1 : first] & g.floor & g.slab;
+        // The end of the upper slab: beyond its highest word. It does not wrap: a slab is not the
+        // last of its field, which keeps a margin, or ends with the words.
+        W key = warp ? floor + g.step_x + (W)~g.slab : floor;
+        int at = search_warp_lower_bound(words, count, key, warp ? last : first);
+        if (threadIdx.x % 32 == 0) {
+            bound[warp] = at;
+        }
+    }
+    __syncthreads();
+    return {bound[0], bound[1]};
+}
+
 // Whether no voxel of the cell of word i stands before it. rx, ry: rows of a cell, 1 or 2.
 template <typename W, int rx, int ry>
 SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__restrict__ words,
-                                     int count, int i) {
+                                     downsample_span span, int count, int i) {
     W word = words[i], cell = word & g.floor;
     bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y); // in the upper row
     W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
@@ -150,7 +178,7 @@ SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__res
     if (x) { // both rows of the lower slab
         W key[1] = {cell};
         int at[1];
-        downsample_search<W, 1>(words, i, key, at);
+        downsample_search<W, 1>(words, span.begin, i, key, at);
         if (downsample_there(g, words, count, at[0], cell)) {
             return false;
         }
@@ -177,9 +205,16 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     int count = min(*in.count, in.capacity), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
     int before = 0;
+    if (first >= last) {
+        return;
+    }
+    downsample_span span = {0, 0};
+    if (rx == 2) {
+        span = downsample_find_span(g, in.words, count, (int)first, (int)last);
+    }
     for (; first < last; first += downsample_threads) {
         int i = (int)first + (int)threadIdx.x;
-        bool head = i < count && downsample_is_head<W, rx, ry>(g, in.words, count, i);
+        bool head = i < count && downsample_is_head<W, rx, ry>(g, in.words, span, count, i);
         uint32_t bits = __ballot_sync(~0u, head);
         if (lane == 0) {
             shared_warp[warp] = __popc(bits);
@@ -230,13 +265,14 @@ SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *__re
 // of the rows before the cell's, and the same again.
 template <typename W, int rx, int ry>
 SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restrict__ words,
-                                 const downsample_places &p, int i, W cell) {
+                                 const downsample_places &p, downsample_span span, int i) {
+    W cell = words[i] & g.floor;
     int lower = 0, upper = 0;
     if constexpr (rx == 2) {
         bool x = (words[i] & g.step_x) != 0; // one slab is far, the other near
         W key[2] = {(W)((cell + g.step_x) & g.slab), x ? cell : (W)(cell + g.step_x)};
         int at[2];
-        downsample_search<W, 2>(words, p.count, key, at);
+        downsample_search<W, 2>(words, span.begin, span.end, key, at);
         int near = downsample_behind(words, i, x ? (W)(cell + g.step_x) : cell);
         lower = x ? at[1] : near;
         upper = x ? near : at[1];
@@ -273,6 +309,22 @@ SPIRA_DEVICE int downsample_scan_blocks(const int32_t *counts, int blocks_used, 
     return before;
 }
 
+// The heads among the voxels [first, first + 512), so that no thread is idle; how many they are.
+SPIRA_DEVICE int downsample_list_heads(const downsample_heads *__restrict__ heads, int first,
+                                       int count, int32_t *list) {
+    int i = first + (int)threadIdx.x, last = min(first + (int)downsample_threads, count) - 1;
+    int before = heads[first / 32].before;
+    if (i <= last) {
+        downsample_heads h = heads[i / 32];
+        if (h.bits >> i % 32 & 1) {
+            list[h.before - before + __popc(h.bits & ((1u << i % 32) - 1))] = i;
+        }
+    }
+    downsample_heads end = heads[last / 32];
+    __syncthreads();
+    return end.before - before + __popc(end.bits);
+}
+
 // Writes each cell where it belongs, word_none() behind them, and their number.
 template <typename W, int rx, int ry>
 SPIRA_KERNEL void __launch_bounds__(downsample_threads)
@@ -280,20 +332,26 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
                            const downsample_heads *__restrict__ heads,
                            const int32_t *__restrict__ counts, voxel_set<W> out,
                            device_status *trouble) {
-    __shared__ int32_t blocks[downsample_blocks_max];
+    __shared__ int32_t blocks[downsample_blocks_max], list[downsample_threads];
     int count = min(*in.count, in.capacity);
     int used = (int)((count + ((int64_t)1 << shift) - 1) >> shift);
     int total = downsample_scan_blocks(counts, used, blocks);
     int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
     downsample_places p = {heads, blocks, shift, count, total};
-    for (int64_t at = first + threadIdx.x; at < last; at += downsample_threads) {
-        if (heads[at / 32].bits >> at % 32 & 1) {
-            W cell = in.words[at] & g.floor;
-            int rank = downsample_rank<W, rx, ry>(g, in.words, p, (int)at, cell);
+    downsample_span span = {0, 0};
+    if (rx == 2 && first < last) {
+        span = downsample_find_span(g, in.words, count, (int)first, (int)last);
+    }
+    for (; first < last; first += downsample_threads) {
+        int found = downsample_list_heads(heads, (int)first, count, list);
+        if ((int)threadIdx.x < found) {
+            int i = list[threadIdx.x];
+            int rank = downsample_rank<W, rx, ry>(g, in.words, p, span, i);
             if (rank < out.capacity) {
-                out.words[rank] = cell;
+                out.words[rank] = in.words[i] & g.floor;
             }
         }
+        __syncthreads();
     }
     int64_t thread = (int64_t)blockIdx.x * downsample_threads + threadIdx.x;
     for (int64_t i = total + thread; i < out.capacity;
@@ -400,7 +458,9 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     if (downsample_is_step(from, stride)) {
         downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride);
         downsample_cut cut = downsample_cut_make(in.capacity);
-        bool x = stride.x > from.x, y = stride.y > from.y;
+        // A field that has no room for a second row or slab has one.
+        bool x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
+        bool y = stride.y > from.y && from.y < (int64_t)1 << layout->width.y;
         return x && y
                    ? downsample_step<W, 2, 2>(g, in, out, cut, s.marks, s.counts, trouble, stream)
                : x ? downsample_step<W, 2, 1>(g, in, out, cut, s.marks, s.counts, trouble, stream)
