@@ -470,7 +470,8 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
         *layout, in, stride, by_mask, s.words);
-    int first_bit = by_mask ? bits_for((uint64_t)stride.z) - 1 : 0; // the floored bits are zero
+    int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
+    int first_bit = by_mask ? floored : 0; // the floored bits are zero
     SPIRA_TRY(downsample_sort(&s, in.capacity, first_bit, word_bits(layout), stream));
     voxel_rows none = {nullptr, nullptr, nullptr};
     return unique_launch(s.sorted, in.capacity, s.heads, out, none, false, trouble, stream);

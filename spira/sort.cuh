@@ -331,7 +331,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads)
 
 // A step of voxelize (voxel.cuh), which checks its arguments.
 //
-// Sorts words [rows], below 2^bits or word_none(); rows of equal words keep their order.
+// Sorts words [rows], below 2^bits - 1 or word_none(); rows of equal words keep their order.
 //
 // outputs  sorted [rows], order [rows]: the row of each sorted word
 // s        of sort_carve for as many rows
