@@ -35,7 +35,7 @@ enum {
 template <typename W>
 struct sort_key {
     W word;
-    int32_t row;
+    W row; // as wide as the word: there is no padding to copy
 };
 
 template <typename W>
@@ -122,7 +122,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
         before += __shfl_xor_sync(~0u, before, step);
     }
     if (lane == 0 && before % sort_oversample == 0) {
-        splitter[before / sort_oversample] = {key, sort_sample_row(mine, samples, rows)};
+        splitter[before / sort_oversample] = {key, (W)sort_sample_row(mine, samples, rows)};
     }
 }
 
@@ -162,7 +162,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     for (int j = 0; j < sort_most_rows; ++j) {
         int32_t row = first + j * sort_threads;
         if (j < each && row < rows) {
-            int bucket = sort_find_bucket(split, buckets, {word[j], row});
+            int bucket = sort_find_bucket(split, buckets, {word[j], (W)row});
             at[j] = (uint32_t)bucket << 20 | (uint32_t)atomicAdd(count + bucket, 1);
         }
     }
@@ -221,7 +221,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     for (int j = 0; j < sort_most_rows; ++j) {
         int32_t row = first + j * sort_threads;
         if (j < each && row < rows) {
-            key[starts[at[j] >> 20] + (int32_t)(at[j] & 0xfffff)] = {word[j], row};
+            key[starts[at[j] >> 20] + (int32_t)(at[j] & 0xfffff)] = {word[j], (W)row};
         }
     }
 }
@@ -255,7 +255,7 @@ SPIRA_DEVICE uint64_t sort_pack(sort_key<W> key, W base) {
 template <typename W>
 SPIRA_DEVICE sort_key<W> sort_unpack(uint64_t packed, W base) {
     uint32_t away = (uint32_t)(packed >> 32);
-    return {away == UINT32_MAX ? word_none<W>() : base + (W)away, (int32_t)(uint32_t)packed};
+    return {away == UINT32_MAX ? word_none<W>() : base + (W)away, (W)(uint32_t)packed};
 }
 
 struct sort_packed_less {
@@ -284,7 +284,7 @@ SPIRA_DEVICE void sort_quickly(const sort_key<W> *key, int count, W base, void *
         if (i < count) {
             sort_key<W> k = sort_unpack(mine[j], base);
             sorted[i] = k.word;
-            order[i] = k.row;
+            order[i] = (int32_t)k.row;
         }
     }
 }
@@ -308,7 +308,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads)
         sort_slowly(key, count);
         for (int i = threadIdx.x; i < count; i += sort_bucket_threads) {
             sorted[i] = key[i].word;
-            order[i] = key[i].row;
+            order[i] = (int32_t)key[i].row;
         }
     } else if (count <= sort_bucket_threads) {
         sort_quickly<W, 1>(key, count, base, &shared, sorted, order);
