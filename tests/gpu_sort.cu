@@ -125,14 +125,14 @@ template <typename W>
 outcome<W> sort_on_host(const std::vector<W> &words) {
     std::vector<sort_key<W>> key(words.size());
     for (size_t i = 0; i < words.size(); ++i) {
-        key[i] = {words[i], (int32_t)i};
+        key[i] = {words[i], (W)i};
     }
     std::stable_sort(key.begin(), key.end(),
                      [](const sort_key<W> &a, const sort_key<W> &b) { return a.word < b.word; });
     outcome<W> o;
     for (const sort_key<W> &k : key) {
         o.sorted.push_back(k.word);
-        o.order.push_back(k.row);
+        o.order.push_back((int32_t)k.row);
     }
     return o;
 }
