@@ -291,7 +291,7 @@ SPIRA_DEVICE void sort_quickly(const sort_key<W> *key, int count, W base, void *
 
 // Sorts each bucket, a block a bucket. end: above all words but word_none().
 template <typename W>
-SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads)
+SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads, 4)
     sort_buckets_kernel(const int32_t *__restrict__ total, const int32_t *__restrict__ begin,
                         int32_t buckets, const sort_key<W> *__restrict__ splitter, W end,
                         sort_key<W> *key, W *sorted, int32_t *order) {
