@@ -1,23 +1,10 @@
 # bench/plot.awk: the JSON lines of bench/growth.cu as an SVG picture, one panel for each K.
 #
-#     awk -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/growth.svg
-#     awk -v bench=density -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/density.svg
+#     awk -f bench/json.awk -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/growth.svg
+#     awk -v bench=density -f bench/json.awk -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/density.svg
 #
 # Microseconds over voxels, or over the density in percent; both axes are logarithmic, and the
 # panels share the one of time. Of two lines for one point, the last one counts. POSIX awk.
-
-# The value of a key in the line at hand, without quotes; "" if it is not there.
-function value(key,    at, rest) {
-    at = index($0, "\"" key "\":")
-    if (!at)
-        return ""
-    rest = substr($0, at + length(key) + 3)
-    sub(/^ */, "", rest)
-    if (substr(rest, 1, 1) == "\"")
-        return substr(rest, 2, index(substr(rest, 2), "\"") - 1)
-    sub(/[,}].*/, "", rest)
-    return rest
-}
 
 function escape(text) {
     gsub(/&/, "\\&amp;", text)

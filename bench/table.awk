@@ -1,24 +1,11 @@
 # bench/table.awk: the benchmarks' JSON lines as the tables of bench/README.md.
 #
-#     awk -f bench/table.awk out/gpu/bench_*.jsonl                         prints the tables
-#     awk -f bench/table.awk out/gpu/bench_*.jsonl bench/README.md         prints the README, filled
+#     awk -f bench/json.awk -f bench/table.awk out/gpu/bench_*.jsonl                         prints the tables
+#     awk -f bench/json.awk -f bench/table.awk out/gpu/bench_*.jsonl bench/README.md         prints the README, filled
 #
 # The lines come first. In the README, what stands between `<!-- table NAME -->` and `<!-- end -->`
 # is replaced, unless there is no line for it. Of two lines for one step and input, the last one
 # counts. POSIX awk.
-
-# The value of a key in the line at hand, without quotes; "" if it is not there.
-function value(key,    at, rest) {
-    at = index($0, "\"" key "\":")
-    if (!at)
-        return ""
-    rest = substr($0, at + length(key) + 3)
-    sub(/^ */, "", rest)
-    if (substr(rest, 1, 1) == "\"")
-        return substr(rest, 2, index(substr(rest, 2), "\"") - 1)
-    sub(/[,}].*/, "", rest)
-    return rest
-}
 
 function figure(us) {
     return us == "" || us == "-" ? "-" : sprintf(us + 0 < 100 ? "%.1f" : "%.0f", us)

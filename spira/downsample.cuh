@@ -439,9 +439,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 // errors   null pointers, sizes, a stride beyond the layout's, a `from` that does not divide it, a
 //          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
-// cost     a step to the next level: two kernels with up to three binary searches a voxel; any
-// other
-//          step: a radix sort of the bits that the stride leaves, and three small kernels
+// cost     a step to the next level: two kernels with up to three binary searches a voxel; else a
+//          radix sort of the bits that the stride leaves, and three small kernels
 template <typename W>
 SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
                                  triple stride, voxel_set<W> out, device_status *trouble,
