@@ -14,6 +14,10 @@ GPU_ARCH := $(if $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,
               | head -n 1 | tr -cd 0-9 | sed 's/^90$$/90a/'))
 ARCH ?= $(or $(GPU_ARCH),90a)
 
+# cuBLAS comes with the toolkit, or not; what needs it is linked with it, and nothing else is.
+CUBLAS := $(if $(NVCC),$(wildcard $(dir $(NVCC))../include/cublas_v2.h \
+            $(dir $(NVCC))../targets/*/include/cublas_v2.h))
+
 CLANG        := $(shell command -v clang++ 2>/dev/null)
 CLANG_FORMAT := $(shell command -v clang-format 2>/dev/null)
 
@@ -26,9 +30,10 @@ endif
 
 HEADERS    := spira.cuh $(wildcard spira/*.h spira/*.cuh)
 HOST_TESTS := $(wildcard tests/host_*.cpp)
-GPU_TESTS  := $(wildcard tests/gpu_*.cu)
+CUDA_TESTS := $(wildcard tests/gpu_*.cu)
+GPU_TESTS  := $(filter-out tests/gpu_cublas.cu,$(CUDA_TESTS))
 EXAMPLES   := $(wildcard examples/*.cu)
-BENCHES    := $(wildcard bench/*.cu)
+BENCHES    := $(filter-out $(if $(CUBLAS),,bench/cublas.cu),$(wildcard bench/*.cu))
 SOURCES    := spira.cuh $(foreach d,spira tests examples bench,$(foreach e,h cuh cpp cu,$(wildcard $d/*.$e)))
 
 # The flags of $1 that the compiler accepts, one by one, library and all.
@@ -81,17 +86,18 @@ run: $(RUN)
 
 HOST_BUILDS := build/test_host $(if $(wildcard examples/scan.cu),build/host_scan)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
+TESTS_BUILT := $(if $(NVCC),build/test_gpu $(if $(CUBLAS),build/test_cublas))
 
-all: $(HOST_BUILDS) $(if $(NVCC),build/test_gpu $(GPU_BUILDS))
+all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 
-# Without nvcc, the GPU tests that could not be compiled are counted by their source.
-UNBUILT = $(shell cat $(GPU_TESTS) | grep -cE '^(DEVICE_)?TEST.[a-z]')
+# Without nvcc, or cuBLAS, the GPU tests that could not be compiled are counted by their source.
+UNBUILT = $(shell cat $(if $(NVCC),tests/gpu_cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
 	      echo 'no nvcc: the GPU code was neither compiled nor run')
-	@$(if $(NVCC),,TALLY_SKIPPED=$(UNBUILT)) tests/tally.sh build/test_host \
-	      $(if $(NVCC),'$(if $(GPU),SPIRA_NEED_GPU=1) build/test_gpu') \
+	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) tests/tally.sh build/test_host \
+	      $(foreach t,$(TESTS_BUILT),'$(if $(GPU),SPIRA_NEED_GPU=1) $t') \
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test'
 
 ifeq (,$(NVCC))
@@ -114,6 +120,9 @@ clean:
 # A test file that is gone is no longer linked: its folder is newer then.
 build/test_host build/test_gpu build/test_sanitize: tests
 
+build/test_cublas build/bench_cublas: LIBS := -lcublas \
+    -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
+
 build/host/%.o: tests/%.cpp
 	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
@@ -124,10 +133,13 @@ build/gpu_$(ARCH)/%.o: tests/%.cu
 	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
 build/test_gpu: $(GPU_TESTS:tests/%.cu=build/gpu_$(ARCH)/%.o)
-	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call gencode,$(ARCH)) $(filter %.o,$^) -o $@)
+build/test_cublas: build/gpu_$(ARCH)/gpu_cublas.o
+
+build/test_gpu build/test_cublas:
+	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call gencode,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # What was built for another architecture is built again.
-build/test_gpu $(GPU_BUILDS): build/arch_$(ARCH)
+$(TESTS_BUILT) $(GPU_BUILDS): build/arch_$(ARCH)
 
 build/arch_$(ARCH):
 	@mkdir -p build; rm -f build/arch_*; touch $@
@@ -136,7 +148,7 @@ build/example_%: examples/%.cu
 	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) $< -o $@)
 
 build/bench_%: bench/%.cu
-	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) $< -o $@)
+	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
 
 # The same source is plain C++ where there is no CUDA.
 build/host_%: examples/%.cu
@@ -158,11 +170,12 @@ sanitize: build/test_sanitize
 CHECK := build/check
 ARCHS := 75 80 86 89 90a 100 120
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
+NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh),$(HEADERS))
 
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok
 CLANG_CHECKS := $(HOST_HEADERS:%=$(CHECK)/clang++/%.ok)
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
-                $(CHECK)/linkage.ok $(HEADERS:%=$(CHECK)/nvcc/%.ok) \
+                $(CHECK)/linkage.ok $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok) \
                 $(if $(wildcard README.md),$(CHECK)/readme.ok)
 FORMAT_CHECK := $(CHECK)/format.ok
 

@@ -27,6 +27,7 @@
 #include "spira/conv.h"
 #include "spira/downsample.h"
 #include "spira/expand.h"
+#include "spira/group.h"
 #include "spira/layout.h"
 #include "spira/map.h"
 #include "spira/pool.h"
@@ -41,7 +42,6 @@
 #include "spira/numeric.cuh"
 #include "spira/status.cuh"
 
-#include "spira/copy.cuh"
 #include "spira/mma.cuh"
 #include "spira/search.cuh"
 #include "spira/sort.cuh"
@@ -49,6 +49,7 @@
 
 #include "spira/conv_exact.cuh"
 #include "spira/conv_tensor.cuh"
+#include "spira/conv_tile.cuh"
 #include "spira/downsample.cuh"
 #include "spira/exchange.cuh"
 #include "spira/expand.cuh"

@@ -151,6 +151,8 @@ enum { bench_files_most = 64 };
 struct bench_options {
     float voxel;   // metres; 0: 0.05, or 0.02 for .xyz32
     int only[3];   // cin, cout, K; 0: all layers
+    bool sweep;    // all forms of a convolution
+    int rows;      // of the tiles; 0: as usual
     int dtype;     // a spira::numeric, or -1: all
     int minuet[2]; // B, C of bench/search_minuet.cuh; 0: the best of a few
     int files;
@@ -162,10 +164,11 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--minuet B,C] [SCAN...]\n"
+        "       [--sweep forms] [--minuet B,C] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
-        "the first one is added. --only and --dtype choose among the convolutions; --minuet sets\n"
-        "the block sizes (B up to 2048, C 16 or more) of that search.\n",
+        "the first one is added. --only and --dtype choose among the convolutions, --sweep times\n"
+        "all their forms; --minuet sets the block sizes (B up to 2048, C 16 or more) of that "
+        "search.\n",
         wrong, program);
     exit(2);
 }
@@ -188,6 +191,13 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     if (strcmp(name, "--only") == 0) {
         int got = sscanf(value, "%d,%d,%d%c", &o->only[0], &o->only[1], &o->only[2], &rest);
         return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
+    }
+    if (strcmp(name, "--rows") == 0) {
+        return sscanf(value, "%d%c", &o->rows, &rest) == 1 && o->rows >= 1;
+    }
+    if (strcmp(name, "--sweep") == 0) {
+        o->sweep = strcmp(value, "forms") == 0;
+        return o->sweep;
     }
     if (strcmp(name, "--minuet") == 0) {
         int got = sscanf(value, "%d,%d%c", &o->minuet[0], &o->minuet[1], &rest);
@@ -507,44 +517,45 @@ SPIRA_API void bench_check_pairs(const char *input, int K, int64_t pairs) {
     }
 }
 
-SPIRA_API spira::tile_layout bench_tiles(bench_pool *pool, int32_t capacity, int volume,
+SPIRA_API spira::tile_layout bench_tiles(bench_pool *pool, int32_t capacity, int volume, int rows,
                                          bool on_device) {
     spira::workspace count = spira::workspace_begin(nullptr);
-    spira::tile_layout_take(&count, capacity, volume);
+    spira::tile_layout_take(&count, capacity, volume, rows);
     int64_t bytes = (int64_t)count.used;
     spira::workspace w = spira::workspace_begin(on_device ? bench_device<char>(pool, bytes)
                                                           : bench_host<char>(pool, bytes));
-    return spira::tile_layout_take(&w, capacity, volume);
+    return spira::tile_layout_take(&w, capacity, volume, rows);
 }
 
-// What is written of a layout that is in host memory: of its steps, those that are there.
+// What is written of a layout that is in host memory.
 SPIRA_API int64_t bench_tiles_bytes(const spira::tile_layout *t) {
-    int64_t steps = 0;
-    for (int32_t tile = 0; tile < t->tiles; ++tile) {
-        steps += t->steps[tile];
+    int64_t groups = 0;
+    for (int64_t tile = 0; tile < t->tiles; ++tile) {
+        groups += t->first[tile * (t->volume + 1) + t->volume];
     }
-    return t->tiles * (int64_t)(spira::tile_rows * sizeof *t->row + sizeof *t->steps) +
-           steps * (int64_t)(spira::tile_rows * sizeof *t->index + sizeof *t->step);
+    return (int64_t)t->tiles * (t->volume + 1) * (int64_t)sizeof *t->first +
+           groups * (int64_t)(sizeof *t->offset +
+                              spira::tile_group * (sizeof *t->input + sizeof *t->row));
 }
 
 // Compares a tiled layout with the one that the host makes of the same map [count, volume]: what
 // is written, and that the rest still is as it came. Returns how many bytes are written.
-SPIRA_API int64_t bench_check_tiles(bench_pool *pool, const spira::kernel_shape *kernel,
-                                    const int32_t *map, int32_t count, spira::tile_layout device,
-                                    const char *input) {
+SPIRA_API int64_t bench_check_tiles(bench_pool *pool, const int32_t *map, int32_t count,
+                                    spira::tile_layout device, const char *input) {
     int keep = pool->blocks;
-    spira::tile_layout host = bench_tiles(pool, count, device.volume, false);
-    int64_t steps = (int64_t)host.tiles * host.volume * (int64_t)sizeof *host.step;
-    int64_t sources = (int64_t)host.tiles * host.volume * spira::tile_rows;
-    memset((void *)host.step, bench_poison, (size_t)steps);
-    memset(host.index, bench_poison, (size_t)sources * sizeof *host.index);
-    BENCH_TRY(spira::tile_build_host(kernel, map, count, count, host));
-    bench_check_same(pool, host.row, device.row, (int64_t)host.tiles * spira::tile_rows, input,
-                     "rows of the tiles");
-    bench_check_same(pool, host.steps, device.steps, host.tiles, input, "numbers of steps");
-    bench_check_same(pool, (const char *)host.step, (const char *)device.step, steps, input,
-                     "steps of the tiles (bytes)");
-    bench_check_same(pool, host.index, device.index, sources, input, "sources of the tiles");
+    spira::tile_layout host = bench_tiles(pool, count, device.volume, device.rows, false);
+    int64_t entries = spira::tile_begin(&host, host.tiles);
+    memset(host.input, bench_poison, (size_t)entries * sizeof *host.input);
+    memset(host.row, bench_poison, (size_t)entries * sizeof *host.row);
+    memset((void *)host.offset, bench_poison,
+           (size_t)entries / spira::tile_group * sizeof *host.offset);
+    BENCH_TRY(spira::tile_build_host(map, device.volume, count, count, host));
+    bench_check_same(pool, host.first, device.first, (int64_t)host.tiles * (host.volume + 1), input,
+                     "first pairs of the tiles");
+    bench_check_same(pool, host.offset, device.offset, entries / spira::tile_group, input,
+                     "offsets of the tiles' groups");
+    bench_check_same(pool, host.input, device.input, entries, input, "source rows of the tiles");
+    bench_check_same(pool, host.row, device.row, entries, input, "output rows of the tiles");
     int64_t bytes = bench_tiles_bytes(&host);
     bench_pool_free(pool, keep);
     return bytes;
@@ -628,7 +639,7 @@ struct bench_row {
     int K, cin, cout;
     const char *dtype;
     int word;
-    const char *layout, *dataflow, *net, *method;
+    const char *layout, *dataflow, *form, *net, *method;
     int t;
     int B, C;       // of the method "minuet"
     double density; // voxels per cell, percent
@@ -690,6 +701,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("word", r->word);
     bench_print_text("layout", r->layout);
     bench_print_text("dataflow", r->dataflow);
+    bench_print_text("form", r->form);
     bench_print_count("t", r->t);
     bench_print_text("net", r->net);
     bench_print_text("method", r->method);

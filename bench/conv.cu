@@ -42,7 +42,8 @@ static float conv_random(uint64_t stream, int64_t index) {
 }
 
 // The map is built by the code under test and compared with the host's before it is used.
-static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
+static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *scene, int K,
+                              int rows) {
     spira::kernel_shape kernel = spira::kernel_cube(K, 1);
     int volume = spira::kernel_volume(&kernel);
     conv_map m = {};
@@ -50,15 +51,15 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     m.voxels = scene->fine.host.capacity;
     m.count = scene->fine.device.count;
     int32_t *map = bench_device<int32_t>(&s->pool, (int64_t)m.voxels * volume);
-    m.tiles = bench_tiles(&s->pool, m.voxels, volume, true);
+    m.tiles = bench_tiles(&s->pool, m.voxels, volume, rows ? rows : spira::tile_rows(volume), true);
     BENCH_TRY(spira::map_build(&scene->layout, &kernel, scene->fine.device, scene->fine.device, map,
                                s->stream));
-    BENCH_TRY(spira::tile_build(&kernel, map, m.count, m.voxels, m.tiles, s->stream));
+    BENCH_TRY(spira::tile_build(map, volume, m.count, m.voxels, m.tiles, s->stream));
     m.map = bench_map_host(&s->pool, &scene->layout, &kernel, &scene->fine, &scene->fine, &m.pairs);
     bench_check_pairs(m.input, K, m.pairs);
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
-    bench_check_tiles(&s->pool, &kernel, m.map, m.voxels, m.tiles, m.input);
+    bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
     return m;
 }
 
@@ -215,6 +216,40 @@ static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, 
 
 // ---- runs ---------------------------------------------------------------------------------------
 
+static void conv_time(bench_session *s, conv_work *w, const conv_map *m, bench_row *row,
+                      const char *label) {
+    const spira::conv_shape *shape = &w->args.shape;
+    int64_t bytes = (int64_t)m->voxels * shape->cout * spira::numeric_size(shape->type);
+    int keep = s->pool.blocks;
+    BENCH_CUDA(cudaMemsetAsync(w->args.out, 0xff, (size_t)bytes, s->stream));
+    BENCH_TRY(conv_step(w, s->stream));
+    conv_check(s, w, m, label);
+    row->time =
+        bench_measure_within(s->stream, conv_step, w, s->options.sweep ? 30000 : bench_most_us);
+    bench_print(s, row);
+    bench_pool_free(&s->pool, keep);
+}
+
+// All forms of a layer, and the one that is chosen without tuning.
+static void conv_sweep(bench_session *s, conv_work *w, const conv_map *m, bench_row *row,
+                       const char *label) {
+    static spira::conv_sizes sizes[spira::conv_sizes_most];
+    spira::conv_device device;
+    BENCH_TRY(spira::conv_device_query(&device));
+    int count = spira::conv_sizes_list(&w->args.shape, m->tiles.rows, &device, sizes);
+    for (int i = -1; i < count; ++i) {
+        char name[64] = "chosen";
+        const spira::conv_sizes *c = i < 0 ? nullptr : sizes + i;
+        if (c) {
+            snprintf(name, sizeof name, "%d.%d.%d", c->tiles, c->slices, c->split);
+        }
+        w->args.sizes = c;
+        row->form = name;
+        conv_time(s, w, m, row, label);
+    }
+    w->args.sizes = nullptr;
+}
+
 static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
                      const conv_layer *layer, spira::numeric type) {
     int keep = s->pool.blocks;
@@ -227,8 +262,6 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     if (scratch) {
         bench_fail("%s: asks for scratch, of which this benchmark gives none", label);
     }
-    BENCH_TRY(conv_step(&w, s->stream));
-    conv_check(s, &w, m, label);
     bench_row row = bench_row_make("conv", scene);
     row.K = layer->K;
     row.cin = layer->cin;
@@ -238,8 +271,11 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     row.dataflow = "os";
     row.pairs = m->pairs;
     row.flops = 2 * m->pairs * layer->cin * layer->cout;
-    row.time = bench_measure(s->stream, conv_step, &w);
-    bench_print(s, &row);
+    if (s->options.sweep) {
+        conv_sweep(s, &w, m, &row, label);
+    } else {
+        conv_time(s, &w, m, &row, label);
+    }
     bench_pool_free(&s->pool, keep);
 }
 
@@ -269,7 +305,7 @@ static void conv_run_input(bench_session *s, const bench_input *input) {
     for (int i = 0; i < count; ++i) { // layers of one K stand together
         if (i == 0 || layers[i].K != layers[i - 1].K) {
             bench_pool_free(&s->pool, keep);
-            m = conv_map_make(s, &scene, layers[i].K);
+            m = conv_map_make(s, &scene, layers[i].K, s->options.rows);
         }
         conv_run_types(s, &scene, &m, &layers[i]);
     }

@@ -5,8 +5,8 @@
 // "sort", method "pack+sort": from raw coordinates to sorted words with their rows, repeats still
 // in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
 // "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
-// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch (layout "os");
-// with their tiled layouts (layout "tiled"), which is what its convolutions read.
+// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch, as they stand
+// (layout "os") or tiled, which is what its convolutions read.
 #include "bench.cuh"
 
 // ---- sort ---------------------------------------------------------------------------------------
@@ -158,16 +158,9 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
-                      spira::map_forms_os(m->map)};
+                      w->tiled ? spira::map_forms_tiles(m->tiles) : spira::map_forms_os(m->map)};
     }
-    SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
-    for (int i = 0; i < index_maps && w->tiled; ++i) {
-        const index_map<W> *m = &w->map[i];
-        const spira::voxel_set<W> *outputs = &w->level[m->outputs].device;
-        SPIRA_TRY(spira::tile_build(&m->kernel, m->map, outputs->count, outputs->capacity, m->tiles,
-                                    stream));
-    }
-    return spira::status_success();
+    return spira::map_build_batch(&scene->layout, request, index_maps, stream);
 }
 
 template <typename W>
@@ -179,7 +172,7 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
-    m.tiles = bench_tiles(pool, rows, volume, true);
+    m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
     return m;
 }
 
@@ -224,7 +217,7 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         const int32_t *expected = bench_map_host(pool, &w->scene.layout, &m->kernel,
                                                  &w->level[m->source], outputs, &pairs);
         bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
-        w->tile_bytes += bench_check_tiles(pool, &m->kernel, expected, rows, m->tiles, input);
+        w->tile_bytes += bench_check_tiles(pool, expected, rows, m->tiles, input);
         bench_pool_free(pool, keep);
         all += pairs;
     }
@@ -232,11 +225,11 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
     return all;
 }
 
-// `bytes`: of the maps, and of the layouts where they are timed.
+// `bytes`: of the maps or layouts.
 template <typename W>
 static int64_t index_bytes(const index_work<W> *w) {
     int64_t bytes = w->tiled ? w->tile_bytes : 0;
-    for (int i = 0; i < index_maps; ++i) {
+    for (int i = 0; i < index_maps && !w->tiled; ++i) {
         const index_map<W> *m = &w->map[i];
         bytes += (int64_t)w->level[m->outputs].host.capacity * spira::kernel_volume(&m->kernel) * 4;
     }
@@ -247,8 +240,10 @@ template <typename W>
 static void index_run(bench_session *s, const bench_scene<W> *scene) {
     index_work<W> w = {};
     index_work_make(&s->pool, scene, &w);
-    w.tiled = true;
-    BENCH_TRY(index_step<W>(&w, s->stream));
+    for (int tiled = 0; tiled <= 1; ++tiled) {
+        w.tiled = tiled;
+        BENCH_TRY(index_step<W>(&w, s->stream));
+    }
     bench_row row = bench_row_make("index", scene);
     row.pairs = index_check(&s->pool, &w);
     row.word = 8 * (int)sizeof(W);

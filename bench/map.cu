@@ -1,12 +1,12 @@
-// bench/map.cu: kernel maps by z-delta search, and the tiled layouts made of them.
+// bench/map.cu: kernel maps by z-delta search, in all their forms.
 //
 //     build/bench_map data/*.vox32
 //
 // Layouts: "os" is a submanifold map [outputs, volume]; "os-down2" the map from stride 1 to 2 of a
 // strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "ws" the filtered
 // weight-stationary form of the submanifold map, "hybrid" the same but for the offsets with an L1
-// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" is tile_build
-// alone, its map ready. `bytes` are those of the map, or layout, that is written.
+// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" the tiled
+// layout that convolutions read. `bytes` are those of the map, or layout, that is written.
 #include "bench.cuh"
 
 struct map_case {
@@ -46,20 +46,21 @@ static spira::status map_step(void *context, cudaStream_t stream) {
 template <typename W>
 static spira::status map_tile_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    return spira::tile_build(&w->kernel, w->map, w->outputs.device.count,
-                             w->outputs.device.capacity, w->tiles, stream);
+    const spira::map_forms forms = spira::map_forms_tiles(w->tiles);
+    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
+                                  &forms, stream);
 }
 
-// Times tile_build over a map that is there; `expected` is the same map on the host.
+// Times the search that writes the tiled layout; `expected` is the same map on the host.
 template <typename W>
 static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expected,
                           bench_row row) {
     int32_t count = *w->outputs.host.count;
-    w->tiles = bench_tiles(&s->pool, count, spira::kernel_volume(&w->kernel), true);
+    int volume = spira::kernel_volume(&w->kernel);
+    w->tiles = bench_tiles(&s->pool, count, volume, spira::tile_rows(volume), true);
     BENCH_TRY(map_tile_step<W>(w, s->stream));
-    row.bytes = bench_check_tiles(&s->pool, &w->kernel, expected, count, w->tiles, row.input);
+    row.bytes = bench_check_tiles(&s->pool, expected, count, w->tiles, row.input);
     row.layout = "tiled";
-    row.method = nullptr;
     row.time = bench_measure(s->stream, map_tile_step<W>, w);
     bench_print(s, &row);
 }

@@ -19,16 +19,11 @@ struct conv_args {
     const int32_t *count;      // [1] outputs, at most `capacity`
     int32_t capacity;
     conv_epilogue epilogue;
-    void *out; // [capacity, cout]
+    void *out;               // [capacity, cout]
+    const conv_sizes *sizes; // how to cut the work (depth is not read), or null: chosen
 };
 
-// What the path is chosen by, read from the current device at each call: nothing is cached.
-struct conv_device {
-    int capability; // 90 for compute capability 9.0
-    int multiprocessors;
-    int shared_max; // bytes of shared memory that a block may ask for
-};
-
+// Read from the current device at each call: nothing is cached.
 SPIRA_API status conv_device_query(conv_device *d) {
     int device, major, minor;
     SPIRA_TRY(status_from_cuda(cudaGetDevice(&device), "device"));
@@ -45,9 +40,7 @@ SPIRA_API status conv_device_query(conv_device *d) {
 
 // Tensor cores where they know the format; plain fp32 multiply-adds otherwise.
 SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
-    return type == numeric_f16                            ? capability >= 75
-           : type == numeric_bf16 || type == numeric_tf32 ? capability >= 80
-                                                          : false;
+    return type != numeric_f32 && capability >= 80;
 }
 
 // Bytes of packed weights on the current device.
@@ -126,11 +119,7 @@ SPIRA_API status conv_check(const conv_args *a) {
     SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2), status_unsupported,
                   "out (overlaps an input)", 0);
     if (a->layout) {
-        const tile_layout *t = a->layout;
-        SPIRA_REQUIRE(t->row && t->steps && t->step && t->index, status_null_pointer, "layout", 0);
-        SPIRA_REQUIRE(t->volume == a->shape.volume, status_bad_size, "layout.volume", t->volume);
-        SPIRA_REQUIRE(t->tiles >= tile_count(a->capacity), status_capacity, "layout.tiles",
-                      tile_count(a->capacity));
+        SPIRA_TRY(tile_layout_check(a->layout, a->shape.volume, a->capacity));
     } else {
         SPIRA_REQUIRE(a->shape.volume == 1, status_null_pointer, "layout", a->shape.volume);
     }
@@ -152,25 +141,23 @@ SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, in
 
 // The identity is a layout without arrays.
 SPIRA_API tile_layout conv_layout(const tile_layout *layout) {
-    tile_layout identity = {nullptr, nullptr, nullptr, nullptr, 0, 1};
+    tile_layout identity = {nullptr, nullptr, nullptr, nullptr, 0, 1, 0};
     return layout ? *layout : identity;
 }
 
 SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
-    const tile_layout *t = a->layout;
     conv_exact_params p;
     p.in = a->in;
     p.in2 = a->in2;
     p.residual = a->epilogue.residual;
     p.weights = (const float *)a->weights;
     p.out = a->out;
-    p.layout = conv_layout(t);
+    p.sums = nullptr;
+    p.layout = conv_layout(a->layout);
     p.count = a->count;
     p.capacity = a->capacity;
     p.epilogue = a->epilogue;
     p.shape = a->shape;
-    p.tiles = tile_count(a->capacity);
-    p.slices = 1;
     return a->shape.type == numeric_f16    ? conv_exact_launch<__half>(p, stream)
            : a->shape.type == numeric_bf16 ? conv_exact_launch<__nv_bfloat16>(p, stream)
                                            : conv_exact_launch<float>(p, stream);
@@ -178,7 +165,6 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
 
 SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
-    const tile_layout *t = a->layout;
     int element = numeric_size(s->type);
     conv_tensor_params p;
     p.in = a->in;
@@ -186,7 +172,8 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.weights = a->weights;
     p.residual = a->epilogue.residual;
     p.out = a->out;
-    p.layout = conv_layout(t);
+    p.sums = nullptr;
+    p.layout = conv_layout(a->layout);
     p.count = a->count;
     p.capacity = a->capacity;
     p.epilogue = a->epilogue;
@@ -196,17 +183,17 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
     p.chunks = p.chunks1 + conv_chunks(s->cin2, s->type);
-    p.slices = 1; // chosen by the launcher
-    p.tiles = tile_count(a->capacity);
+    p.rows = a->layout ? a->layout->rows : tile_rows(1);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
-    p.wide_in2 = conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
+    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
-    return s->type == numeric_f16
-               ? conv_tensor_launch<__half>(p, d->multiprocessors, d->shared_max, stream)
-           : s->type == numeric_bf16
-               ? conv_tensor_launch<__nv_bfloat16>(p, d->multiprocessors, d->shared_max, stream)
-               : conv_tensor_launch<float>(p, d->multiprocessors, d->shared_max, stream);
+    p.size = a->sizes ? *a->sizes : conv_sizes_choose(s, p.rows, a->capacity, d);
+    SPIRA_REQUIRE(conv_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
+    p.size.depth = conv_depth(p.chunks);
+    return s->type == numeric_f16    ? conv_tensor_run<__half>(p, stream)
+           : s->type == numeric_bf16 ? conv_tensor_run<__nv_bfloat16>(p, stream)
+                                     : conv_tensor_run<float>(p, stream);
 }
 
 // Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).
@@ -215,9 +202,12 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
 //          the inputs may not.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity
-// Asynchronous; bit-identical from run to run: every sum is added up in the order of the offsets
-// and channels, whatever the tile. Sums are fp32 and are rounded once.
-// cost     see bench/README.md; work is proportional to the (group, offset) blocks with a source
+//          sizes that the layer or the device does not allow
+// Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
+// list. Sums are fp32 and are rounded once. Another capacity, another GPU or other sizes may add in
+// another order: with `split` an output's sum has so many parts, and more than 128 bytes of input
+// channels are added part by part.
+// cost     see bench/README.md; work is proportional to the groups of 16 pairs
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
     SPIRA_TRY(conv_check(args));

@@ -1,175 +1,266 @@
-// spira/layout.cuh: the tiled layout on the GPU: one block sorts and writes one scope.
+// spira/layout.cuh: the tiled layout on the GPU: from a tile of the search (map.cuh writes it so,
+// while it searches), or from a map that is there.
 #ifndef SPIRA_LAYOUT_CUH
 #define SPIRA_LAYOUT_CUH
 
 #include "layout.h"
+#include "search.cuh"
 #include "status.cuh"
-
-#include <cub/block/block_radix_sort.cuh>
 
 namespace spira {
 
 enum {
-    tile_threads = 512,
-    tile_items = tile_scope / tile_threads,
-    tile_columns = 9, // offsets staged at a time: odd, so that rows spread over the banks
+    tile_columns_most = 256,                 // offsets of a tile of the search
+    tile_words_most = search_slab_taps / 32, // words of the masks of a tile of the search
+    tile_units_most = 2,                     // tiles of the layout in one of the search
 };
 
-static_assert(tile_threads == 32 * tile_quarters * tile_scope_tiles,
-              "a warp for each quarter of a scope's tiles");
+// A tile's taps as bits, by rows and by columns.
+struct tile_bits {
+    uint32_t row[tile_words_most];    // [words, groups, 32]: the columns 32 w .. that a row has
+    uint32_t column[tile_words_most]; // [groups, 32 words]: the rows that have a column
+};
 
-typedef cub::BlockRadixSort<uint32_t, tile_threads, tile_items, int16_t> tile_sort;
-
-// The bitwise or of a value over the warp.
-SPIRA_DEVICE uint32_t tile_warp_or(uint32_t value) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_or_sync(~0u, value);
-#else
-    for (int step = 16; step; step /= 2) {
-        value |= __shfl_xor_sync(~0u, value, step);
+// Fills row and column: of columns for which `wanted` (k) is true. A warp takes 32 rows and 32
+// columns at a time; it reads past the last column, into the next row or search_tile_slack, and
+// drops what it finds there.
+template <typename Wanted>
+SPIRA_DEVICE void tile_find_bits(const search_tile &tile, Wanted wanted, tile_bits *bits) {
+    int lane = threadIdx.x & 31, columns = tile.k_end - tile.k_begin;
+    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
+    for (int i = threadIdx.x / 32; i < words * groups; i += search_threads / 32) {
+        int word = i / groups, group = i - word * groups, row = group * 32 + lane;
+        int mine = word * 32 + lane; // the column whose rows this lane keeps
+        bool take = mine < columns && wanted(tile.k_begin + mine);
+        uint32_t has = 0, rows = 0;
+        const int32_t *taps = tile.taps + row * tile.pitch + word * 32;
+#pragma unroll
+        for (int c = 0; c < 32; ++c) {
+            bool hit = taps[c] >= 0; // rows that are not there have none
+            uint32_t all = __ballot_sync(~0u, hit);
+            has |= hit ? 1u << c : 0;
+            rows = lane == c ? all : rows;
+        }
+        bits->row[i * 32 + lane] = has & __ballot_sync(~0u, take);
+        bits->column[group * (words * 32) + mine] = take ? rows : 0;
     }
-    return value;
-#endif
 }
 
-// The sorting key of each row of the scope: a warp reads a row. Rows beyond the count keep the
-// largest key and, the sort being stable, end up last.
-SPIRA_DEVICE void tile_keys(const tile_key &bits, const int32_t *map, int rows, int volume,
-                            uint32_t *keys) {
-    enum { batch = 8 }; // rows in flight
-    int lane = threadIdx.x % 32;
-    for (int first = threadIdx.x / 32 * batch; first < tile_scope;
-         first += tile_threads / 32 * batch) {
-        uint32_t key[batch] = {0, 0, 0, 0, 0, 0, 0, 0};
-        for (int k = lane; k < (volume + 31) / 32 * 32; k += 32) {
-            uint32_t bit = k < volume ? 1u << bits.bit[k] : 0;
-            int32_t source[batch];
-#pragma unroll
-            for (int j = 0; j < batch; ++j) {
-                source[j] = bit && first + j < rows ? map[(first + j) * volume + k] : -1;
-            }
-#pragma unroll
-            for (int j = 0; j < batch; ++j) {
-                key[j] |= source[j] >= 0 ? bit : 0;
+// What a block shares while it writes the layout of its outputs, piece by piece of the kernel.
+struct tile_state {
+    tile_bits bits;
+    int32_t first[tile_units_most][tile_columns_most];
+    int32_t done[tile_units_most]; // groups of the pieces before; 0 at first
+};
+
+// Pairs of a column in a unit.
+SPIRA_DEVICE int tile_column_pairs(const search_tile &tile, int unit, int rows, int c,
+                                   const tile_bits &bits) {
+    int words = (tile.k_end - tile.k_begin + 31) / 32, groups = (tile.rows + 31) / 32, pairs = 0;
+    for (int g = unit * rows / 32; g < min((unit + 1) * rows / 32, groups); ++g) {
+        pairs += __popc(bits.column[g * (words * 32) + c]);
+    }
+    return pairs;
+}
+
+// first: where the groups of each column of a unit start; that and offset to the layout as well.
+// One warp for each unit.
+SPIRA_DEVICE void tile_scan_columns(const search_tile &tile, int unit, int64_t at,
+                                    const tile_layout &t, tile_state *state) {
+    int lane = threadIdx.x & 31, columns = tile.k_end - tile.k_begin, before = state->done[unit];
+    int32_t *first = t.first + at * (t.volume + 1) + tile.k_begin;
+    uint16_t *offset = t.offset + tile_begin(&t, at) / tile_group;
+    for (int c = lane; c - lane < columns; c += 32) {
+        int mine = tile_column_pairs(tile, unit, t.rows, c, state->bits);
+        mine = (mine + tile_group - 1) / tile_group;
+        int sum = mine;
+        for (int step = 1; step < 32; step *= 2) {
+            int lower = __shfl_up_sync(~0u, sum, step);
+            sum += lane >= step ? lower : 0;
+        }
+        if (c < columns) {
+            state->first[unit][c] = before + sum - mine;
+            first[c] = before + sum - mine;
+            for (int g = before + sum - mine; g < before + sum; ++g) {
+                offset[g] = (uint16_t)(tile.k_begin + c);
             }
         }
-#pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            key[j] = tile_warp_or(key[j]);
-            if (lane == 0) {
-                keys[first + j] = first + j < rows ? key[j] : UINT32_MAX;
-            }
+        before += __shfl_sync(~0u, sum, 31);
+    }
+    __syncwarp();
+    if (lane == 0) {
+        state->done[unit] = before;
+        if (tile.k_end == t.volume) {
+            first[columns] = before;
         }
+    }
+}
+
+// Where the pairs of a piece go: staged in shared memory, so that they leave in whole lines, or
+// straight away.
+struct tile_target {
+    int32_t *input;
+    uint8_t *row;
+};
+
+enum : uint32_t { tile_turn_rows = 0x11111111u }; // of 32 rows, those of the first turn
+
+// The rows of a unit that have a column, 32 to a word, and how many of each turn.
+struct tile_column {
+    int pairs[tile_turns], all;
+    uint32_t word[tile_rows_most / 32];
+};
+
+SPIRA_DEVICE tile_column tile_column_load(const search_tile &tile, int unit, int rows, int c,
+                                          const tile_bits &bits) {
+    tile_column column = {};
+    int words = (tile.k_end - tile.k_begin + 31) / 32, groups = (tile.rows + 31) / 32;
+#pragma unroll
+    for (int w = 0; w < tile_rows_most / 32; ++w) {
+        int group = unit * (rows / 32) + w;
+        bool there = w < rows / 32 && group < groups;
+        column.word[w] = there ? bits.column[group * (words * 32) + c] : 0;
+        column.all += __popc(column.word[w]);
+#pragma unroll
+        for (int i = 0; i < tile_turns; ++i) {
+            column.pairs[i] += __popc(column.word[w] & tile_turn_rows << i);
+        }
+    }
+    return column;
+}
+
+// The pairs of a unit's columns, each to its place in the list, and the padding; `from` is the
+// first group of this piece. A warp takes a column, a lane some of its rows.
+SPIRA_DEVICE void tile_put_pairs(const search_tile &tile, int rows, int unit, int from,
+                                 tile_target to, const tile_state *state) {
+    int columns = tile.k_end - tile.k_begin, lane = threadIdx.x % 32;
+    uint32_t like = tile_turn_rows << lane % tile_turns, below = (1u << lane) - 1;
+    for (int c = threadIdx.x / 32; c < columns; c += search_threads / 32) {
+        tile_column column = tile_column_load(tile, unit, rows, c, state->bits);
+        int begin = (state->first[unit][c] - from) * tile_group, rank = 0;
+#pragma unroll
+        for (int w = 0; w < tile_rows_most / 32; ++w) {
+            if (column.word[w] >> lane & 1) {
+                int mine = rank + __popc(column.word[w] & like & below), r = w * 32 + lane;
+                int at = begin + tile_pair_place(mine, lane % tile_turns, column.pairs);
+                to.input[at] = tile.taps[(unit * rows + r) * tile.pitch + c];
+                to.row[at] = (uint8_t)r;
+            }
+            rank += __popc(column.word[w] & like);
+        }
+        if (lane < (-column.all & (tile_group - 1))) {
+            to.input[begin + column.all + lane] = -1;
+            to.row[begin + column.all + lane] = (uint8_t)rows;
+        }
+    }
+}
+
+// Writes a tile of the search to the layout; pieces of a kernel in ascending order of their
+// offsets, by the same block.
+//
+// inputs   tile: its first output is a multiple of t.rows, it has two tiles of the layout at most;
+//          offsets from `searched` on have no pairs
+//          stage [stage_bytes]: shared memory, aligned to 4
+//          state: shared; its `done` is 0 before the first piece, with a barrier behind
+// Called by all threads of a block of search_threads; calls in a row need a barrier between.
+SPIRA_DEVICE void tile_write(const search_tile &tile, int searched, const tile_layout &t,
+                             void *stage, int stage_bytes, tile_state *state) {
+    int units = (tile.rows + t.rows - 1) / t.rows;
+    int64_t at = tile.first / t.rows;
+    int from[tile_units_most];
+#pragma unroll
+    for (int u = 0; u < tile_units_most; ++u) {
+        from[u] = state->done[u];
+    }
+    tile_find_bits(
+        tile, [=](int k) { return k < searched; }, &state->bits);
+    __syncthreads();
+    if ((int)threadIdx.x / 32 < units) {
+        tile_scan_columns(tile, (int)threadIdx.x / 32, at + threadIdx.x / 32, t, state);
     }
     __syncthreads();
-}
-
-// Bit g of the result: byte g of x is not zero.
-SPIRA_DEVICE uint32_t tile_nonzero_bytes(uint32_t x) {
-    uint32_t ones = __vminu4(x, 0x01010101u);
-    return (ones * 0x01020408u) >> 24;
-}
-
-// Appends the staged offsets [first, + columns) to the scope's tiles: a warp for each quarter.
-// groups [tile, column]: scratch. Returns how many steps the warp's tile has now.
-SPIRA_DEVICE int tile_append(const int32_t *stage, const int16_t *slots,
-                             uint8_t (*groups)[tile_columns][tile_quarters], int first, int columns,
-                             int64_t first_tile, int steps, const tile_layout &t) {
-    int lane = threadIdx.x % 32, tile = threadIdx.x / 32 / tile_quarters;
-    int quarter = threadIdx.x / 32 % tile_quarters, slot = quarter * tile_quarter_rows + lane;
-    const int32_t *lo = stage + slots[tile * tile_rows + tile_slot_order(slot)] * tile_columns;
-    const int32_t *hi = stage + slots[tile * tile_rows + tile_slot_order(slot + 32)] * tile_columns;
-    int32_t a[tile_columns], b[tile_columns];
 #pragma unroll
-    for (int c = 0; c < tile_columns; ++c) { // columns past the last are all -1
-        a[c] = lo[c];
-        b[c] = hi[c];
-        uint32_t bits = tile_nonzero_bytes(__ballot_sync(~0u, a[c] >= 0)) |
-                        tile_nonzero_bytes(__ballot_sync(~0u, b[c] >= 0)) << 4;
-        if (lane == 0) {
-            groups[tile][c][quarter] = (uint8_t)bits;
+    for (int u = 0; u < tile_units_most; ++u) {
+        if (u >= units) {
+            break;
         }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int c = 0; c < tile_columns; ++c) {
-        uint32_t all = *(const uint32_t *)groups[tile][c];
-        if (c < columns && all) {
-            int64_t at = (first_tile + tile) * t.volume + steps++;
-            t.index[at * tile_rows + slot] = a[c];
-            t.index[at * tile_rows + slot + 32] = b[c];
-            if (lane == 0 && quarter == 0) {
-                tile_step step = {first + c, all};
-                t.step[at] = step;
+        int64_t begin = tile_begin(&t, at + u) + from[u] * tile_group;
+        int entries = (state->done[u] - from[u]) * tile_group;
+        tile_target to = {t.input + begin, t.row + begin};
+        tile_target staged = {(int32_t *)stage, (uint8_t *)stage + entries * 4};
+        bool stages = entries * 5 <= stage_bytes;
+        tile_put_pairs(tile, t.rows, u, from[u], stages ? staged : to, state);
+        if (stages) {
+            __syncthreads();
+            for (int i = threadIdx.x; i < entries; i += search_threads) {
+                to.input[i] = staged.input[i];
+                to.row[i] = staged.row[i];
             }
+            __syncthreads(); // the next unit's
         }
     }
-    return steps;
 }
 
-SPIRA_KERNEL void __launch_bounds__(tile_threads)
-    tile_kernel(const __grid_constant__ tile_key bits, const int32_t *__restrict__ map,
-                const int32_t *__restrict__ count, int32_t capacity, tile_layout t, int key_bits) {
-    __shared__ union {
-        tile_sort::TempStorage sort;
-        int32_t stage[tile_scope * tile_columns];
-    } shared;
-    __shared__ uint32_t keys[tile_scope];
-    __shared__ int16_t slots[tile_scope];
-    __shared__ __align__(4) uint8_t groups[tile_scope_tiles][tile_columns][tile_quarters];
-    int64_t first_row = (int64_t)blockIdx.x * tile_scope;
-    int64_t first_tile = (int64_t)blockIdx.x * tile_scope_tiles;
-    int rows = (int)max_of(0, min_of(min_of(*count, capacity) - first_row, tile_scope));
-    map += first_row * t.volume;
+// The layout of a tile without outputs.
+SPIRA_DEVICE void tile_write_empty(int64_t tile, const tile_layout &t) {
+    for (int k = threadIdx.x; k <= t.volume; k += search_threads) {
+        t.first[tile * (t.volume + 1) + k] = 0;
+    }
+}
 
-    tile_keys(bits, map, rows, t.volume, keys);
-    uint32_t key[tile_items];
-    int16_t slot[tile_items];
-    for (int j = 0; j < tile_items; ++j) {
-        slot[j] = (int16_t)(threadIdx.x * tile_items + j);
-        key[j] = keys[slot[j]];
+// ---- from a map that is there -------------------------------------------------------------------
+
+enum { tile_piece = 128 }; // offsets at a time
+
+SPIRA_BOTH int tile_piece_pitch(int volume) {
+    return (volume < tile_piece ? volume : tile_piece) | 1; // rows spread over the banks
+}
+
+SPIRA_KERNEL void __launch_bounds__(search_threads)
+    tile_kernel(const int32_t *__restrict__ map, const int32_t *__restrict__ count,
+                int32_t capacity, tile_layout t) {
+    extern __shared__ int32_t tile_taps[];
+    __shared__ tile_state state;
+    int rows = t.rows, first = (int)blockIdx.x * rows;
+    int total = min(*count, capacity), pitch = tile_piece_pitch(t.volume);
+    if (first >= total) {
+        tile_write_empty(blockIdx.x, t);
+        return;
     }
-    tile_sort(shared.sort).Sort(key, slot, 0, key_bits);
-    for (int j = 0; j < tile_items; ++j) {
-        slots[threadIdx.x * tile_items + j] = slot[j];
+    if (threadIdx.x < tile_units_most) {
+        state.done[threadIdx.x] = 0;
     }
-    __syncthreads();
-    for (int s = threadIdx.x; s < tile_scope; s += tile_threads) {
-        int row = slots[s / tile_rows * tile_rows + tile_slot_order(s % tile_rows)];
-        t.row[first_row + s] = row < rows ? (int32_t)(first_row + row) : -1;
-    }
-    int steps = 0;
-    for (int first = 0; first < t.volume && rows; first += tile_columns) {
-        int columns = t.volume - first < tile_columns ? t.volume - first : tile_columns;
-#pragma unroll 6
-        for (int i = threadIdx.x; i < tile_scope * tile_columns; i += tile_threads) {
-            int row = i / tile_columns, column = i % tile_columns;
-            shared.stage[i] =
-                row < rows && column < columns ? map[row * t.volume + first + column] : -1;
+    map += (int64_t)first * t.volume;
+    for (int k = 0; k < t.volume; k += tile_piece) {
+        search_tile tile = {
+            tile_taps, first, min(total - first, rows), k, min(k + tile_piece, t.volume), pitch};
+        __syncthreads();
+        for (int row = threadIdx.x / 32; row < rows; row += search_threads / 32) {
+            for (int c = threadIdx.x % 32; c < tile.k_end - k; c += 32) {
+                tile_taps[row * pitch + c] =
+                    row < tile.rows ? map[(int64_t)row * t.volume + k + c] : -1;
+            }
         }
         __syncthreads();
-        steps = tile_append(shared.stage, slots, groups, first, columns, first_tile, steps, t);
-        __syncthreads(); // the next columns overwrite the stage
-    }
-    if (threadIdx.x % (32 * tile_quarters) == 0) {
-        t.steps[first_tile + threadIdx.x / 32 / tile_quarters] = steps;
+        tile_write(tile, t.volume, t, nullptr, 0, &state);
     }
 }
 
 // Builds the tiled layout of a kernel map.
 //
-// inputs   kernel: the map's; map [capacity, volume]; count [1]: rows that are read
-// outputs  t: all tiles of the capacity; slots beyond the count are -1 and have no steps
+// inputs   map [capacity, volume]; count [1]: rows that are read
+// outputs  t: all tiles of the capacity; those beyond the count have no pairs
 // errors   null pointers, sizes, a layout that is too small for the capacity
-// Asynchronous, deterministic, equal to tile_build_host. No scratch.
-// cost     reads the map twice (the second time from L2), writes the part of it that is not empty
-SPIRA_API status tile_build(const kernel_shape *kernel, const int32_t *map, const int32_t *count,
-                            int32_t capacity, tile_layout t, cudaStream_t stream) {
-    SPIRA_TRY(tile_check(kernel, map, capacity, &t));
+// Asynchronous, deterministic, equal to tile_build_host. No scratch. Where the map itself is not
+// needed, map_build_forms writes the layout while it searches.
+// cost     reads the map once, writes 5 bytes a pair and its padding
+SPIRA_API status tile_build(const int32_t *map, int volume, const int32_t *count, int32_t capacity,
+                            tile_layout t, cudaStream_t stream) {
+    SPIRA_TRY(tile_check(map, volume, capacity, &t));
     SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
-    int key_bits = (int)min_of(t.volume, 32);
-    tile_kernel<<<(unsigned)(t.tiles / tile_scope_tiles), tile_threads, 0, stream>>>(
-        tile_key_make(kernel), map, count, capacity, t, key_bits);
+    int bytes = (t.rows * tile_piece_pitch(volume) + search_tile_slack) * 4;
+    tile_kernel<<<(unsigned)tile_count(capacity, t.rows), search_threads, (size_t)bytes, stream>>>(
+        map, count, capacity, t);
     return status_of_launch("tile_build");
 }
 

@@ -10,6 +10,7 @@
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
+#include "layout.cuh"
 #include "map.h"
 #include "search.cuh"
 #include "status.cuh"
@@ -20,9 +21,7 @@
 namespace spira {
 
 enum {
-    map_threads = search_threads,
-    map_columns_max = 256, // offsets of a tile
-    map_batch_max = 16,    // maps of a launch
+    map_batch_max = 16, // maps of a launch
 };
 
 // ---- writers: called by all threads of a block, over a tile that is complete --------------------
@@ -135,47 +134,14 @@ SPIRA_DEVICE int map_norm(triple size, int k) {
     return abs(x) + abs(y) + abs(z);
 }
 
-enum { map_mask_most = search_slab_taps / 32 }; // words of the masks of a tile
-
-// A tile's taps as bits, by rows and by columns.
+// What a block shares while it packs the pairs of a tile.
 struct map_tile_bits {
-    uint32_t row[map_mask_most];    // [words, groups, 32]: the columns 32 w .. that a row has
-    uint32_t column[map_mask_most]; // [groups, 32 words]: the rows that have a column
-    int32_t before[map_mask_most];  // [groups, 32 words]: pairs of the tile with a lower row
-    int32_t first[map_columns_max]; // where the pairs of each column start among the tile's
-    int64_t begin;                  // where the tile's start
+    tile_bits has;
+    int32_t before[tile_words_most];  // [groups, 32 words]: pairs of the tile with a lower row
+    int32_t first[tile_columns_most]; // where the pairs of each column start among the tile's
+    int64_t begin;                    // where the tile's start
     int32_t total;
 };
-
-// The columns that count: k in [k_begin, k_end), below `searched`, of a norm of `threshold` or
-// more.
-SPIRA_DEVICE bool map_packs(triple size, int k, int searched, int threshold) {
-    return k < searched && (threshold == 0 || map_norm(size, k) >= threshold);
-}
-
-// Fills row and column. A warp takes 32 rows and 32 columns at a time; it reads past the last
-// column, into the next row or search_tile_slack, and drops what it finds there.
-SPIRA_DEVICE void map_find_bits(const search_tile &tile, triple size, int searched, int threshold,
-                                map_tile_bits *bits) {
-    int lane = threadIdx.x & 31, columns = tile.k_end - tile.k_begin;
-    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
-    for (int i = threadIdx.x / 32; i < words * groups; i += search_threads / 32) {
-        int word = i / groups, group = i - word * groups, row = group * 32 + lane;
-        int mine = word * 32 + lane; // the column whose rows this lane keeps
-        bool wanted = mine < columns && map_packs(size, tile.k_begin + mine, searched, threshold);
-        uint32_t has = 0, rows = 0;
-        const int32_t *taps = tile.taps + row * tile.pitch + word * 32;
-#pragma unroll
-        for (int c = 0; c < 32; ++c) {
-            bool hit = taps[c] >= 0; // rows that are not there have none
-            uint32_t all = __ballot_sync(~0u, hit);
-            has |= hit ? 1u << c : 0;
-            rows = lane == c ? all : rows;
-        }
-        bits->row[i * 32 + lane] = has & __ballot_sync(~0u, wanted);
-        bits->column[group * (words * 32) + mine] = wanted ? rows : 0;
-    }
-}
 
 // Counts the pairs of each column, for the tile and below each group of rows.
 SPIRA_DEVICE void map_count_bits(const search_tile &tile, int tile_number, const map_packed &out,
@@ -186,7 +152,7 @@ SPIRA_DEVICE void map_count_bits(const search_tile &tile, int tile_number, const
         int count = 0;
         for (int g = 0; g < groups; ++g) {
             bits->before[g * (words * 32) + c] = count;
-            count += __popc(bits->column[g * (words * 32) + c]);
+            count += __popc(bits->has.column[g * (words * 32) + c]);
         }
         bits->first[c] = count;
         out.counts[(int64_t)(tile.k_begin + c) * out.tiles + tile_number] = count;
@@ -221,7 +187,11 @@ SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int sea
     __shared__ map_tile_bits bits;
     int columns = tile.k_end - tile.k_begin;
     int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
-    map_find_bits(tile, size, searched, out.threshold, &bits);
+    const int threshold = out.threshold;
+    tile_find_bits(
+        tile,
+        [=](int k) { return k < searched && (threshold == 0 || map_norm(size, k) >= threshold); },
+        &bits.has);
     __syncthreads();
     map_count_bits(tile, tile_number, out, &bits);
     __syncthreads();
@@ -242,9 +212,9 @@ SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int sea
         const int32_t *taps = tile.taps + row * tile.pitch;
         uint32_t below = (1u << row % 32) - 1;
         int at_row = row / 32 * (words * 32);
-        for (uint32_t has = bits.row[i]; has; has &= has - 1) {
+        for (uint32_t has = bits.has.row[i]; has; has &= has - 1) {
             int c = word * 32 + __ffs((int)has) - 1;
-            int rank = bits.before[at_row + c] + __popc(bits.column[at_row + c] & below);
+            int rank = bits.before[at_row + c] + __popc(bits.has.column[at_row + c] & below);
             int at = bits.first[c] + rank;
             map_entry e = {taps[c], (uint32_t)((tile.k_begin + c) << 14 | row << 7 | rank)};
             if (stages) {
@@ -264,6 +234,10 @@ SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int sea
 
 // ---- the search kernel --------------------------------------------------------------------------
 
+// What a launch writes: the whole output-stationary map and nothing else; any forms but the tiled
+// layout; any.
+enum map_mode { map_mode_os, map_mode_forms, map_mode_tiles };
+
 // One map of a launch.
 template <typename W>
 struct map_task {
@@ -274,7 +248,7 @@ struct map_task {
     int32_t source_capacity, output_capacity;
     int32_t block; // its first block
     int os_columns;
-    bool plain; // nothing but the whole output-stationary map is wanted
+    map_mode mode;
     map_forms forms;
     search_choice choice;
 };
@@ -306,7 +280,7 @@ SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int sea
 template <typename W>
 SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &tile, int searched,
                                   int *chosen_before) {
-    __shared__ int16_t chosen[map_columns_max];
+    __shared__ int16_t chosen[tile_columns_most];
     const map_forms &f = task.forms;
     triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
     if (f.os && task.os_columns == searched) {
@@ -327,11 +301,30 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
     }
 }
 
-// plain: nothing but the output-stationary map is wanted.
-template <typename W, bool plain>
+// The state of tile_write, where there is one.
+template <map_mode mode>
+struct map_tile_state : tile_state {};
+
+template <>
+struct map_tile_state<map_mode_os> {};
+
+template <>
+struct map_tile_state<map_mode_forms> {};
+
+// The tiles of the layout from number `tile` on that belong to this tile of the search: empty.
+template <typename W>
+SPIRA_DEVICE void map_write_empty(const map_task<W> &task, int tile_number, int tile) {
+    const tile_layout &t = task.forms.tiles;
+    for (; tile < min((tile_number + 1) * (task.shape.rows / t.rows), t.tiles); ++tile) {
+        tile_write_empty(tile, t);
+    }
+}
+
+template <typename W, map_mode mode>
 SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
                                   const map_packed *packed, void *shared) {
     __shared__ search_window windows[kernel_size_max];
+    __shared__ map_tile_state<mode> map_tiles;
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
                            min(*task.output_count, task.output_capacity)};
@@ -342,11 +335,20 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
             int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
             packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
         }
+        if (mode == map_mode_tiles && task.forms.tiles.first) {
+            map_write_empty(task, tile_number, first / task.forms.tiles.rows);
+        }
         return;
     }
     int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
     // The lists count every offset, other forms need not look behind those that are searched.
-    int size_x = task.forms.half && !packed ? walk.size_x / 2 + 1 : walk.size_x;
+    bool whole = !task.forms.half || packed || (mode == map_mode_tiles && task.forms.tiles.first);
+    int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
+    if constexpr (mode == map_mode_tiles) {
+        if (threadIdx.x < tile_units_most) {
+            map_tiles.done[threadIdx.x] = 0; // barriers follow, in search_block
+        }
+    }
     for (int piece = 0; piece < task.shape.pieces; ++piece) {
         if (piece) {
             __syncthreads();
@@ -358,12 +360,19 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
             break;
         }
         slab = walk.transposed ? walk.size_x - slab - slabs : slab;
-        search_tile tile = search_block(walk, task.shape, sets, plain ? nullptr : &task.choice,
-                                        first, rows, slab, slabs, shared, windows);
-        if (plain) {
+        search_tile tile =
+            search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
+                         first, rows, slab, slabs, shared, windows);
+        if (mode == map_mode_os) {
             map_write_os(tile, walk.volume, task.forms.os);
         } else {
             map_write_forms(task, tile, searched, &chosen_before);
+        }
+        if constexpr (mode == map_mode_tiles) {
+            if (task.forms.tiles.first) {
+                tile_write(tile, searched, task.forms.tiles, shared,
+                           search_windows_bytes(task.shape), &map_tiles);
+            }
         }
         if (packed) {
             triple size = {walk.size_x, walk.size_y, walk.size_z};
@@ -372,26 +381,30 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
                              tile_number, *packed, (map_entry *)shared, staged);
         }
     }
+    if (mode == map_mode_tiles && task.forms.tiles.first) {
+        int tile = (first + rows + task.forms.tiles.rows - 1) / task.forms.tiles.rows;
+        map_write_empty(task, tile_number, tile);
+    }
 }
 
-template <typename W, bool plain>
-SPIRA_KERNEL void __launch_bounds__(map_threads, plain ? 8 : 5)
+template <typename W, map_mode mode>
+SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
     map_kernel(const __grid_constant__ map_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     int t = 0;
     while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
         ++t;
     }
-    map_search_tile<W, plain>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
-                              map_shared);
+    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
+                             map_shared);
 }
 
 template <typename W>
-SPIRA_KERNEL void __launch_bounds__(map_threads, 7)
+SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
     map_pack_kernel(const __grid_constant__ map_task<W> task,
                     const __grid_constant__ map_packed packed) {
     extern __shared__ int4 map_shared[];
-    map_search_tile<W, false>(task, (int)blockIdx.x, &packed, map_shared);
+    map_search_tile<W, map_mode_forms>(task, (int)blockIdx.x, &packed, map_shared);
 }
 
 template <typename W>
@@ -400,7 +413,8 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shap
                                     const map_forms *forms, int32_t block, bool packed) {
     map_task<W> task;
     bool linear = forms->os && forms->threshold >= map_all && !forms->half;
-    bool odd = packed || forms->ws || forms->mask || forms->mask_any || !linear;
+    bool tiles = forms->tiles.first;
+    bool odd = packed || tiles || forms->ws || forms->mask || forms->mask_any || !linear;
     task.walk = search_walk_make<W>(layout, kernel);
     task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
     task.source = source->words;
@@ -410,12 +424,12 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shap
     task.output_count = outputs->count;
     task.output_capacity = outputs->capacity;
     task.block = block;
-    bool only_os = forms->os && !packed && !forms->ws && !forms->mask && !forms->mask_any;
+    bool only_os = forms->os && !packed && !tiles && !forms->ws && !forms->mask && !forms->mask_any;
     task.choice = search_choose(kernel, map_columns(kernel, forms->half),
                                 only_os ? forms->threshold : map_all);
     task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
     task.forms = *forms;
-    task.plain = only_os && linear;
+    task.mode = tiles ? map_mode_tiles : only_os && linear ? map_mode_os : map_mode_forms;
     return task;
 }
 
@@ -455,7 +469,7 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         map_batch<W> batch;
         int64_t blocks = 0;
         int bytes = 0;
-        bool plain = true;
+        map_mode wanted = map_mode_os;
         batch.tasks = (int)min_of(requests - done, map_batch_max);
         for (int i = 0; i < batch.tasks; ++i) {
             const map_request<W> *r = request + done + i;
@@ -463,12 +477,17 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
                                           (int32_t)blocks, false);
             blocks += map_task_tiles(batch.task + i);
             bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
-            plain = plain && batch.task[i].plain;
+            wanted = batch.task[i].mode > wanted ? batch.task[i].mode : wanted;
         }
-        if (plain) {
-            map_kernel<W, true><<<(unsigned)blocks, map_threads, (size_t)bytes, stream>>>(batch);
+        size_t size = (size_t)bytes;
+        if (wanted == map_mode_os) {
+            map_kernel<W, map_mode_os><<<(unsigned)blocks, search_threads, size, stream>>>(batch);
+        } else if (wanted == map_mode_forms) {
+            map_kernel<W, map_mode_forms>
+                <<<(unsigned)blocks, search_threads, size, stream>>>(batch);
         } else {
-            map_kernel<W, false><<<(unsigned)blocks, map_threads, (size_t)bytes, stream>>>(batch);
+            map_kernel<W, map_mode_tiles>
+                <<<(unsigned)blocks, search_threads, size, stream>>>(batch);
         }
     }
     return status_of_launch("map_build");
@@ -562,7 +581,7 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
 SPIRA_KERNEL void __launch_bounds__(map_move_threads)
     map_move_kernel(const __grid_constant__ map_packed packed, int volume, int columns, int rows,
                     int pieces, map_pairs pairs) {
-    __shared__ int32_t base[map_columns_max];
+    __shared__ int32_t base[tile_columns_most];
     int tile = blockIdx.x / pieces, k_begin = (blockIdx.x - tile * pieces) * columns;
     int k_end = min(k_begin + columns, volume);
     unsigned long long all = *packed.cursor;
@@ -650,9 +669,10 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
                                  map_pairs pairs, device_status *trouble, void *scratch,
                                  size_t scratch_bytes, cudaStream_t stream) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false};
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}};
     const map_forms *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
+    SPIRA_TRY(map_pairs_forms_check(f));
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, f));
     size_t needed;
     SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
@@ -668,9 +688,8 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
                         sizeof *packed.cursor + (size_t)task.walk.volume * sizeof *packed.totals,
                         stream),
         "pairs"));
-    map_pack_kernel<W>
-        <<<(unsigned)packed.tiles, map_threads, (size_t)search_block_bytes(task.shape), stream>>>(
-            task, packed);
+    map_pack_kernel<W><<<(unsigned)packed.tiles, search_threads,
+                         (size_t)search_block_bytes(task.shape), stream>>>(task, packed);
     map_scan_kernel<<<(unsigned)volume + 1, map_scan_threads, 0, stream>>>(
         packed, outputs.count, outputs.capacity, rows, pairs, trouble);
     map_move_kernel<<<(unsigned)units, map_move_threads, 0, stream>>>(

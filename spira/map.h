@@ -11,25 +11,34 @@
 //   filtered            for each offset the list of its (input, output) pairs, outputs ascending
 //   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
 //   masks               one bit for each offset that an output has
+//   tiled               what the convolutions read: see layout.h
 // The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
 // itself.
 #ifndef SPIRA_MAP_H
 #define SPIRA_MAP_H
 
+#include "layout.h"
 #include "search.h"
 #include "voxel.h"
 
 namespace spira {
 
 template <typename W>
-SPIRA_API status map_check(const word_layout *layout, const kernel_shape *kernel,
-                           const voxel_set<W> *source, const voxel_set<W> *outputs,
-                           const int32_t *map) {
+SPIRA_API status map_sets_check(const word_layout *layout, const kernel_shape *kernel,
+                                const voxel_set<W> *source, const voxel_set<W> *outputs) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(search_check(layout, kernel));
     SPIRA_TRY(voxel_set_check(source));
     SPIRA_TRY(voxel_set_check(outputs));
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status map_check(const word_layout *layout, const kernel_shape *kernel,
+                           const voxel_set<W> *source, const voxel_set<W> *outputs,
+                           const int32_t *map) {
+    SPIRA_TRY(map_sets_check(layout, kernel, source, outputs));
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
     return status_success();
 }
@@ -68,11 +77,19 @@ struct map_forms {
     uint32_t *mask_any; // [ceil(outputs.capacity / 32), map_mask_words]: any of 32 outputs has k
     int threshold;      // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
+    tile_layout
+        tiles; // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
 };
 
 // The plain output-stationary map.
 SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
-    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false};
+    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false, {}};
+    return f;
+}
+
+// The tiled layout alone.
+SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
+    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, tiles};
     return f;
 }
 
@@ -108,7 +125,10 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
                                  const voxel_set<W> *source, const voxel_set<W> *outputs,
                                  const map_forms *forms) {
     SPIRA_REQUIRE(forms, status_null_pointer, "forms", 0);
-    SPIRA_TRY(map_check(layout, kernel, source, outputs, (const int32_t *)layout));
+    SPIRA_TRY(map_sets_check(layout, kernel, source, outputs));
+    if (forms->tiles.first) {
+        SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
+    }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
     if (forms->half) {
         SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
@@ -125,6 +145,12 @@ SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *tr
     SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
                   "pairs.capacity", pairs->capacity);
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_success();
+}
+
+// The other forms that the lists come with: any but the tiled layout.
+SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
+    SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (beside the lists)", 0);
     return status_success();
 }
 
@@ -146,6 +172,34 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
         if (f->mask_any) {
             f->mask_any[at / map_mask_tile * words + k / 32] |= bit;
         }
+    }
+}
+
+// The tiled layout of a map that nobody wrote: offsets below `columns`.
+template <typename W>
+SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *kernel,
+                              voxel_set<W> source, voxel_set<W> outputs, int columns,
+                              tile_layout t) {
+    int32_t count = (int32_t)min_of(*outputs.count, outputs.capacity);
+    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    SPIRA_PARALLEL_FOR
+    for (int32_t tile = 0; tile < tile_count(outputs.capacity, t.rows); ++tile) {
+        int64_t row = (int64_t)tile * t.rows;
+        int rows = (int)min_of(max_of(count - row, 0), t.rows), found = 0;
+        int32_t *first = t.first + (int64_t)tile * (t.volume + 1);
+        for (int k = 0; k < t.volume; ++k) {
+            W delta = word_delta<W>(layout, kernel_displacement(kernel, k));
+            int32_t taps[tile_rows_most];
+            for (int r = 0; r < rows; ++r) {
+                W wanted = outputs.words[row + r] + delta;
+                int at = search_lower_bound(source.words, 0, sources, wanted);
+                bool has = k < columns && at < sources && source.words[at] == wanted;
+                taps[r] = has ? at : -1;
+            }
+            first[k] = found / tile_group;
+            found = tile_put_host(taps, 1, rows, k, found, tile, &t);
+        }
+        first[t.volume] = found / tile_group;
     }
 }
 
@@ -179,6 +233,10 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
             map_forms_put(kernel, forms, o, outputs.capacity, columns, taps);
         }
     }
+    if (forms->tiles.first) {
+        map_tiles_host(layout, kernel, source, outputs, map_columns(kernel, forms->half),
+                       forms->tiles);
+    }
     return status_success();
 }
 
@@ -199,9 +257,10 @@ SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_sh
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms, map_pairs pairs,
                                       device_status *trouble) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false};
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}};
     const map_forms *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
+    SPIRA_TRY(map_pairs_forms_check(f));
     SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
     int64_t count = min_of(*outputs.count, outputs.capacity), found = 0;
     int32_t sources = (int32_t)min_of(*source.count, source.capacity);

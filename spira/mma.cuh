@@ -6,6 +6,8 @@
 //   a    rows g, g+8, g, g+8; the first two at depth positions "low", the others at "high"
 //   b    column g; b0 at "low", b1 at "high"
 // where low = {2t, 2t+1}, high = {2t+8, 2t+9} (16 bits), or low = t, high = t+4 (tf32).
+//
+// For sm_80 and later: below, conv.cuh does not choose this path.
 #ifndef SPIRA_MMA_CUH
 #define SPIRA_MMA_CUH
 
@@ -24,15 +26,6 @@ __device__ __forceinline__ void mma_step<__half>(float (&sum)[4], uint4 a, uint3
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-#elif __CUDA_ARCH__ >= 750 // the same product in two halves
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.x), "r"(a.y), "r"(b0));
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.z), "r"(a.w), "r"(b1));
 #endif
 }
 
@@ -44,7 +37,7 @@ __device__ __forceinline__ void mma_step<__nv_bfloat16>(float (&sum)[4], uint4 a
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-#endif // below sm_80 conv.cuh does not choose this path
+#endif
 }
 
 template <> // float stands for tf32
@@ -56,38 +49,6 @@ __device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 #endif
-}
-
-// Transposes an 8x8 matrix held by a warp: lane (g, t) gives elements (g, 2t), (g, 2t+1) and gets
-// (2t, g), (2t+1, g), with g = lane / 4 and t = lane % 4.
-SPIRA_DEVICE uint32_t mma_transpose_bits(uint32_t pair) {
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));
-    return pair;
-}
-
-template <typename E>
-SPIRA_DEVICE void mma_transpose(E (&pair)[2]) {
-    if (sizeof(E) == 2) {
-        union {
-            uint32_t bits;
-            E element[2];
-        } v;
-        v.element[0] = pair[0];
-        v.element[1] = pair[1];
-        v.bits = mma_transpose_bits(v.bits);
-        pair[0] = v.element[0];
-        pair[1] = v.element[1];
-    } else { // the low and the high halves of two words
-        uint32_t x, y;
-        memcpy(&x, &pair[0], 4);
-        memcpy(&y, &pair[1], 4);
-        uint32_t low = mma_transpose_bits(__byte_perm(x, y, 0x5410));
-        uint32_t high = mma_transpose_bits(__byte_perm(x, y, 0x7632));
-        x = __byte_perm(low, high, 0x5410);
-        y = __byte_perm(low, high, 0x7632);
-        memcpy(&pair[0], &x, 4);
-        memcpy(&pair[1], &y, 4);
-    }
 }
 
 } // namespace spira

@@ -101,18 +101,25 @@ SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status 
                                   net_voxels(p, s, input, memory), trouble,
                                   (char *)memory + p->scratch, p->scratch_bytes, stream));
     }
+    map_request<W> request[net_maps_max];
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
-        voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
-        int32_t *to = (int32_t *)((char *)memory + map->map);
-        SPIRA_TRY(map_build(&p->layout, &map->kernel, net_voxels(p, map->source, input, memory),
-                            outputs, to, stream));
-        SPIRA_TRY(tile_build(&map->kernel, to, outputs.count, outputs.capacity,
-                             net_tiles(p, map, memory), stream));
-        if (p->limits.count_pairs) {
-            SPIRA_TRY(map_count(to, map->volume, outputs.count, outputs.capacity,
-                                (int32_t *)((char *)memory + map->pairs), stream));
+        request[m].kernel = map->kernel;
+        request[m].source = net_voxels(p, map->source, input, memory);
+        request[m].outputs = net_voxels(p, map->outputs, input, memory);
+        request[m].forms = map_forms_tiles(net_tiles(p, map, memory));
+        if (map->kept || p->limits.count_pairs) {
+            request[m].forms.os = (int32_t *)((char *)memory + map->map);
         }
+    }
+    if (!p->limits.count_pairs) {
+        return map_build_batch(&p->layout, request, p->maps, stream);
+    }
+    for (int m = 0; m < p->maps; ++m) { // one after the other: they share the memory of the map
+        const map_request<W> *r = request + m;
+        SPIRA_TRY(map_build_batch(&p->layout, r, 1, stream));
+        SPIRA_TRY(map_count(r->forms.os, p->map[m].volume, r->outputs.count, r->outputs.capacity,
+                            (int32_t *)((char *)memory + p->map[m].pairs), stream));
     }
     return status_success();
 }
@@ -145,6 +152,7 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.act = l->act;
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
+    args.sizes = nullptr;
     return conv(&args, nullptr, 0, stream);
 }
 

@@ -70,7 +70,8 @@ struct net_map {
     int source, outputs; // sets
     kernel_shape kernel;
     int volume;
-    size_t map;   // [capacity, volume]; shared scratch unless `kept`
+    int rows;     // of a tile of the layout
+    size_t map;   // [capacity, volume]; unless `kept` shared scratch, and with count_pairs only
     size_t tiles; // the tiled layout; device plans only
     size_t pairs; // [volume], with count_pairs
     bool kept;    // pooling and the host read the map itself
@@ -242,6 +243,7 @@ SPIRA_API status net_find_map(net_plan *p, int i, int source_set, int set, int *
         m->outputs = set;
         m->kernel = kernel;
         m->volume = kernel_volume(&kernel);
+        m->rows = tile_rows(m->volume);
         m->kept = !p->device;
     }
     if (!net_is_conv(l)) {
@@ -264,6 +266,16 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
     return status_success();
 }
 
+// Larger tiles where a layer has many channels and there are tiles enough.
+SPIRA_API void net_choose_rows(net_plan *p, int map, const conv_shape *shape) {
+    net_map *m = &p->map[map];
+    enum { many_channels = 64, many_outputs = 32768 };
+    if (max_of(shape->cin + shape->cin2, shape->cout) >= many_channels &&
+        p->set[m->outputs].capacity >= many_outputs) {
+        m->rows = tile_rows_limit(m->volume);
+    }
+}
+
 SPIRA_API status net_plan_layer(net_plan *p, int i) {
     SPIRA_TRY(net_plan_index(p, i));
     const net_layer *l = &p->layers[i];
@@ -277,6 +289,9 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     if (net_is_conv(l)) {
         if (status_failed(conv_shape_check(&shape))) {
             return net_fault("channels", i);
+        }
+        if (step->map != net_none) {
+            net_choose_rows(p, step->map, &shape);
         }
         p->params += (int64_t)shape.volume * (shape.cin + shape.cin2) * shape.cout +
                      (int64_t)shape.cout * (l->bias + 2 * l->norm);
@@ -333,14 +348,14 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
         p->set[s].words = net_take<char>(w, (int64_t)(p->set[s].capacity * word));
         p->set[s].count = net_take<int32_t>(w, 1);
     }
-    int64_t shared = 0; // the largest map that only its layout is made from
+    int64_t shared = 0; // the largest map that is only counted
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];
         int32_t capacity = p->set[map->outputs].capacity;
         if (p->device) {
             workspace counter = workspace_begin(nullptr); // the layout's arrays, one by one
             map->tiles = w->used;
-            tile_layout_take(&counter, capacity, map->volume);
+            tile_layout_take(&counter, capacity, map->volume, map->rows);
             w->used += counter.used;
         }
         if (p->limits.count_pairs) {
@@ -348,7 +363,7 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
         }
         if (map->kept) {
             map->map = net_take<int32_t>(w, (int64_t)capacity * map->volume);
-        } else {
+        } else if (p->limits.count_pairs) {
             shared = max_of(shared, (int64_t)capacity * map->volume);
         }
     }
@@ -363,7 +378,7 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
 // The tiled layout of a map, over the workspace's memory.
 SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memory) {
     workspace w = {(char *)memory, m->tiles};
-    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume);
+    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume, m->rows);
 }
 
 // The checks of what a plan is made from, and a plan without layers.

@@ -39,7 +39,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         map_count(map, 27, map, 1, map, nullptr),
         exchange_spconv(kernel, {map, map, map, 1}, 1, map, map, trouble, nullptr),
         exchange_csr(map, 27, map, 1, {map, map, map, 1}, trouble, nullptr, 0, nullptr),
-        tile_build(kernel, map, map, 1, *args->layout, nullptr),
+        tile_build(map, 27, map, 1, *args->layout, nullptr),
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),
         pool(pool_max, numeric_f32, out, 1, map, 27, map, 1, out, nullptr),

@@ -48,6 +48,7 @@ for step in ${*:-build test sanitize bench}; do
     test)
         part test-host build/test_host
         part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
+        [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
         ;;
     sanitize)
         # Each tool sees best what the harness does not hide: true ends of buffers for memcheck,
@@ -65,6 +66,8 @@ for step in ${*:-build test sanitize bench}; do
         for source in bench/*.cu; do
             [ -e "$source" ] || continue
             found=1
+            # Where there is no cuBLAS, it was not built.
+            [ "$source" != bench/cublas.cu ] || [ -x build/bench_cublas ] || continue
             part "bench-$(basename "$source" .cu)" measure "build/bench_$(basename "$source" .cu)"
         done
         [ $found = 1 ] || echo 'there are no benchmarks'

@@ -29,7 +29,8 @@ struct moves {
 struct problem {
     char name[160];
     conv_shape shape;
-    kernel_shape kernel; // of shape.volume offsets
+    kernel_shape kernel; // of a map between sets
+    int rows;            // of a tile of the layout
     bool identity;
     int32_t inputs, outputs, capacity;
     std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
@@ -40,23 +41,13 @@ struct problem {
     moves off;
 };
 
-// A volume of `count` offsets along z, or along x and z.
-kernel_shape kernel_of_volume(int count) {
-    kernel_shape k = kernel_cube(1, 1);
-    int x = 1;
-    while (count / x > kernel_size_max || count % x) {
-        ++x;
-    }
-    k.size = triple_make(x, 1, count / x);
-    return k;
-}
-
 problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs,
                      int32_t capacity) {
     problem p;
     p.name[0] = 0;
     p.shape = shape;
-    p.kernel = kernel_of_volume(shape.volume);
+    p.kernel = kernel_cube(1, 1);
+    p.rows = tile_rows(shape.volume);
     p.identity = false;
     p.inputs = inputs;
     p.outputs = outputs;
@@ -104,9 +95,11 @@ void problem_fill_epilogue(random_state *random, problem *p, int what, activatio
 }
 
 void problem_name(problem *p, const char *what) {
-    snprintf(p->name, sizeof p->name, "%s: %s %d+%d->%d, volume %d%s, %d of %d outputs, %d inputs",
-             what, numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
-             p->shape.volume, p->identity ? " (identity)" : "", p->outputs, p->capacity, p->inputs);
+    snprintf(p->name, sizeof p->name,
+             "%s: %s %d+%d->%d, volume %d%s, %d of %d outputs by %d, %d inputs", what,
+             numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
+             p->shape.volume, p->identity ? " (identity)" : "", p->outputs, p->capacity, p->rows,
+             p->inputs);
 }
 
 // ---- the same in device memory ------------------------------------------------------------------
@@ -139,23 +132,28 @@ const void *features_upload(numeric type, const std::vector<float> &values, int 
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
-// Steps that are not there would gather NaN.
+// What is not of a list would add NaN to the first rows.
 tile_layout layout_upload(const problem *p) {
-    int64_t many = tile_count(p->capacity), volume = p->shape.volume;
-    std::vector<int32_t> row((size_t)(many * tile_rows)), steps((size_t)many),
-        index((size_t)(many * volume * tile_rows), p->inputs);
-    std::vector<tile_step> step((size_t)(many * volume), tile_step{0, ~0u});
-    tile_layout host = {row.data(),   steps.data(),  step.data(),
-                        index.data(), (int32_t)many, (int32_t)volume};
+    const int64_t many = tile_count(p->capacity, p->rows), volume = p->shape.volume;
+    const int64_t entries = many * p->rows * volume;
+    std::vector<int32_t> first((size_t)(many * (volume + 1))), input((size_t)entries, p->inputs);
+    std::vector<uint16_t> offset((size_t)(entries / tile_group));
+    std::vector<uint8_t> row((size_t)entries);
+    for (size_t i = 0; i < row.size(); ++i) {
+        row[i] = (uint8_t)(i % tile_group);
+    }
+    tile_layout host = {first.data(),  offset.data(),   input.data(), row.data(),
+                        (int32_t)many, (int32_t)volume, p->rows};
     std::vector<int32_t> map = p->map;
     map.push_back(-1); // an empty map has an address too
-    CHECK_OK(tile_build_host(&p->kernel, map.data(), p->outputs, p->capacity, host));
-    tile_layout device = {device_upload(row.data(), (int64_t)row.size()),
-                          device_upload(steps.data(), (int64_t)steps.size()),
-                          device_upload(step.data(), (int64_t)step.size()),
-                          device_upload(index.data(), (int64_t)index.size()),
+    CHECK_OK(tile_build_host(map.data(), p->shape.volume, p->outputs, p->capacity, host));
+    tile_layout device = {device_upload(first.data(), (int64_t)first.size()),
+                          device_upload(offset.data(), (int64_t)offset.size()),
+                          device_upload(input.data(), entries),
+                          device_upload(row.data(), entries),
                           host.tiles,
-                          host.volume};
+                          host.volume,
+                          host.rows};
     return device;
 }
 
@@ -188,6 +186,7 @@ void device_problem_make(const problem *p, device_problem *d) {
                                : features_upload(s->type, p->residual, s->cout, p->off.residual);
     a->epilogue.act = p->act;
     a->epilogue.slope = p->slope;
+    a->sizes = nullptr;
     d->out_bytes = ((int64_t)p->capacity * s->cout + p->off.out) * element;
     d->out = device_new<char>(d->out_bytes);
     a->out = d->out + p->off.out * element;
@@ -289,7 +288,7 @@ void check_random_shapes(numeric type, int problems) {
         problem p = problem_make(&random, s, inputs, outputs, capacity);
         p.identity = identity;
         if (!identity) {
-            p.kernel = kernel;
+            p.rows = seed % 2 ? tile_rows_limit(s.volume) : tile_rows(s.volume);
             const int percents[] = {0, 3, 15, 40, 80, 100};
             problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
         }
@@ -341,6 +340,7 @@ DEVICE_TEST(gpu_conv_every_channel_count) {
                     s.cout = others[c * 7 % 11];
                 }
                 problem p = problem_make(&random, s, 13, 21, side == 1 && c % 8 < 2 ? 40000 : 21);
+                p.rows = c % 2 ? tile_rows_limit(2) : tile_rows(2);
                 problem_fill_map(&random, &p, 70);
                 problem_name(&p, "channels");
                 problem_check(&p);
@@ -362,6 +362,7 @@ DEVICE_TEST(gpu_conv_many_channels) {
             conv_shape s = {c[0], c[1], c[2], c[3], type};
             problem p = problem_make(&random, s, 70, 66, type == numeric_f16 ? 5000 : 66);
             p.identity = s.volume == 1;
+            p.rows = type == numeric_bf16 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 50);
             problem_fill_epilogue(&random, &p, with_all, activation_relu);
             problem_name(&p, "many channels");
@@ -385,10 +386,40 @@ DEVICE_TEST(gpu_conv_every_size) {
                 int32_t capacity = n + room > 0 ? n + room : 1;
                 problem p = problem_make(&random, s, room == 1 ? n : n / 2 + 1, n, capacity);
                 p.identity = room == 1;
+                p.rows = (n + type) % 2 ? tile_rows_limit(s.volume) : p.rows;
                 problem_fill_map(&random, &p, 40);
                 problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
                 problem_name(&p, "rows");
                 problem_check(&p);
+            }
+        }
+    }
+}
+
+// A count beyond the capacity: as many outputs as there is room for.
+DEVICE_TEST(gpu_conv_clamps_the_count) {
+    for (numeric type : numerics) {
+        for (int32_t capacity : {1, 63, 64, 100, 128}) {
+            for (int volume : {1, 5}) {
+                if (test_quick() && capacity != 63 && capacity != 100) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(capacity + type));
+                conv_shape s = {volume, 40, 0, 20, type};
+                problem p = problem_make(&random, s, capacity, capacity, capacity);
+                p.identity = volume == 1;
+                p.rows = capacity % 2 ? tile_rows_limit(volume) : p.rows;
+                problem_fill_map(&random, &p, 60);
+                problem_name(&p, "clamped");
+                device_problem d;
+                device_problem_make(&p, &d);
+                for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
+                    d.args.count = device_upload(&told, 1);
+                    CHECK_OK(device_problem_start(&d));
+                    std::vector<char> out = device_problem_fetch(&p, &d);
+                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                }
+                guarded_finish();
             }
         }
     }
@@ -409,6 +440,7 @@ DEVICE_TEST(gpu_conv_many_tiles) {
             conv_shape s = {3, cin, turn % 3 ? 0 : 16, cout, type};
             int32_t outputs = test_quick() ? 100 : 1500;
             problem p = problem_make(&random, s, 700, outputs, 40000);
+            p.rows = turn % 2 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 30);
             problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
             problem_name(&p, "tiles");
@@ -483,6 +515,7 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
                     random_state random = random_make((uint64_t)(channels + off + type));
                     conv_shape s = {3, channels, channels, channels, type};
                     problem p = problem_make(&random, s, 40, 70, off % 2 ? 70 : 40000);
+                    p.rows = which % 2 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 50);
                     problem_fill_epilogue(&random, &p, with_all, activation_none);
                     int *const moved[] = {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual,
@@ -548,12 +581,17 @@ DEVICE_TEST(gpu_conv_refuses_pointers_between_elements) {
 // the row that stands in for "no source", and not by channels beyond the end of a row.
 DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
     for (numeric type : numerics) {
-        for (int channels : {5, 8, 16, 24, 33}) {
+        for (int channels : {5, 8, 16, 24, 32, 33, 64}) {
             for (float special : {NAN, INFINITY}) {
                 for (int32_t bad : {0, 20, 49}) {
+                    if (test_quick() && bad == 49 && channels % 8 == 0) {
+                        continue;
+                    }
                     random_state random = random_make((uint64_t)(channels + bad + type));
-                    conv_shape s = {4, channels, channels == 8 ? 0 : 3, 18, type};
+                    conv_shape s = {4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3, 18,
+                                    type};
                     problem p = problem_make(&random, s, 50, 130, 140);
+                    p.rows = bad == 20 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 15);
                     p.map[7] = p.map[150] = bad;
                     problem_fill_epilogue(&random, &p, with_shift, activation_relu);
@@ -675,6 +713,7 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
                 problem p = problem_make(&random, s, (int32_t)from.size(), (int32_t)to.size(),
                                          (int32_t)to.size() + 5);
                 p.kernel = k;
+                p.rows = form == 2 ? tile_rows_limit(s.volume) : p.rows;
                 problem_map(&p, &layout, from, to);
                 problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
                 char text[64];
@@ -751,6 +790,7 @@ void check_real_scan(const char *name, int size, int cin, int cout, numeric type
     conv_shape s = {kernel_volume(&k), cin, 0, cout, type};
     problem p = problem_make(&random, s, rows, rows, rows);
     p.kernel = k;
+    p.rows = type == numeric_f16 ? tile_rows_limit(s.volume) : p.rows;
     problem_map(&p, &layout, words, words);
     problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual, activation_relu);
     problem_name(&p, name);
@@ -784,6 +824,7 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             s.volume = seed % 5 ? 6 : 1;
             problem p = problem_make(&random, s, 90, 90, 100);
             p.identity = s.volume == 1;
+            p.rows = seed % 2 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 40);
             problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
             problem_name(&p, "plain path");
@@ -799,6 +840,382 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
             CHECK(device_untouched(d.out, (int64_t)out.size() - 1, d.out_bytes));
             guarded_finish();
+        }
+    }
+}
+
+// ---- how the work is cut ------------------------------------------------------------------------
+
+const numeric tensor_numerics[] = {numeric_tf32, numeric_f16, numeric_bf16};
+
+int problem_rows(const problem *p) {
+    return p->identity ? tile_rows(1) : p->rows;
+}
+
+// The ways to cut a problem: all that are listed, or each `stride`th.
+std::vector<conv_sizes> sizes_listed(const problem *p, int stride = 1) {
+    conv_device device;
+    CHECK_OK(conv_device_query(&device));
+    std::vector<conv_sizes> all(conv_sizes_most), some;
+    int count = conv_sizes_list(&p->shape, problem_rows(p), &device, all.data());
+    CHECK(count > 0 && count <= conv_sizes_most);
+    for (int i = p->outputs % std::min(stride, count); i < count; i += stride) {
+        some.push_back(all[(size_t)i]);
+    }
+    return some;
+}
+
+void sizes_check(bool good, const problem *p, const conv_sizes *s, const char *what,
+                 int line = __builtin_LINE()) {
+    char text[512];
+    snprintf(text, sizeof text, "%s; %d tiles, %d slices, split %d, depth %d: %s", p->name,
+             s->tiles, s->slices, s->split, s->depth, what);
+    test_check(good, __FILE__, line, text);
+}
+
+// One run over poison: its outputs, and nothing beyond them.
+std::vector<char> sizes_run(const problem *p, device_problem *d, const conv_sizes *size) {
+    if (!test_environment("SPIRA_UNPOISONED")) {
+        CUDA_CHECK(cudaMemset(d->out, guarded_poison, (size_t)d->out_bytes));
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    d->args.sizes = size;
+    status said = device_problem_start(d);
+    sizes_check(!status_failed(said), p, size, status_string(said.code));
+    std::vector<char> out = device_problem_fetch(p, d);
+    int64_t before = (char *)d->args.out - d->out, used = (int64_t)out.size() - 1;
+    sizes_check(device_untouched(d->out, 0, before), p, size, "a write before the outputs");
+    sizes_check(device_untouched(d->out, before + used, d->out_bytes), p, size,
+                "a write behind the outputs");
+    return out;
+}
+
+void sizes_judge(const problem *p, const conv_sizes *size, const std::vector<char> &out) {
+    reference_verdict v = problem_judge(p, out.data());
+    char text[160];
+    snprintf(text, sizeof text, "output %lld is %.9g instead of %.9g: %.3g times its bound %.3g",
+             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
+    sizes_check(v.ratio <= 1, p, size, text);
+}
+
+// Runs a problem cut in each of these ways, twice: within the bound, the same bits, and the same
+// for all ways that do not split the list of a tile, or that split it alike: whatever the tiles and
+// slices of a block, a sum is added up in one order. Frees all buffers of the test.
+void check_sizes(const problem *p, const std::vector<conv_sizes> &sizes) {
+    device_problem d;
+    device_problem_make(p, &d);
+    struct {
+        const conv_sizes *size;
+        std::vector<char> out;
+    } judged[5] = {}; // by their split
+    for (const conv_sizes &size : sizes) {
+        std::vector<char> out = sizes_run(p, &d, &size);
+        sizes_check(sizes_run(p, &d, &size) == out, p, &size, "other bits than before");
+        REQUIRE(size.split >= 1 && size.split <= 4);
+        auto &known = judged[size.split];
+        bool same = known.size && known.out == out;
+        sizes_check(same || !known.size, p, &size, "other bits than cut otherwise");
+        if (!same) {
+            sizes_judge(p, &size, out);
+            known.size = &size;
+            known.out = out;
+        }
+    }
+    guarded_finish();
+}
+
+// Layers as they are in networks, and odd ones; the maps are random.
+DEVICE_TEST(gpu_conv_every_way_to_cut) {
+    const int layers[][3] = {{16, 0, 16},   {32, 0, 32},   {64, 0, 64},     {96, 0, 96},
+                             {128, 0, 128}, {256, 0, 256}, {32, 0, 64},     {128, 0, 64},
+                             {64, 64, 64},  {128, 96, 96}, {256, 128, 256}, {16, 16, 32},
+                             {1, 0, 1},     {4, 0, 32},    {5, 3, 33},      {17, 0, 47},
+                             {33, 31, 65},  {65, 0, 97},   {100, 7, 129},   {255, 1, 257}};
+    int turn = 0;
+    for (auto &c : layers) {
+        const int products = (c[0] + c[1]) * c[2];
+        for (int volume : {27, 125, 1}) {
+            for (int rows = tile_rows(volume); rows <= tile_rows_limit(volume); rows *= 2) {
+                numeric type = tensor_numerics[turn++ % 3];
+                bool identity = volume == 1 && rows == 64;
+                if (test_quick() && (products > 2200 || volume != 27 || turn % 2)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)turn);
+                conv_shape s = {volume, c[0], c[1], c[2], type};
+                int32_t outputs = test_quick() ? 130 : products > 10000 ? 300 : 1300;
+                int32_t inputs = identity ? outputs : 250;
+                problem p = problem_make(&random, s, inputs, outputs, outputs + 70);
+                p.rows = rows;
+                p.identity = identity;
+                problem_fill_map(&random, &p, volume == 125 ? 15 : 35);
+                problem_fill_epilogue(&random, &p, turn % 16, (activation)(turn % 3));
+                problem_name(&p, "cut");
+                check_sizes(&p, sizes_listed(&p, test_quick() ? 9 : 1));
+            }
+        }
+    }
+}
+
+// Each form of the kernel: the type, one pair of blocks of output channels or two, one chunk of
+// input channels, two or more, and how rows lie: whole chunks, multiples of 16 bytes, any, and two
+// sources.
+DEVICE_TEST(gpu_conv_every_form) {
+    int turn = 0;
+    for (numeric type : tensor_numerics) {
+        const int chunk = 64 / numeric_size(type);
+        for (int cout : {8, 16, 24, 48}) {
+            for (int chunks : {1, 2, 3, 5}) {
+                for (int lie = 0; lie < 5; ++lie) {
+                    if (test_quick() && turn++ % 23) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)(100 * cout + 10 * chunks + lie));
+                    const int less[] = {0, chunk / 4, 1, 0, chunk / 2 + 1};
+                    conv_shape s = {7, chunks * chunk - less[lie], 0, cout, type};
+                    if (lie > 2) { // of two sources
+                        s.cin = (chunks / 2 + 1) * chunk - less[(lie + cout) % 3];
+                        s.cin2 = (chunks + 1) / 2 * chunk - less[lie];
+                    }
+                    problem p = problem_make(&random, s, 150, test_quick() ? 100 : 400, 400);
+                    p.rows = chunks % 2 ? tile_rows_limit(s.volume) : p.rows;
+                    problem_fill_map(&random, &p, 35);
+                    problem_fill_epilogue(&random, &p, with_scale, activation_relu);
+                    problem_name(&p, "form");
+                    check_sizes(&p, sizes_listed(&p, test_quick() ? 11 : 1));
+                }
+            }
+        }
+    }
+}
+
+// Lists with few of the offsets, with all; with more offsets than a byte counts.
+DEVICE_TEST(gpu_conv_many_offsets) {
+    int turn = 0;
+    for (int volume : {32, 33, 64, 128, 129, 343, 3375}) {
+        for (int rows = tile_rows(volume); rows <= tile_rows_limit(volume); rows *= 2) {
+            for (int percent : {0, 2, 40}) {
+                for (int cin : {9, 40, 160}) {
+                    numeric type = tensor_numerics[turn++ % 3];
+                    if (test_quick() && (volume > 130 || turn % 5)) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)turn);
+                    conv_shape s = {volume, cin, 0, turn % 2 ? 12 : 36, type};
+                    s.cin = volume > 1000 && cin > 40 ? 72 : cin;
+                    problem p = problem_make(&random, s, 90, 200, 230);
+                    p.rows = rows;
+                    problem_fill_map(&random, &p, percent);
+                    problem_fill_epilogue(&random, &p, with_bias, activation_none);
+                    problem_name(&p, "offsets");
+                    check_sizes(&p, sizes_listed(&p, test_quick() ? 13 : 1));
+                }
+            }
+        }
+    }
+}
+
+// What fits need not be listed: three tiles, slices that leave some over, one warp.
+DEVICE_TEST(gpu_conv_cut_at_random) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    for (int seed = 0; seed < (test_quick() ? 4 : 100); ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        conv_shape s = {random_int(&random, 1, 40), channels_random(&random), 0,
+                        random_int(&random, 1, 260), tensor_numerics[seed % 3]};
+        s.cin2 = seed % 4 == 1 ? channels_random(&random) : 0;
+        s.volume = seed % 10 == 7 ? 1 : s.volume;
+        int32_t outputs = random_int(&random, 1, test_quick() ? 150 : 900);
+        problem p = problem_make(&random, s, s.volume == 1 ? outputs : 100, outputs,
+                                 outputs + random_int(&random, 0, 500));
+        p.identity = s.volume == 1;
+        p.rows = random_int(&random, 0, 1) ? tile_rows_limit(s.volume) : p.rows;
+        const int percents[] = {0, 5, 20, 50, 100};
+        problem_fill_map(&random, &p, percents[random_int(&random, 0, 4)]);
+        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
+        problem_name(&p, "cut at random");
+        std::vector<conv_sizes> sizes = {
+            conv_sizes_choose(&s, problem_rows(&p), p.capacity, &device)};
+        for (int i = 0; i < 2000 && sizes.size() < (test_quick() ? 6 : 40); ++i) {
+            conv_sizes c = {random_int(&random, 1, 8), random_int(&random, 1, 8),
+                            1 << random_int(&random, 0, 2), conv_depth(conv_shape_chunks(&s))};
+            if (conv_sizes_fit(&s, problem_rows(&p), &device, &c)) {
+                sizes.push_back(c);
+            }
+        }
+        check_sizes(&p, sizes);
+    }
+}
+
+// The same bits as of the sizes that are chosen; tiles of both sizes give the same.
+DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    for (numeric type : numerics) {
+        for (int channels : {16, 33, 128}) {
+            for (int32_t capacity : {300, 40000}) {
+                if (test_quick() && (channels != 33 || capacity != 300)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(channels + type));
+                conv_shape s = {27, channels, 0, channels, type};
+                problem p = problem_make(&random, s, 200, 280, capacity);
+                problem_fill_map(&random, &p, 30);
+                std::vector<char> whole[2];
+                for (int large = 0; large < 2; ++large) {
+                    p.rows = large ? tile_rows_limit(27) : tile_rows(27);
+                    problem_name(&p, "chosen");
+                    device_problem d;
+                    device_problem_make(&p, &d);
+                    CHECK_OK(device_problem_start(&d));
+                    std::vector<char> out = device_problem_fetch(&p, &d);
+                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                    conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, &device);
+                    sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
+                    size = {2, 1, 1, conv_depth(conv_shape_chunks(&s))};
+                    whole[large] = sizes_run(&p, &d, &size);
+                    guarded_finish();
+                }
+                CHECK(whole[0] == whole[1]);
+            }
+        }
+    }
+}
+
+// What does not fit is refused, and nothing is written.
+DEVICE_TEST(gpu_conv_refuses_sizes) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    for (numeric type : tensor_numerics) {
+        if (!conv_uses_tensor(type, device.capability)) {
+            SKIP("needs sm_80: sizes are of the tensor cores");
+        }
+        random_state random = random_make(31);
+        conv_shape s = {27, 70, 0, 96, type}; // more than two chunks, three slices
+        const int depth = conv_depth_most;
+        const conv_sizes bad[] = {
+            {0, 1, 1, depth},  {-1, 1, 1, depth}, {-1, -1, 1, depth},     {1, 0, 1, depth},
+            {1, -1, 1, depth}, {1, 4, 1, depth},  {9, 1, 1, depth},       {4, 3, 1, depth},
+            {4, 1, 4, depth},  {1, 3, 4, depth},  {1, 1, 0, depth},       {1, 1, -1, depth},
+            {1, 1, 3, depth},  {1, 1, 8, depth},  {1 << 30, 1, 4, depth}, {1, 1 << 30, 4, depth},
+        };
+        problem p = problem_make(&random, s, 100, 150, 150);
+        problem_fill_map(&random, &p, 30);
+        problem_name(&p, "refused");
+        device_problem d;
+        device_problem_make(&p, &d);
+        for (const conv_sizes &size : bad) {
+            d.args.sizes = &size;
+            sizes_check(device_problem_start(&d).code == status_unsupported, &p, &size,
+                        "is not refused");
+        }
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+        // A depth that is not the layer's is refused or does no harm.
+        for (int other : {-4, 0, 1, 2, 3, 8}) {
+            conv_sizes size = {2, 1, 1, other};
+            d.args.sizes = &size;
+            status said = device_problem_start(&d);
+            if (said.code != status_unsupported) {
+                sizes_check(!status_failed(said), &p, &size, status_string(said.code));
+                sizes_judge(&p, &size, device_problem_fetch(&p, &d));
+            }
+        }
+        guarded_finish();
+    }
+}
+
+// Sizes are of the tensor cores: exact sums do not hear of them.
+DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
+    random_state random = random_make(43);
+    conv_shape s = {27, 20, 0, 40, numeric_f32};
+    problem p = problem_make(&random, s, 100, 150, 150);
+    problem_fill_map(&random, &p, 30);
+    problem_name(&p, "exact");
+    std::vector<char> out = problem_run(&p);
+    device_problem d;
+    device_problem_make(&p, &d);
+    for (const conv_sizes &size : sizes_listed(&p, 5)) {
+        CHECK(sizes_run(&p, &d, &size) == out);
+    }
+}
+
+// What is listed fits, once each, and so does what is chosen, whatever the device.
+TEST(conv_sizes_fit_the_device) {
+    const conv_device devices[] = {{80, 108, 166912}, {86, 82, 101376},  {87, 16, 166912},
+                                   {89, 128, 101376}, {90, 132, 232448}, {100, 148, 232448},
+                                   {120, 170, 101376}};
+    random_state random = random_make(47);
+    for (int i = 0; i < 500; ++i) {
+        conv_shape s = {random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
+                        random_int(&random, 1, random_int(&random, 0, 1) ? 130 : 1024), 0,
+                        random_int(&random, 1, random_int(&random, 0, 1) ? 130 : 1024),
+                        tensor_numerics[i % 3]};
+        s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
+        int rows = i % 2 ? tile_rows(s.volume) : tile_rows_limit(s.volume);
+        for (const conv_device &d : devices) {
+            conv_sizes sizes[conv_sizes_most];
+            int count = conv_sizes_list(&s, rows, &d, sizes);
+            CHECK(count > 0 && count <= conv_sizes_most);
+            for (int a = 0; a < count; ++a) {
+                CHECK(conv_sizes_fit(&s, rows, &d, &sizes[a]));
+                CHECK(conv_block_bytes(rows, conv_slice_blocks(s.cout), sizes[a]) <= d.shared_max);
+                CHECK_EQUAL(sizes[a].depth, conv_depth(conv_shape_chunks(&s)));
+                for (int b = 0; b < a; ++b) {
+                    CHECK(memcmp(&sizes[a], &sizes[b], sizeof sizes[a]) != 0);
+                }
+            }
+            conv_sizes one = {random_int(&random, 1, 8), 1, 1, conv_depth(conv_shape_chunks(&s))};
+            int bytes = one.tiles * (rows + 1) * (s.cout <= 16 ? 64 : 128); // at least
+            CHECK(!conv_sizes_fit(&s, rows, &d, &one) || bytes <= d.shared_max);
+            CHECK(conv_sizes_fit(&s, rows, &d, &one) || bytes + 8 * 128 > d.shared_max);
+            for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
+                conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
+                CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
+                CHECK_EQUAL(chosen.depth, conv_depth(conv_shape_chunks(&s)));
+            }
+        }
+    }
+}
+
+// Channels around the edges of chunks, blocks and slices, in random combination; arrays that start
+// at any element; cut as it is chosen, and otherwise.
+DEVICE_TEST(gpu_conv_channel_edges) {
+    const int edges[] = {1,  7,  8,  9,  15,  16,  17,  31,  32,  33,  63,  64,
+                         65, 95, 96, 97, 127, 128, 129, 255, 256, 257, 1024};
+    const int count = (int)(sizeof edges / sizeof *edges);
+    for (int seed = 0; seed < (test_quick() ? 40 : 250); ++seed) {
+        random_state random = random_make((uint64_t)(1000 + seed));
+        conv_shape s = {1, edges[random_int(&random, 0, count - 1)], 0,
+                        edges[random_int(&random, 0, count - 1)], numerics[seed % 4]};
+        s.cin2 = random_int(&random, 0, 1) ? edges[random_int(&random, 0, count - 1)] : 0;
+        const int volumes[] = {27, 8, 2, 1};
+        const int products = (s.cin + s.cin2) * s.cout;
+        if (test_quick() && (products > 5000 || seed % 3)) {
+            continue;
+        }
+        for (int i = random_int(&random, 0, 3); i < 4; ++i) {
+            s.volume = volumes[i];
+            if ((int64_t)products * s.volume < 2000000) {
+                break;
+            }
+        }
+        int32_t outputs = random_int(&random, 1, test_quick() ? 140 : 400);
+        problem p = problem_make(&random, s, s.volume == 1 ? outputs : random_int(&random, 1, 200),
+                                 outputs, outputs + random_int(&random, 0, 90));
+        p.identity = s.volume == 1 && seed % 2;
+        p.rows = random_int(&random, 0, 1) ? tile_rows_limit(s.volume) : p.rows;
+        for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
+            *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
+        }
+        problem_fill_map(&random, &p, random_int(&random, 5, 100));
+        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
+                              (activation)random_int(&random, activation_none, activation_leaky));
+        char text[64];
+        snprintf(text, sizeof text, "edges, seed %d", seed);
+        problem_name(&p, text);
+        problem_check(&p);
+        if (s.type != numeric_f32) {
+            check_sizes(&p, sizes_listed(&p, test_quick() ? 17 : 7));
         }
     }
 }
@@ -896,15 +1313,18 @@ DEVICE_TEST(gpu_conv_refuses) {
             {status_null_pointer, [](conv_args *a, auto *) { a->count = nullptr; }},
             {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
             {status_null_pointer, [](conv_args *a, auto *) { a->layout = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->first = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->offset = nullptr; }},
+            {status_null_pointer, [](conv_args *, tile_layout *t) { t->input = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->row = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->steps = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->step = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->index = nullptr; }},
             {status_bad_size, [](conv_args *, tile_layout *t) { t->volume = 4; }},
+            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 0; }},
+            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 32; }},
+            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 256; }},
             {status_capacity,
-             [](conv_args *a, tile_layout *t) { t->tiles = tile_count(a->capacity) - 1; }},
+             [](conv_args *a, tile_layout *t) { t->tiles = tile_count(a->capacity, 64) - 1; }},
             {status_capacity,
-             [](conv_args *a, tile_layout *t) { a->capacity = t->tiles * tile_rows + 1; }},
+             [](conv_args *a, tile_layout *t) { a->capacity = t->tiles * t->rows + 1; }},
             {status_bad_size, [](conv_args *a, auto *) { a->capacity = 0; }},
             {status_bad_size, [](conv_args *a, auto *) { a->capacity = -1; }},
             {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 0; }},

@@ -97,6 +97,42 @@ bool has_half(const forms_scene<W> *s) {
     return s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
 }
 
+// The tiled layout, by the search and from the map that it finds.
+template <typename W>
+void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
+    forms_wish nothing = {false, false, false, false, false, false, 0, 0};
+    device_layer<W> d = layer_make(s, &nothing, room);
+    int32_t count = (int32_t)s->outputs.size(), capacity = d.l.outputs.capacity;
+    int volume = kernel_volume(&s->kernel);
+    int64_t tiles = tile_count(capacity, rows), entries = tiles * rows * volume;
+    std::vector<int32_t> first((size_t)(tiles * (volume + 1))), input((size_t)entries);
+    std::vector<uint16_t> offset((size_t)(entries / tile_group));
+    std::vector<uint8_t> row((size_t)entries);
+    tile_layout host = {first.data(),   offset.data(), input.data(), row.data(),
+                        (int32_t)tiles, volume,        rows};
+    CHECK_OK(
+        tile_build_host(map.empty() ? input.data() : map.data(), volume, count, capacity, host));
+    tile_layout device = {device_zeros<int32_t>(tiles * (volume + 1)),
+                          device_zeros<uint16_t>(entries / tile_group),
+                          device_zeros<int32_t>(entries),
+                          device_zeros<uint8_t>(entries),
+                          (int32_t)tiles,
+                          volume,
+                          rows};
+    map_forms forms = map_forms_tiles(device);
+    CHECK_OK(map_build_forms<W>(&d.l.layout, &d.l.kernel, d.l.source, d.l.outputs, &forms,
+                                stream_get()));
+    CUDA_CHECK(cudaStreamSynchronize(stream_get()));
+    CHECK(memcmp(device_fetch(device.first, tiles * (volume + 1)), host.first,
+                 first.size() * sizeof(int32_t)) == 0);
+    CHECK(memcmp(device_fetch(device.offset, entries / tile_group), host.offset,
+                 offset.size() * sizeof(uint16_t)) == 0);
+    CHECK(memcmp(device_fetch(device.input, entries), host.input, input.size() * sizeof(int32_t)) ==
+          0);
+    CHECK(memcmp(device_fetch(device.row, entries), host.row, row.size()) == 0);
+    guarded_finish();
+}
+
 // All parts at once, with lists of exactly as many places as there are pairs; os by itself; the
 // half map where there is one.
 template <typename W>
@@ -104,6 +140,11 @@ void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds,
     std::vector<int32_t> map = plain_map(s);
     if (s->outputs.empty()) {
         map.clear(); // a capacity of 1 with nothing in it
+    }
+    int volume = kernel_volume(&s->kernel);
+    check_tiles(s, map, tile_rows(volume), room);
+    if (tile_rows_limit(volume) != tile_rows(volume)) {
+        check_tiles(s, map, tile_rows_limit(volume), room);
     }
     for (int half = 0; half <= (int)has_half(s); ++half) {
         for (int threshold : thresholds) {
@@ -670,6 +711,15 @@ DEVICE_TEST(gpu_forms_refuses) {
     CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, nullptr,
                                            stream_get()),
                  status_null_pointer);
+    map_forms tiled = forms_of(&good.l);
+    tiled.tiles.first = good.l.part[forms_os];
+    CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
+                                           stream_get()),
+                 status_null_pointer); // of the other arrays
+    CHECK_STATUS(map_build_pairs<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
+                                           forms_pairs_of(&good.l), good.l.trouble, good.scratch,
+                                           good.scratch_bytes, stream_get()),
+                 status_unsupported);
     check_untouched(&good.l);
     CHECK_OK(layer_build(&good, stream_get()));
 }
@@ -876,7 +926,7 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
     REQUIRE(words.size() == (size_t)rows);
     voxel_set<uint32_t> set = set_upload(words);
-    map_forms forms = {nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false};
+    map_forms forms = {nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}};
     REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
     CHECK(expect_no_cuda_error());
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);

@@ -43,14 +43,15 @@ struct network {
     size_t scratch_bytes;
 };
 
-tile_layout tiles_new(int32_t capacity, int32_t volume) {
-    int64_t many = tile_count(capacity);
-    tile_layout t = {device_new<int32_t>(many * tile_rows),
-                     device_new<int32_t>(many),
-                     device_new<tile_step>(many * volume),
-                     device_new<int32_t>(many * volume * tile_rows),
+tile_layout tiles_new(int32_t capacity, int32_t volume, int32_t rows) {
+    const int64_t many = tile_count(capacity, rows), entries = many * rows * volume;
+    tile_layout t = {device_new<int32_t>(many * (volume + 1)),
+                     device_new<uint16_t>(entries / tile_group),
+                     device_new<int32_t>(entries),
+                     device_new<uint8_t>(entries),
                      (int32_t)many,
-                     volume};
+                     volume,
+                     rows};
     return t;
 }
 
@@ -92,6 +93,7 @@ conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void
                   activation_relu,
                   0};
     a.out = out;
+    a.sizes = nullptr;
     return a;
 }
 
@@ -156,9 +158,9 @@ void network_make(numeric type, network<W> *n) {
     n->down_map = device_new<int32_t>(coarse_most * 8);
     n->up_map = device_new<int32_t>(fine_most * 8);
     n->pairs = device_new<int32_t>(27);
-    n->same_tiles = tiles_new(fine_most, 27);
-    n->down_tiles = tiles_new(coarse_most, 8);
-    n->up_tiles = tiles_new(fine_most, 8);
+    n->same_tiles = tiles_new(fine_most, 27, tile_rows(27));
+    n->down_tiles = tiles_new(coarse_most, 8, tile_rows(8));
+    n->up_tiles = tiles_new(fine_most, 8, tile_rows_limit(8));
     n->trouble = device_new<device_status>(1);
     network_convolutions(n);
     network_scratch(n);
@@ -177,10 +179,9 @@ status network_index(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(map_build<W>(&n->layout, &n->down_kernel, n->fine, n->coarse, n->down_map, s));
     SPIRA_TRY(map_build<W>(&n->layout, &n->up_kernel, n->coarse, n->fine, n->up_map, s));
     SPIRA_TRY(map_count(n->same_map, 27, n->fine.count, fine_most, n->pairs, s));
-    SPIRA_TRY(tile_build(&n->same_kernel, n->same_map, n->fine.count, fine_most, n->same_tiles, s));
-    SPIRA_TRY(
-        tile_build(&n->down_kernel, n->down_map, n->coarse.count, coarse_most, n->down_tiles, s));
-    return tile_build(&n->up_kernel, n->up_map, n->fine.count, fine_most, n->up_tiles, s);
+    SPIRA_TRY(tile_build(n->same_map, 27, n->fine.count, fine_most, n->same_tiles, s));
+    SPIRA_TRY(tile_build(n->down_map, 8, n->coarse.count, coarse_most, n->down_tiles, s));
+    return tile_build(n->up_map, 8, n->fine.count, fine_most, n->up_tiles, s);
 }
 
 template <typename W>
@@ -259,18 +260,30 @@ part part_fetch(const char *name, const T *device, int64_t elements) {
     return p;
 }
 
-// Each tile's steps: what lies behind them is not written.
+template <typename T>
+void part_append(part *p, const T *device, int64_t elements) {
+    size_t before = p->bytes.size();
+    p->bytes.resize(before + (size_t)elements * sizeof(T));
+    device_copy_out(p->bytes.data() + before, (const char *)device, elements * (int64_t)sizeof(T));
+}
+
+// Each tile's list: what lies behind it is not written.
 void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part> *parts) {
-    std::vector<int32_t> steps((size_t)t->tiles);
-    device_copy_out(steps.data(), t->steps, t->tiles);
-    parts->push_back(part_fetch(name, t->row, (int64_t)t->tiles * tile_rows));
-    parts->push_back(part_fetch(name, t->steps, t->tiles));
+    std::vector<int32_t> first((size_t)t->tiles * (size_t)(t->volume + 1));
+    device_copy_out(first.data(), t->first, (int64_t)first.size());
+    parts->push_back(part_fetch(name, t->first, (int64_t)first.size()));
+    part offset = {name, {}}, input = offset, row = offset;
     for (int64_t tile = 0; tile < t->tiles; ++tile) {
-        int64_t count = steps[(size_t)tile], first = tile * t->volume;
-        if (count > 0 && CHECK(count <= t->volume)) {
-            parts->push_back(part_fetch(name, t->step + first, count));
-            parts->push_back(part_fetch(name, t->index + first * tile_rows, count * tile_rows));
+        int64_t groups = first[(size_t)(tile * (t->volume + 1) + t->volume)];
+        int64_t begin = tile_begin(t, tile);
+        if (CHECK(groups >= 0 && groups <= t->rows * t->volume / tile_group) && groups) {
+            part_append(&offset, t->offset + begin / tile_group, groups);
+            part_append(&input, t->input + begin, groups * tile_group);
+            part_append(&row, t->row + begin, groups * tile_group);
         }
+    }
+    for (const part &list : {offset, input, row}) {
+        parts->push_back(list);
     }
 }
 

@@ -5,329 +5,515 @@
 
 using namespace spira;
 
-static tile_layout layout_new(int32_t capacity, int32_t volume) {
-    workspace w = workspace_begin(nullptr);
-    tile_layout_take(&w, capacity, volume);
-    w = workspace_begin(guarded_new<char>((int64_t)w.used));
-    return tile_layout_take(&w, capacity, volume);
+// Each array is a buffer of its own, of exactly the size that layout.h states.
+static tile_layout layout_new(int32_t capacity, int32_t volume, int32_t rows) {
+    const int64_t tiles = (capacity + rows - 1) / rows, entries = tiles * rows * volume;
+    tile_layout t = {guarded_new<int32_t>(tiles * (volume + 1)),
+                     guarded_new<uint16_t>(entries / 16),
+                     guarded_new<int32_t>(entries),
+                     guarded_new<uint8_t>(entries),
+                     (int32_t)tiles,
+                     volume,
+                     rows};
+    return t;
 }
 
-// Where a slot stands in the order that its scope was sorted into.
-static int slot_order(int slot) {
-    return slot / tile_rows * tile_rows + tile_slot_order(slot % tile_rows);
+// The sizes of a tile that there are for a volume, both or one.
+static std::vector<int> rows_of(int volume) {
+    return volume <= 32    ? std::vector<int>{64, 128}
+           : volume <= 128 ? std::vector<int>{64}
+                           : std::vector<int>{32};
 }
 
-// How many promises one tile breaks: its steps are the offsets that some row has, ascending, with
-// the groups that have them and every source; nothing is written behind them.
-static int64_t tile_faults(const int32_t *map, int32_t count, const tile_layout *t, int64_t tile) {
-    const int64_t volume = t->volume, end = (tile + 1) * volume;
-    int64_t faults = 0, at = tile * volume;
-    for (int64_t k = 0; k < volume; ++k) {
-        int32_t expected[tile_rows];
-        uint32_t groups = 0;
-        for (int64_t s = 0; s < tile_rows; ++s) {
-            int32_t row = t->row[tile * tile_rows + s];
-            expected[s] = row >= 0 && row < count ? map[row * volume + k] : -1;
-            groups |= (uint32_t)(expected[s] >= 0) << (s / tile_group);
-        }
-        if (groups) {
-            faults += t->step[at].offset != k || t->step[at].groups != groups;
-            for (int64_t s = 0; s < tile_rows; ++s) {
-                faults += t->index[at * tile_rows + s] != expected[s];
+// What a tile's list should be. The rows that have an offset queue up by their number modulo 4; the
+// four queues are served in turn.
+struct list {
+    std::vector<int32_t> first, offset, input, row;
+};
+
+static list list_expected(const int32_t *map, int32_t count, int volume, int rows, int64_t tile) {
+    list l;
+    const int64_t begin = tile * rows, end = std::min(begin + rows, (int64_t)count);
+    for (int k = 0; k < volume; ++k) {
+        l.first.push_back((int32_t)l.offset.size());
+        std::vector<int64_t> queue[4];
+        for (int64_t o = begin; o < end; ++o) {
+            if (map[o * volume + k] >= 0) {
+                queue[(o - begin) % 4].push_back(o);
             }
-            ++at;
         }
+        for (size_t round = 0; round < (size_t)rows / 4; ++round) {
+            for (const std::vector<int64_t> &q : queue) {
+                if (round < q.size()) {
+                    l.input.push_back(map[q[round] * volume + k]);
+                    l.row.push_back((int32_t)(q[round] - begin));
+                }
+            }
+        }
+        l.input.resize((l.input.size() + 15) / 16 * 16, -1);
+        l.row.resize(l.input.size(), rows);
+        l.offset.resize(l.input.size() / 16, k);
     }
-    return faults + (t->steps[tile] != at - tile * volume) + !guarded_untouched(t->step, at, end) +
-           !guarded_untouched(t->index, at * tile_rows, end * tile_rows);
+    l.first.push_back((int32_t)l.offset.size());
+    return l;
+}
+
+// How many entries of an array are wrong.
+template <typename T>
+static int64_t array_faults(const T *got, const std::vector<int32_t> &expected) {
+    int64_t faults = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        faults += got[i] != expected[i];
+    }
+    return faults;
+}
+
+// How many promises one tile breaks: one for each wrong entry, one for each array that is written
+// behind the list.
+static int64_t tile_faults(const int32_t *map, int32_t count, const tile_layout *t, int64_t tile) {
+    const int64_t begin = tile * t->rows * t->volume, end = begin + t->rows * t->volume;
+    const list l = list_expected(map, count, t->volume, t->rows, tile);
+    const int64_t used = begin + (int64_t)l.input.size();
+    return array_faults(t->first + tile * (t->volume + 1), l.first) +
+           array_faults(t->offset + begin / 16, l.offset) +
+           array_faults(t->input + begin, l.input) + array_faults(t->row + begin, l.row) +
+           !guarded_untouched(t->offset, used / 16, end / 16) +
+           !guarded_untouched(t->input, used, end) + !guarded_untouched(t->row, used, end);
 }
 
 // How many of a layout's promises are broken. map [count, volume].
 static int64_t layout_faults(const int32_t *map, int32_t count, const tile_layout *t) {
     int64_t faults = 0;
-    std::vector<int> seen((size_t)count);
-    for (int64_t slot = 0; slot < (int64_t)t->tiles * tile_rows; ++slot) {
-        int32_t row = t->row[slot];
-        if (row == -1) {
-            continue;
-        }
-        if (row < 0 || row >= count || row / tile_scope != slot / tile_scope) {
-            ++faults; // no row, or one of another scope
-        } else {
-            ++seen[(size_t)row];
-        }
-    }
-    faults += (int64_t)seen.size() - std::count(seen.begin(), seen.end(), 1);
     for (int64_t tile = 0; tile < t->tiles; ++tile) {
         faults += tile_faults(map, count, t, tile);
     }
     return faults;
 }
 
-// A map in which each offset is there with its own chance.
-static void map_random(random_state *r, int64_t rows, int volume, int32_t *map) {
-    for (int64_t i = 0; i < rows * volume; ++i) {
-        bool there = random_int(r, 0, volume) > i % volume;
-        map[i] = there ? random_int(r, 0, 1 << 20) : -1;
+// The map that a layout stands for, and how many of its pairs are there twice or belong to no row.
+static int64_t layout_map(const tile_layout *t, int32_t count, std::vector<int32_t> *map) {
+    int64_t wrong = 0;
+    map->assign((size_t)count * (size_t)t->volume, -1);
+    for (int64_t tile = 0; tile < t->tiles; ++tile) {
+        const int32_t *first = t->first + tile * (t->volume + 1);
+        for (int k = 0; k < t->volume; ++k) {
+            for (int64_t i = first[k] * 16; i < first[k + 1] * 16; ++i) {
+                int64_t at = tile * t->rows * t->volume + i, row = tile * t->rows + t->row[at];
+                if (t->input[at] < 0) {
+                    continue; // padding
+                }
+                if (t->row[at] >= t->rows || row >= count ||
+                    (*map)[(size_t)(row * t->volume + k)] >= 0) {
+                    ++wrong;
+                } else {
+                    (*map)[(size_t)(row * t->volume + k)] = t->input[at];
+                }
+            }
+        }
     }
+    return wrong;
 }
 
-static kernel_shape shape_of(triple size) {
-    kernel_shape k = kernel_cube(1, 1);
-    k.size = size;
-    return k;
+static int64_t layout_groups(const tile_layout *t) {
+    int64_t groups = 0;
+    for (int64_t tile = 0; tile < t->tiles; ++tile) {
+        groups += t->first[tile * (t->volume + 1) + t->volume];
+    }
+    return groups;
+}
+
+// A map in which each tap is there with a chance of `percent`; below zero: each offset with its
+// own.
+static int32_t *map_random(random_state *r, int64_t rows, int volume, int percent) {
+    int32_t *map = guarded_new<int32_t>(rows * volume);
+    for (int64_t i = 0; i < rows * volume; ++i) {
+        bool there =
+            percent < 0 ? random_int(r, 0, volume) > i % volume : random_int(r, 0, 99) < percent;
+        map[i] = there ? random_int(r, 0, 1 << 30) : -1;
+    }
+    return map;
+}
+
+// ---- what is built ------------------------------------------------------------------------------
+
+static void check_build(random_state *r, int32_t count, int32_t capacity, int volume, int rows,
+                        int percent) {
+    int32_t *map = map_random(r, count, volume, percent); // no rows beyond the count to read
+    tile_layout t = layout_new(capacity, volume, rows);
+    CHECK_OK(tile_build_host(map, volume, count, capacity, t));
+    std::vector<int32_t> back;
+    if (CHECK_EQUAL(layout_faults(map, count, &t), 0)) { // its lists end where they should
+        CHECK_EQUAL(layout_map(&t, count, &back), 0);
+        CHECK(std::equal(back.begin(), back.end(), map));
+    }
+    guarded_finish();
 }
 
 TEST(layout_holds_every_pair_once) {
     random_state r = random_make(1);
-    const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 1, 3}, {5, 5, 5}, {2, 4, 4}};
-    for (triple size : sizes) {
-        kernel_shape k = shape_of(size);
-        int volume = kernel_volume(&k);
-        for (int32_t count : {0, 1, 7, 8, 9, 63, 64, 65, 1023, 1024, 1025, 2048, 3000}) {
-            for (int32_t spare : {0, 1, 2000}) {
-                if (count + spare == 0 || (spare == 2000 && volume > 27)) {
-                    continue;
+    int turn = 0;
+    for (int volume : {1, 2, 8, 27, 32, 33, 64, 125, 128, 129, 257, 343}) {
+        for (int rows : rows_of(volume)) {
+            for (int32_t count :
+                 {0,  1,  2,  3,  4,  5,  7,  8,   9,   15,  16,  17,  31,  32,  33,  47, 48,
+                  49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 193, 255, 256, 257, 300}) {
+                const int percents[] = {-1, 50, 5, 90, 20};
+                for (int32_t spare : {0, 1, 300}) {
+                    bool much = (int64_t)(count + spare) * volume > (test_quick() ? 5000 : 20000);
+                    if (count + spare > 0 && !(much && turn++ % 4)) {
+                        check_build(&r, count, count + spare, volume, rows, percents[turn++ % 5]);
+                    }
                 }
-                int32_t capacity = count + spare;
-                int32_t *map = guarded_new<int32_t>((int64_t)count * volume);
-                map_random(&r, count, volume, map);
-                tile_layout t = layout_new(capacity, volume);
-                CHECK_EQUAL(t.tiles, (capacity + 1023) / 1024 * 4);
-                REQUIRE_OK(tile_build_host(&k, map, count, capacity, t));
-                CHECK_EQUAL(layout_faults(map, count, &t), 0);
-                guarded_finish();
             }
         }
+    }
+}
+
+TEST(layout_random_maps) {
+    for (int seed = 0; seed < (test_quick() ? 20 : 300); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        int volume = random_int(&r, 0, 3) ? random_int(&r, 1, 40) : random_int(&r, 1, 400);
+        std::vector<int> all = rows_of(volume);
+        int rows = all[(size_t)random_int(&r, 0, (int)all.size() - 1)];
+        int32_t count = random_int(&r, 0, 700);
+        int32_t capacity = std::max(count + random_int(&r, 0, 1) * random_int(&r, 0, 300), 1);
+        check_build(&r, count, capacity, volume, rows, random_int(&r, -1, 100));
     }
 }
 
 TEST(layout_largest_kernel) {
     random_state r = random_make(2);
-    kernel_shape k = kernel_cube(15, 1);
-    const int32_t count = 70;
-    int32_t *map = guarded_new<int32_t>((int64_t)count * 3375);
-    map_random(&r, count, 3375, map);
-    tile_layout t = layout_new(count, 3375);
-    REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    CHECK_EQUAL(layout_faults(map, count, &t), 0);
+    for (int32_t count : {1, 31, 32, 33, 70}) {
+        check_build(&r, count, count + 1, kernel_volume_max, 32, count == 33 ? 100 : -1);
+    }
 }
 
-// All or none: keys of all ones must not be taken for padding.
+// All: the rows in their order, and no padding but behind the last. None: no groups at all.
 TEST(layout_full_and_empty_maps) {
-    for (int there = 0; there < 2; ++there) {
-        for (triple size : {triple{2, 4, 4}, triple{5, 5, 5}, triple{3, 3, 3}}) {
-            kernel_shape k = shape_of(size);
-            int volume = kernel_volume(&k);
-            const int32_t count = 100;
-            int32_t *map = guarded_new<int32_t>((int64_t)count * volume);
-            std::fill(map, map + (int64_t)count * volume, there ? 7 : -1);
-            tile_layout t = layout_new(count, volume);
-            REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-            CHECK_EQUAL(layout_faults(map, count, &t), 0);
-            for (int32_t slot = 0; slot < t.tiles * tile_rows; ++slot) {
-                int at = slot_order(slot); // equal keys keep their order
-                CHECK_EQUAL(t.row[slot], at < count ? at : -1);
-            }
-        }
-    }
-}
-
-// Padding stands at the end of a scope.
-TEST(layout_padding_comes_last) {
-    random_state r = random_make(3);
-    kernel_shape k = kernel_cube(3, 1);
-    const int32_t count = 1024 + 130;
-    int32_t *map = guarded_new<int32_t>((int64_t)count * 27);
-    map_random(&r, count, 27, map);
-    tile_layout t = layout_new(count, 27);
-    REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    for (int32_t slot = 0; slot < t.tiles * tile_rows; ++slot) {
-        CHECK_EQUAL(t.row[slot] < 0, slot_order(slot) >= count);
-    }
-}
-
-// Each fault that the check looks for is planted, and found.
-TEST(layout_check_finds_planted_faults) {
-    random_state r = random_make(4);
-    kernel_shape k = kernel_cube(3, 1);
-    const int32_t count = 1500;
-    int32_t *map = guarded_new<int32_t>((int64_t)count * 27);
-    map_random(&r, count, 27, map);
-    tile_layout t = layout_new(count, 27);
-    REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    REQUIRE(layout_faults(map, count, &t) == 0);
-    for (int i = 0; i < 100; ++i) {
-        int32_t *row = std::find(t.row, t.row + t.tiles * tile_rows, random_int(&r, 0, count - 1));
-        const int32_t kept = *row;
-        *row = -1;
-        CHECK(layout_faults(map, count, &t) > 0);
-        *row = kept == 0 ? 1 : kept - 1;
-        CHECK(layout_faults(map, count, &t) > 0);
-        *row = kept;
-        int64_t tile = random_int(&r, 0, (count - 1) / tile_rows);
-        REQUIRE(t.steps[tile] > 1 && t.steps[tile] <= 27);
-        int64_t step = tile * 27 + random_int(&r, 0, t.steps[tile] - 1);
-        int32_t *index = &t.index[step * tile_rows + random_int(&r, 0, tile_rows - 1)];
-        ++*index;
-        CHECK_EQUAL(layout_faults(map, count, &t), 1);
-        --*index;
-        tile_step right = t.step[step];
-        t.step[step].groups ^= 1u << random_int(&r, 0, tile_rows / tile_group - 1);
-        CHECK_EQUAL(layout_faults(map, count, &t), 1);
-        t.step[step] = right;
-        t.step[step].offset += random_int(&r, 0, 1) ? 1 : -1;
-        CHECK_EQUAL(layout_faults(map, count, &t), 1);
-        t.step[step] = right;
-        t.steps[tile] += random_int(&r, 0, 1) ? 1 : -1;
-        CHECK_EQUAL(layout_faults(map, count, &t), 1);
-        REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    }
-    CHECK_EQUAL(layout_faults(map, count, &t), 0);
-}
-
-// What lies behind a tile's steps is the caller's, as it was.
-TEST(layout_check_finds_writes_behind_the_steps) {
-    random_state r = random_make(6);
-    kernel_shape k = kernel_cube(3, 1);
-    const int32_t count = tile_rows + 36; // the tiles from the third on have no steps at all
-    int32_t *map = guarded_new<int32_t>((int64_t)count * 27);
-    map_random(&r, count, 27, map);
-    for (int32_t row = 0; row < count; ++row) {
-        map[row * 27 + 26] = -1;
-    }
-    tile_layout t = layout_new(count, 27);
-    REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    REQUIRE(layout_faults(map, count, &t) == 0);
-    for (int64_t tile = 0; tile < t.tiles && !test_environment("SPIRA_UNPOISONED"); ++tile) {
-        REQUIRE(t.steps[tile] == 0 || (tile < 2 && t.steps[tile] <= 26));
-        for (int64_t step : {tile * 27 + t.steps[tile], tile * 27 + 26}) {
-            tile_step kept = t.step[step];
-            t.step[step].groups = 0;
-            CHECK_EQUAL(layout_faults(map, count, &t), 1);
-            t.step[step] = kept;
-            int32_t *index = &t.index[step * tile_rows + random_int(&r, 0, tile_rows - 1)];
-            int32_t source = *index;
-            *index = -1;
-            CHECK_EQUAL(layout_faults(map, count, &t), 1);
-            *index = source;
-        }
-    }
-    CHECK_EQUAL(layout_faults(map, count, &t), 0);
-}
-
-// Sorting by offsets is there to leave work out; a plain order of this map leaves out little.
-TEST(layout_gathers_rows_that_look_alike) {
-    random_state r = random_make(5);
-    kernel_shape k = kernel_cube(3, 1);
-    const int32_t count = 1024;
-    int32_t *map = guarded_new<int32_t>((int64_t)count * 27);
-    int64_t pairs = 0, work = 0, plain = 0;
-    for (int32_t row = 0; row < count; ++row) { // two kinds of rows, at random
-        bool one = random_int(&r, 0, 1);
-        for (int i = 0; i < 27; ++i) {
-            bool there = i == 13 || (one ? i < 6 : i > 20);
-            map[row * 27 + i] = there ? row : -1;
-            pairs += there;
-        }
-    }
-    tile_layout t = layout_new(count, 27);
-    REQUIRE_OK(tile_build_host(&k, map, count, count, t));
-    for (int64_t tile = 0; tile < t.tiles; ++tile) {
-        for (int32_t i = 0; i < t.steps[tile]; ++i) {
-            for (uint32_t bits = t.step[tile * 27 + i].groups; bits; bits &= bits - 1) {
-                work += tile_group;
-            }
-        }
-    }
-    for (int64_t group = 0; group < count / tile_group; ++group) {
-        for (int i = 0; i < 27; ++i) {
-            bool there = false;
-            for (int j = 0; j < tile_group; ++j) {
-                there = there || map[(group * tile_group + j) * 27 + i] >= 0;
-            }
-            plain += there ? tile_group : 0;
-        }
-    }
-    CHECK(work >= pairs && work <= pairs + 8 * 27);
-    CHECK(plain > pairs * 3 / 2);
-}
-
-// As layout.h says it, the other way round: where row n of a tile's order goes.
-TEST(layout_deals_groups_to_quarters) {
-    std::vector<int> order(tile_rows);
-    for (int slot = 0; slot < tile_rows; ++slot) {
-        order[(size_t)slot] = tile_slot_order(slot);
-    }
-    for (int n = 0; n < tile_rows; ++n) {
-        int quarter = n / 8 % 4, i = n / 32;
-        CHECK_EQUAL(order[(size_t)((quarter * 8 + i) * 8 + n % 8)], n);
-    }
-}
-
-TEST(layout_keys_rank_by_distance) {
-    for (triple size : {triple{3, 3, 3}, triple{2, 4, 4}, triple{5, 5, 5}, triple{15, 15, 15}}) {
-        kernel_shape k = shape_of(size);
-        int volume = kernel_volume(&k);
-        tile_key key = tile_key_make(&k);
-        std::vector<int> used(32);
-        for (int i = 0; i < volume; ++i) {
-            REQUIRE(key.bit[i] < 32);
-            ++used[key.bit[i]];
-            for (int j = 0; j < volume && volume < 200; ++j) {
-                if (kernel_norm(&k, i) > kernel_norm(&k, j)) {
-                    CHECK(key.bit[i] >= key.bit[j]); // the far ones are rare: high bits
+    for (int volume : {1, 27, 33, 125, 129}) {
+        for (int rows : rows_of(volume)) {
+            for (int there = 0; there < 2; ++there) {
+                const int32_t count = 3 * rows + 10;
+                int32_t *map = guarded_new<int32_t>((int64_t)count * volume);
+                for (int64_t i = 0; i < (int64_t)count * volume; ++i) {
+                    map[i] = there ? (int32_t)(i % 1000) : -1;
+                }
+                tile_layout t = layout_new(count, volume, rows);
+                REQUIRE_OK(tile_build_host(map, volume, count, count, t));
+                CHECK_EQUAL(layout_faults(map, count, &t), 0);
+                CHECK_EQUAL(layout_groups(&t), there ? volume * (3 * rows / 16 + 1) : 0);
+                for (int i = 0; i < rows * volume && there; ++i) {
+                    CHECK_EQUAL(t.row[i], i % rows);
                 }
             }
         }
-        for (int bit = 0; bit < 32; ++bit) {
-            if (volume <= 32) {
-                CHECK_EQUAL(used[(size_t)bit], bit < volume ? 1 : 0);
-            } else {
-                CHECK(used[(size_t)bit] >= volume / 32 && used[(size_t)bit] <= volume / 32 + 1);
+    }
+}
+
+// A map of one offset, written down by hand with its list.
+TEST(layout_rows_take_turns) {
+    const int there[] = {0, 1, 2, 4, 5, 8, 12, 16, 19, 20, 24, 28, 32, 36, 40, 44, 48, 63};
+    const int order[] = {0, 1, 2, 19, 4, 5, 63, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48};
+    for (int rows : {64, 128}) {
+        int32_t *map = guarded_new<int32_t>(64);
+        std::fill(map, map + 64, -1);
+        for (int row : there) {
+            map[row] = 100 + row;
+        }
+        tile_layout t = layout_new(64, 1, rows);
+        REQUIRE_OK(tile_build_host(map, 1, 64, 64, t));
+        CHECK_EQUAL(t.first[0], 0);
+        CHECK_EQUAL(t.first[1], 2);
+        for (int i = 0; i < 32; ++i) {
+            CHECK_EQUAL(t.row[i], i < 18 ? order[i] : rows);
+            CHECK_EQUAL(t.input[i], i < 18 ? 100 + order[i] : -1);
+        }
+        CHECK(t.offset[0] == 0 && t.offset[1] == 0);
+        CHECK(guarded_untouched(t.input, 32, rows) && guarded_untouched(t.row, 32, rows));
+        guarded_finish();
+    }
+}
+
+// The places are those of a list, each once; as long as all four turns have pairs left, any four
+// neighbours are of four turns.
+TEST(layout_places_are_a_list) {
+    random_state r = random_make(3);
+    for (int i = 0; i < 2000; ++i) {
+        int pairs[tile_turns], all = 0, least = 32;
+        for (int &p : pairs) {
+            p = random_int(&r, 0, i % 3 ? 32 : 3);
+            all += p;
+            least = std::min(least, p);
+        }
+        std::vector<int> turn((size_t)all, -1), rank((size_t)all, -1);
+        for (int own = 0; own < tile_turns; ++own) {
+            for (int n = 0; n < pairs[own]; ++n) {
+                int at = tile_pair_place(n, own, pairs);
+                REQUIRE(at >= 0 && at < all);
+                CHECK_EQUAL(turn[(size_t)at], -1);
+                turn[(size_t)at] = own;
+                rank[(size_t)at] = n;
+            }
+        }
+        for (size_t at = 0; at + 1 < turn.size(); ++at) {
+            int next = rank[at + 1] * tile_turns + turn[at + 1];
+            CHECK(next > rank[at] * tile_turns + turn[at]);
+            if ((int)at + 4 <= least * tile_turns) {
+                CHECK_EQUAL(turn[at], (int)at % 4);
             }
         }
     }
 }
 
+// What larger tiles are for: the same pairs in fewer groups.
+TEST(layout_larger_tiles_pad_less) {
+    random_state r = random_make(5);
+    for (int percent : {3, 15, 40}) {
+        const int32_t count = 1000;
+        int32_t *map = map_random(&r, count, 27, percent);
+        int64_t pairs = std::count_if(map, map + count * 27, [](int32_t s) { return s >= 0; });
+        tile_layout small = layout_new(count, 27, 64), large = layout_new(count, 27, 128);
+        REQUIRE_OK(tile_build_host(map, 27, count, count, small));
+        REQUIRE_OK(tile_build_host(map, 27, count, count, large));
+        CHECK(layout_groups(&large) < layout_groups(&small));
+        CHECK(layout_groups(&large) * tile_group >= pairs);
+        CHECK(layout_groups(&small) <= (pairs + 15ll * 27 * small.tiles) / 16);
+    }
+}
+
+// Tiles behind those of the capacity are the caller's, as they were.
+TEST(layout_leaves_other_tiles_alone) {
+    random_state r = random_make(6);
+    for (int rows : {64, 128}) {
+        int32_t *map = map_random(&r, 200, 27, 50);
+        tile_layout more = layout_new(1000, 27, rows), same = layout_new(260, 27, rows);
+        REQUIRE_OK(tile_build_host(map, 27, 200, 260, more));
+        REQUIRE_OK(tile_build_host(map, 27, 200, 260, same));
+        for (int64_t tile = 0; tile < same.tiles; ++tile) {
+            CHECK_EQUAL(tile_faults(map, 200, &more, tile), 0);
+        }
+        CHECK(guarded_untouched(more.first, same.tiles * 28, more.tiles * 28));
+        const int64_t entries = rows * 27;
+        CHECK(guarded_untouched(more.offset, same.tiles * entries / 16, more.tiles * entries / 16));
+        CHECK(guarded_untouched(more.input, same.tiles * entries, more.tiles * entries));
+        CHECK(guarded_untouched(more.row, same.tiles * entries, more.tiles * entries));
+    }
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+TEST(layout_rows_of_a_tile) {
+    for (int volume = 1; volume <= kernel_volume_max; ++volume) {
+        std::vector<int> all = rows_of(volume);
+        CHECK_EQUAL(tile_rows(volume), all.front());
+        CHECK_EQUAL(tile_rows_limit(volume), all.back());
+        for (int rows = -1; rows <= 260; ++rows) {
+            CHECK_EQUAL(tile_rows_valid(rows, volume),
+                        std::find(all.begin(), all.end(), rows) != all.end());
+        }
+        // Whole groups, and a row that a byte holds, with one more for the padding.
+        CHECK(all.back() % tile_group == 0 && all.back() <= tile_rows_most && all.back() < 256);
+    }
+}
+
+TEST(layout_counts_tiles) {
+    for (int rows : {32, 64, 128}) {
+        for (int32_t capacity : {1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, INT32_MAX / 2}) {
+            int64_t tiles = tile_count(capacity, rows);
+            CHECK(tiles * rows >= capacity && (tiles - 1) * rows < capacity);
+        }
+    }
+}
+
+// The arrays of a layout are apart, aligned, and as large as layout.h says; counting takes the
+// same. Beyond 2^31 entries too.
+TEST(layout_takes_what_it_states) {
+    struct {
+        int32_t capacity, volume, rows;
+    } const cases[] = {{1, 1, 64},     {1, 1, 128},    {64, 27, 64},    {65, 27, 64},
+                       {300, 32, 128}, {100, 125, 64}, {1000, 343, 32}, {700000, 3375, 32}};
+    for (auto &c : cases) {
+        workspace w = workspace_begin(nullptr);
+        tile_layout t = tile_layout_take(&w, c.capacity, c.volume, c.rows);
+        CHECK(!t.first && !t.offset && !t.input && !t.row);
+        const int64_t tiles = (c.capacity + c.rows - 1) / c.rows,
+                      entries = tiles * c.rows * c.volume;
+        const int64_t bytes[] = {tiles * (c.volume + 1) * 4, entries / 16 * 2, entries * 4,
+                                 entries};
+        int64_t sum = 0;
+        for (int64_t b : bytes) {
+            sum += (b + 255) / 256 * 256;
+        }
+        CHECK_EQUAL((int64_t)w.used, sum);
+        CHECK_EQUAL(tile_begin(&t, tiles), entries);
+        CHECK_EQUAL(tile_begin(&t, tiles - 1), entries - c.rows * c.volume);
+        if (w.used > (size_t)1 << 24) {
+            continue;
+        }
+        char *memory = guarded_new<char>((int64_t)w.used);
+        w = workspace_begin(memory);
+        t = tile_layout_take(&w, c.capacity, c.volume, c.rows);
+        CHECK_EQUAL(t.tiles, tiles);
+        CHECK_EQUAL(t.volume, c.volume);
+        CHECK_EQUAL(t.rows, c.rows);
+        CHECK_OK(tile_layout_check(&t, c.volume, c.capacity));
+        const char *at[] = {(char *)t.first, (char *)t.offset, (char *)t.input, (char *)t.row};
+        for (int i = 0; i < 4; ++i) {
+            CHECK_EQUAL((uintptr_t)at[i] % 256, 0u);
+            CHECK(at[i] >= memory && at[i] + bytes[i] <= memory + w.used);
+            for (int j = 0; j < i; ++j) {
+                CHECK(at[i] >= at[j] + bytes[j] || at[j] >= at[i] + bytes[i]);
+            }
+        }
+        guarded_finish();
+    }
+}
+
+// ---- the check, checked -------------------------------------------------------------------------
+
+// Each fault that the check looks for is planted, and found: one, where it is one entry.
+TEST(layout_check_finds_planted_faults) {
+    for (int rows : {64, 128}) {
+        random_state r = random_make(4);
+        const int32_t count = 700;
+        int32_t *map = map_random(&r, count, 27, -1);
+        tile_layout t = layout_new(count, 27, rows);
+        REQUIRE_OK(tile_build_host(map, 27, count, count, t));
+        REQUIRE(layout_faults(map, count, &t) == 0);
+        for (int i = 0; i < 40; ++i) {
+            int64_t tile = random_int(&r, 0, t.tiles - 1), begin = tile * rows * 27;
+            int32_t *first = t.first + tile * 28;
+            REQUIRE(first[27] > 1 && first[27] <= rows * 27 / 16);
+            int64_t at = begin + random_int(&r, 0, first[27] * 16 - 1);
+            std::vector<int32_t> back;
+            bool pair = t.input[at] >= 0;
+
+            t.input[at] ^= 1; // another source; padding: a pair that is none
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            CHECK(!pair || (layout_map(&t, count, &back) == 0 &&
+                            !std::equal(back.begin(), back.end(), map)));
+            t.input[at] ^= 1;
+            t.row[at] ^= 1; // another row
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            t.row[at] ^= 1;
+            t.offset[at / 16] ^= 1;
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            t.offset[at / 16] ^= 1;
+            int32_t *start = first + random_int(&r, 0, 27);
+            *start += random_int(&r, 0, 1) ? 1 : -1;
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            REQUIRE_OK(tile_build_host(map, 27, count, count, t));
+
+            // A pair twice, for the one behind it; two pairs that changed places.
+            if (pair && at % 16 < 15 && t.input[at + 1] >= 0) {
+                int32_t input = t.input[at + 1];
+                uint8_t row = t.row[at + 1];
+                t.input[at + 1] = t.input[at];
+                t.row[at + 1] = t.row[at];
+                CHECK_EQUAL(layout_faults(map, count, &t), 2);
+                CHECK_EQUAL(layout_map(&t, count, &back), 1);
+                t.input[at] = input;
+                t.row[at] = row;
+                CHECK_EQUAL(layout_faults(map, count, &t), 4); // the same map, in another order
+                CHECK(layout_map(&t, count, &back) == 0 &&
+                      std::equal(back.begin(), back.end(), map));
+                REQUIRE_OK(tile_build_host(map, 27, count, count, t));
+            }
+        }
+        CHECK_EQUAL(layout_faults(map, count, &t), 0);
+        CHECK(layout_faults(map, count - 1, &t) > 0); // a row too many
+        guarded_finish();
+    }
+}
+
+// What lies behind a tile's list is the caller's, as it was.
+TEST(layout_check_finds_writes_behind_the_list) {
+    random_state r = random_make(7);
+    const int32_t count = 64 + 36; // the tiles from the third on have no pairs at all
+    int32_t *map = map_random(&r, count, 27, -1);
+    for (int32_t row = 0; row < count; ++row) {
+        map[row * 27 + 26] = -1;
+    }
+    tile_layout t = layout_new(400, 27, 64);
+    REQUIRE_OK(tile_build_host(map, 27, count, 400, t));
+    REQUIRE(layout_faults(map, count, &t) == 0);
+    CHECK_EQUAL(t.tiles, 7);
+    for (int64_t tile = 0; tile < t.tiles && !test_environment("SPIRA_UNPOISONED"); ++tile) {
+        int64_t used = t.first[tile * 28 + 27] * 16, begin = tile * 64 * 27;
+        REQUIRE((used > 0) == (tile < 2) && used <= 64 * 26);
+        for (int64_t at : {begin + used, begin + 64 * 27 - 1}) {
+            t.offset[at / 16] ^= 1;
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            t.offset[at / 16] ^= 1;
+            t.input[at] ^= 1;
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            t.input[at] ^= 1;
+            t.row[at] ^= 1;
+            CHECK_EQUAL(layout_faults(map, count, &t), 1);
+            t.row[at] ^= 1;
+        }
+    }
+    CHECK_EQUAL(layout_faults(map, count, &t), 0);
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
 TEST(layout_refuses) {
-    kernel_shape good = kernel_cube(3, 1), k = good;
     const int32_t count = 10;
     int32_t *map = guarded_new<int32_t>(count * 27);
     std::fill(map, map + count * 27, -1);
-    const tile_layout t = layout_new(count, 27);
-    tile_layout bad;
-    CHECK_STATUS(tile_build_host(nullptr, map, count, count, t), status_null_pointer);
-    CHECK_STATUS(tile_build_host(&k, nullptr, count, count, t), status_null_pointer);
+    const tile_layout t = layout_new(count, 27, 64);
+    tile_layout bad = t;
+    CHECK_STATUS(tile_build_host(nullptr, 27, count, count, t), status_null_pointer);
+    bad.first = nullptr;
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_null_pointer);
+    bad = t;
+    bad.offset = nullptr;
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_null_pointer);
+    bad = t;
+    bad.input = nullptr;
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_null_pointer);
     bad = t;
     bad.row = nullptr;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, bad), status_null_pointer);
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_null_pointer);
+    CHECK_STATUS(tile_layout_check(nullptr, 27, count), status_null_pointer);
+    CHECK_STATUS(tile_check(map, 27, count, nullptr), status_null_pointer);
+    for (int volume : {-1, 0, 26, 28, 3375, 3376}) {
+        CHECK_STATUS(tile_build_host(map, volume, count, count, t), status_bad_size);
+        bad = t;
+        bad.volume = volume;
+        CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_bad_size);
+    }
+    bad.volume = kernel_volume_max + 1; // though both agree
+    CHECK_STATUS(tile_build_host(map, bad.volume, count, count, bad), status_bad_size);
+    for (int rows : {-64, 0, 1, 16, 32, 48, 63, 65, 96, 127, 129, 192, 256}) {
+        bad = t;
+        bad.rows = rows;
+        CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_bad_size);
+    }
     bad = t;
-    bad.steps = nullptr;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, bad), status_null_pointer);
+    bad.volume = 33;
+    bad.rows = 128;
+    CHECK_STATUS(tile_build_host(map, 33, count, count, bad), status_bad_size);
+    bad.volume = 129;
+    bad.rows = 64;
+    CHECK_STATUS(tile_build_host(map, 129, count, count, bad), status_bad_size);
     bad = t;
-    bad.step = nullptr;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, bad), status_null_pointer);
-    bad = t;
-    bad.index = nullptr;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, bad), status_null_pointer);
-    bad = t;
-    bad.volume = 26;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, bad), status_bad_size);
-    bad = t;
-    bad.tiles = 3;
-    status s = tile_build_host(&k, map, count, count, bad);
+    bad.tiles = 0;
+    status s = tile_build_host(map, 27, count, count, bad);
     CHECK_STATUS(s, status_capacity);
-    CHECK_EQUAL(s.detail, 4);
-    CHECK_STATUS(tile_build_host(&k, map, count, 1025, t), status_capacity);
-    CHECK_STATUS(tile_build_host(&k, map, count, 0, t), status_bad_size);
-    CHECK_STATUS(tile_build_host(&k, map, count, -1, t), status_bad_size);
-    CHECK_STATUS(tile_build_host(&k, map, -1, count, t), status_bad_size);
-    CHECK_STATUS(tile_build_host(&k, map, count + 1, count, t), status_bad_size);
-    k.size.y = 16;
-    CHECK_STATUS(tile_build_host(&k, map, count, count, t), status_kernel_size);
-    CHECK(guarded_untouched(t.row, 0, t.tiles * tile_rows));
-    CHECK(guarded_untouched(t.steps, 0, t.tiles));
-    CHECK(guarded_untouched(t.step, 0, t.tiles * 27));
-    CHECK_OK(tile_build_host(&good, map, count, count, t));
+    CHECK_EQUAL(s.detail, 1);
+    s = tile_build_host(map, 27, count, 65, t); // one row too many
+    CHECK_STATUS(s, status_capacity);
+    CHECK_EQUAL(s.detail, 2);
+    CHECK_STATUS(tile_build_host(map, 27, count, 0, t), status_bad_size);
+    CHECK_STATUS(tile_build_host(map, 27, count, -1, t), status_bad_size);
+    CHECK_STATUS(tile_build_host(map, 27, count, INT32_MAX, t), status_bad_size);
+    CHECK_STATUS(tile_build_host(map, 27, -1, count, t), status_bad_size);
+    CHECK_STATUS(tile_build_host(map, 27, count + 1, count, t), status_bad_size);
+    CHECK(guarded_untouched(t.first, 0, 28));
+    CHECK(guarded_untouched(t.offset, 0, 64 * 27 / 16));
+    CHECK(guarded_untouched(t.input, 0, 64 * 27));
+    CHECK(guarded_untouched(t.row, 0, 64 * 27));
+    CHECK_OK(tile_build_host(map, 27, count, 64, t));
 }

@@ -496,7 +496,7 @@ int index_faults(const net_plan *p) {
         int64_t bytes = (int64_t)capacity * map->volume * (int64_t)sizeof(int32_t);
         if (p->device) {
             workspace w = workspace_begin(nullptr);
-            tile_layout_take(&w, capacity, map->volume);
+            tile_layout_take(&w, capacity, map->volume, map->rows);
             spans.push_back({map->tiles, map->tiles + w.used});
         }
         if (p->limits.count_pairs) {
@@ -505,7 +505,7 @@ int index_faults(const net_plan *p) {
         }
         if (map->kept) {
             spans.push_back({map->map, map->map + (size_t)bytes});
-        } else {
+        } else if (p->limits.count_pairs) {
             shared = std::max(shared, bytes);
         }
     }

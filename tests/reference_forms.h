@@ -459,7 +459,8 @@ SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
             (uint32_t *)l->part[forms_mask],
             (uint32_t *)l->part[forms_mask_any],
             l->wish.threshold,
-            l->wish.half};
+            l->wish.half,
+            {}};
 }
 
 template <typename W>

@@ -1,0 +1,342 @@
+// spira/conv_tile.cuh: what the convolutions on tensor cores share: the order of their weights,
+// where the sums of a tile stand in shared memory, and the epilogue.
+//
+// The sums of a tile of outputs stay on the chip from the first offset to the epilogue, in fp32, so
+// that each output is written once. Only the rows that the map has are multiplied (compaction): 16
+// pairs of one offset are the instruction's 16, output channels its 8, and what they give is added
+// to the sums of the 16 outputs; no output has two pairs of one offset.
+//
+// A lane loads exactly the bytes of a row that it will multiply: 16 bytes, which are both depth
+// halves of two instructions once the weights are packed in the same order.
+#ifndef SPIRA_CONV_TILE_CUH
+#define SPIRA_CONV_TILE_CUH
+
+#include "conv.h"
+#include "layout.h"
+#include "mma.cuh"
+#include "status.cuh"
+
+namespace spira {
+
+enum {
+    conv_lane_bytes = 16,  // a lane's part of a row's chunk
+    conv_chunk_bytes = 64, // a chunk: 4 lanes of one row; 32 channels of 16 bits, 16 of 32 bits
+    conv_part_bytes = 512, // a lane's parts of 8 rows; weights of a chunk and 8 output channels
+};
+
+// Chunks of one source's channels.
+SPIRA_BOTH int conv_chunks(int channels, numeric type) {
+    return (int)ceil_div((int64_t)channels * numeric_size(type), conv_chunk_bytes);
+}
+
+// Blocks of 8 output channels: of a slice, what a warp computes, and of all slices.
+SPIRA_BOTH int conv_slice_blocks(int cout) {
+    return cout <= 16 ? 2 : 4;
+}
+
+SPIRA_BOTH int conv_slices(int cout) {
+    return (int)ceil_div(cout, 8 * conv_slice_blocks(cout));
+}
+
+SPIRA_BOTH int conv_blocks(int cout) {
+    return conv_slices(cout) * conv_slice_blocks(cout);
+}
+
+// Packed weights [volume, chunks, conv_blocks, 32 lanes] of 16 bytes: the lane's operand of two
+// mma_steps, input channels side by side. Channels beyond the ends are zero.
+SPIRA_API int64_t conv_tensor_weights(const conv_shape *s) {
+    return (int64_t)s->volume * conv_blocks(s->cout) *
+           (conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type)) * 32;
+}
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(256)
+    conv_tensor_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                            E *__restrict__ packed) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= total) {
+        return;
+    }
+    int lane = (int)(i % 32);
+    int chunks1 = conv_chunks(s.cin, s.type), blocks = conv_blocks(s.cout);
+    int chunks = chunks1 + conv_chunks(s.cin2, s.type);
+    int block = (int)(i / 32 % blocks), chunk = (int)(i / 32 / blocks % chunks);
+    int64_t k = i / 32 / blocks / chunks;
+    bool second = chunk >= chunks1;
+    int first = (second ? chunk - chunks1 : chunk) * 4 * per_lane + lane % 4 * per_lane;
+    int out = block * 8 + lane / 4;
+    for (int e = 0; e < per_lane; ++e) {
+        int channel = first + e;
+        bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
+        int64_t at = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
+        float w = inside ? weight[at] : 0.0f;
+        packed[i * per_lane + e] =
+            element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
+    }
+}
+
+// How the work of a layer is cut. A warp owns a tile and a slice.
+struct conv_sizes {
+    int tiles, slices; // of a block
+    int split;         // warps that share the list of a tile: 1, 2, 4
+    int depth;         // chunks that are multiplied at a time: 1, 2, 4
+};
+
+struct conv_tensor_params {
+    const void *in, *in2, *weights, *residual;
+    void *out;
+    const float *sums;  // [capacity, cout] where the sums begin, or null: at zero
+    tile_layout layout; // first is null for the identity
+    const int32_t *count;
+    int32_t capacity;
+    conv_epilogue epilogue;
+    int volume, cin, cin2, cout;
+    int chunks1, chunks; // of the first source, of both
+    int slices;          // of the output channels, a block's together
+    int rows;            // of a tile of the layout
+    conv_sizes size;
+    bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
+    bool wide_out;          // outputs and residual: multiples of 4 elements, and aligned
+};
+
+// The address of shared memory as the instructions take it.
+SPIRA_DEVICE uint32_t conv_shared_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+// ---- sums in shared memory ----------------------------------------------------------------------
+
+// Four rows whose numbers differ modulo 4 have the same channels in different banks: the 32 bytes
+// of a block of 8 channels are moved by this. See tile_pair_place (layout.h).
+template <int blocks>
+SPIRA_DEVICE uint32_t conv_swizzle(uint32_t row) {
+    return blocks == 2 ? (row & 2) << 4 : (row & 3) << 5;
+}
+
+// Where, from the sums of a tile [rows, 8 blocks], a lane has its two channels of the first block
+// of a row.
+template <int blocks>
+SPIRA_DEVICE uint32_t conv_sums_place(uint32_t row) {
+    return row * (blocks * 32) + (threadIdx.x % 4 * 8 | conv_swizzle<blocks>(row));
+}
+
+// And of block m.
+SPIRA_DEVICE uint32_t conv_sums_at(uint32_t place, int m) {
+    return (place ^ (uint32_t)(m % 4 * 32)) + (uint32_t)(m / 4 * 128);
+}
+
+// A lane's sums of 16 pairs: of rows g and g + 8 (g = lane / 4), of each block of 8 channels the
+// channels 2 t and 2 t + 1 (t = lane % 4).
+template <int blocks>
+struct conv_sums {
+    float at[blocks][4];
+};
+
+// Exchanges a lane's channels of row g (r = 0) or g + 8 (1) with the sums in shared memory. Tiles
+// start at multiples of 128 bytes.
+template <int blocks>
+SPIRA_DEVICE void conv_sums_load(uint32_t tile, uint32_t place, int r, conv_sums<blocks> &sum) {
+#pragma unroll
+    for (int m = 0; m < blocks; ++m) {
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(sum.at[m][2 * r]), "=f"(sum.at[m][2 * r + 1])
+                     : "r"(conv_sums_at(tile + place, m))
+                     : "memory");
+    }
+}
+
+// Where `there`.
+template <int blocks>
+SPIRA_DEVICE void conv_sums_store(uint32_t tile, uint32_t place, int r, bool there,
+                                  const conv_sums<blocks> &sum) {
+#pragma unroll
+    for (int m = 0; m < blocks; ++m) {
+        asm volatile(
+            "{ .reg .pred there;\n"
+            "setp.ne.u32 there, %3, 0;\n"
+            "@there st.shared.v2.f32 [%0], {%1, %2}; }" ::"r"(conv_sums_at(tile + place, m)),
+            "f"(sum.at[m][2 * r]), "f"(sum.at[m][2 * r + 1]), "r"((uint32_t)there)
+            : "memory");
+    }
+}
+
+// The sums begin at zero, or where another kernel left them.
+//
+// sums [rows, slice]: rows from first_row on, of which `there` are outputs; channels from `channel`
+template <int blocks, int slice>
+SPIRA_DEVICE void conv_begin_sums(const conv_tensor_params &p, int first_row, int rows, int there,
+                                  int channel, int thread, int threads, char *sums) {
+    enum { quads = slice / 4 };
+    for (int i = thread; i < rows * quads; i += threads) {
+        float4 v = make_float4(0, 0, 0, 0);
+        uint32_t at = (uint32_t)i * 16;
+        if (p.sums) {
+            int row = i / quads, c = channel + i % quads * 4;
+            at ^= conv_swizzle<blocks>((uint32_t)row);
+            if (row < there) {
+                const float *from = p.sums + (int64_t)(first_row + row) * p.cout + c;
+                v.x = c < p.cout ? from[0] : 0;
+                v.y = c + 1 < p.cout ? from[1] : 0;
+                v.z = c + 2 < p.cout ? from[2] : 0;
+                v.w = c + 3 < p.cout ? from[3] : 0;
+            }
+        }
+        *(float4 *)(sums + at) = v;
+    }
+}
+
+SPIRA_DEVICE uint4 conv_tf32(uint4 v) {
+    return make_uint4(tf32_bits(__uint_as_float(v.x)), tf32_bits(__uint_as_float(v.y)),
+                      tf32_bits(__uint_as_float(v.z)), tf32_bits(__uint_as_float(v.w)));
+}
+
+// Adds one chunk: a lane's parts of rows g and g + 8, times the weights of the blocks.
+template <typename E, int blocks>
+SPIRA_DEVICE void conv_multiply_chunk(uint4 low, uint4 high, const uint4 (&weights)[blocks],
+                                      conv_sums<blocks> &sum) {
+    if (sizeof(E) == 4) { // tf32
+        low = conv_tf32(low);
+        high = conv_tf32(high);
+    }
+    uint4 a = make_uint4(low.x, high.x, low.y, high.y),
+          b = make_uint4(low.z, high.z, low.w, high.w);
+    // One copy of the operands for all blocks.
+    asm volatile("" : "+r"(a.x), "+r"(a.y), "+r"(a.z), "+r"(a.w));
+    asm volatile("" : "+r"(b.x), "+r"(b.y), "+r"(b.z), "+r"(b.w));
+#pragma unroll
+    for (int m = 0; m < blocks; ++m) {
+        mma_step<E>(sum.at[m], a, weights[m].x, weights[m].y);
+    }
+#pragma unroll
+    for (int m = 0; m < blocks; ++m) {
+        mma_step<E>(sum.at[m], b, weights[m].z, weights[m].w);
+    }
+}
+
+// ---- epilogue -----------------------------------------------------------------------------------
+
+// The larger of two, NaN if one is.
+SPIRA_DEVICE float conv_max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float m;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));
+    return m;
+#else
+    return a != a || a > b ? a : b;
+#endif
+}
+
+// floor: 0 for ReLU, else -infinity, so that one instruction does for both and for none.
+SPIRA_DEVICE float conv_activate(float x, float floor, bool leaky, float slope) {
+    x = conv_max_nan(x, floor);
+    return leaky && x < 0.0f ? x * slope : x;
+}
+
+// Four neighbouring channels of an output.
+template <typename E>
+union conv_quad {
+    E element[4];
+    uint2 two;
+    uint4 four;
+};
+
+template <typename E>
+SPIRA_DEVICE conv_quad<E> conv_quad_load(const E *from, int left, bool wide) {
+    conv_quad<E> q;
+    q.four = make_uint4(0, 0, 0, 0);
+    if (wide && sizeof(E) == 2) {
+        q.two = *(const uint2 *)from;
+    } else if (wide) {
+        q.four = *(const uint4 *)from;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i < left) {
+                q.element[i] = from[i];
+            }
+        }
+    }
+    return q;
+}
+
+template <typename E>
+SPIRA_DEVICE void conv_quad_store(E *to, int left, bool wide, conv_quad<E> q) {
+    if (wide && sizeof(E) == 2) {
+        *(uint2 *)to = q.two;
+    } else if (wide) {
+        *(uint4 *)to = q.four;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i < left) {
+                to[i] = q.element[i];
+            }
+        }
+    }
+}
+
+// scale * sum + shift, the bias folded in, of four channels.
+struct conv_affine {
+    float scale[4], shift[4];
+};
+
+SPIRA_DEVICE conv_affine conv_affine_load(const conv_tensor_params &p, int channel) {
+    conv_affine f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        bool inside = channel + i < p.cout;
+        float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
+        float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
+        float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
+        f.scale[i] = scale;
+        f.shift[i] = fmaf(bias, scale, shift);
+    }
+    return f;
+}
+
+// Finishes outputs [first_row, + there): a thread keeps its four channels from row to row.
+//
+// sums: of the tile, of which these are the rows from `from` on; `copies` of them, `apart` bytes
+// from each other, are added up in their order
+template <typename E, int blocks, int slice, int threads>
+SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int there, int channel,
+                              int thread, int from, const char *sums, int copies, int apart) {
+    enum { quads = slice / 4, at_a_time = threads / quads };
+    int quad = thread % quads;
+    channel += quad * 4;
+    if (channel >= p.cout) {
+        return;
+    }
+    conv_affine affine = conv_affine_load(p, channel);
+    float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    bool leaky = p.epilogue.act == activation_leaky;
+    const E *residual = (const E *)p.residual;
+#pragma unroll 4
+    for (int row = thread / quads; row < there; row += at_a_time) {
+        int64_t at = (int64_t)(first_row + row) * p.cout + channel;
+        const char *own = sums + (from + row) * (slice * 4) +
+                          ((uint32_t)(quad * 16) ^ conv_swizzle<blocks>((uint32_t)(from + row)));
+        float4 sum = *(const float4 *)own;
+        for (int c = 1; c < copies; ++c) {
+            float4 more = *(const float4 *)(own + c * apart);
+            sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
+        }
+        const float value[4] = {sum.x, sum.y, sum.z, sum.w};
+        conv_quad<E> extra, q;
+        if (residual) {
+            extra = conv_quad_load(residual + at, p.cout - channel, p.wide_out);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float v = fmaf(value[i], affine.scale[i], affine.shift[i]);
+            v += residual ? element_to_float(extra.element[i]) : 0.0f;
+            q.element[i] = element_from_float<E>(conv_activate(v, floor, leaky, p.epilogue.slope));
+        }
+        conv_quad_store((E *)p.out + at, p.cout - channel, p.wide_out, q);
+    }
+}
+
+} // namespace spira
+
+#endif
