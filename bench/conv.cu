@@ -22,6 +22,7 @@ enum { conv_samples = 2000 };
 // A submanifold kernel map in the forms that are needed.
 struct conv_map {
     const char *input;
+    int K;
     int32_t voxels;
     const int32_t *count; // [1], device
     const int32_t *map;   // [voxels, volume], host
@@ -51,7 +52,7 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     m.voxels = scene->fine.host.capacity;
     m.count = scene->fine.device.count;
     int32_t *map = bench_device<int32_t>(&s->pool, (int64_t)m.voxels * volume);
-    m.tiles = bench_tiles(&s->pool, m.voxels, volume, rows ? rows : spira::tile_rows(volume), true);
+    m.tiles = bench_tiles(&s->pool, m.voxels, volume, rows, true);
     BENCH_TRY(spira::map_build(&scene->layout, &kernel, scene->fine.device, scene->fine.device, map,
                                s->stream));
     BENCH_TRY(spira::tile_build(map, volume, m.count, m.voxels, m.tiles, s->stream));
@@ -302,10 +303,16 @@ static void conv_run_input(bench_session *s, const bench_input *input) {
     const conv_layer *layers = only[0] ? &one : conv_layers;
     int count = only[0] ? 1 : (int)(sizeof conv_layers / sizeof *conv_layers);
     conv_map m = {};
-    for (int i = 0; i < count; ++i) { // layers of one K stand together
-        if (i == 0 || layers[i].K != layers[i - 1].K) {
+    for (int i = 0; i < count; ++i) { // layers of one K and one size of tiles stand together
+        int K = layers[i].K,
+            channels = layers[i].cin > layers[i].cout ? layers[i].cin : layers[i].cout;
+        int rows = s->options.rows
+                       ? s->options.rows
+                       : spira::tile_rows_choose(K * K * K, channels, scene.fine.host.capacity);
+        if (i == 0 || m.K != K || m.tiles.rows != rows) {
             bench_pool_free(&s->pool, keep);
-            m = conv_map_make(s, &scene, layers[i].K, s->options.rows);
+            m = conv_map_make(s, &scene, K, rows);
+            m.K = K;
         }
         conv_run_types(s, &scene, &m, &layers[i]);
     }

@@ -47,6 +47,11 @@ SPIRA_BOTH bool tile_rows_valid(int rows, int volume) {
     return rows == tile_rows(volume) || rows == tile_rows_limit(volume);
 }
 
+// What is good for a layer of so many channels (the larger of both sides) and outputs.
+SPIRA_BOTH int tile_rows_choose(int volume, int channels, int32_t outputs) {
+    return channels >= 64 && outputs >= 32768 ? tile_rows_limit(volume) : tile_rows(volume);
+}
+
 // Tiles for a capacity of outputs.
 SPIRA_BOTH int32_t tile_count(int32_t capacity, int rows) {
     return (int32_t)ceil_div(capacity, rows);

@@ -266,14 +266,12 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
     return status_success();
 }
 
-// Larger tiles where a layer has many channels and there are tiles enough.
+// Tiles that suit the layer with the most channels.
 SPIRA_API void net_choose_rows(net_plan *p, int map, const conv_shape *shape) {
     net_map *m = &p->map[map];
-    enum { many_channels = 64, many_outputs = 32768 };
-    if (max_of(shape->cin + shape->cin2, shape->cout) >= many_channels &&
-        p->set[m->outputs].capacity >= many_outputs) {
-        m->rows = tile_rows_limit(m->volume);
-    }
+    int channels = (int)max_of(shape->cin + shape->cin2, shape->cout);
+    int rows = tile_rows_choose(m->volume, channels, p->set[m->outputs].capacity);
+    m->rows = rows > m->rows ? rows : m->rows;
 }
 
 SPIRA_API status net_plan_layer(net_plan *p, int i) {
