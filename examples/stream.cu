@@ -9,14 +9,13 @@ static spira::status convolve(const spira::word_layout *layout, spira::voxel_set
                               size_t *bytes, cudaStream_t stream) {
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
     spira::workspace w = spira::workspace_begin(memory);
-    int32_t *map = spira::workspace_take<int32_t>(&w, 27 * (int64_t)set.capacity);
     spira::tile_layout tiles = spira::tile_layout_take(&w, set.capacity, 27, spira::tile_rows(27));
     *bytes = w.used;
     if (!memory) {
         return spira::status_success();
     }
-    SPIRA_TRY(spira::map_build(layout, &kernel, set, set, map, stream));
-    SPIRA_TRY(spira::tile_build(map, 27, set.count, set.capacity, tiles, stream));
+    spira::map_forms forms = spira::map_forms_tiles(tiles);
+    SPIRA_TRY(spira::map_build_forms(layout, &kernel, set, set, &forms, stream));
     spira::conv_args args = {};
     args.shape = {27, 16, 0, 32, spira::numeric_f16};
     args.in = features;

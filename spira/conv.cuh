@@ -152,7 +152,6 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     p.residual = a->epilogue.residual;
     p.weights = (const float *)a->weights;
     p.out = a->out;
-    p.sums = nullptr;
     p.layout = conv_layout(a->layout);
     p.count = a->count;
     p.capacity = a->capacity;
@@ -172,7 +171,6 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.weights = a->weights;
     p.residual = a->epilogue.residual;
     p.out = a->out;
-    p.sums = nullptr;
     p.layout = conv_layout(a->layout);
     p.count = a->count;
     p.capacity = a->capacity;
@@ -182,7 +180,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.cin2 = s->cin2;
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
-    p.chunks = p.chunks1 + conv_chunks(s->cin2, s->type);
+    p.chunks = conv_shape_chunks(s);
     p.rows = a->layout ? a->layout->rows : tile_rows(1);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
@@ -201,7 +199,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 // inputs   args: see conv_args; features, residual and out are aligned to their element
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
 //          the inputs may not.
-// errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity
+// errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
 // list. Sums are fp32 and are rounded once. Another capacity, another GPU or other sizes may add in

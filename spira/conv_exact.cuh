@@ -34,7 +34,6 @@ struct conv_exact_params {
     const void *in, *in2, *residual;
     const float *weights; // [volume, cin + cin2, cout]
     void *out;
-    const float *sums;  // [capacity, cout] where the sums begin, or null: at zero
     tile_layout layout; // first is null for the identity
     const int32_t *count;
     int32_t capacity;
@@ -150,7 +149,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
         conv_exact_identity((int)first_row, same_input, same_row);
     }
     for (int r = low; r < high; ++r) {
-        sums[r][lane] = p.sums && channel < cout ? p.sums[(first_row + r) * cout + channel] : 0.0f;
+        sums[r][lane] = 0.0f;
     }
     const int32_t *first = p.layout.first + (int64_t)tile * (p.shape.volume + 1);
     for (int k = 0; k < p.shape.volume; ++k) {

@@ -34,7 +34,7 @@ struct conv_list {
 
 // part: of the list, where more warps share the tile.
 SPIRA_DEVICE conv_list conv_list_of(const conv_tensor_params &p, int64_t tile, int part) {
-    int64_t begin = tile * p.rows * p.volume;
+    int64_t begin = tile_begin(&p.layout, tile);
     conv_list list;
     list.input = p.layout.input + begin + threadIdx.x % 32 / 4;
     list.row = p.layout.row + begin + threadIdx.x % 32 / 4;
@@ -168,8 +168,7 @@ SPIRA_DEVICE void conv_rows_load(const conv_tensor_params &p, const conv_source 
     }
 }
 
-// ---- the walk
-// -------------------------------------------------------------------------------------
+// ---- the walk -----------------------------------------------------------------------------------
 
 // Groups whose rows are read at a time.
 SPIRA_BOTH constexpr int conv_ahead(int blocks, int chunks) {
@@ -301,7 +300,6 @@ template <typename E, int blocks, int chunks, conv_rows lie>
 SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
     conv_tensor_kernel(const __grid_constant__ conv_tensor_params p) {
 #if __CUDA_ARCH__ >= 800
-    enum { width = 8 * blocks };
     extern __shared__ __align__(128) char conv_memory[];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slices = p.size.slices;
     const int split = p.size.split, part = warp % split; // the parts of a tile stand together
@@ -311,13 +309,12 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
     const int tile = unit * p.size.tiles + own_tile, first_row = tile * p.rows;
     const int total = min(*p.count, p.capacity), there = max(min(total - first_row, p.rows), 0);
     const int warp_bytes = conv_warp_bytes(p.rows, blocks);
-    const int channel = (first_slice + slice) * width;
+    const int channel = (first_slice + slice) * (8 * blocks);
     if (unit * p.size.tiles * p.rows >= total) {
         return;
     }
     char *sums = conv_memory + warp * warp_bytes;
-    conv_begin_sums<blocks, width>(p, first_row, p.rows + 1, part ? 0 : there, channel, lane, 32,
-                                   sums);
+    conv_begin_sums<blocks>(p.rows + 1, sums);
     __syncwarp();
     conv_list list = {nullptr, nullptr, nullptr, 0, -1};
     if (p.layout.first && there) {
@@ -344,8 +341,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
     }
     // Of the warps of a tile, each finishes some of its rows.
     const int share = (p.rows + split - 1) / split, from = part * share;
-    conv_finish<E, blocks, width, 32>(p, first_row + from, min(there - from, share), channel, lane,
-                                      from, sums - part * warp_bytes, split, warp_bytes);
+    conv_finish<E, blocks>(p, first_row + from, min(there - from, share), channel, from,
+                           sums - part * warp_bytes, split, warp_bytes);
 #endif
 }
 
@@ -373,10 +370,6 @@ SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *
            conv_block_bytes(rows, conv_slice_blocks(s->cout), *size) <= d->shared_max;
 }
 
-SPIRA_API int conv_shape_chunks(const conv_shape *s) {
-    return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
-}
-
 enum { conv_sizes_most = 256 };
 
 // The ways worth trying to cut a layer. Returns how many there are.
@@ -389,8 +382,7 @@ SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *
         for (int slices = 1; slices <= 4; ++slices) {
             for (int split = 1; split <= 4; split *= 2) {
                 conv_sizes c = {tiles, slices, split, depth};
-                bool even = conv_slices(s->cout) % slices == 0;
-                if (even && tiles * slices * split >= 2 && conv_sizes_fit(s, rows, d, &c) &&
+                if (tiles * slices * split >= 2 && conv_sizes_fit(s, rows, d, &c) &&
                     count < conv_sizes_most) {
                     sizes[count++] = c;
                 }
@@ -419,7 +411,7 @@ SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t ca
 template <typename E, int blocks, int chunks, conv_rows lie>
 SPIRA_API status conv_tensor_start(conv_tensor_params p, cudaStream_t stream) {
     int bytes = conv_block_bytes(p.rows, blocks, p.size);
-    p.slices = (int)ceil_div(conv_slices(p.cout), p.size.slices);
+    p.slices = conv_slices(p.cout) / p.size.slices;
     int64_t units = ceil_div(tile_count(p.capacity, p.rows), p.size.tiles);
     SPIRA_REQUIRE(units * p.slices <= INT32_MAX, status_bad_size, "capacity", p.capacity);
     SPIRA_TRY(

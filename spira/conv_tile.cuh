@@ -1,4 +1,4 @@
-// spira/conv_tile.cuh: what the convolutions on tensor cores share: the order of their weights,
+// spira/conv_tile.cuh: the pieces of the convolution on tensor cores: the order of its weights,
 // where the sums of a tile stand in shared memory, and the epilogue.
 //
 // The sums of a tile of outputs stay on the chip from the first offset to the epilogue, in fp32, so
@@ -29,6 +29,11 @@ SPIRA_BOTH int conv_chunks(int channels, numeric type) {
     return (int)ceil_div((int64_t)channels * numeric_size(type), conv_chunk_bytes);
 }
 
+// Chunks of both sources.
+SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
+    return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
+}
+
 // Blocks of 8 output channels: of a slice, what a warp computes, and of all slices.
 SPIRA_BOTH int conv_slice_blocks(int cout) {
     return cout <= 16 ? 2 : 4;
@@ -45,8 +50,7 @@ SPIRA_BOTH int conv_blocks(int cout) {
 // Packed weights [volume, chunks, conv_blocks, 32 lanes] of 16 bytes: the lane's operand of two
 // mma_steps, input channels side by side. Channels beyond the ends are zero.
 SPIRA_API int64_t conv_tensor_weights(const conv_shape *s) {
-    return (int64_t)s->volume * conv_blocks(s->cout) *
-           (conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type)) * 32;
+    return (int64_t)s->volume * conv_blocks(s->cout) * conv_shape_chunks(s) * 32;
 }
 
 template <typename E>
@@ -60,7 +64,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
     int lane = (int)(i % 32);
     int chunks1 = conv_chunks(s.cin, s.type), blocks = conv_blocks(s.cout);
-    int chunks = chunks1 + conv_chunks(s.cin2, s.type);
+    int chunks = conv_shape_chunks(&s);
     int block = (int)(i / 32 % blocks), chunk = (int)(i / 32 / blocks % chunks);
     int64_t k = i / 32 / blocks / chunks;
     bool second = chunk >= chunks1;
@@ -86,7 +90,6 @@ struct conv_sizes {
 struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
-    const float *sums;  // [capacity, cout] where the sums begin, or null: at zero
     tile_layout layout; // first is null for the identity
     const int32_t *count;
     int32_t capacity;
@@ -161,28 +164,11 @@ SPIRA_DEVICE void conv_sums_store(uint32_t tile, uint32_t place, int r, bool the
     }
 }
 
-// The sums begin at zero, or where another kernel left them.
-//
-// sums [rows, slice]: rows from first_row on, of which `there` are outputs; channels from `channel`
-template <int blocks, int slice>
-SPIRA_DEVICE void conv_begin_sums(const conv_tensor_params &p, int first_row, int rows, int there,
-                                  int channel, int thread, int threads, char *sums) {
-    enum { quads = slice / 4 };
-    for (int i = thread; i < rows * quads; i += threads) {
-        float4 v = make_float4(0, 0, 0, 0);
-        uint32_t at = (uint32_t)i * 16;
-        if (p.sums) {
-            int row = i / quads, c = channel + i % quads * 4;
-            at ^= conv_swizzle<blocks>((uint32_t)row);
-            if (row < there) {
-                const float *from = p.sums + (int64_t)(first_row + row) * p.cout + c;
-                v.x = c < p.cout ? from[0] : 0;
-                v.y = c + 1 < p.cout ? from[1] : 0;
-                v.z = c + 2 < p.cout ? from[2] : 0;
-                v.w = c + 3 < p.cout ? from[3] : 0;
-            }
-        }
-        *(float4 *)(sums + at) = v;
+// The sums [rows, 8 blocks] begin at zero. A whole warp.
+template <int blocks>
+SPIRA_DEVICE void conv_begin_sums(int rows, char *sums) {
+    for (int i = threadIdx.x % 32; i < rows * (blocks * 2); i += 32) {
+        ((float4 *)sums)[i] = make_float4(0, 0, 0, 0);
     }
 }
 
@@ -295,15 +281,16 @@ SPIRA_DEVICE conv_affine conv_affine_load(const conv_tensor_params &p, int chann
     return f;
 }
 
-// Finishes outputs [first_row, + there): a thread keeps its four channels from row to row.
+// Finishes outputs [first_row, + there), channels [channel, + 8 blocks): a lane of the warp keeps
+// its four channels from row to row.
 //
 // sums: of the tile, of which these are the rows from `from` on; `copies` of them, `apart` bytes
 // from each other, are added up in their order
-template <typename E, int blocks, int slice, int threads>
+template <typename E, int blocks>
 SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int there, int channel,
-                              int thread, int from, const char *sums, int copies, int apart) {
-    enum { quads = slice / 4, at_a_time = threads / quads };
-    int quad = thread % quads;
+                              int from, const char *sums, int copies, int apart) {
+    enum { quads = blocks * 2, at_a_time = 32 / quads };
+    int lane = threadIdx.x % 32, quad = lane % quads;
     channel += quad * 4;
     if (channel >= p.cout) {
         return;
@@ -313,9 +300,9 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
     bool leaky = p.epilogue.act == activation_leaky;
     const E *residual = (const E *)p.residual;
 #pragma unroll 4
-    for (int row = thread / quads; row < there; row += at_a_time) {
+    for (int row = lane / quads; row < there; row += at_a_time) {
         int64_t at = (int64_t)(first_row + row) * p.cout + channel;
-        const char *own = sums + (from + row) * (slice * 4) +
+        const char *own = sums + (from + row) * (blocks * 32) +
                           ((uint32_t)(quad * 16) ^ conv_swizzle<blocks>((uint32_t)(from + row)));
         float4 sum = *(const float4 *)own;
         for (int c = 1; c < copies; ++c) {

@@ -53,14 +53,30 @@ struct tile_state {
     int32_t done[tile_units_most]; // groups of the pieces before; 0 at first
 };
 
-// Pairs of a column in a unit.
-SPIRA_DEVICE int tile_column_pairs(const search_tile &tile, int unit, int rows, int c,
-                                   const tile_bits &bits) {
-    int words = (tile.k_end - tile.k_begin + 31) / 32, groups = (tile.rows + 31) / 32, pairs = 0;
-    for (int g = unit * rows / 32; g < min((unit + 1) * rows / 32, groups); ++g) {
-        pairs += __popc(bits.column[g * (words * 32) + c]);
+enum : uint32_t { tile_turn_rows = 0x11111111u }; // of 32 rows, those of the first turn
+
+// The rows of a unit that have a column, 32 to a word, and how many of each turn.
+struct tile_column {
+    int pairs[tile_turns], all;
+    uint32_t word[tile_rows_most / 32];
+};
+
+SPIRA_DEVICE tile_column tile_column_load(const search_tile &tile, int unit, int rows, int c,
+                                          const tile_bits &bits) {
+    tile_column column = {};
+    int words = (tile.k_end - tile.k_begin + 31) / 32, groups = (tile.rows + 31) / 32;
+#pragma unroll
+    for (int w = 0; w < tile_rows_most / 32; ++w) {
+        int group = unit * (rows / 32) + w;
+        bool there = w < rows / 32 && group < groups;
+        column.word[w] = there ? bits.column[group * (words * 32) + c] : 0;
+        column.all += __popc(column.word[w]);
+#pragma unroll
+        for (int i = 0; i < tile_turns; ++i) {
+            column.pairs[i] += __popc(column.word[w] & tile_turn_rows << i);
+        }
     }
-    return pairs;
+    return column;
 }
 
 // first: where the groups of each column of a unit start; that and offset to the layout as well.
@@ -71,7 +87,7 @@ SPIRA_DEVICE void tile_scan_columns(const search_tile &tile, int unit, int64_t a
     int32_t *first = t.first + at * (t.volume + 1) + tile.k_begin;
     uint16_t *offset = t.offset + tile_begin(&t, at) / tile_group;
     for (int c = lane; c - lane < columns; c += 32) {
-        int mine = tile_column_pairs(tile, unit, t.rows, c, state->bits);
+        int mine = tile_column_load(tile, unit, t.rows, c, state->bits).all;
         mine = (mine + tile_group - 1) / tile_group;
         int sum = mine;
         for (int step = 1; step < 32; step *= 2) {
@@ -102,32 +118,6 @@ struct tile_target {
     int32_t *input;
     uint8_t *row;
 };
-
-enum : uint32_t { tile_turn_rows = 0x11111111u }; // of 32 rows, those of the first turn
-
-// The rows of a unit that have a column, 32 to a word, and how many of each turn.
-struct tile_column {
-    int pairs[tile_turns], all;
-    uint32_t word[tile_rows_most / 32];
-};
-
-SPIRA_DEVICE tile_column tile_column_load(const search_tile &tile, int unit, int rows, int c,
-                                          const tile_bits &bits) {
-    tile_column column = {};
-    int words = (tile.k_end - tile.k_begin + 31) / 32, groups = (tile.rows + 31) / 32;
-#pragma unroll
-    for (int w = 0; w < tile_rows_most / 32; ++w) {
-        int group = unit * (rows / 32) + w;
-        bool there = w < rows / 32 && group < groups;
-        column.word[w] = there ? bits.column[group * (words * 32) + c] : 0;
-        column.all += __popc(column.word[w]);
-#pragma unroll
-        for (int i = 0; i < tile_turns; ++i) {
-            column.pairs[i] += __popc(column.word[w] & tile_turn_rows << i);
-        }
-    }
-    return column;
-}
 
 // The pairs of a unit's columns, each to its place in the list, and the padding; `from` is the
 // first group of this piece. A warp takes a column, a lane some of its rows.
