@@ -3,6 +3,7 @@
 #define SPIRA_CONV_CUH
 
 #include "conv_exact.cuh"
+#include "conv_hopper.cuh"
 #include "conv_tensor.cuh"
 #include "workspace.h"
 
@@ -35,12 +36,28 @@ SPIRA_API status conv_device_query(conv_device *d) {
         SPIRA_TRY(status_from_cuda(cudaDeviceGetAttribute(into[i], what[i], device), "device"));
     }
     d->capability = 10 * major + minor;
-    return status_success();
+    return hopper_query(d->capability, &d->warpgroups);
 }
 
 // Tensor cores where they know the format; plain fp32 multiply-adds otherwise.
 SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
     return type != numeric_f32 && capability >= 80;
+}
+
+// The kernel that computes a shape on a device, and that its weights are packed for.
+enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper };
+
+SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) {
+    return !conv_uses_tensor(s->type, d->capability) ? conv_kernel_exact
+           : hopper_takes(s, d)                      ? conv_kernel_hopper
+                                                     : conv_kernel_tensor;
+}
+
+// Packed weights: how many elements (exact), or 16 bytes of them.
+SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
+    return kernel == conv_kernel_exact    ? conv_exact_weights(s)
+           : kernel == conv_kernel_hopper ? hopper_weights(s)
+                                          : conv_tensor_weights(s);
 }
 
 // Bytes of packed weights on the current device.
@@ -49,10 +66,23 @@ SPIRA_API status conv_weights_bytes(const conv_shape *shape, size_t *bytes) {
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    *bytes = conv_uses_tensor(shape->type, d.capability)
-                 ? (size_t)conv_tensor_weights(shape) * conv_lane_bytes
-                 : (size_t)conv_exact_weights(shape) * sizeof(float);
+    conv_kernel kernel = conv_kernel_of(shape, &d);
+    *bytes = (size_t)conv_packed_count(shape, kernel) *
+             (kernel == conv_kernel_exact ? sizeof(float) : (size_t)conv_lane_bytes);
     return status_success();
+}
+
+template <typename E>
+SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const float *weight,
+                               int64_t total, void *packed, cudaStream_t stream) {
+    unsigned grid = (unsigned)ceil_div(total, 256);
+    if constexpr (sizeof(E) == 2) {
+        if (kernel == conv_kernel_hopper) {
+            hopper_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
+            return;
+        }
+    }
+    conv_tensor_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
 }
 
 // Packs weights into the order of the current device's kernels; once, when a network is loaded.
@@ -68,22 +98,18 @@ SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight,
     SPIRA_TRY(workspace_check(packed, packed_bytes, needed));
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    bool tensor = conv_uses_tensor(shape->type, d.capability);
-    int64_t total = tensor ? conv_tensor_weights(shape) : conv_exact_weights(shape);
-    int64_t grid = ceil_div(total, 256);
+    conv_kernel kernel = conv_kernel_of(shape, &d);
+    int64_t total = conv_packed_count(shape, kernel), grid = ceil_div(total, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
-    if (!tensor) {
+    if (kernel == conv_kernel_exact) {
         conv_exact_pack_kernel<<<(unsigned)grid, 256, 0, stream>>>(shape->type, weight, total,
                                                                    (float *)packed);
     } else if (shape->type == numeric_f16) {
-        conv_tensor_pack_kernel<__half>
-            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (__half *)packed);
+        conv_pack_start<__half>(shape, kernel, weight, total, packed, stream);
     } else if (shape->type == numeric_bf16) {
-        conv_tensor_pack_kernel<__nv_bfloat16>
-            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (__nv_bfloat16 *)packed);
+        conv_pack_start<__nv_bfloat16>(shape, kernel, weight, total, packed, stream);
     } else {
-        conv_tensor_pack_kernel<float>
-            <<<(unsigned)grid, 256, 0, stream>>>(*shape, weight, total, (float *)packed);
+        conv_pack_start<float>(shape, kernel, weight, total, packed, stream);
     }
     return status_of_launch("conv_weights_pack");
 }
@@ -162,7 +188,29 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
                                            : conv_exact_launch<float>(p, stream);
 }
 
-SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+// The ways worth trying to cut a layer. Returns how many there are.
+//
+// outputs  sizes [conv_sizes_most]
+SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
+                              conv_sizes *sizes) {
+    return hopper_takes(s, d) ? hopper_sizes_list(s, rows, d, sizes)
+                              : conv_tensor_sizes_list(s, rows, d, sizes);
+}
+
+SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
+                              const conv_sizes *size) {
+    return hopper_takes(s, d) ? hopper_sizes_fit(s, rows, d, size)
+                              : conv_tensor_sizes_fit(s, rows, d, size);
+}
+
+// The choice without measurements.
+SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
+                                       const conv_device *d) {
+    return hopper_takes(s, d) ? hopper_sizes_choose(s, rows, d)
+                              : conv_tensor_sizes_choose(s, rows, capacity, d);
+}
+
+SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     const conv_shape *s = &a->shape;
     int element = numeric_size(s->type);
     conv_tensor_params p;
@@ -179,15 +227,30 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.cin = s->cin;
     p.cin2 = s->cin2;
     p.cout = s->cout;
-    p.chunks1 = conv_chunks(s->cin, s->type);
-    p.chunks = conv_shape_chunks(s);
     p.rows = a->layout ? a->layout->rows : tile_rows(1);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
+    return p;
+}
+
+SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+    const conv_shape *s = &a->shape;
+    conv_tensor_params p = conv_params_of(a);
     p.size = a->sizes ? *a->sizes : conv_sizes_choose(s, p.rows, a->capacity, d);
     SPIRA_REQUIRE(conv_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
+    if (hopper_takes(s, d)) {
+        int64_t blocks = hopper_blocks(s, p.rows, a->capacity, d, &p.size);
+        p.chunks1 = hopper_parts(s->cin);
+        p.chunks = p.chunks1 + hopper_parts(s->cin2);
+        p.slices = hopper_slices(s->cout, p.size.slices);
+        return s->type == numeric_f16 ? hopper_run<__half>(p, blocks, stream)
+                                      : hopper_run<__nv_bfloat16>(p, blocks, stream);
+    }
+    p.chunks1 = conv_chunks(s->cin, s->type);
+    p.chunks = conv_shape_chunks(s);
+    p.slices = conv_slices(s->cout) / p.size.slices;
     p.size.depth = conv_depth(p.chunks);
     return s->type == numeric_f16    ? conv_tensor_run<__half>(p, stream)
            : s->type == numeric_bf16 ? conv_tensor_run<__nv_bfloat16>(p, stream)

@@ -112,23 +112,11 @@ SPIRA_DEVICE void conv_read(uint4 &to, const char *from, int there) {
                  : "l"(from), "r"(there));
 }
 
-// Reads element by element what there is of 16 bytes.
+// Not in line: it is called in many places, and seldom.
 template <typename E>
 [[maybe_unused]] static __device__ __noinline__ uint4 conv_read_narrow(const char *from,
                                                                        int bytes) {
-    enum { per_lane = conv_lane_bytes / sizeof(E) };
-    union {
-        uint4 all;
-        E element[per_lane];
-    } v;
-    v.all = make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int i = 0; i < per_lane; ++i) {
-        if (bytes > i * (int)sizeof(E)) {
-            v.element[i] = ((const E *)from)[i];
-        }
-    }
-    return v.all;
+    return conv_read_each<E>(from, bytes);
 }
 
 // A lane's parts of rows g and g + 8 of the chunks from `chunk` on. Of rows that are not there it
@@ -323,7 +311,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
         list.last = (there + tile_group - 1) / tile_group - 1;
     }
     if (list.last >= list.first) {
-        conv_task task = {first_row, there, (uint32_t)p.rows, conv_shared_address(sums),
+        conv_task task = {first_row, there, (uint32_t)p.rows, shared_address(sums),
                           !p.layout.first};
         conv_weights weights;
         weights.chunk_bytes = conv_blocks(p.cout) * conv_part_bytes;
@@ -348,20 +336,13 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
 
 // ---- choice -------------------------------------------------------------------------------------
 
-// The device as far as the choice depends on it.
-struct conv_device {
-    int capability; // 90 for compute capability 9.0
-    int multiprocessors;
-    int shared_max; // bytes of shared memory that a block may ask for
-};
-
 SPIRA_BOTH int conv_depth(int chunks) {
     return chunks <= 2 ? chunks : conv_depth_most;
 }
 
 // Whether a layer can be cut so on a device.
-SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
-                              const conv_sizes *size) {
+SPIRA_API bool conv_tensor_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
+                                     const conv_sizes *size) {
     const int most = conv_warps_most, slices = conv_slices(s->cout);
     bool apt = size->tiles >= 1 && size->tiles <= most && size->slices >= 1 &&
                size->slices <= most && slices % size->slices == 0 &&
@@ -370,19 +351,17 @@ SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *
            conv_block_bytes(rows, conv_slice_blocks(s->cout), *size) <= d->shared_max;
 }
 
-enum { conv_sizes_most = 256 };
-
 // The ways worth trying to cut a layer. Returns how many there are.
 //
 // outputs  sizes [conv_sizes_most]
-SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
-                              conv_sizes *sizes) {
+SPIRA_API int conv_tensor_sizes_list(const conv_shape *s, int rows, const conv_device *d,
+                                     conv_sizes *sizes) {
     int count = 0, depth = conv_depth(conv_shape_chunks(s));
     for (int tiles = 1; tiles <= conv_warps_most; tiles *= 2) {
         for (int slices = 1; slices <= 4; ++slices) {
             for (int split = 1; split <= 4; split *= 2) {
                 conv_sizes c = {tiles, slices, split, depth};
-                if (tiles * slices * split >= 2 && conv_sizes_fit(s, rows, d, &c) &&
+                if (tiles * slices * split >= 2 && conv_tensor_sizes_fit(s, rows, d, &c) &&
                     count < conv_sizes_most) {
                     sizes[count++] = c;
                 }
@@ -393,8 +372,8 @@ SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *
 }
 
 // What is good for a layer without tuning: the list of a tile is split where warps are few.
-SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
-                                       const conv_device *d) {
+SPIRA_API conv_sizes conv_tensor_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
+                                              const conv_device *d) {
     conv_sizes c = {1, 1, 1, conv_depth(conv_shape_chunks(s))};
     int64_t warps = (int64_t)tile_count(capacity, rows) * conv_slices(s->cout);
     int64_t wanted = (int64_t)d->multiprocessors * (s->volume > 32 ? 32 : 10);
@@ -402,7 +381,7 @@ SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t ca
         c.split *= 2;
     }
     c.tiles = 4 / c.split;
-    while (!conv_sizes_fit(s, rows, d, &c) && c.tiles > 1) {
+    while (!conv_tensor_sizes_fit(s, rows, d, &c) && c.tiles > 1) {
         --c.tiles;
     }
     return c;
@@ -411,7 +390,6 @@ SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t ca
 template <typename E, int blocks, int chunks, conv_rows lie>
 SPIRA_API status conv_tensor_start(conv_tensor_params p, cudaStream_t stream) {
     int bytes = conv_block_bytes(p.rows, blocks, p.size);
-    p.slices = conv_slices(p.cout) / p.size.slices;
     int64_t units = ceil_div(tile_count(p.capacity, p.rows), p.size.tiles);
     SPIRA_REQUIRE(units * p.slices <= INT32_MAX, status_bad_size, "capacity", p.capacity);
     SPIRA_TRY(

@@ -11,6 +11,7 @@
 #ifndef SPIRA_CONV_TILE_CUH
 #define SPIRA_CONV_TILE_CUH
 
+#include "async.cuh"
 #include "conv.h"
 #include "layout.h"
 #include "mma.cuh"
@@ -80,11 +81,22 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
 }
 
-// How the work of a layer is cut. A warp owns a tile and a slice.
+// The device as far as the choice depends on it.
+struct conv_device {
+    int capability; // 90 for compute capability 9.0
+    int multiprocessors;
+    int shared_max;  // bytes of shared memory that a block may ask for
+    bool warpgroups; // has the kernel of conv_hopper.cuh
+};
+
+enum { conv_sizes_most = 256 };
+
+// How the work of a layer is cut.
 struct conv_sizes {
-    int tiles, slices; // of a block
-    int split;         // warps that share the list of a tile: 1, 2, 4
-    int depth;         // chunks that are multiplied at a time: 1, 2, 4
+    int tiles;  // of a block, or of its unit (conv_hopper.cuh)
+    int slices; // of a block: of up to 32 output channels, a warp's; 64, a warpgroup's (the same)
+    int split;  // warps that share the list of a tile: 1, 2, 4
+    int depth;  // chunks that are multiplied at a time: 1, 2, 4
 };
 
 struct conv_tensor_params {
@@ -95,7 +107,7 @@ struct conv_tensor_params {
     int32_t capacity;
     conv_epilogue epilogue;
     int volume, cin, cin2, cout;
-    int chunks1, chunks; // of the first source, of both
+    int chunks1, chunks; // parts of the input channels: of the first source, of both
     int slices;          // of the output channels, a block's together
     int rows;            // of a tile of the layout
     conv_sizes size;
@@ -103,9 +115,22 @@ struct conv_tensor_params {
     bool wide_out;          // outputs and residual: multiples of 4 elements, and aligned
 };
 
-// The address of shared memory as the instructions take it.
-SPIRA_DEVICE uint32_t conv_shared_address(const void *shared) {
-    return (uint32_t)__cvta_generic_to_shared(shared);
+// Reads element by element what there is of 16 bytes.
+template <typename E>
+SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    union {
+        uint4 all;
+        E element[per_lane];
+    } v;
+    v.all = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < per_lane; ++i) {
+        if (bytes > i * (int)sizeof(E)) {
+            v.element[i] = ((const E *)from)[i];
+        }
+    }
+    return v.all;
 }
 
 // ---- sums in shared memory ----------------------------------------------------------------------
@@ -221,37 +246,28 @@ SPIRA_DEVICE float conv_activate(float x, float floor, bool leaky, float slope) 
 
 // Four neighbouring channels of an output.
 template <typename E>
-union conv_quad {
+struct __align__(4 * sizeof(E)) conv_quad {
     E element[4];
-    uint2 two;
-    uint4 four;
 };
 
-template <typename E>
-SPIRA_DEVICE conv_quad<E> conv_quad_load(const E *from, int left, bool wide) {
+template <typename E, bool wide>
+SPIRA_DEVICE conv_quad<E> conv_quad_load(const E *from, int left) {
     conv_quad<E> q;
-    q.four = make_uint4(0, 0, 0, 0);
-    if (wide && sizeof(E) == 2) {
-        q.two = *(const uint2 *)from;
-    } else if (wide) {
-        q.four = *(const uint4 *)from;
+    if (wide) {
+        q = *(const conv_quad<E> *)from;
     } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (i < left) {
-                q.element[i] = from[i];
-            }
+            q.element[i] = from[i < left ? i : 0];
         }
     }
     return q;
 }
 
-template <typename E>
-SPIRA_DEVICE void conv_quad_store(E *to, int left, bool wide, conv_quad<E> q) {
-    if (wide && sizeof(E) == 2) {
-        *(uint2 *)to = q.two;
-    } else if (wide) {
-        *(uint4 *)to = q.four;
+template <typename E, bool wide>
+SPIRA_DEVICE void conv_quad_store(E *to, int left, const conv_quad<E> &q) {
+    if (wide) {
+        *(conv_quad<E> *)to = q;
     } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -262,13 +278,18 @@ SPIRA_DEVICE void conv_quad_store(E *to, int left, bool wide, conv_quad<E> q) {
     }
 }
 
-// scale * sum + shift, the bias folded in, of four channels.
-struct conv_affine {
-    float scale[4], shift[4];
+// What is done to the sums of four channels: scale * sum + shift, the bias folded in, and so on.
+struct conv_output {
+    float scale[4], shift[4], floor;
+    int channel; // the first
+    bool leaky;
 };
 
-SPIRA_DEVICE conv_affine conv_affine_load(const conv_tensor_params &p, int channel) {
-    conv_affine f;
+SPIRA_DEVICE conv_output conv_output_of(const conv_tensor_params &p, int channel) {
+    conv_output f;
+    f.channel = channel;
+    f.floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    f.leaky = p.epilogue.act == activation_leaky;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         bool inside = channel + i < p.cout;
@@ -279,6 +300,25 @@ SPIRA_DEVICE conv_affine conv_affine_load(const conv_tensor_params &p, int chann
         f.shift[i] = fmaf(bias, scale, shift);
     }
     return f;
+}
+
+// Finishes four channels of an output; wide: p.wide_out.
+template <typename E, bool wide>
+SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+                                    float4 sum) {
+    int64_t at = (int64_t)row * p.cout + f.channel;
+    const float value[4] = {sum.x, sum.y, sum.z, sum.w};
+    conv_quad<E> extra, q;
+    if (p.residual) {
+        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - f.channel);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float v = fmaf(value[i], f.scale[i], f.shift[i]);
+        v += p.residual ? element_to_float(extra.element[i]) : 0.0f;
+        q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
+    }
+    conv_quad_store<E, wide>((E *)p.out + at, p.cout - f.channel, q);
 }
 
 // Finishes outputs [first_row, + there), channels [channel, + 8 blocks): a lane of the warp keeps
@@ -295,13 +335,9 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
     if (channel >= p.cout) {
         return;
     }
-    conv_affine affine = conv_affine_load(p, channel);
-    float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    bool leaky = p.epilogue.act == activation_leaky;
-    const E *residual = (const E *)p.residual;
+    conv_output output = conv_output_of(p, channel);
 #pragma unroll 4
     for (int row = lane / quads; row < there; row += at_a_time) {
-        int64_t at = (int64_t)(first_row + row) * p.cout + channel;
         const char *own = sums + (from + row) * (blocks * 32) +
                           ((uint32_t)(quad * 16) ^ conv_swizzle<blocks>((uint32_t)(from + row)));
         float4 sum = *(const float4 *)own;
@@ -309,18 +345,11 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
             float4 more = *(const float4 *)(own + c * apart);
             sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
-        const float value[4] = {sum.x, sum.y, sum.z, sum.w};
-        conv_quad<E> extra, q;
-        if (residual) {
-            extra = conv_quad_load(residual + at, p.cout - channel, p.wide_out);
+        if (p.wide_out) {
+            conv_output_store<E, true>(p, output, first_row + row, sum);
+        } else {
+            conv_output_store<E, false>(p, output, first_row + row, sum);
         }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            float v = fmaf(value[i], affine.scale[i], affine.shift[i]);
-            v += residual ? element_to_float(extra.element[i]) : 0.0f;
-            q.element[i] = element_from_float<E>(conv_activate(v, floor, leaky, p.epilogue.slope));
-        }
-        conv_quad_store((E *)p.out + at, p.cout - channel, p.wide_out, q);
     }
 }
 

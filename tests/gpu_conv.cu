@@ -1141,9 +1141,10 @@ DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
 
 // What is listed fits, once each, and so does what is chosen, whatever the device.
 TEST(conv_sizes_fit_the_device) {
-    const conv_device devices[] = {{80, 108, 166912}, {86, 82, 101376},  {87, 16, 166912},
-                                   {89, 128, 101376}, {90, 132, 232448}, {100, 148, 232448},
-                                   {120, 170, 101376}};
+    const conv_device devices[] = {{80, 108, 166912, false},  {86, 82, 101376, false},
+                                   {87, 16, 166912, false},   {89, 128, 101376, false},
+                                   {90, 132, 232448, false},  {90, 132, 232448, true},
+                                   {100, 148, 232448, false}, {120, 170, 101376, false}};
     random_state random = random_make(47);
     for (int i = 0; i < 500; ++i) {
         conv_shape s = {random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
@@ -1156,22 +1157,29 @@ TEST(conv_sizes_fit_the_device) {
             conv_sizes sizes[conv_sizes_most];
             int count = conv_sizes_list(&s, rows, &d, sizes);
             CHECK(count > 0 && count <= conv_sizes_most);
+            bool hopper = hopper_takes(&s, &d);
+            CHECK(!hopper || d.warpgroups);
             for (int a = 0; a < count; ++a) {
                 CHECK(conv_sizes_fit(&s, rows, &d, &sizes[a]));
-                CHECK(conv_block_bytes(rows, conv_slice_blocks(s.cout), sizes[a]) <= d.shared_max);
-                CHECK_EQUAL(sizes[a].depth, conv_depth(conv_shape_chunks(&s)));
+                CHECK((hopper ? hopper_memory_bytes(sizes[a].slices, sizes[a].tiles, rows, s.volume)
+                              : conv_block_bytes(rows, conv_slice_blocks(s.cout), sizes[a])) <=
+                      d.shared_max);
+                CHECK_EQUAL(sizes[a].depth, hopper ? 1 : conv_depth(conv_shape_chunks(&s)));
                 for (int b = 0; b < a; ++b) {
                     CHECK(memcmp(&sizes[a], &sizes[b], sizeof sizes[a]) != 0);
                 }
             }
             conv_sizes one = {random_int(&random, 1, 8), 1, 1, conv_depth(conv_shape_chunks(&s))};
-            int bytes = one.tiles * (rows + 1) * (s.cout <= 16 ? 64 : 128); // at least
+            int bytes = hopper ? hopper_memory_bytes(1, one.tiles, rows, s.volume)
+                               : one.tiles * (rows + 1) * (s.cout <= 16 ? 64 : 128); // at least
+            bool most = hopper && one.tiles * rows > hopper_rows_most;
             CHECK(!conv_sizes_fit(&s, rows, &d, &one) || bytes <= d.shared_max);
-            CHECK(conv_sizes_fit(&s, rows, &d, &one) || bytes + 8 * 128 > d.shared_max);
+            CHECK(conv_sizes_fit(&s, rows, &d, &one) || most ||
+                  bytes + 8 * 128 + (int)sizeof(hopper_shared<2>) > d.shared_max);
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
                 conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
                 CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
-                CHECK_EQUAL(chosen.depth, conv_depth(conv_shape_chunks(&s)));
+                CHECK_EQUAL(chosen.depth, hopper ? 1 : conv_depth(conv_shape_chunks(&s)));
             }
         }
     }

@@ -1,0 +1,143 @@
+// spira/async.cuh: asynchronous copies to shared memory, and the barriers there that tell of them;
+// each PTX form wrapped once. Shared memory is given by its address as the instructions take it.
+//
+// Copies are for sm_80 and later, barriers for sm_90 and later.
+#ifndef SPIRA_ASYNC_CUH
+#define SPIRA_ASYNC_CUH
+
+#include "config.h"
+
+#include <cuda_runtime.h>
+
+namespace spira {
+
+SPIRA_DEVICE uint32_t shared_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+// Loads and stores that need no generic address.
+SPIRA_DEVICE float shared_load_float(uint32_t from) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
+    return v;
+}
+
+SPIRA_DEVICE uint2 shared_load_2(uint32_t from) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
+    return v;
+}
+
+SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(from)
+                 : "memory");
+    return v;
+}
+
+SPIRA_DEVICE void shared_store_float(uint32_t to, float v) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
+}
+
+SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
+}
+
+SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
+// What a thread wrote before it stores is seen by those that load what it stored.
+SPIRA_DEVICE uint32_t shared_load_acquire(uint32_t from) {
+    uint32_t v;
+    asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    return v;
+}
+
+SPIRA_DEVICE void shared_store_release(uint32_t to, uint32_t v) {
+    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+
+// Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros.
+SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+#endif
+}
+
+// Waits for all copies that the thread has started.
+SPIRA_DEVICE void async_copy_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// A barrier in shared memory for `arrivals` of each phase; phases alternate between 0 and 1.
+SPIRA_DEVICE void barrier_begin(uint64_t *barrier, int arrivals) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+#endif
+}
+
+SPIRA_DEVICE void barrier_arrive(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b64 state;\n"
+                 "mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
+                 : "memory");
+#endif
+}
+
+// Arrives when the copies that the thread has started are done.
+SPIRA_DEVICE void barrier_arrive_copies(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
+// Waits for the end of a phase.
+SPIRA_DEVICE void barrier_wait(uint32_t barrier, uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+#endif
+}
+
+// A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
+SPIRA_DEVICE void block_part_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// The same, without waiting: those that wait are among the `threads`.
+SPIRA_DEVICE void block_part_arrive(int number, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// Warpgroups of a block give registers of their threads to each other (sm_90a).
+template <int registers>
+SPIRA_DEVICE void registers_shrink() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
+template <int registers>
+SPIRA_DEVICE void registers_grow() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
+} // namespace spira
+
+#endif
