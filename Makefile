@@ -98,7 +98,8 @@ test: all
 	      echo 'no nvcc: the GPU code was neither compiled nor run')
 	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) tests/tally.sh build/test_host \
 	      $(foreach t,$(TESTS_BUILT),'$(if $(GPU),SPIRA_NEED_GPU=1) $t') \
-	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test'
+	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
+	      'tests/run_checkpoint.sh build/host_scan'
 
 ifeq (,$(NVCC))
 bench:

@@ -19,6 +19,7 @@
 #include "spira/status.h"
 #include "spira/workspace.h"
 
+#include "spira/blob.h"
 #include "spira/offset.h"
 #include "spira/word.h"
 
@@ -36,6 +37,8 @@
 #include "spira/exchange.h"
 
 #include "spira/net.h"
+
+#include "spira/net_blob.h"
 
 #ifdef __CUDACC__
 

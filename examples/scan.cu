@@ -1,12 +1,14 @@
 // examples/scan.cu: from a raw scan to output features: reads a scan (or casts a street scene),
-// voxelises it, runs a network with weights from a fixed seed, prints a line for each layer and
-// draws the voxels as the network labels them. Under nvcc it runs on the GPU and checks every layer
-// against the host; under a plain C++ compiler the host loops do it all. `make run` does either.
+// voxelises it, runs a network with weights from a file or a fixed seed, prints a line for each
+// layer and draws the voxels as the network labels them. Under nvcc it runs on the GPU and checks
+// every layer against the host; under a plain C++ compiler the host loops do it all. `make run`
+// does either.
 #include "networks.h"
 #include "scan_file.h"
 #include "scan_picture.h"
 #include "scan_scene.h"
 #include "scan_side.h"
+#include "scan_weights.h"
 
 #include <stdlib.h>
 
@@ -14,6 +16,7 @@ static int usage(const char *why) {
     fprintf(stderr,
             "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--type fp16|bf16|tf32|"
             "fp32]\n            [--picture FILE.png] [--seed N] [--no-check]\n"
+            "            [--weights FILE] [--save-weights FILE]\n"
             "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n",
             why);
@@ -22,13 +25,23 @@ static int usage(const char *why) {
 
 static int fail(const char *doing, spira::status s) {
     char text[256];
-    fprintf(stderr, "%s: %s\n", doing, spira::status_text(s, text, sizeof text));
+    bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
+    fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
+            system ? ", " : "", system ? strerror((int)s.detail) : "");
     return 1;
 }
 
+// The same for what has to do with the weights in a file: names the layer.
+static int fail_weights(const char *doing, const networks::network *net, spira::status s) {
+    if (s.code == spira::status_layer) {
+        fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
+    }
+    return fail(doing, s);
+}
+
 static bool parse(int argc, char **argv, side::options *o) {
-    static const side::options standard = {nullptr,    0.05f, "MinkUNet42", spira::numeric_f16,
-                                           "scan.png", 1,     true};
+    static const side::options standard = {
+        nullptr, 0.05f, "MinkUNet42", spira::numeric_f16, "scan.png", 1, true, nullptr, nullptr};
     *o = standard;
     for (int i = 1; i < argc; ++i) {
         if (!strcmp(argv[i], "--no-check")) {
@@ -48,6 +61,10 @@ static bool parse(int argc, char **argv, side::options *o) {
             o->net = value;
         } else if (!strcmp(name, "--picture")) {
             o->picture = value;
+        } else if (!strcmp(name, "--weights")) {
+            o->weights = value;
+        } else if (!strcmp(name, "--save-weights")) {
+            o->save_weights = value;
         } else if (!strcmp(name, "--seed")) {
             o->seed = (uint32_t)strtoul(value, &end, 10);
         } else if (!strcmp(name, "--type")) {
@@ -209,6 +226,42 @@ static int run(side::job *job) {
     return bad;
 }
 
+// Memory for the network's parameters, and a plan that says where in it they stand.
+static spira::status plan_params(const networks::network *net, spira::net_plan *plan,
+                                 float **params) {
+    spira::net_limits limits = {};
+    limits.voxels = 1;
+    limits.channels = net->input_channels;
+    SPIRA_TRY(spira::net_plan_sets(net->layers, net->count, &limits, false, plan));
+    size_t bytes = (size_t)plan->params * sizeof(float);
+    *params = (float *)malloc(bytes);
+    SPIRA_REQUIRE(*params, spira::status_capacity, "bytes of memory for the parameters", bytes);
+    return spira::status_success();
+}
+
+// Reads the parameters or makes them up, and saves them if that is wanted. 0, or the exit code.
+static int fill_params(const side::options *o, const networks::network *net,
+                       const spira::net_plan *plan, float *params) {
+    if (o->weights) {
+        int unused = 0;
+        spira::status s = weights::read(o->weights, plan, params, &unused);
+        if (spira::status_failed(s)) {
+            return fail_weights("reading the weights", net, s);
+        }
+        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);
+    } else {
+        networks::network_weights(plan, o->seed, params);
+    }
+    if (o->save_weights) {
+        spira::status s = weights::write(o->save_weights, plan, params);
+        if (spira::status_failed(s)) {
+            return fail_weights("saving the weights", net, s);
+        }
+        printf("weights saved: %s\n", o->save_weights);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     side::options chosen;
     if (!parse(argc, argv, &chosen)) {
@@ -219,9 +272,18 @@ int main(int argc, char **argv) {
     if (!networks::network_make(chosen.net, net)) {
         return usage("no such network");
     }
+    float *params = nullptr;
+    spira::status s = plan_params(net, plan, &params);
+    if (spira::status_failed(s)) {
+        return fail("planning the network", s);
+    }
+    int code = fill_params(&chosen, net, plan, params);
+    if (code) {
+        return code;
+    }
     scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
-    spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
-                                  : scan::scan_scene_street(chosen.seed, &cloud);
+    s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
+                    : scan::scan_scene_street(chosen.seed, &cloud);
     if (spira::status_failed(s)) {
         return fail("reading the scan", s);
     }
@@ -236,11 +298,13 @@ int main(int argc, char **argv) {
     float *values = (float *)malloc((size_t)cloud.rows * 4 * sizeof(float));
     row_values(&cloud, chosen.voxel, values);
     job.values = values;
+    job.params = params;
     printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
            (long long)cloud.rows, cloud.points ? "points" : "voxels", chosen.voxel, chosen.net,
            side::type_name(&chosen));
-    int code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
+    code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
     free(values);
+    free(params);
     scan::scan_free(&cloud);
     free(plan);
     free(net);

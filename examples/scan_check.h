@@ -100,12 +100,12 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
 
 template <typename W>
 static spira::status check_one(const job *j, const device_job<W> *d, const result<W> *r, int layer,
-                               const float *params, const int32_t *map, double *worst) {
+                               const int32_t *map, double *worst) {
     check_layer c = {};
     c.layer = &j->plan->layers[layer];
     c.step = &j->plan->step[layer];
     c.at = spira::net_params_of(j->plan, layer);
-    c.params = params;
+    c.params = j->params;
     c.map = map;
     c.outputs = r->voxels[c.step->set];
     spira::status s = check_fetch(j, d, r, c.layer->source, &c.in);
@@ -128,8 +128,7 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
 // Compares the sets' sizes and pairs, then all convolutions, with the host's index `plan`.
 template <typename W>
 static spira::status check_against(const job *j, const prepared<W> *p, const device_job<W> *d,
-                                   const spira::net_plan *plan, void *memory, const float *params,
-                                   result<W> *r) {
+                                   const spira::net_plan *plan, void *memory, result<W> *r) {
     spira::device_status trouble = {};
     SPIRA_TRY(spira::net_index_host(plan, p->set, &trouble, memory, plan->workspace_bytes));
     for (int s = 0; s < plan->sets; ++s) {
@@ -153,7 +152,7 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
         if (!spira::net_is_conv(&plan->layers[i])) {
             continue;
         }
-        SPIRA_TRY(check_one(j, d, r, i, params,
+        SPIRA_TRY(check_one(j, d, r, i,
                             m < 0 ? nullptr : (const int32_t *)((char *)memory + plan->map[m].map),
                             &worst));
         ++r->checked;
@@ -171,8 +170,6 @@ template <typename W>
 static spira::status check_layers(const job *j, const prepared<W> *p, const device_job<W> *d,
                                   result<W> *r) {
     spira::net_plan *plan = (spira::net_plan *)malloc(sizeof *plan);
-    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
-    networks::network_weights(j->plan, j->chosen->seed, params);
     spira::net_limits limits = j->plan->limits;
     limits.type = spira::numeric_f32;
     limits.keep_all = false;
@@ -180,10 +177,9 @@ static spira::status check_layers(const job *j, const prepared<W> *p, const devi
         spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, plan);
     if (!spira::status_failed(s)) {
         void *memory = block_new(plan->workspace_bytes);
-        s = check_against(j, p, d, plan, memory, params, r);
+        s = check_against(j, p, d, plan, memory, r);
         free(memory);
     }
-    free(params);
     free(plan);
     return s;
 }

@@ -18,6 +18,8 @@ struct options {
     const char *picture;
     uint32_t seed;
     bool check;
+    const char *weights;      // a file to read them from; null: made up from the seed
+    const char *save_weights; // a file to write them to, or null
 };
 
 struct job {
@@ -27,6 +29,7 @@ struct job {
     spira::word_layout layout;
     spira::voxel_input input; // of host memory; count is filled in by the side
     const float *values;      // [rows, 4] what the network sees of each row
+    const float *params;      // of the network, in the order of any plan of it
 };
 
 template <typename W>

@@ -120,12 +120,7 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     SIDE_CUDA(cudaMalloc(&d->memory, j->plan->workspace_bytes));
     SIDE_CUDA(cudaMalloc(&d->loaded, j->plan->loaded_bytes));
     SIDE_CUDA(cudaMalloc(&d->params, (size_t)j->plan->params * sizeof(float)));
-    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
-    networks::network_weights(j->plan, j->chosen->seed, params);
-    spira::status s = upload(d->params, params, j->plan->params, d->stream);
-    cudaStreamSynchronize(d->stream);
-    free(params);
-    SPIRA_TRY(s);
+    SPIRA_TRY(upload(d->params, j->params, j->plan->params, d->stream));
     return spira::net_load(j->plan, d->params, d->loaded, j->plan->loaded_bytes, d->stream);
 }
 

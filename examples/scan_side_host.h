@@ -7,8 +7,7 @@
 namespace side {
 
 template <typename W>
-static spira::status run_layers(const job *j, const prepared<W> *p, const float *params,
-                                void *memory, result<W> *r) {
+static spira::status run_layers(const job *j, const prepared<W> *p, void *memory, result<W> *r) {
     const spira::net_plan *plan = j->plan;
     spira::device_status trouble = {};
     double start = now_ms();
@@ -18,7 +17,7 @@ static spira::status run_layers(const job *j, const prepared<W> *p, const float 
     for (int i = 0; i < plan->layer_count; ++i) {
         progress("layer", i, plan->layer_count);
         start = now_ms();
-        SPIRA_TRY(spira::net_layer_run_host(plan, i, p->set, p->features, params, memory));
+        SPIRA_TRY(spira::net_layer_run_host(plan, i, p->set, p->features, j->params, memory));
         r->layer_ms[i] = now_ms() - start;
         r->features_ms += r->layer_ms[i];
     }
@@ -52,15 +51,12 @@ static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
     SPIRA_TRY(measure_sets(j, p, &limits));
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, j->plan));
     void *memory = block_new(j->plan->workspace_bytes);
-    float *params = (float *)malloc((size_t)j->plan->params * sizeof(float));
-    networks::network_weights(j->plan, j->chosen->seed, params);
     r->workspace_bytes = j->plan->workspace_bytes;
     r->feature_bytes = j->plan->feature_bytes;
     r->parameter_bytes = (size_t)j->plan->params * sizeof(float);
-    spira::status s = memory ? run_layers(j, p, params, memory, r)
+    spira::status s = memory ? run_layers(j, p, memory, r)
                              : spira::status_make(spira::status_capacity, "memory",
                                                   (int64_t)j->plan->workspace_bytes);
-    free(params);
     free(memory);
     return s;
 }

@@ -50,6 +50,11 @@ SPIRA_API float float_from_bits(uint32_t u) {
     return f;
 }
 
+// By the bits, so that it also holds under -ffast-math.
+SPIRA_API bool float_is_finite(float f) {
+    return (float_bits(f) & 0x7f800000u) != 0x7f800000u;
+}
+
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.
 SPIRA_API uint32_t float_bits_rounded(uint32_t u, int drop) {
     if ((u & 0x7fffffffu) > 0x7f800000u) {

@@ -86,7 +86,7 @@ SPIRA_API const char *status_string(status_code code) {
     case status_unsupported:
         return "an unsupported combination";
     case status_layer:
-        return "a layer that cannot be planned; its index";
+        return "a layer at fault; its index";
     case status_file_open:
         return "a file that cannot be opened";
     case status_file_empty:

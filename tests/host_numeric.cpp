@@ -186,3 +186,14 @@ TEST(numeric_loads_and_stores) {
     CHECK_EQUAL(numeric_stored(numeric_tf32, f), f);
     CHECK_EQUAL(numeric_operand(numeric_tf32, f), 1.0f);
 }
+
+TEST(numeric_tells_what_is_finite) {
+    for (uint32_t sign : {0u, 0x80000000u}) {
+        for (uint32_t bits : {0u, 1u, 0x00800000u, 0x3f800000u, 0x7f7fffffu}) {
+            CHECK(float_is_finite(float_from_bits(sign | bits)));
+        }
+        for (uint32_t bits : {0x7f800000u, 0x7f800001u, 0x7fc00000u, 0x7fffffffu}) {
+            CHECK(!float_is_finite(float_from_bits(sign | bits)));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// spira/net_blob.h: the parameters of a planned network, from a blob and to one.
+//
+// An entry belongs to the convolution of its name; layers that pool have none. What stands in a
+// blob does not depend on capacities, number formats or the side that a plan is made for.
+#ifndef SPIRA_NET_BLOB_H
+#define SPIRA_NET_BLOB_H
+
+#include "blob.h"
+#include "net.h"
+
+namespace spira {
+
+// Where a layer's parameters of a kind start, in floats; -1 where the layer has none.
+SPIRA_API int64_t net_blob_place(const net_plan *p, int layer, int kind) {
+    net_params at = net_params_of(p, layer);
+    const int64_t places[blob_kinds] = {at.weight, at.bias, at.scale, at.shift};
+    return net_is_conv(&p->layers[layer]) ? places[kind] : -1;
+}
+
+SPIRA_API void net_blob_shape(const net_plan *p, int layer, int kind, uint32_t *shape) {
+    const conv_shape *s = &p->step[layer].shape;
+    triple size = p->layers[layer].size;
+    const int weight[5] = {size.x, size.y, size.z, s->cin + s->cin2, s->cout};
+    for (int d = 0; d < 5; ++d) {
+        shape[d] = kind == blob_weight || d == 4 ? (uint32_t)weight[d] : 1;
+    }
+}
+
+// Whether each convolution has a name of its own that fits an entry.
+SPIRA_API status net_blob_check_names(const net_plan *p) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const char *name = p->layers[i].name;
+        if (!net_is_conv(&p->layers[i])) {
+            continue;
+        }
+        if (!name || !*name || strlen(name) >= blob_name_bytes) {
+            return net_fault("no name, or one of more than 63 bytes", i);
+        }
+        for (int j = 0; j < i; ++j) {
+            if (net_is_conv(&p->layers[j]) && !strcmp(name, p->layers[j].name)) {
+                return net_fault("the name of an earlier layer", i);
+            }
+        }
+    }
+    return status_success();
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// What is wrong with a kind of parameters, in words; null if they are where they should be.
+SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int layer, int kind) {
+    static const char *const lacking[blob_kinds] = {
+        "the blob lacks its weight", "the blob lacks its bias",
+        "the blob lacks its scale (of batch norm)", "the blob lacks its shift (of batch norm)"};
+    static const char *const unwanted[blob_kinds] = {
+        "", "the blob has a bias for it, the layer has none",
+        "the blob has a scale for it, the layer has no norm",
+        "the blob has a shift for it, the layer has no norm"};
+    static const char *const shapes[blob_kinds] = {
+        "its weight in the blob is not of [size.x, size.y, size.z, cin + cin2, cout]",
+        "its bias in the blob is not of [cout]", "its scale in the blob is not of [cout]",
+        "its shift in the blob is not of [cout]"};
+    bool wanted = net_blob_place(p, layer, kind) >= 0;
+    int found = blob_find(b, p->layers[layer].name, (blob_kind)kind);
+    if (found < 0 || !wanted) {
+        return found < 0 && wanted ? lacking[kind] : found >= 0 ? unwanted[kind] : nullptr;
+    }
+    uint32_t shape[5];
+    net_blob_shape(p, layer, kind, shape);
+    blob_entry e = blob_entry_of(b, found);
+    return memcmp(shape, e.shape, sizeof shape) ? shapes[kind] : nullptr;
+}
+
+// Loads a layer's parameters and counts their entries.
+SPIRA_API status net_blob_read_layer(const net_plan *p, const blob *b, int layer, float *params,
+                                     int *used) {
+    for (int kind = 0; kind < (int)blob_kinds; ++kind) {
+        const char *misfit = net_blob_misfit(p, b, layer, kind);
+        if (misfit) {
+            return net_fault(misfit, layer);
+        }
+        int64_t place = net_blob_place(p, layer, kind);
+        if (place >= 0) {
+            status s =
+                blob_load(b, blob_find(b, p->layers[layer].name, (blob_kind)kind), params + place);
+            if (status_failed(s)) {
+                return net_fault(s.subject, layer);
+            }
+            ++*used;
+        }
+    }
+    return status_success();
+}
+
+// Fills the parameters of a plan from a blob, by the names of the layers.
+//
+// inputs   p: any plan of the table, of either side, or what net_plan_sets makes (which needs no
+//          word layout); b: from blob_open
+// outputs  params [p->params], fp32, as net_run_host and net_load take them: all of them, or after
+//          an error some. unused: how many entries belong to no convolution of the table. A
+//          backbone may be read from the blob of a larger network; whoever wants all entries used
+//          asks for 0.
+// errors   status_layer with the layer at fault: a weight, bias, scale or shift that the layer has
+//          and the blob lacks; one that the blob has and the layer has not; another kernel size or
+//          other channels; damaged data, a NaN or an infinity; no name, a long one, or that of an
+//          earlier convolution
+SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, int *unused) {
+    SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
+    SPIRA_REQUIRE(params || !p->params, status_null_pointer, "params", 0);
+    SPIRA_REQUIRE(unused, status_null_pointer, "unused", 0);
+    SPIRA_TRY(net_blob_check_names(p));
+    int used = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (net_is_conv(&p->layers[i])) {
+            SPIRA_TRY(net_blob_read_layer(p, b, i, params, &used));
+        }
+    }
+    *unused = b->entries - used;
+    return status_success();
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+// Adds the entries of all layers to a writer; params may be null while it counts.
+SPIRA_API status net_blob_add(const net_plan *p, const float *params, numeric type,
+                              blob_writer *w) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        for (int kind = 0; kind < (int)blob_kinds; ++kind) {
+            int64_t place = net_blob_place(p, i, kind);
+            if (place >= 0) {
+                uint32_t shape[5];
+                net_blob_shape(p, i, kind, shape);
+                SPIRA_TRY(blob_add(w, p->layers[i].name, (blob_kind)kind,
+                                   kind == blob_weight ? type : numeric_f32, shape,
+                                   params ? params + place : nullptr));
+            }
+        }
+    }
+    return status_success();
+}
+
+// Checks what a blob is written from, and begins it.
+SPIRA_API status net_blob_begin(const net_plan *p, void *memory, size_t bytes, blob_writer *w) {
+    SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
+    SPIRA_TRY(net_blob_check_names(p));
+    int entries = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        for (int kind = 0; kind < (int)blob_kinds; ++kind) {
+            entries += net_blob_place(p, i, kind) >= 0;
+        }
+    }
+    return blob_write_begin(memory, bytes, entries, w);
+}
+
+// How many bytes net_blob_write needs.
+SPIRA_API status net_blob_bytes(const net_plan *p, numeric type, size_t *bytes) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    blob_writer w;
+    SPIRA_TRY(net_blob_begin(p, nullptr, 0, &w));
+    SPIRA_TRY(net_blob_add(p, nullptr, type, &w));
+    *bytes = w.used;
+    return status_success();
+}
+
+// Writes the parameters of a plan as a blob: layer by layer; of each weight, bias, scale, shift.
+//
+// inputs   p: as in net_blob_read; params [p->params]; type: of the weights, not tf32 (biases, scales
+//          and shifts stay fp32); memory [bytes]: those of net_blob_bytes, aligned to 8
+// outputs  b: the blob; it is what net_blob_bytes says, whatever `bytes` is
+// errors   status_layer for names, as in net_blob_read; those of blob_add
+SPIRA_API status net_blob_write(const net_plan *p, const float *params, numeric type, void *memory,
+                                size_t bytes, blob *b) {
+    SPIRA_REQUIRE(params, status_null_pointer, "params", 0);
+    SPIRA_REQUIRE(memory, status_null_pointer, "memory", 0);
+    SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
+    blob_writer w;
+    SPIRA_TRY(net_blob_begin(p, memory, bytes, &w));
+    SPIRA_TRY(net_blob_add(p, params, type, &w));
+    return blob_write_end(&w, b);
+}
+
+} // namespace spira
+
+#endif
