@@ -31,7 +31,7 @@ endif
 HEADERS    := spira.cuh $(wildcard spira/*.h spira/*.cuh)
 HOST_TESTS := $(wildcard tests/host_*.cpp)
 CUDA_TESTS := $(wildcard tests/gpu_*.cu)
-GPU_TESTS  := $(filter-out tests/gpu_cublas.cu,$(CUDA_TESTS))
+GPU_TESTS  := $(filter-out tests/gpu_cublas.cu tests/gpu_calls.cu,$(CUDA_TESTS))
 EXAMPLES   := $(wildcard examples/*.cu)
 BENCHES    := $(filter-out $(if $(CUBLAS),,bench/cublas.cu),$(wildcard bench/*.cu))
 SOURCES    := spira.cuh $(foreach d,spira tests examples bench,$(foreach e,h cuh cpp cu,$(wildcard $d/*.$e)))
@@ -86,7 +86,7 @@ run: $(RUN)
 
 HOST_BUILDS := build/test_host $(if $(wildcard examples/scan.cu),build/host_scan)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
-TESTS_BUILT := $(if $(NVCC),build/test_gpu $(if $(CUBLAS),build/test_cublas))
+TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
 
 all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 
@@ -136,7 +136,22 @@ build/gpu_$(ARCH)/%.o: tests/%.cu
 build/test_gpu: $(GPU_TESTS:tests/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/gpu_cublas.o
 
-build/test_gpu build/test_cublas:
+# Every function of the CUDA runtime that gpu_calls.cu calls is counted on its way there: the linker
+# sends the calls through stubs, whose list comes from the object.
+CALLS := build/gpu_$(ARCH)/gpu_calls
+
+$(CALLS).list: $(CALLS).o
+	$(call step,list the calls of $<,{ nm -u $< | awk '$$NF ~ /^_*cu/ { print "CALL(" $$NF ")" }' >$@ && \
+	      [ -s $@ ]; })
+
+$(CALLS)_wrap.o: tests/calls_wrap.cpp $(CALLS).list
+	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) '-DCALLS_LIST="$(abspath $(CALLS).list)"' \
+	      -c $< -o $@)
+
+build/test_calls: $(CALLS).o $(CALLS)_wrap.o
+build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).list)
+
+build/test_gpu build/test_cublas build/test_calls:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call gencode,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # What was built for another architecture is built again.

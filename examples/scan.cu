@@ -4,7 +4,7 @@
 // every layer against the host; under a plain C++ compiler the host loops do it all. `make run`
 // does either.
 #include "networks.h"
-#include "scan_file.h"
+#include "scan_input.h"
 #include "scan_picture.h"
 #include "scan_scene.h"
 #include "scan_side.h"
@@ -23,26 +23,16 @@ static int usage(const char *why) {
     return 2;
 }
 
-static int fail(const char *doing, spira::status s) {
-    char text[256];
-    bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
-    fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
-            system ? ", " : "", system ? strerror((int)s.detail) : "");
-    return 1;
-}
-
-// The same for what has to do with the weights in a file: names the layer.
+// What has to do with the weights in a file: names the layer.
 static int fail_weights(const char *doing, const networks::network *net, spira::status s) {
     if (s.code == spira::status_layer) {
         fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
     }
-    return fail(doing, s);
+    return side::fail(doing, s);
 }
 
 static bool parse(int argc, char **argv, side::options *o) {
-    static const side::options standard = {
-        nullptr, 0.05f, "MinkUNet42", spira::numeric_f16, "scan.png", 1, true, nullptr, nullptr};
-    *o = standard;
+    *o = side::options_standard();
     for (int i = 1; i < argc; ++i) {
         if (!strcmp(argv[i], "--no-check")) {
             o->check = false;
@@ -52,50 +42,19 @@ static bool parse(int argc, char **argv, side::options *o) {
             return false;
         }
         const char *name = argv[i], *value = argv[++i];
-        char *end = (char *)"";
         if (!strcmp(name, "--scan")) {
             o->scan = value;
-        } else if (!strcmp(name, "--voxel")) {
-            o->voxel = strtof(value, &end);
-        } else if (!strcmp(name, "--net")) {
-            o->net = value;
         } else if (!strcmp(name, "--picture")) {
             o->picture = value;
         } else if (!strcmp(name, "--weights")) {
             o->weights = value;
         } else if (!strcmp(name, "--save-weights")) {
             o->save_weights = value;
-        } else if (!strcmp(name, "--seed")) {
-            o->seed = (uint32_t)strtoul(value, &end, 10);
-        } else if (!strcmp(name, "--type")) {
-            int n = spira::numeric_f32;
-            while (n <= spira::numeric_bf16 &&
-                   strcmp(value, spira::numeric_name((spira::numeric)n))) {
-                ++n;
-            }
-            o->type = (spira::numeric)n;
-        } else {
-            return false;
-        }
-        if (*end) {
+        } else if (!side::option_take(o, name, value)) {
             return false;
         }
     }
-    return spira::numeric_valid(o->type);
-}
-
-// Points are read as they are; what the network sees of a row is x, y, z in tens of metres and the
-// intensity, or 1 where there is none.
-static void row_values(const scan::scan_cloud *cloud, float voxel, float *values) {
-    for (int64_t i = 0; i < cloud->rows; ++i) {
-        for (int c = 0; c < 3; ++c) {
-            values[4 * i + c] = 0.1f * (cloud->points ? cloud->points[i * cloud->columns + c]
-                                                      : voxel * (float)cloud->voxels[3 * i + c]);
-        }
-        bool intensity = cloud->points && cloud->columns > 3;
-        float value = intensity ? cloud->points[i * cloud->columns + 3] : 1.0f;
-        values[4 * i + 3] = value > 1.0f ? value / 255.0f : value; // nuScenes counts to 255
-    }
+    return true;
 }
 
 // The layout for this scan and this network, and the description of the input.
@@ -206,7 +165,7 @@ static int run(side::job *job) {
     spira::status s = side::run(job, &r);
     if (spira::status_failed(s)) {
         side::result_free(&r);
-        return fail("running the network", s);
+        return side::fail("running the network", s);
     }
     print_layers(job, &r);
     print_totals(job, &r);
@@ -220,7 +179,7 @@ static int run(side::job *job) {
     s = draw(job, &r);
     side::result_free(&r);
     if (spira::status_failed(s)) {
-        return fail("drawing", s);
+        return side::fail("drawing", s);
     }
     printf("picture: %s\n", job->chosen->picture);
     return bad;
@@ -275,7 +234,7 @@ int main(int argc, char **argv) {
     float *params = nullptr;
     spira::status s = plan_params(net, plan, &params);
     if (spira::status_failed(s)) {
-        return fail("planning the network", s);
+        return side::fail("planning the network", s);
     }
     int code = fill_params(&chosen, net, plan, params);
     if (code) {
@@ -285,7 +244,7 @@ int main(int argc, char **argv) {
     s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
                     : scan::scan_scene_street(chosen.seed, &cloud);
     if (spira::status_failed(s)) {
-        return fail("reading the scan", s);
+        return side::fail("reading the scan", s);
     }
     side::job job = {};
     job.chosen = &chosen;
@@ -293,10 +252,12 @@ int main(int argc, char **argv) {
     job.plan = plan;
     s = fit(&cloud, net, chosen.voxel, &job.input, &job.layout);
     if (spira::status_failed(s)) {
-        return fail("fitting the coordinate word", s);
+        return side::fail("fitting the coordinate word", s);
     }
     float *values = (float *)malloc((size_t)cloud.rows * 4 * sizeof(float));
-    row_values(&cloud, chosen.voxel, values);
+    for (int64_t i = 0; i < cloud.rows; ++i) {
+        scan::scan_row_values(&cloud, i, chosen.voxel, values + 4 * i);
+    }
     job.values = values;
     job.params = params;
     printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",

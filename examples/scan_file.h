@@ -208,6 +208,12 @@ SPIRA_API bool scan_raw_layout(const char *path, scan_layout *layout) {
     return layout->columns > 0;
 }
 
+// The suffix is one of those that scan_read knows.
+SPIRA_API bool scan_is_known(const char *path) {
+    scan_layout unused;
+    return scan_raw_layout(path, &unused) || scan_has_suffix(path, ".npy");
+}
+
 // Takes the layout from the header or from the size; leaves the file at the data.
 SPIRA_API spira::status scan_file_layout(FILE *file, const char *path, scan_layout *layout) {
     int64_t bytes = scan_file_bytes(file);
@@ -304,9 +310,7 @@ SPIRA_API spira::status scan_read(const char *path, scan_cloud *out) {
     SPIRA_REQUIRE(out, spira::status_null_pointer, "out", 0);
     memset(out, 0, sizeof *out);
     SPIRA_REQUIRE(path, spira::status_null_pointer, "path", 0);
-    scan_layout unused;
-    SPIRA_REQUIRE(scan_raw_layout(path, &unused) || scan_has_suffix(path, ".npy"),
-                  spira::status_unsupported,
+    SPIRA_REQUIRE(scan_is_known(path), spira::status_unsupported,
                   "a path that ends in none of .bin, .pcd.bin, .xyz32, .vox32, .npy", 0);
     FILE *file = fopen(path, "rb");
     SPIRA_REQUIRE(file, spira::status_file_open, path, errno);

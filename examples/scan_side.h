@@ -22,15 +22,56 @@ struct options {
     const char *save_weights; // a file to write them to, or null
 };
 
+static inline options options_standard() {
+    options o = {nullptr, 0.05f, "MinkUNet42", spira::numeric_f16, "scan.png", 1, true, nullptr, nullptr};
+    return o;
+}
+
+// Takes one of the options that every example on scans has; false if it is none of them, or its
+// value makes no sense.
+static inline bool option_take(options *o, const char *name, const char *value) {
+    char *end = (char *)"";
+    if (!strcmp(name, "--voxel")) {
+        o->voxel = strtof(value, &end);
+    } else if (!strcmp(name, "--net")) {
+        o->net = value;
+    } else if (!strcmp(name, "--seed")) {
+        o->seed = (uint32_t)strtoul(value, &end, 10);
+    } else if (!strcmp(name, "--type")) {
+        int n = spira::numeric_f32;
+        while (n <= spira::numeric_bf16 && strcmp(value, spira::numeric_name((spira::numeric)n))) {
+            ++n;
+        }
+        o->type = (spira::numeric)n;
+    } else {
+        return false;
+    }
+    return *value && !*end && spira::numeric_valid(o->type);
+}
+
+static inline int fail(const char *doing, spira::status s) {
+    char text[256];
+    bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
+    fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
+            system ? ", " : "", system ? strerror((int)s.detail) : "");
+    return 1;
+}
+
 struct job {
     const options *chosen;
     const networks::network *net;
     spira::net_plan *plan;
     spira::word_layout layout;
     spira::voxel_input input; // of host memory; count is filled in by the side
-    const float *values;      // [rows, 4] what the network sees of each row
+    const float *values;      // [rows, 4] what the network sees of each row; null: columns 3 to 6
+                              // of input.points
     const float *params;      // of the network, in the order of any plan of it
 };
+
+// The pitch of the values of a job's rows.
+static inline int value_columns(const job *j) {
+    return j->values ? 4 : j->input.columns;
+}
 
 template <typename W>
 struct result {
@@ -122,8 +163,9 @@ static spira::status prepare(job *j, prepared<W> *p) {
     SPIRA_TRY(spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, &trouble,
                                    p->scratch, spira::voxelize_host_workspace<W>(&j->input)));
     SPIRA_TRY(spira::device_status_read(&trouble));
-    return spira::voxel_features_host(spira::voxel_feature_mean, j->values, 4, 4, p->bookkeeping,
-                                      *p->set.count, spira::numeric_f32, p->features);
+    return spira::voxel_features_host(
+        spira::voxel_feature_mean, j->values ? j->values : j->input.points + 3, value_columns(j), 4,
+        p->bookkeeping, *p->set.count, spira::numeric_f32, p->features);
 }
 
 // How many voxels each stride of the network has: what the sets of the plan have to hold.

@@ -17,13 +17,14 @@ template <typename W>
 struct device_job {
     cudaStream_t stream;
     char *base;               // all arrays that do not depend on the plan
-    spira::voxel_input input; // with device pointers
-    const float *values;      // [rows, 4]
-    spira::voxel_set<W> set;
+    size_t base_bytes;        // of them
+    spira::voxel_input input; // with device pointers; the count, and right behind it the rows
+    const float *values;      // [rows, 4], or in the rows: see job
+    spira::device_status *trouble;
+    spira::voxel_set<W> set; // the count right behind `trouble`
     spira::voxel_rows rows;
     void *features; // [voxels, 4] of the chosen type
-    spira::device_status *trouble;
-    char *scratch; // of voxelize
+    char *scratch;  // of voxelize
     size_t scratch_bytes;
     void *memory, *loaded; // of the plan
     float *params;
@@ -41,13 +42,13 @@ static void device_free(device_job<W> *d) {
 }
 
 template <typename T>
-static spira::status upload(T *to, const T *from, int64_t count, cudaStream_t stream) {
+static spira::status upload(const T *to, const T *from, int64_t count, cudaStream_t stream) {
     SIDE_CUDA(cudaMemcpyAsync((void *)to, from, (size_t)count * sizeof(T), cudaMemcpyHostToDevice,
                               stream));
     return spira::status_success();
 }
 
-// Allocates and uploads what does not depend on the plan.
+// Allocates what does not depend on the plan: for the rows of j->input.
 template <typename W>
 static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) {
     int64_t rows = j->input.rows, values = rows * j->input.columns;
@@ -57,19 +58,20 @@ static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) 
     int32_t *coords = nullptr, *count = nullptr;
     spira::workspace w = spira::workspace_begin(nullptr);
     for (int pass = 0; pass < 2; ++pass) { // first the bytes, then the pointers
+        count = spira::workspace_take<int32_t>(&w, 1);
         points = spira::workspace_take<float>(&w, j->input.points ? values : 0);
         coords = spira::workspace_take<int32_t>(&w, j->input.points ? 0 : values);
-        count = spira::workspace_take<int32_t>(&w, 1);
-        inputs = spira::workspace_take<float>(&w, 4 * rows);
-        d->set.words = spira::workspace_take<W>(&w, voxels);
+        inputs = spira::workspace_take<float>(&w, j->values ? 4 * rows : 0);
+        d->trouble = spira::workspace_take<spira::device_status>(&w, 1);
         d->set.count = spira::workspace_take<int32_t>(&w, 1);
+        d->set.words = spira::workspace_take<W>(&w, voxels);
         d->rows.voxel = spira::workspace_take<int32_t>(&w, rows);
         d->rows.order = spira::workspace_take<int32_t>(&w, rows);
         d->rows.begin = spira::workspace_take<int32_t>(&w, voxels + 1);
         d->features = spira::workspace_take<float>(&w, 4 * (int64_t)voxels);
-        d->trouble = spira::workspace_take<spira::device_status>(&w, 1);
         d->scratch = spira::workspace_take<char>(&w, (int64_t)d->scratch_bytes);
         if (pass == 0) {
+            d->base_bytes = w.used;
             SIDE_CUDA(cudaMalloc(&d->base, w.used));
             w = spira::workspace_begin(d->base);
         }
@@ -79,14 +81,21 @@ static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) 
     d->input.points = j->input.points ? points : nullptr;
     d->input.coords = j->input.points ? nullptr : coords;
     d->input.count = count;
-    d->values = inputs;
+    d->values = j->values ? inputs : points + 3;
+    return spira::status_success();
+}
+
+// Uploads the rows of a job, which has its values apart.
+template <typename W>
+static spira::status device_upload_rows(const job *j, device_job<W> *d) {
+    int64_t rows = j->input.rows, values = rows * j->input.columns;
     if (j->input.points) {
-        SPIRA_TRY(upload(points, j->input.points, values, d->stream));
+        SPIRA_TRY(upload(d->input.points, j->input.points, values, d->stream));
     } else {
-        SPIRA_TRY(upload(coords, j->input.coords, values, d->stream));
+        SPIRA_TRY(upload(d->input.coords, j->input.coords, values, d->stream));
     }
-    SPIRA_TRY(upload(inputs, j->values, 4 * rows, d->stream));
-    return upload(count, &j->input.rows, 1, d->stream);
+    SPIRA_TRY(upload(d->values, j->values, 4 * rows, d->stream));
+    return upload(d->input.count, &j->input.rows, 1, d->stream);
 }
 
 template <typename W>
@@ -94,8 +103,30 @@ static spira::status device_voxelize(const job *j, device_job<W> *d) {
     SPIRA_TRY(spira::device_status_clear(d->trouble, d->stream));
     SPIRA_TRY(spira::voxelize(&j->layout, &d->input, d->set, d->rows, d->trouble, d->scratch,
                               d->scratch_bytes, d->stream));
-    return spira::voxel_features(spira::voxel_feature_mean, d->values, 4, 4, d->rows, d->set.count,
-                                 d->set.capacity, j->chosen->type, d->features, d->stream);
+    return spira::voxel_features(spira::voxel_feature_mean, d->values, value_columns(j), 4, d->rows,
+                                 d->set.count, d->set.capacity, j->chosen->type, d->features,
+                                 d->stream);
+}
+
+// From rows to the features of the last layer.
+template <typename W>
+static spira::status device_pass(const job *j, device_job<W> *d) {
+    SPIRA_TRY(device_voxelize(j, d));
+    return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
+                          j->plan->workspace_bytes, d->stream);
+}
+
+// The same, captured once, to be replayed.
+template <typename W>
+static spira::status device_capture(const job *j, device_job<W> *d, cudaGraphExec_t *replay) {
+    cudaGraph_t graph;
+    SIDE_CUDA(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
+    spira::status s = device_pass(j, d);
+    SIDE_CUDA(cudaStreamEndCapture(d->stream, &graph));
+    SPIRA_TRY(s);
+    SIDE_CUDA(cudaGraphInstantiate(replay, graph, 0));
+    SIDE_CUDA(cudaGraphDestroy(graph));
+    return spira::status_success();
 }
 
 // Waits, and reads what the device had to say.
@@ -173,17 +204,8 @@ static spira::status device_time_layers(const job *j, device_job<W> *d, cudaEven
 template <typename W>
 static spira::status device_time_graph(const job *j, device_job<W> *d, cudaEvent_t *marks,
                                        double *times, result<W> *r) {
-    cudaGraph_t graph;
     cudaGraphExec_t replay;
-    SIDE_CUDA(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
-    spira::status s = device_voxelize(j, d);
-    if (!spira::status_failed(s)) {
-        s = spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                           j->plan->workspace_bytes, d->stream);
-    }
-    SIDE_CUDA(cudaStreamEndCapture(d->stream, &graph));
-    SPIRA_TRY(s);
-    SIDE_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+    SPIRA_TRY(device_capture(j, d, &replay));
     for (int run = -3; run < timing_runs; ++run) { // the first ones warm up
         SIDE_CUDA(cudaEventRecord(marks[0], d->stream));
         SIDE_CUDA(cudaGraphLaunch(replay, d->stream));
@@ -193,7 +215,6 @@ static spira::status device_time_graph(const job *j, device_job<W> *d, cudaEvent
     r->graph_ms = median(times, timing_runs);
     SPIRA_TRY(device_settle(d));
     SIDE_CUDA(cudaGraphExecDestroy(replay));
-    SIDE_CUDA(cudaGraphDestroy(graph));
     return spira::status_success();
 }
 
@@ -294,14 +315,13 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
     SPIRA_TRY(measure_sets(j, p, &limits));
     limits.type = j->chosen->type;
     SPIRA_TRY(device_new(j, limits.voxels, d));
+    SPIRA_TRY(device_upload_rows(j, d));
     SPIRA_TRY(device_plan(j, &limits, d));
     progress("planning", 1, 1);
     r->workspace_bytes = j->plan->workspace_bytes;
     r->feature_bytes = j->plan->feature_bytes;
     r->parameter_bytes = j->plan->loaded_bytes;
-    SPIRA_TRY(device_voxelize(j, d)); // once without the clock
-    SPIRA_TRY(spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                             j->plan->workspace_bytes, d->stream));
+    SPIRA_TRY(device_pass(j, d)); // once without the clock
     SPIRA_TRY(device_settle(d));
     SPIRA_TRY(device_time(j, d, r));
 

@@ -218,11 +218,11 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, voxelize_host_workspace<W>(in)));
     workspace w = workspace_begin(scratch);
     voxel_key<W> *keys = voxelize_host_carve<W>(&w, in);
+    std::fill(rows.voxel, rows.voxel + in->rows, -1);
     int32_t kept = voxelize_host_keys(layout, in, keys, trouble);
     std::sort(keys, keys + kept, voxel_key_before<W>);
 
     int32_t voxels = 0; // all of them, also those that do not fit
-    std::fill(rows.voxel, rows.voxel + in->rows, -1);
     for (int32_t i = 0; i < kept; ++i) {
         bool head = i == 0 || keys[i].word != keys[i - 1].word;
         if (!head && in->duplicates == duplicates_report) {

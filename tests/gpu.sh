@@ -48,6 +48,7 @@ for step in ${*:-build test sanitize bench}; do
     test)
         part test-host build/test_host
         part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
+        part test-calls env SPIRA_NEED_GPU=1 build/test_calls
         [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
         ;;
     sanitize)

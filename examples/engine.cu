@@ -1,0 +1,490 @@
+// examples/engine.cu: an engine that captures a network once, from raw rows to features, in a CUDA
+// graph, and replays it on a folder of scans, round after round. Prints percentiles of the latency
+// of each scan and of all. Scans that pass a capacity are told by the status word; the engine goes
+// on.
+//   nvcc -std=c++17 -O3 -arch=native examples/engine.cu -o engine && ./engine folder
+//
+// Exit codes: 0 every frame was good; 1 the engine could not run; 2 the arguments; 3 it ran, and
+// some frames passed a capacity.
+#include "networks.h"
+#include "scan_input.h"
+#include "scan_side.h"
+
+#include <algorithm>
+#include <dirent.h>
+#include <string>
+#include <vector>
+
+namespace engine {
+
+enum {
+    row_columns = 7,                           // of a row: x, y, z, and the values of the network
+    rows_begin = spira::workspace_alignment,   // bytes: the rows stand this far behind their count
+    voxels_begin = spira::workspace_alignment, // and the count of voxels so far behind the status
+    warm_rounds = 2,
+};
+
+struct choices {
+    side::options common;
+    int32_t voxels, points; // capacities; 0: those of the largest scan
+    int rounds;
+    std::vector<const char *> paths; // of scans and of folders
+};
+
+// A scan in host memory.
+struct frame {
+    std::string path;
+    int32_t count;
+    std::vector<float> rows; // [count, row_columns], and one row more
+};
+
+enum mark { mark_began, mark_copied, mark_ran, mark_ended, marks };
+
+// One of two frames that are under way: while the GPU works on one, the host prepares the other.
+struct slot {
+    char *staged; // pinned: the count, and behind it the rows
+    char *told;   // pinned: the status, and behind it the count of voxels
+    cudaEvent_t mark[marks];
+};
+
+// What became of a frame.
+struct outcome {
+    spira::device_status trouble;
+    int32_t voxels;
+    float graph_ms, whole_ms; // whole: with the copies of the rows in and of the status out
+};
+
+template <typename W>
+struct state {
+    side::job job;
+    side::device_job<W> d;
+    cudaGraphExec_t graph;
+    slot slots[2];
+    size_t pinned_bytes;
+};
+
+// ---- scans --------------------------------------------------------------------------------------
+
+// Adds the scans of a folder, by name; what is no folder is taken for a scan.
+static void paths_add(const char *path, std::vector<std::string> *paths) {
+    DIR *folder = opendir(path);
+    if (!folder) {
+        paths->push_back(path);
+        return;
+    }
+    size_t first = paths->size();
+    while (const dirent *entry = readdir(folder)) {
+        if (scan::scan_is_known(entry->d_name)) {
+            paths->push_back(std::string(path) + "/" + entry->d_name);
+        }
+    }
+    closedir(folder);
+    std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
+}
+
+// Reads a scan. A file without rows is a frame without points, which is good.
+static spira::status frame_read(float voxel, frame *f) {
+    scan::scan_cloud cloud;
+    spira::status s = scan::scan_read(f->path.c_str(), &cloud);
+    if (spira::status_failed(s) && s.code != spira::status_file_empty) {
+        return s;
+    }
+    f->count = (int32_t)cloud.rows;
+    f->rows.resize((size_t)(cloud.rows + 1) * row_columns);
+    for (int64_t i = 0; i < cloud.rows; ++i) {
+        float *row = f->rows.data() + i * row_columns;
+        scan::scan_row_place(&cloud, i, voxel, row);
+        scan::scan_row_values(&cloud, i, voxel, row + 3);
+    }
+    scan::scan_free(&cloud);
+    return spira::status_success();
+}
+
+// ---- what the scans ask for ---------------------------------------------------------------------
+
+static void input_of(const frame *f, float voxel, spira::voxel_input *in) {
+    memset((void *)in, 0, sizeof *in);
+    in->points = f->rows.data();
+    in->rows = f->count;
+    in->columns = row_columns;
+    in->size[0] = in->size[1] = in->size[2] = voxel;
+    in->duplicates = spira::duplicates_merge;
+}
+
+// A layout for the network and all scans together.
+static spira::status layout_fit(const std::vector<frame> &frames, side::job *job) {
+    float lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0};
+    bool first = true;
+    for (const frame &f : frames) {
+        scan::scan_cloud cloud = {f.count, row_columns, (float *)f.rows.data(), nullptr};
+        float low[3], high[3];
+        if (f.count < 1) {
+            continue;
+        }
+        SPIRA_TRY(scan::scan_bounds_points(&cloud, low, high));
+        for (int a = 0; a < 3; ++a) {
+            lo[a] = first ? low[a] : std::min(lo[a], low[a]);
+            hi[a] = first ? high[a] : std::max(hi[a], high[a]);
+        }
+        first = false;
+    }
+    spira::word_need need = {};
+    spira::voxel_input in;
+    input_of(&frames[0], job->chosen->voxel, &in);
+    SPIRA_TRY(spira::net_need(job->net->layers, job->net->count, &need));
+    SPIRA_TRY(spira::voxel_bounds(lo, hi, in.size, in.origin, &need));
+    need.batches = 1;
+    return spira::word_fit(&need, &job->layout);
+}
+
+// How many voxels each set of the network has to hold for the scans: the most, set by set.
+template <typename W>
+static spira::status sets_measure(const std::vector<frame> &frames, side::job *job,
+                                  int32_t most[spira::net_sets_max]) {
+    for (const frame &f : frames) {
+        if (f.count < 1) {
+            continue;
+        }
+        input_of(&f, job->chosen->voxel, &job->input);
+        side::prepared<W> p = side::prepared_new<W>(job);
+        spira::net_limits limits = {};
+        limits.channels = 4;
+        limits.type = spira::numeric_f32;
+        spira::status s = side::prepare(job, &p);
+        if (!spira::status_failed(s)) {
+            limits.voxels = p.set.capacity = *p.set.count;
+            s = side::measure_sets(job, &p, &limits);
+        }
+        side::prepared_free(&p);
+        SPIRA_TRY(s);
+        most[0] = std::max(most[0], limits.voxels);
+        for (int i = 1; i < spira::net_sets_max; ++i) {
+            most[i] = std::max(most[i], limits.set_voxels[i]);
+        }
+    }
+    return spira::status_success();
+}
+
+// The capacities: as asked for, else of the largest scan. Coarser sets grow with the finest one.
+template <typename W>
+static spira::status limits_choose(const choices *c, const std::vector<frame> &frames,
+                                   side::job *job, spira::net_limits *limits) {
+    int32_t most[spira::net_sets_max] = {1}, points = 1;
+    SPIRA_TRY(sets_measure<W>(frames, job, most));
+    for (const frame &f : frames) {
+        points = std::max(points, f.count);
+    }
+    memset((void *)limits, 0, sizeof *limits);
+    limits->voxels = c->voxels ? c->voxels : most[0];
+    limits->channels = 4;
+    limits->type = c->common.type;
+    double more = std::max(1.0, (double)limits->voxels / most[0]);
+    for (int i = 1; i < spira::net_sets_max; ++i) {
+        limits->set_voxels[i] = (int32_t)std::min((double)limits->voxels, ceil(most[i] * more));
+    }
+    input_of(&frames[0], c->common.voxel, &job->input);
+    job->input.count = &job->input.rows;
+    job->input.rows = c->points ? c->points : points;
+    return spira::status_success();
+}
+
+// ---- the engine ---------------------------------------------------------------------------------
+
+template <typename W>
+static void state_free(state<W> *e) {
+    for (slot &s : e->slots) {
+        cudaFreeHost(s.staged);
+        cudaFreeHost(s.told);
+        for (cudaEvent_t mark : s.mark) {
+            if (mark) {
+                cudaEventDestroy(mark);
+            }
+        }
+    }
+    if (e->graph) {
+        cudaGraphExecDestroy(e->graph);
+    }
+    side::device_free(&e->d);
+}
+
+template <typename W>
+static spira::status slots_new(state<W> *e) {
+    size_t staged = rows_begin + (size_t)e->d.input.rows * row_columns * sizeof(float);
+    size_t told = voxels_begin + sizeof(int32_t);
+    e->pinned_bytes = 2 * (staged + told);
+    for (slot &s : e->slots) {
+        SIDE_CUDA(cudaMallocHost((void **)&s.staged, staged));
+        SIDE_CUDA(cudaMallocHost((void **)&s.told, told));
+        for (cudaEvent_t &mark : s.mark) {
+            SIDE_CUDA(cudaEventCreate(&mark));
+        }
+    }
+    return spira::status_success();
+}
+
+// Allocates, plans, loads the weights and captures: all that happens once. The job has its network,
+// layout and input; `e` is zeroed before.
+template <typename W>
+static spira::status state_new(const spira::net_limits *limits, state<W> *e) {
+    side::device_job<W> *d = &e->d;
+    SPIRA_TRY(side::device_new(&e->job, limits->voxels, d));
+    SPIRA_TRY(side::device_plan(&e->job, limits, d));
+    SIDE_CUDA(cudaMemsetAsync((void *)d->input.count, 0, sizeof(int32_t), d->stream));
+    SPIRA_TRY(side::device_pass(&e->job, d)); // an empty frame: loads the kernels
+    SPIRA_TRY(side::device_settle(d));
+    SIDE_CUDA(cudaFree(d->params));
+    d->params = nullptr;
+    SPIRA_TRY(slots_new(e));
+    return side::device_capture(&e->job, d, &e->graph);
+}
+
+// Sends a frame on its way: one copy in, one graph, one copy out.
+template <typename W>
+static spira::status frame_submit(state<W> *e, slot *s, const frame *f) {
+    cudaStream_t stream = e->d.stream;
+    int32_t kept = std::min(f->count, e->d.input.rows); // of a larger count the GPU complains
+    size_t bytes = (size_t)kept * row_columns * sizeof(float);
+    memcpy(s->staged, &f->count, sizeof f->count);
+    memcpy(s->staged + rows_begin, f->rows.data(), bytes);
+    SIDE_CUDA(cudaEventRecord(s->mark[mark_began], stream));
+    SIDE_CUDA(cudaMemcpyAsync((void *)e->d.input.count, s->staged, rows_begin + bytes,
+                              cudaMemcpyHostToDevice, stream));
+    SIDE_CUDA(cudaEventRecord(s->mark[mark_copied], stream));
+    SIDE_CUDA(cudaGraphLaunch(e->graph, stream));
+    SIDE_CUDA(cudaEventRecord(s->mark[mark_ran], stream));
+    SIDE_CUDA(cudaMemcpyAsync(s->told, e->d.trouble, voxels_begin + sizeof(int32_t),
+                              cudaMemcpyDeviceToHost, stream));
+    SIDE_CUDA(cudaEventRecord(s->mark[mark_ended], stream));
+    return spira::status_success();
+}
+
+// Waits for the frame of a slot. Its features, e->job.plan->step[last].features in d.memory, are
+// good until the next frame; an engine would read them in the same stream.
+static inline spira::status frame_collect(slot *s, outcome *o) {
+    SIDE_CUDA(cudaEventSynchronize(s->mark[mark_ended]));
+    memcpy((void *)&o->trouble, s->told, sizeof o->trouble);
+    memcpy(&o->voxels, s->told + voxels_begin, sizeof o->voxels);
+    SIDE_CUDA(cudaEventElapsedTime(&o->graph_ms, s->mark[mark_copied], s->mark[mark_ran]));
+    SIDE_CUDA(cudaEventElapsedTime(&o->whole_ms, s->mark[mark_began], s->mark[mark_ended]));
+    return spira::status_success();
+}
+
+// The steady state: all frames, one after the other, `rounds` times. outcomes [rounds * frames]
+template <typename W>
+static spira::status rounds_run(state<W> *e, const std::vector<frame> &frames, int rounds,
+                                std::vector<outcome> *outcomes) {
+    const size_t count = (size_t)rounds * frames.size();
+    outcomes->resize(count);
+    for (size_t i = 0; i < count + 2; ++i) {
+        slot *s = &e->slots[i % 2];
+        if (i >= 2) {
+            SPIRA_TRY(frame_collect(s, &(*outcomes)[i - 2]));
+        }
+        if (i < count) {
+            SPIRA_TRY(frame_submit(e, s, &frames[i % frames.size()]));
+        }
+    }
+    return spira::status_success();
+}
+
+// ---- what is printed ----------------------------------------------------------------------------
+
+// The smallest value that at least `percent` of the values do not pass; they are sorted, one or
+// more.
+static inline float percentile(const std::vector<float> &sorted, double percent) {
+    size_t rank = (size_t)ceil(percent / 100 * (double)sorted.size());
+    return sorted[rank ? rank - 1 : 0];
+}
+
+static void print_percentiles(std::vector<float> *values) {
+    std::sort(values->begin(), values->end());
+    for (double percent : {50.0, 90.0, 99.0, 100.0}) {
+        printf(" %7.3f", percentile(*values, percent));
+    }
+}
+
+// A line for every `step`th outcome from `first` on.
+static void print_line(const char *name, const char *points, const char *voxels,
+                       const std::vector<outcome> &outcomes, size_t first, size_t step) {
+    std::vector<float> graph, whole;
+    for (size_t i = first; i < outcomes.size(); i += step) {
+        graph.push_back(outcomes[i].graph_ms);
+        whole.push_back(outcomes[i].whole_ms);
+    }
+    printf("%-28.28s %8s %8s ", name, points, voxels);
+    print_percentiles(&graph);
+    printf(" ");
+    print_percentiles(&whole);
+    printf("\n");
+}
+
+// A line for each scan, and below it what the device had to say; how many frames were not good.
+static int64_t print_scans(const std::vector<frame> &frames, const std::vector<outcome> &outcomes) {
+    int64_t bad = 0;
+    printf("%-28s %8s %8s  %-32s  %s\n%-46s ", "", "", "", "milliseconds, graph",
+           "with the copies in and out", "scan                           points   voxels");
+    for (int i = 0; i < 2; ++i) {
+        printf(" %7s %7s %7s %7s ", "p50", "p90", "p99", "max");
+    }
+    printf("\n");
+    for (size_t i = 0; i < frames.size(); ++i) {
+        size_t slash = frames[i].path.find_last_of('/');
+        std::string name = frames[i].path.substr(slash == std::string::npos ? 0 : slash + 1);
+        print_line(name.c_str(), std::to_string(frames[i].count).c_str(),
+                   std::to_string(outcomes[i].voxels).c_str(), outcomes, i, frames.size());
+        spira::status first = spira::status_success();
+        for (size_t k = i; k < outcomes.size(); k += frames.size()) {
+            spira::status s = spira::device_status_read(&outcomes[k].trouble);
+            bad += spira::status_failed(s);
+            first = spira::status_failed(first) ? first : s;
+        }
+        if (spira::status_failed(first)) {
+            char text[256];
+            printf("    %s\n", spira::status_text(first, text, sizeof text));
+        }
+    }
+    print_line("all", "", "", outcomes, 0, 1);
+    return bad;
+}
+
+template <typename W>
+static void print_memory(const state<W> *e) {
+    const spira::net_plan *plan = e->job.plan;
+    const double mib = 1.0 / (1 << 20);
+    size_t base = e->d.base_bytes, index = plan->index_bytes;
+    printf("memory %.1f MiB: input and voxels %.1f, sets and maps %.1f, features %.1f, parameters "
+           "%.1f; pinned %.1f MiB\n",
+           (double)(base + plan->workspace_bytes + plan->loaded_bytes) * mib, (double)base * mib,
+           (double)index * mib, (double)plan->feature_bytes * mib, (double)plan->loaded_bytes * mib,
+           (double)e->pinned_bytes * mib);
+}
+
+// ---- from arguments to the table ----------------------------------------------------------------
+
+template <typename W>
+static spira::status run_state(const choices *c, const std::vector<frame> &frames, state<W> *e,
+                               int64_t *bad) {
+    spira::net_limits limits;
+    std::vector<outcome> outcomes;
+    SPIRA_TRY(limits_choose<W>(c, frames, &e->job, &limits));
+    SPIRA_TRY(state_new(&limits, e));
+    printf("%s in %s, captured once for %d points and %d voxels, coordinate word %d bits\n",
+           c->common.net, spira::numeric_name(c->common.type), e->d.input.rows, limits.voxels,
+           e->job.layout.bits);
+    SPIRA_TRY(rounds_run(e, frames, warm_rounds, &outcomes));
+    double start = side::now_ms();
+    SPIRA_TRY(rounds_run(e, frames, c->rounds, &outcomes));
+    double seconds = (side::now_ms() - start) * 1e-3;
+    *bad = print_scans(frames, outcomes);
+    printf("%zu frames in %.3f s: %.1f frames per second\n", outcomes.size(), seconds,
+           (double)outcomes.size() / seconds);
+    print_memory(e);
+    return spira::status_success();
+}
+
+template <typename W>
+static int run(const choices *c, const std::vector<frame> &frames, const side::job *job) {
+    state<W> *e = (state<W> *)calloc(1, sizeof *e);
+    int64_t bad = 0;
+    e->job = *job;
+    spira::status s = run_state(c, frames, e, &bad);
+    state_free(e);
+    free(e);
+    if (spira::status_failed(s)) {
+        return side::fail("running the engine", s);
+    }
+    if (bad) {
+        printf("%lld frames passed a capacity\n", (long long)bad);
+    }
+    return bad ? 3 : 0;
+}
+
+// Runs the scans; `net` and `plan` are there to be filled.
+static int run_scans(const choices *c, networks::network *net, spira::net_plan *plan) {
+    std::vector<std::string> paths;
+    for (const char *path : c->paths) {
+        paths_add(path, &paths);
+    }
+    std::vector<frame> frames(paths.size());
+    for (size_t i = 0; i < paths.size(); ++i) {
+        frames[i].path = paths[i];
+        spira::status s = frame_read(c->common.voxel, &frames[i]);
+        if (spira::status_failed(s)) {
+            return side::fail(("reading " + paths[i]).c_str(), s);
+        }
+    }
+    if (frames.empty()) {
+        fprintf(stderr, "no scan in the folders\n");
+        return 1;
+    }
+    side::job job = {};
+    job.chosen = &c->common;
+    job.net = net;
+    job.plan = plan;
+    spira::status s = layout_fit(frames, &job);
+    if (spira::status_failed(s)) {
+        return side::fail("fitting the coordinate word", s);
+    }
+    return job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
+}
+
+static int usage(const char *why) {
+    fprintf(
+        stderr,
+        "%s\nusage: engine [--net NAME] [--voxel METRES] [--type fp16|bf16|tf32|fp32] [--seed N]"
+        "\n              [--voxels N] [--points N] [--rounds N] PATH...\n"
+        "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
+        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n"
+        "--voxels, --points: capacities; without them, those of the largest scan\n",
+        why);
+    return 2;
+}
+
+// A count from 1 to `most`; false for anything else.
+static bool count_take(const char *value, long most, int32_t *count) {
+    char *end;
+    long n = strtol(value, &end, 10);
+    *count = (int32_t)n;
+    return *value && !*end && n >= 1 && n <= most;
+}
+
+static bool parse(int argc, char **argv, choices *c) {
+    const long most = INT32_MAX / 2;
+    c->common = side::options_standard();
+    c->voxels = c->points = 0;
+    c->rounds = 100;
+    for (int i = 1; i < argc; ++i) {
+        const char *name = argv[i];
+        if (strncmp(name, "--", 2)) {
+            c->paths.push_back(name);
+            continue;
+        }
+        if (++i == argc) {
+            return false;
+        }
+        bool good = !strcmp(name, "--voxels")   ? count_take(argv[i], most, &c->voxels)
+                    : !strcmp(name, "--points") ? count_take(argv[i], most, &c->points)
+                    : !strcmp(name, "--rounds") ? count_take(argv[i], 1000000, &c->rounds)
+                                                : side::option_take(&c->common, name, argv[i]);
+        if (!good) {
+            return false;
+        }
+    }
+    return !c->paths.empty();
+}
+
+} // namespace engine
+
+int main(int argc, char **argv) {
+    engine::choices c;
+    if (!engine::parse(argc, argv, &c)) {
+        return engine::usage("an argument that is not understood, or no scan");
+    }
+    networks::network *net = (networks::network *)calloc(1, sizeof *net);
+    spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
+    int code = networks::network_make(c.common.net, net) ? engine::run_scans(&c, net, plan)
+                                                         : engine::usage("no such network");
+    free(plan);
+    free(net);
+    return code;
+}
