@@ -34,6 +34,7 @@
 #include "spira/pool.h"
 #include "spira/voxel.h"
 
+#include "spira/conv_pairs.h"
 #include "spira/exchange.h"
 
 #include "spira/net.h"
@@ -63,6 +64,7 @@
 
 #include "spira/conv.cuh"
 
+#include "spira/conv_pairs.cuh"
 #include "spira/net.cuh"
 
 #endif

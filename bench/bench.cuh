@@ -154,6 +154,7 @@ struct bench_options {
     bool sweep;    // all forms of a convolution
     int rows;      // of the tiles; 0: as usual
     int dtype;     // a spira::numeric, or -1: all
+    int dataflows; // of the convolutions: bits of bench_dataflow_names
     int minuet[2]; // B, C of bench/search_minuet.cuh; 0: the best of a few
     int files;
     const char *file[bench_files_most];
@@ -164,10 +165,11 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--sweep forms] [--minuet B,C] [SCAN...]\n"
+        "       [--dataflow os|ws|ws-det|all] [--sweep forms] [--minuet B,C] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
-        "the first one is added. --only and --dtype choose among the convolutions, --sweep times\n"
-        "all their forms; --minuet sets the block sizes (B up to 2048, C 16 or more) of that "
+        "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
+        "convolutions, --sweep times all forms of os; --minuet sets the block sizes (B up to 2048, "
+        "C 16 or more) of that "
         "search.\n",
         wrong, program);
     exit(2);
@@ -180,6 +182,21 @@ SPIRA_API int bench_dtype(const char *name) {
         }
     }
     return -1;
+}
+
+// Output-stationary, weight-stationary with atomic sums, and deterministic.
+static const char *const bench_dataflow_names[] = {"os", "ws", "ws-det"};
+
+enum { bench_dataflow_os, bench_dataflow_ws, bench_dataflow_ws_det, bench_dataflows };
+
+// The bits of a name; 0: there is no such.
+SPIRA_API int bench_dataflow(const char *name) {
+    for (int d = 0; d < bench_dataflows; ++d) {
+        if (strcmp(name, bench_dataflow_names[d]) == 0) {
+            return 1 << d;
+        }
+    }
+    return strcmp(name, "all") == 0 ? (1 << bench_dataflows) - 1 : 0;
 }
 
 // One option and its value.
@@ -199,6 +216,10 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
         o->sweep = strcmp(value, "forms") == 0;
         return o->sweep;
     }
+    if (strcmp(name, "--dataflow") == 0) {
+        o->dataflows = bench_dataflow(value);
+        return o->dataflows != 0;
+    }
     if (strcmp(name, "--minuet") == 0) {
         int got = sscanf(value, "%d,%d%c", &o->minuet[0], &o->minuet[1], &rest);
         return got == 2 && o->minuet[0] >= 1 && o->minuet[0] <= 2048 && o->minuet[1] >= 16 &&
@@ -211,6 +232,7 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
 SPIRA_API bench_options bench_options_read(int argc, char **argv) {
     bench_options o = {};
     o.dtype = -1;
+    o.dataflows = 1 << bench_dataflow_os;
     for (int i = 1; i < argc; ++i) {
         if (argv[i][0] != '-') {
             if (o.files == bench_files_most) {

@@ -1,6 +1,8 @@
-// bench/conv.cu: feature computation of one submanifold layer, its tiled layout ready.
+// bench/conv.cu: feature computation of one submanifold layer, its map ready in the form that the
+// dataflow reads: tiled layout (os) or lists of pairs (ws, atomic; ws-det, deterministic).
 //
-//     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] data/*.vox32
+//     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]
+//                      [--dataflow os|ws|ws-det|all] data/*.vox32
 //
 // `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does. Before a
 // layer is timed, 2000 of its output rows are compared with sums in double, and all are looked at
@@ -28,10 +30,15 @@ struct conv_map {
     const int32_t *map;   // [voxels, volume], host
     int64_t pairs;
     spira::tile_layout tiles; // device
+    spira::map_pairs lists;   // device; where a dataflow reads them
 };
 
 struct conv_work {
+    int dataflow;
     spira::conv_args args;
+    spira::conv_pairs_args pairs; // the same over lists of pairs
+    void *scratch;                // of those
+    size_t scratch_bytes;
     const void *in;      // [voxels, cin], host, as stored
     const float *weight; // [volume, cin, cout], host, as it enters the product
 };
@@ -40,6 +47,23 @@ struct conv_work {
 static float conv_random(uint64_t stream, int64_t index) {
     uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
     return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
+}
+
+// All pairs as lists: what is computed from them is compared with the host.
+static void conv_map_lists(bench_session *s, const bench_scene<uint64_t> *scene,
+                           const spira::kernel_shape *kernel, conv_map *m) {
+    int32_t pairs = (int32_t)m->pairs;
+    m->lists = {bench_device<int32_t>(&s->pool, spira::kernel_volume(kernel) + 1),
+                bench_device<int32_t>(&s->pool, pairs), bench_device<int32_t>(&s->pool, pairs),
+                pairs};
+    size_t bytes = 0;
+    BENCH_TRY(spira::map_pairs_workspace(kernel, m->voxels, pairs, &bytes));
+    int keep = s->pool.blocks;
+    BENCH_TRY(spira::map_build_pairs(
+        &scene->layout, kernel, scene->fine.device, scene->fine.device, nullptr, m->lists,
+        scene->trouble, bench_device<char>(&s->pool, (int64_t)bytes), bytes, s->stream));
+    bench_check_trouble(&s->pool, scene->trouble);
+    bench_pool_free(&s->pool, keep);
 }
 
 // The map is built by the code under test and compared with the host's before it is used.
@@ -61,6 +85,9 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
     bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
+    if (s->options.dataflows != 1 << bench_dataflow_os) {
+        conv_map_lists(s, scene, &kernel, &m);
+    }
     return m;
 }
 
@@ -113,8 +140,29 @@ static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_
     return w;
 }
 
+// The layer over lists of pairs.
+static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, conv_work *w) {
+    const spira::conv_args *a = &w->args;
+    spira::conv_pairs_args pairs = {};
+    pairs.shape = a->shape;
+    pairs.in = a->in;
+    pairs.weights = a->weights;
+    pairs.pairs = m->lists;
+    pairs.count = a->count;
+    pairs.capacity = a->capacity;
+    pairs.out = a->out;
+    pairs.form =
+        dataflow == bench_dataflow_ws ? spira::pairs_form_atomic : spira::pairs_form_stripes;
+    w->pairs = pairs;
+    BENCH_TRY(spira::conv_pairs_workspace(&pairs, &w->scratch_bytes));
+    w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
+}
+
 static spira::status conv_step(void *context, cudaStream_t stream) {
-    return spira::conv(&((const conv_work *)context)->args, nullptr, 0, stream);
+    const conv_work *w = (const conv_work *)context;
+    return w->dataflow == bench_dataflow_os
+               ? spira::conv(&w->args, nullptr, 0, stream)
+               : spira::conv_pairs_run(&w->pairs, w->scratch, w->scratch_bytes, stream);
 }
 
 // ---- the check ----------------------------------------------------------------------------------
@@ -268,14 +316,24 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     row.cin = layer->cin;
     row.cout = layer->cout;
     row.dtype = spira::numeric_name(type);
-    row.layout = "tiled";
-    row.dataflow = "os";
     row.pairs = m->pairs;
     row.flops = 2 * m->pairs * layer->cin * layer->cout;
-    if (s->options.sweep) {
-        conv_sweep(s, &w, m, &row, label);
-    } else {
-        conv_time(s, &w, m, &row, label);
+    for (int d = 0; d < bench_dataflows; ++d) {
+        if (!(s->options.dataflows >> d & 1)) {
+            continue;
+        }
+        w.dataflow = d;
+        row.form = nullptr;
+        row.layout = d == bench_dataflow_os ? "tiled" : "ws";
+        row.dataflow = bench_dataflow_names[d];
+        if (d != bench_dataflow_os) {
+            conv_work_lists(s, m, d, &w);
+        }
+        if (d == bench_dataflow_os && s->options.sweep) {
+            conv_sweep(s, &w, m, &row, label);
+        } else {
+            conv_time(s, &w, m, &row, label);
+        }
     }
     bench_pool_free(&s->pool, keep);
 }

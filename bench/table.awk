@@ -56,7 +56,7 @@ function step_name(bench,    layout, method) {
 # Keeps a line: rows of each table stand in the order of their first line.
 function take(    bench, table, key) {
     bench = value("bench")
-    if (value("dataflow") == "gather-gemm-scatter" || value("form") != "")
+    if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return # tables of their own
     if (bench == "search" || bench == "growth" || bench == "density") {
         take_case(bench == "search" ? "searches" : bench)

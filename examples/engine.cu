@@ -417,15 +417,25 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
         fprintf(stderr, "no scan in the folders\n");
         return 1;
     }
+    float *params = nullptr;
+    int code = weights::params_new(&c->common, net, plan, &params);
+    if (code) {
+        free(params);
+        return code;
+    }
     side::job job = {};
     job.chosen = &c->common;
     job.net = net;
     job.plan = plan;
+    job.params = params;
     spira::status s = layout_fit(frames, &job);
     if (spira::status_failed(s)) {
+        free(params);
         return side::fail("fitting the coordinate word", s);
     }
-    return job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
+    code = job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
+    free(params);
+    return code;
 }
 
 static int usage(const char *why) {

@@ -23,14 +23,6 @@ static int usage(const char *why) {
     return 2;
 }
 
-// What has to do with the weights in a file: names the layer.
-static int fail_weights(const char *doing, const networks::network *net, spira::status s) {
-    if (s.code == spira::status_layer) {
-        fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
-    }
-    return side::fail(doing, s);
-}
-
 static bool parse(int argc, char **argv, side::options *o) {
     *o = side::options_standard();
     for (int i = 1; i < argc; ++i) {
@@ -46,10 +38,6 @@ static bool parse(int argc, char **argv, side::options *o) {
             o->scan = value;
         } else if (!strcmp(name, "--picture")) {
             o->picture = value;
-        } else if (!strcmp(name, "--weights")) {
-            o->weights = value;
-        } else if (!strcmp(name, "--save-weights")) {
-            o->save_weights = value;
         } else if (!side::option_take(o, name, value)) {
             return false;
         }
@@ -185,42 +173,6 @@ static int run(side::job *job) {
     return bad;
 }
 
-// Memory for the network's parameters, and a plan that says where in it they stand.
-static spira::status plan_params(const networks::network *net, spira::net_plan *plan,
-                                 float **params) {
-    spira::net_limits limits = {};
-    limits.voxels = 1;
-    limits.channels = net->input_channels;
-    SPIRA_TRY(spira::net_plan_sets(net->layers, net->count, &limits, false, plan));
-    size_t bytes = (size_t)plan->params * sizeof(float);
-    *params = (float *)malloc(bytes);
-    SPIRA_REQUIRE(*params, spira::status_capacity, "bytes of memory for the parameters", bytes);
-    return spira::status_success();
-}
-
-// Reads the parameters or makes them up, and saves them if that is wanted. 0, or the exit code.
-static int fill_params(const side::options *o, const networks::network *net,
-                       const spira::net_plan *plan, float *params) {
-    if (o->weights) {
-        int unused = 0;
-        spira::status s = weights::read(o->weights, plan, params, &unused);
-        if (spira::status_failed(s)) {
-            return fail_weights("reading the weights", net, s);
-        }
-        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);
-    } else {
-        networks::network_weights(plan, o->seed, params);
-    }
-    if (o->save_weights) {
-        spira::status s = weights::write(o->save_weights, plan, params);
-        if (spira::status_failed(s)) {
-            return fail_weights("saving the weights", net, s);
-        }
-        printf("weights saved: %s\n", o->save_weights);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv) {
     side::options chosen;
     if (!parse(argc, argv, &chosen)) {
@@ -232,16 +184,12 @@ int main(int argc, char **argv) {
         return usage("no such network");
     }
     float *params = nullptr;
-    spira::status s = plan_params(net, plan, &params);
-    if (spira::status_failed(s)) {
-        return side::fail("planning the network", s);
-    }
-    int code = fill_params(&chosen, net, plan, params);
+    int code = weights::params_new(&chosen, net, plan, &params);
     if (code) {
         return code;
     }
     scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
-    s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
+    spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
                     : scan::scan_scene_street(chosen.seed, &cloud);
     if (spira::status_failed(s)) {
         return side::fail("reading the scan", s);

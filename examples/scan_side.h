@@ -35,6 +35,10 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         o->voxel = strtof(value, &end);
     } else if (!strcmp(name, "--net")) {
         o->net = value;
+    } else if (!strcmp(name, "--weights")) {
+        o->weights = value;
+    } else if (!strcmp(name, "--save-weights")) {
+        o->save_weights = value;
     } else if (!strcmp(name, "--seed")) {
         o->seed = (uint32_t)strtoul(value, &end, 10);
     } else if (!strcmp(name, "--type")) {

@@ -1,10 +1,11 @@
-// examples/scan_weights.h: the parameters that scan.cu runs a network with: from a file with a blob
+// examples/scan_weights.h: the parameters that the examples run a network with: from a file with a blob
 // (spira/blob.h), or made up from a seed; and such a file of them.
 #ifndef SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 #define SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 
 #include "networks.h"
 #include "scan_file.h"
+#include "scan_side.h"
 
 namespace weights {
 
@@ -67,6 +68,57 @@ SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, con
     }
     free(memory);
     return s;
+}
+
+// What has to do with the weights in a file: names the layer.
+SPIRA_API int fail(const char *doing, const networks::network *net, spira::status s) {
+    if (s.code == spira::status_layer) {
+        fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
+    }
+    return side::fail(doing, s);
+}
+
+// Reads the parameters or makes them up, and saves them if that is wanted. 0, or the exit code.
+SPIRA_API int params_fill(const side::options *o, const networks::network *net,
+                          const spira::net_plan *plan, float *params) {
+    if (o->weights) {
+        int unused = 0;
+        spira::status s = read(o->weights, plan, params, &unused);
+        if (spira::status_failed(s)) {
+            return fail("reading the weights", net, s);
+        }
+        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);
+    } else {
+        networks::network_weights(plan, o->seed, params);
+    }
+    if (o->save_weights) {
+        spira::status s = write(o->save_weights, plan, params);
+        if (spira::status_failed(s)) {
+            return fail("saving the weights", net, s);
+        }
+        printf("weights saved: %s\n", o->save_weights);
+    }
+    return 0;
+}
+
+// The same, into memory that the caller frees, after an error too. All plans of a network have the
+// parameters in the same order; `plan` becomes one of them. 0, or the exit code.
+SPIRA_API int params_new(const side::options *o, const networks::network *net,
+                         spira::net_plan *plan, float **params) {
+    spira::net_limits limits = {};
+    limits.voxels = 1;
+    limits.channels = net->input_channels;
+    *params = nullptr;
+    spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
+    if (spira::status_failed(s)) {
+        return side::fail("planning the network", s);
+    }
+    *params = (float *)malloc((size_t)plan->params * sizeof(float));
+    if (!*params) {
+        fprintf(stderr, "no memory for the parameters\n");
+        return 1;
+    }
+    return params_fill(o, net, plan, *params);
 }
 
 } // namespace weights

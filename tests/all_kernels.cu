@@ -24,11 +24,13 @@ static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
 // External linkage keeps the compiler from dropping what it calls.
 int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
-                device_status *trouble, int32_t *map, const conv_args *args, void *out);
+                device_status *trouble, int32_t *map, const conv_args *args,
+                const conv_pairs_args *pairs, void *out);
 
 int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
-                device_status *trouble, int32_t *map, const conv_args *args, void *out) {
+                device_status *trouble, int32_t *map, const conv_args *args,
+                const conv_pairs_args *pairs, void *out) {
     // Which kernels run is chosen at run time: each launcher brings in all of its own.
     const status all[] = {
         all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),
@@ -42,6 +44,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         tile_build(map, 27, map, 1, *args->layout, nullptr),
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),
+        conv_pairs_run(pairs, nullptr, 0, nullptr),
         pool(pool_max, numeric_f32, out, 1, map, 27, map, 1, out, nullptr),
     };
     int failed = 0;

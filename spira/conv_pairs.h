@@ -1,0 +1,122 @@
+// spira/conv_pairs.h: convolution over the lists of pairs of a kernel map, offset by offset
+// (Spira paper: weight-stationary dataflow).
+//
+// The lists are those of map_build_pairs: of all offsets, of those that a hybrid map leaves to
+// them, or of a half map, where the pair (i, o) of an offset is the pair (o, i) of its mirror.
+#ifndef SPIRA_CONV_PAIRS_H
+#define SPIRA_CONV_PAIRS_H
+
+#include "conv.h"
+#include "map.h"
+
+namespace spira {
+
+// What is added for the pairs of the lists.
+enum pairs_sides : int {
+    pairs_sides_one,    // the lists have each offset that is wanted
+    pairs_sides_both,   // half map: the pairs of an offset before the centre also serve its mirror
+    pairs_sides_centre, // the same, and the centre pairs each row with itself
+};
+
+// Where the pairs of an offset stand in the lists.
+struct pairs_span {
+    int32_t begin, count;
+};
+
+// The offset whose list has the pairs of offset k; negative: the centre, which has none.
+SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
+    int mirror = volume - 1 - k;
+    return sides == pairs_sides_one || k < mirror ? k : k > mirror ? mirror : -1;
+}
+
+// rows: of the outputs, for the centre. Lists that pass their capacity are cut off.
+SPIRA_BOTH pairs_span pairs_span_of(const map_pairs *pairs, int volume, pairs_sides sides,
+                                    int32_t rows, int k) {
+    pairs_span span = {0, sides == pairs_sides_centre ? rows : 0};
+    int own = pairs_own(volume, sides, k);
+    if (own >= 0) {
+        span.begin = (int32_t)max_of(min_of(pairs->begin[own], pairs->capacity), 0);
+        span.count = (int32_t)max_of(
+            min_of(pairs->begin[own + 1], pairs->capacity) - (int64_t)span.begin, 0);
+    }
+    return span;
+}
+
+// The rows that the pairs of offset k read, and those that they add to; null: each its own number.
+SPIRA_BOTH const int32_t *pairs_sources(const map_pairs *pairs, int volume, pairs_sides sides,
+                                        int k) {
+    int own = pairs_own(volume, sides, k);
+    return own < 0 ? nullptr : own == k ? pairs->input : pairs->output;
+}
+
+SPIRA_BOTH const int32_t *pairs_targets(const map_pairs *pairs, int volume, pairs_sides sides,
+                                        int k) {
+    int own = pairs_own(volume, sides, k);
+    return own < 0 ? nullptr : own == k ? pairs->output : pairs->input;
+}
+
+SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
+    SPIRA_REQUIRE(sides >= pairs_sides_one && sides <= pairs_sides_centre, status_unsupported,
+                  "sides", sides);
+    SPIRA_REQUIRE(sides == pairs_sides_one || s->volume % 2, status_unsupported,
+                  "sides (half map of an even volume)", s->volume);
+    return status_success();
+}
+
+// Adds the pairs of one offset to sum [outputs, cout]. sources, targets [count], or null.
+template <typename Sum>
+SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const float *in2,
+                                    const float *weight, const int32_t *sources,
+                                    const int32_t *targets, int32_t count, int32_t outputs,
+                                    Sum *sum) {
+    const int64_t cout = s->cout, block = 64, blocks = ceil_div(count, block);
+    SPIRA_PARALLEL_FOR
+    for (int64_t b = 0; b < blocks; ++b) {
+        for (int64_t j = b * block; j < min_of(count, (b + 1) * block); ++j) {
+            int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
+            if (target >= outputs) {
+                continue;
+            }
+            conv_host_row(in + source * s->cin, weight, s->cin, s->cout, sum + target * cout);
+            if (s->cin2) {
+                conv_host_row(in2 + source * s->cin2, weight + s->cin * cout, s->cin2, s->cout,
+                              sum + target * cout);
+            }
+        }
+    }
+}
+
+// Adds all pairs to the sums: the host loop of conv_pairs_run (conv_pairs.cuh), in float or double.
+//
+// inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
+//          pairs: as of map_build_pairs_host
+// outputs  sum [outputs, cout] is added to
+// The order of the additions is fixed: offsets ascending, channels ascending.
+template <typename Sum>
+SPIRA_API status conv_pairs_host(const conv_shape *s, const float *in, const float *in2,
+                                 const float *weight, const map_pairs *pairs, pairs_sides sides,
+                                 int32_t outputs, Sum *sum) {
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
+    device_status none = {};
+    SPIRA_TRY(map_pairs_check(pairs, &none));
+    SPIRA_TRY(pairs_sides_check(s, sides));
+    SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
+    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    const int64_t pitch = (int64_t)(s->cin + s->cin2) * s->cout;
+    for (int k = 0; k < s->volume; ++k) {
+        pairs_span list = pairs_span_of(pairs, s->volume, sides, outputs, k);
+        const int32_t *sources = pairs_sources(pairs, s->volume, sides, k);
+        const int32_t *targets = pairs_targets(pairs, s->volume, sides, k);
+        conv_pairs_host_list(s, in, in2, weight + k * pitch,
+                             sources ? sources + list.begin : nullptr,
+                             targets ? targets + list.begin : nullptr, list.count, outputs, sum);
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,940 @@
+// tests/gpu_pairs.cu: convolution over lists of pairs on the GPU, in both forms, against sums in
+// double, each output within its bound (reference.h); stripes the same bits from run to run.
+#include "../spira/conv_pairs.cuh"
+#include "../spira/map.cuh"
+#include "sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
+
+// ---- a layer in host memory ---------------------------------------------------------------------
+
+// Pointers are moved by so many elements from an aligned address.
+struct moves {
+    int in, in2, out, residual, floats;
+};
+
+struct problem {
+    char name[200];
+    conv_shape shape;
+    pairs_sides sides;
+    int32_t inputs, outputs, room;                   // room: of the capacities behind what is there
+    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
+    std::vector<float> bias, scale, shift, residual; // empty: left out
+    std::vector<int32_t> map;                        // [outputs, volume]: what the lists stand for
+    activation act;
+    float slope;
+    moves off;
+};
+
+problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs) {
+    problem p;
+    p.name[0] = 0;
+    p.shape = shape;
+    p.sides = pairs_sides_one;
+    p.inputs = inputs;
+    p.outputs = outputs;
+    p.room = 0;
+    p.in.resize((size_t)inputs * (size_t)shape.cin);
+    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
+    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
+    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
+    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
+    for (float &w : p.weight) { // packing rounds them
+        w = random_float(random);
+    }
+    p.act = activation_none;
+    p.slope = 0;
+    p.off = {};
+    return p;
+}
+
+// Taps at random. Each offset has its own chance, up to `percent`, so that lengths differ.
+void problem_fill_map(random_state *random, problem *p, int percent) {
+    std::vector<int> chance((size_t)p->shape.volume);
+    for (int &c : chance) {
+        c = random_int(random, 0, 3) ? random_int(random, percent / 4, percent) : 0;
+        c = percent == 100 ? 100 : c;
+    }
+    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
+    for (size_t i = 0; i < p->map.size(); ++i) {
+        bool has = p->inputs > 0 && random_int(random, 0, 99) < chance[i % (size_t)p->shape.volume];
+        p->map[i] = has ? random_int(random, 0, p->inputs - 1) : -1;
+    }
+}
+
+enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
+
+void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
+    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
+    p->bias.resize(what & with_bias ? cout : 0);
+    p->scale.resize(what & with_scale ? cout : 0);
+    p->shift.resize(what & with_shift ? cout : 0);
+    p->residual.resize(what & with_residual ? total : 0);
+    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
+        for (float &f : *v) {
+            f = 2 * random_float(random);
+        }
+    }
+    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
+                            p->residual.data());
+    p->act = act;
+    p->slope = act == activation_leaky ? 0.1f : 0.0f;
+}
+
+void problem_name(problem *p, const char *what) {
+    snprintf(p->name, sizeof p->name,
+             "%.60s: %s %d+%d->%d, volume %d, %d outputs, %d inputs, room %d, sides %d", what,
+             numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
+             p->shape.volume, p->outputs, p->inputs, p->room, p->sides);
+}
+
+// ---- the same in device memory ------------------------------------------------------------------
+
+struct device_problem {
+    conv_pairs_args args;
+    char *out, *scratch; // out: where its buffer starts
+    size_t scratch_bytes;
+    int64_t out_bytes; // of the buffer
+};
+
+const float *floats_upload(const std::vector<float> &values, int off) {
+    if (values.empty()) {
+        return nullptr;
+    }
+    std::vector<float> moved((size_t)off, NAN);
+    moved.insert(moved.end(), values.begin(), values.end());
+    return device_upload(moved.data(), (int64_t)moved.size()) + off;
+}
+
+// `rows` of features, stored, with NaN before and in three rows after them.
+const void *features_upload(numeric type, const std::vector<float> &values, int channels, int off) {
+    std::vector<float> moved((size_t)off, NAN);
+    moved.insert(moved.end(), values.begin(), values.end());
+    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
+    std::vector<char> stored(moved.size() * (size_t)numeric_size(type));
+    reference_store(type, moved.data(), (int64_t)moved.size(), stored.data());
+    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
+}
+
+const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
+    size_t bytes = 0;
+    CHECK_OK(conv_weights_bytes(shape, &bytes));
+    char *packed = device_new<char>((int64_t)bytes);
+    CHECK_OK(conv_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
+                               bytes, stream_get()));
+    return packed;
+}
+
+// The lists of a map, or of its half; `room` pairs behind them are not written.
+map_pairs pairs_upload(const problem *p) {
+    std::vector<int32_t> begin(1, 0), input, output;
+    bool half = p->sides != pairs_sides_one;
+    for (int k = 0; k < p->shape.volume; ++k) {
+        for (int32_t o = 0; o < p->outputs && (!half || k < p->shape.volume / 2); ++o) {
+            int32_t source = p->map[(size_t)o * (size_t)p->shape.volume + (size_t)k];
+            if (source >= 0) {
+                input.push_back(source);
+                output.push_back(o);
+            }
+        }
+        begin.push_back((int32_t)input.size());
+    }
+    int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
+    map_pairs pairs = {device_upload(begin.data(), (int64_t)begin.size()),
+                       device_new<int32_t>(capacity), device_new<int32_t>(capacity), capacity};
+    device_copy_in(pairs.input, input.data(), (int64_t)input.size());
+    device_copy_in(pairs.output, output.data(), (int64_t)output.size());
+    return pairs;
+}
+
+// Scratch of exactly the size that is asked for.
+void device_problem_scratch(device_problem *d) {
+    CHECK_OK(conv_pairs_workspace(&d->args, &d->scratch_bytes));
+    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
+}
+
+// All but the lists.
+void device_problem_arrays(const problem *p, pairs_form form, device_problem *d) {
+    const conv_shape *s = &p->shape;
+    int element = numeric_size(s->type);
+    conv_pairs_args *a = &d->args;
+    *a = {};
+    a->shape = *s;
+    a->in = features_upload(s->type, p->in, s->cin, p->off.in);
+    a->in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    a->weights = weights_upload(s, p->weight);
+    a->sides = p->sides;
+    a->form = form;
+    a->count = device_upload(&p->outputs, 1);
+    a->capacity = std::max(p->outputs + p->room, 1);
+    a->epilogue.bias = floats_upload(p->bias, p->off.floats);
+    a->epilogue.scale = floats_upload(p->scale, p->off.floats);
+    a->epilogue.shift = floats_upload(p->shift, p->off.floats);
+    a->epilogue.residual = p->residual.empty()
+                               ? nullptr
+                               : features_upload(s->type, p->residual, s->cout, p->off.residual);
+    a->epilogue.act = p->act;
+    a->epilogue.slope = p->slope;
+    d->out_bytes = ((int64_t)a->capacity * s->cout + p->off.out) * element;
+    d->out = device_new<char>(d->out_bytes);
+    a->out = d->out + p->off.out * element;
+    device_problem_scratch(d);
+}
+
+void device_problem_make(const problem *p, pairs_form form, device_problem *d) {
+    device_problem_arrays(p, form, d);
+    d->args.pairs = pairs_upload(p);
+}
+
+status device_problem_start(const device_problem *d) {
+    return conv_pairs_run(&d->args, d->scratch, d->scratch_bytes, stream_get());
+}
+
+// The bytes of the outputs that there are.
+std::vector<char> device_problem_fetch(const problem *p, const device_problem *d) {
+    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
+    std::vector<char> out((size_t)bytes + 1);
+    device_copy_out(out.data(), (const char *)d->args.out, bytes);
+    return out;
+}
+
+// ---- judging ------------------------------------------------------------------------------------
+
+reference_verdict problem_judge(const problem *p, const void *out) {
+    const numeric type = p->shape.type;
+    std::vector<char> residual(p->residual.size() * (size_t)numeric_size(type) + 1);
+    reference_store(type, p->residual.data(), (int64_t)p->residual.size(), residual.data());
+    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
+                       p->scale.empty() ? nullptr : p->scale.data(),
+                       p->shift.empty() ? nullptr : p->shift.data(),
+                       p->residual.empty() ? nullptr : residual.data(),
+                       p->act,
+                       p->slope};
+    // A row more than there are: empty arrays have an address too.
+    std::vector<float> in = p->in, in2 = p->in2;
+    std::vector<int32_t> map = p->map;
+    in.resize(in.size() + (size_t)p->shape.cin);
+    in2.resize(in2.size() + (size_t)p->shape.cin2);
+    map.push_back(-1);
+    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
+                                map.data(), p->outputs, &e, out);
+}
+
+bool verdict_check(const problem *p, reference_verdict v, int line) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "%s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", p->name,
+             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
+    return test_check(v.ratio <= 1, __FILE__, line, text);
+}
+
+// Runs twice, the second time over the first one's memory: nothing beyond the count is written, and
+// stripes have the same bits. Does not free.
+std::vector<char> device_problem_run(const problem *p, const device_problem *d) {
+    CHECK_OK(device_problem_start(d));
+    std::vector<char> out = device_problem_fetch(p, d);
+    if (d->scratch_bytes) {
+        CUDA_CHECK(cudaMemset(d->scratch, 0xff, d->scratch_bytes));
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    CHECK_OK(device_problem_start(d));
+    std::vector<char> again = device_problem_fetch(p, d);
+    CHECK(d->args.form == pairs_form_atomic || again == out);
+    int64_t before = (char *)d->args.out - d->out, used = (int64_t)out.size() - 1;
+    CHECK(device_untouched(d->out, 0, before));
+    CHECK(device_untouched(d->out, before + used, d->out_bytes));
+    return again;
+}
+
+std::vector<char> problem_run(const problem *p, pairs_form form) {
+    device_problem d;
+    device_problem_make(p, form, &d);
+    std::vector<char> out = device_problem_run(p, &d);
+    guarded_finish();
+    return out;
+}
+
+// Both forms.
+void problem_check(const problem *p, int line = __builtin_LINE()) {
+    for (pairs_form form : forms) {
+        std::vector<char> out = problem_run(p, form);
+        verdict_check(p, problem_judge(p, out.data()), line);
+    }
+}
+
+// ---- random shapes ------------------------------------------------------------------------------
+
+const int channels_edges[] = {1,  2,  4,  7,  8,  9,  15, 16, 17,  31,  32,
+                              33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
+
+int channels_random(random_state *random) {
+    const int count = (int)(sizeof channels_edges / sizeof *channels_edges);
+    return random_int(random, 0, 2) ? channels_edges[random_int(random, 0, count - 1)]
+                                    : random_int(random, 1, 130);
+}
+
+void check_random_shapes(numeric type, int problems) {
+    for (int seed = 0; seed < problems; ++seed) {
+        random_state random = random_make((uint64_t)(4 * seed + type));
+        conv_shape s = {random_int(&random, 1, 40), channels_random(&random), 0,
+                        channels_random(&random), type};
+        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random) : 0;
+        problem p =
+            problem_make(&random, s, random_int(&random, 0, 120), random_int(&random, 0, 400));
+        const int percents[] = {0, 3, 15, 40, 80, 100};
+        problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
+        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
+                              (activation)random_int(&random, activation_none, activation_leaky));
+        // A large capacity has long stripes, a small one short ones.
+        p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 60000;
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        problem_name(&p, what);
+        problem_check(&p);
+    }
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_f32) {
+    check_random_shapes(numeric_f32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_tf32) {
+    check_random_shapes(numeric_tf32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_f16) {
+    check_random_shapes(numeric_f16, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_bf16) {
+    check_random_shapes(numeric_bf16, test_quick() ? 6 : 100);
+}
+
+// ---- channels and rows, each on its own ---------------------------------------------------------
+
+DEVICE_TEST(gpu_pairs_channel_edges) {
+    const int edges[] = {1,  7,  8,  9,  15,  16,  17,  31,  32, 33,
+                         63, 64, 65, 96, 127, 128, 129, 255, 256};
+    int turn = 0;
+    for (int cin : edges) {
+        for (int cout : edges) {
+            numeric type = numerics[turn++ % 4];
+            if (test_quick() && turn % 23) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)turn);
+            conv_shape s = {3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type};
+            problem p = problem_make(&random, s, 40, 70);
+            p.room = turn % 5 ? 3 : 50000;
+            for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
+                *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
+            }
+            problem_fill_map(&random, &p, 60);
+            problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
+            problem_name(&p, "edges");
+            problem_check(&p);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_many_channels) {
+    const int shapes[][4] = {{1, 1024, 0, 1024}, {2, 512, 512, 256}, {2, 1000, 24, 1000},
+                             {3, 1023, 1, 5},    {2, 1, 0, 1024},    {2, 1024, 1024, 33},
+                             {3, 3, 1024, 1023}, {5, 777, 333, 555}};
+    for (auto &c : shapes) {
+        for (numeric type : numerics) {
+            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(c[1] + c[2] + type));
+            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            problem p = problem_make(&random, s, 70, 66);
+            p.room = type == numeric_f16 ? 5000 : 0;
+            problem_fill_map(&random, &p, 50);
+            problem_fill_epilogue(&random, &p, with_all, activation_relu);
+            problem_name(&p, "many channels");
+            problem_check(&p);
+        }
+    }
+}
+
+// Sizes around groups, units and stripes; lists that are full.
+DEVICE_TEST(gpu_pairs_every_size) {
+    for (int n : {0,  1,  2,   7,   8,   9,   15,  16,  17,  31,  32,   33,   63,
+                  64, 65, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1025, 4097}) {
+        if (test_quick() && n > 130) {
+            continue;
+        }
+        for (numeric type : numerics) {
+            random_state random = random_make((uint64_t)(4 * n + type));
+            conv_shape s = {5, n % 2 ? 9 : 70, 3, 20, type};
+            problem p = problem_make(&random, s, n, n);
+            problem_fill_map(&random, &p, n % 3 ? 40 : 100);
+            problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
+            p.room = n % 4 ? 0 : 1500;
+            problem_name(&p, "rows");
+            problem_check(&p);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
+    for (numeric type : numerics) {
+        for (int pairs = 0; pairs <= 2; ++pairs) {
+            for (int volume : {1, 9, 300, 3375}) {
+                for (int32_t outputs : {0, 1, 33}) {
+                    if (test_quick() && volume > 300) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)(outputs + type));
+                    conv_shape s = {volume, 5, 0, 6, type};
+                    problem p = problem_make(&random, s, outputs ? 4 : 0, outputs);
+                    p.map.assign((size_t)outputs * (size_t)volume, -1);
+                    for (int i = 0; i < pairs && outputs && i < volume; ++i) { // one pair an offset
+                        p.map[p.map.size() - 1 - (size_t)i] = 3;
+                    }
+                    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+                    problem_name(&p, "few pairs");
+                    problem_check(&p);
+                }
+            }
+        }
+    }
+}
+
+// One offset has all outputs, the others a few: one share of the grid has many lists, most have
+// part of one.
+DEVICE_TEST(gpu_pairs_unequal_lengths) {
+    for (numeric type : numerics) {
+        for (int volume : {27, 125, 1000}) {
+            for (int cin : {16, 100}) {
+                if (test_quick() && (volume > 125 || cin > 16)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(volume + cin + type));
+                conv_shape s = {volume, cin, 0, 24, type};
+                int32_t outputs = test_quick() ? 400 : 5000;
+                problem p = problem_make(&random, s, 300, outputs);
+                p.map.assign((size_t)outputs * (size_t)volume, -1);
+                for (int32_t o = 0; o < outputs; ++o) {
+                    int32_t *taps = p.map.data() + (int64_t)o * volume;
+                    taps[volume / 3] = o % 300;
+                    taps[random_int(&random, 0, volume - 1)] = random_int(&random, 0, 299);
+                    taps[volume - 1] = o < 40 ? 7 : -1;
+                }
+                problem_fill_epilogue(&random, &p, with_scale, activation_none);
+                problem_name(&p, "unequal");
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+// ---- counts -------------------------------------------------------------------------------------
+
+// A count beyond the capacity: as many outputs as there is room for. Lists that end behind their
+// capacity are cut off there; outputs that are not there are left out.
+DEVICE_TEST(gpu_pairs_clamps_counts) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int32_t capacity : {1, 63, 64, 100, 700}) {
+                random_state random = random_make((uint64_t)(capacity + type));
+                conv_shape s = {5, 40, 0, 20, type};
+                problem p = problem_make(&random, s, 50, capacity);
+                problem_fill_map(&random, &p, 60);
+                problem_name(&p, "clamped");
+                device_problem d;
+                device_problem_make(&p, form, &d);
+                for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
+                    d.args.count = device_upload(&told, 1);
+                    CHECK_OK(device_problem_start(&d));
+                    std::vector<char> out = device_problem_fetch(&p, &d);
+                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                }
+                int32_t fewer = capacity / 2; // the lists still have the others
+                problem q = p;
+                q.outputs = fewer;
+                q.map.resize((size_t)fewer * 5);
+                d.args.count = device_upload(&fewer, 1);
+                std::vector<char> kept = device_problem_fetch(&p, &d);
+                CHECK_OK(device_problem_start(&d));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                verdict_check(&q, problem_judge(&q, out.data()), __LINE__);
+                int64_t used = (int64_t)fewer * 20 * numeric_size(type);
+                CHECK(std::equal(kept.begin() + used, kept.end(), out.begin() + used));
+
+                int32_t left = std::max(d.args.pairs.capacity / 2, 1), seen = 0;
+                q = p; // of the lists, the pairs behind `left` do not count
+                for (int k = 0; k < 5; ++k) {
+                    for (int32_t o = 0; o < capacity; ++o) {
+                        int32_t *tap = q.map.data() + o * 5 + k;
+                        *tap = *tap >= 0 && seen++ >= left ? -1 : *tap;
+                    }
+                }
+                d.args.count = device_upload(&capacity, 1);
+                d.args.pairs.capacity = left;
+                CHECK_OK(device_problem_start(&d));
+                out = device_problem_fetch(&p, &d);
+                verdict_check(&q, problem_judge(&q, out.data()), __LINE__);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// ---- maps of real layers ------------------------------------------------------------------------
+
+// Lists that the GPU builds, of the offsets with a norm of `threshold` or more; half: of those
+// before the centre. Frees all buffers of the test.
+template <typename W>
+void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, int threshold,
+                 int line = __builtin_LINE()) {
+    const kernel_shape *kernel = &scene->kernel;
+    const int volume = p->shape.volume;
+    p->map = forms_map(scene);
+    voxel_set<W> source = set_upload(scene->source, p->room);
+    voxel_set<W> outputs = scene->same ? source : set_upload(scene->outputs, p->room);
+    int32_t capacity = std::max((int32_t)p->map.size(), 1);
+    map_pairs pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(capacity),
+                       device_new<int32_t>(capacity), capacity};
+    map_forms none = map_forms_os(nullptr);
+    none.threshold = threshold;
+    none.half = p->sides != pairs_sides_one;
+    size_t bytes = 0;
+    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, capacity, &bytes));
+    device_status *trouble = device_zeros<device_status>(1);
+    CHECK_OK(map_build_pairs<W>(&scene->layout, kernel, source, outputs, &none, pairs, trouble,
+                                device_new<char>((int64_t)bytes), bytes, stream_get()));
+    for (size_t i = 0; i < p->map.size(); ++i) { // what the lists do not stand for
+        int k = (int)(i % (size_t)volume);
+        bool centre = none.half && k == volume / 2;
+        bool has = centre ? p->sides == pairs_sides_centre : kernel_norm(kernel, k) >= threshold;
+        p->map[i] = has ? p->map[i] : -1;
+    }
+    device_problem d;
+    device_problem_arrays(p, form, &d);
+    d.args.pairs = pairs;
+    std::vector<char> out = device_problem_run(p, &d);
+    verdict_check(p, problem_judge(p, out.data()), line);
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_pairs_layers) {
+    int turn = 0;
+    for (int kind = forms_submanifold; kind < forms_kinds; ++kind) {
+        for (numeric type : numerics) {
+            for (pairs_form form : forms) {
+                for (int seed = 0; seed < (test_quick() ? 1 : 6); ++seed, ++turn) {
+                    random_state random = random_make((uint64_t)turn);
+                    kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
+                    forms_scene<uint32_t> scene =
+                        forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
+                    conv_shape s = {kernel_volume(&kernel), channels_random(&random),
+                                    turn % 4 ? 0 : 17, channels_random(&random), type};
+                    problem p = problem_make(&random, s, (int32_t)scene.source.size(),
+                                             (int32_t)scene.outputs.size());
+                    p.room = turn % 3 ? 0 : 100;
+                    problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
+                    problem_name(&p, scene.name);
+                    check_scene(&scene, &p, form, random_int(&random, 0, 2));
+                }
+            }
+        }
+    }
+}
+
+// The lists of a half map from both sides: with and without the centre, of all offsets or of those
+// that a hybrid map leaves.
+DEVICE_TEST(gpu_pairs_half_maps) {
+    const triple sizes[] = {{3, 3, 3}, {1, 1, 3}, {5, 3, 1}, {1, 1, 1}, {5, 5, 5}, {7, 7, 7}};
+    int turn = 0;
+    for (triple size : sizes) {
+        for (numeric type : numerics) {
+            for (pairs_form form : forms) {
+                for (pairs_sides sides : {pairs_sides_both, pairs_sides_centre}) {
+                    for (int threshold = 0; threshold < 3; ++threshold, ++turn) {
+                        if (test_quick() && turn % 7) {
+                            continue;
+                        }
+                        random_state random = random_make((uint64_t)turn);
+                        kernel_shape kernel = kernel_cube(1, 1);
+                        kernel.size = size;
+                        forms_scene<uint64_t> scene =
+                            forms_scene_random<uint64_t>(&random, forms_submanifold, kernel);
+                        conv_shape s = {kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type};
+                        problem p = problem_make(&random, s, (int32_t)scene.source.size(),
+                                                 (int32_t)scene.outputs.size());
+                        p.sides = sides;
+                        p.room = turn % 3 ? 0 : 50;
+                        problem_fill_epilogue(&random, &p, with_bias, activation_relu);
+                        problem_name(&p, scene.name);
+                        check_scene(&scene, &p, form, threshold);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ---- sums that are begun elsewhere, or left -----------------------------------------------------
+
+// The sums of a part of the offsets, left by one form, are where the other one begins: the result
+// is that of all offsets.
+DEVICE_TEST(gpu_pairs_hybrid) {
+    for (numeric type : numerics) {
+        for (int cout : {5, 24, 70}) {
+            for (int turn = 0; turn < 4; ++turn) {
+                pairs_form first = forms[turn % 2], second = forms[turn / 2];
+                random_state random = random_make((uint64_t)(cout + turn + type));
+                conv_shape s = {9, turn % 2 ? 20 : 80, 0, cout, type};
+                problem all = problem_make(&random, s, 100, 330);
+                problem_fill_map(&random, &all, 60);
+                problem_fill_epilogue(&random, &all, with_all, activation_relu);
+                all.room = turn ? 20 : 0;
+                problem_name(&all, "hybrid");
+                problem part[2] = {all, all};
+                for (size_t i = 0; i < all.map.size(); ++i) {
+                    part[i % 9 < 4].map[i] = -1;
+                }
+                int64_t pitch = conv_pairs_pitch(cout), capacity = all.outputs + all.room;
+                float *sums = device_new<float>(capacity * pitch);
+                device_problem d;
+                device_problem_make(&part[0], first, &d);
+                d.args.sums = sums;
+                d.args.leave = true;
+                d.args.out = nullptr;
+                device_problem_scratch(&d);
+                CHECK_OK(device_problem_start(&d));
+                CHECK(device_untouched(d.out, 0, d.out_bytes));
+                CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
+                device_problem e;
+                device_problem_make(&part[1], second, &e);
+                e.args.sums = sums;
+                e.args.begin = true;
+                device_problem_scratch(&e);
+                CHECK_OK(device_problem_start(&e));
+                std::vector<char> out = device_problem_fetch(&all, &e);
+                verdict_check(&all, problem_judge(&all, out.data()), __LINE__);
+                CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// Sums of the caller's, begun at zero: instead of scratch.
+DEVICE_TEST(gpu_pairs_sums_of_the_caller) {
+    random_state random = random_make(5);
+    conv_shape s = {4, 30, 0, 21, numeric_f16};
+    problem p = problem_make(&random, s, 60, 90);
+    problem_fill_map(&random, &p, 50);
+    problem_name(&p, "sums");
+    device_problem d;
+    device_problem_make(&p, pairs_form_atomic, &d);
+    size_t all = d.scratch_bytes;
+    d.args.sums = device_new<float>(90 * 24);
+    device_problem_scratch(&d);
+    CHECK(d.scratch_bytes < all);
+    std::vector<char> out = device_problem_run(&p, &d);
+    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+}
+
+// The residual may be the output itself.
+DEVICE_TEST(gpu_pairs_residual_in_place) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int cout : {5, 16, 40}) {
+                random_state random = random_make((uint64_t)(cout + type));
+                conv_shape s = {3, 12, 0, cout, type};
+                problem p = problem_make(&random, s, 150, 190);
+                problem_fill_map(&random, &p, 50);
+                problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
+                problem_name(&p, "in place");
+                device_problem d;
+                device_problem_make(&p, form, &d);
+                std::vector<char> stored(p.residual.size() * (size_t)numeric_size(type));
+                reference_store(type, p.residual.data(), (int64_t)p.residual.size(), stored.data());
+                device_copy_in((char *)d.args.out, stored.data(), (int64_t)stored.size());
+                d.args.epilogue.residual = d.args.out;
+                CHECK_OK(device_problem_start(&d));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_every_epilogue) {
+    for (numeric type : numerics) {
+        for (int what = 0; what <= with_all; ++what) {
+            for (activation act : {activation_none, activation_relu, activation_leaky}) {
+                if (test_quick() && (what + act + type) % 5) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
+                conv_shape s = {4, 10, what % 2 ? 7 : 0, what % 3 ? 21 : 24, type};
+                problem p = problem_make(&random, s, 50, 77);
+                problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+                problem_fill_epilogue(&random, &p, what, act);
+                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
+                problem_name(&p, "epilogue");
+                problem_check(&p);
+            }
+        }
+    }
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+// A NaN reaches the outputs that have its row as a source, and no others.
+DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int channels : {5, 8, 24, 32, 33, 64, 72, 100}) {
+                random_state random = random_make((uint64_t)(channels + type));
+                conv_shape s = {4, channels, channels % 3 ? 0 : 3, 18, type};
+                problem p = problem_make(&random, s, 50, 130);
+                problem_fill_map(&random, &p, 25);
+                p.map[7] = p.map[150] = 20;
+                for (int c = 0; c < channels; ++c) {
+                    p.in[(size_t)(20 * channels + c)] = NAN;
+                }
+                problem_name(&p, "special");
+                std::vector<char> out = problem_run(&p, form);
+                int touched = 0, wrong = 0;
+                for (int32_t o = 0; o < p.outputs; ++o) {
+                    const int32_t *taps = p.map.data() + o * 4;
+                    bool has = std::find(taps, taps + 4, 20) != taps + 4;
+                    touched += has;
+                    for (int c = 0; c < 18; ++c) {
+                        wrong += has != !isfinite(numeric_load(type, out.data(), o * 18 + c));
+                    }
+                }
+                CHECK(touched > 0 && wrong == 0);
+                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+            }
+        }
+    }
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+// A graph that is captured for a capacity replays with other lists, counts and features.
+DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make((uint64_t)type);
+            conv_shape s = {8, 40, 0, 24, type};
+            problem one = problem_make(&random, s, 200, 300);
+            problem_fill_map(&random, &one, 70);
+            problem_name(&one, "captured");
+            one.room = 10000;
+            device_problem d;
+            device_problem_make(&one, form, &d);
+            CUDA_CHECK(cudaDeviceSynchronize());
+            cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
+                CHECK_OK(conv_pairs_run(&d.args, d.scratch, d.scratch_bytes, stream));
+            });
+            REQUIRE(graph != nullptr);
+            for (int32_t outputs : {300, 0, 1, 257, 1200}) {
+                problem p = problem_make(&random, s, 200, outputs);
+                problem_fill_map(&random, &p, outputs > 1000 ? 20 : 60);
+                p.weight = one.weight;
+                problem_name(&p, "replayed");
+                map_pairs lists = pairs_upload(&p);
+                int32_t pairs = device_value(lists.begin + 8);
+                REQUIRE(pairs <= d.args.pairs.capacity);
+                std::vector<int32_t> host((size_t)std::max(pairs, 9));
+                device_copy_out(host.data(), lists.begin, 9);
+                device_copy_in(d.args.pairs.begin, host.data(), 9);
+                device_copy_out(host.data(), lists.input, pairs);
+                device_copy_in(d.args.pairs.input, host.data(), pairs);
+                device_copy_out(host.data(), lists.output, pairs);
+                device_copy_in(d.args.pairs.output, host.data(), pairs);
+                device_copy_in((int32_t *)d.args.count, &outputs, 1);
+                std::vector<char> stored(p.in.size() * (size_t)numeric_size(type));
+                reference_store(type, p.in.data(), (int64_t)p.in.size(), stored.data());
+                device_copy_in((char *)d.args.in, stored.data(), (int64_t)stored.size());
+                CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+            }
+            CUDA_CHECK(cudaGraphExecDestroy(graph));
+            guarded_finish();
+        }
+    }
+}
+
+// ---- more elements than an int can count --------------------------------------------------------
+
+// rows * channels passes 2^31 in the inputs, the outputs and the sums. Only the rows at the turn
+// and at the ends have pairs, and are set and looked at.
+DEVICE_TEST(gpu_pairs_beyond_32_bits) {
+    const int32_t rows = 2200000, wide = 1024;
+    const int32_t turn = (int32_t)(((int64_t)1 << 31) / wide); // the row at element 2^31
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)rows * wide * 8 + ((size_t)1 << 30)) {
+        SKIP("takes 19 GB of device memory and is not quick");
+    }
+    const int32_t marked[8] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
+    const int64_t row_bytes = wide * 2; // of halves
+    for (pairs_form form : forms) {
+        for (bool far_out : {false, true}) { // or far inputs
+            random_state random = random_make(23);
+            conv_shape s = {1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16};
+            problem p = problem_make(&random, s, 8, 8);
+            p.map = {0, 1, 2, 3, 4, 5, 6, 7};
+            problem_name(&p, far_out ? "output beyond 2^31" : "input beyond 2^31");
+            device_problem d;
+            device_problem_make(&p, form, &d);
+            char *huge = device_new<char>(rows * row_bytes);
+            device_copy_in(far_out ? d.args.pairs.output : d.args.pairs.input, marked, 8);
+            if (far_out) {
+                d.args.count = device_upload(&rows, 1);
+                d.args.capacity = rows;
+                d.args.out = huge;
+                device_problem_scratch(&d);
+            } else {
+                std::vector<char> stored((size_t)(8 * row_bytes));
+                reference_store(s.type, p.in.data(), 8 * wide, stored.data());
+                for (int i = 0; i < 8; ++i) {
+                    device_copy_in(huge + marked[i] * row_bytes, stored.data() + i * row_bytes,
+                                   row_bytes);
+                }
+                d.args.in = huge;
+            }
+            CHECK_OK(device_problem_start(&d));
+            std::vector<char> out((size_t)(8 * row_bytes));
+            for (int i = 0; i < 8 && far_out; ++i) {
+                device_copy_out(out.data() + i * row_bytes, huge + marked[i] * row_bytes,
+                                row_bytes);
+            }
+            out = far_out ? out : device_problem_fetch(&p, &d);
+            verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+            guarded_finish();
+        }
+    }
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_pairs_refuses) {
+    random_state random = random_make(29);
+    conv_shape s = {3, 6, 5, 7, numeric_f16};
+    problem p = problem_make(&random, s, 10, 12);
+    problem_fill_map(&random, &p, 50);
+    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+    device_problem d;
+    device_problem_make(&p, pairs_form_atomic, &d);
+    static float *sums;
+    sums = device_new<float>(12 * 8);
+    struct {
+        status_code code;
+        void (*spoil)(conv_pairs_args *);
+    } const bad[] = {
+        {status_null_pointer, [](conv_pairs_args *a) { a->in = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->in2 = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->weights = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->count = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->out = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.begin = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.input = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.output = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->begin = true; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->leave = true; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->pairs.capacity = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->capacity = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->capacity = -1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.volume = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.volume = kernel_volume_max + 1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cin = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cin2 = -1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cout = 1025; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->shape.type = (numeric)4; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->form = (pairs_form)2; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sides = (pairs_sides)3; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sides = (pairs_sides)-1; }},
+        {status_unsupported,
+         [](conv_pairs_args *a) {
+             a->sides = pairs_sides_both;
+             a->shape.volume = 2;
+         }},
+        {status_unsupported, [](conv_pairs_args *a) { a->epilogue.act = (activation)3; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in2; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sums = (float *)a->out; }},
+        {status_alignment, [](conv_pairs_args *a) { a->in = (const char *)a->in + 1; }},
+        {status_alignment, [](conv_pairs_args *a) { a->out = (char *)a->out + 1; }},
+        {status_alignment, [](conv_pairs_args *a) { a->weights = (const char *)a->weights + 16; }},
+        {status_alignment, [](conv_pairs_args *a) { a->sums = sums + 1; }},
+    };
+    for (auto &c : bad) {
+        conv_pairs_args args = d.args;
+        c.spoil(&args);
+        CHECK_STATUS(conv_pairs_run(&args, d.scratch, d.scratch_bytes, stream_get()), c.code);
+    }
+    auto run = [&](char *scratch, size_t given) {
+        return conv_pairs_run(&d.args, scratch, given, stream_get());
+    };
+    REQUIRE(d.scratch_bytes > 0);
+    CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
+    CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
+    CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
+    size_t bytes = 1;
+    CHECK_STATUS(conv_pairs_workspace(nullptr, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_pairs_workspace(&d.args, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_pairs_run(nullptr, d.scratch, d.scratch_bytes, stream_get()),
+                 status_null_pointer);
+    d.args.form = pairs_form_stripes;
+    CHECK_OK(conv_pairs_workspace(&d.args, &bytes));
+    CHECK_EQUAL(bytes, (size_t)0);
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
+    CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+double planted_ratio(const problem *run, const problem *wanted, pairs_form form) {
+    std::vector<char> out = problem_run(run, form);
+    return problem_judge(wanted, out.data()).ratio;
+}
+
+DEVICE_TEST(gpu_pairs_planted_errors_are_found) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make(37);
+            conv_shape s = {4, 6, 0, 9, type};
+            problem good = problem_make(&random, s, 60, 80);
+            problem_fill_map(&random, &good, 100);
+            problem_name(&good, "planted");
+            CHECK(planted_ratio(&good, &good, form) <= 1);
+
+            problem bad = good; // one weight, the largest, off by 2%
+            auto largest = std::max_element(bad.weight.begin(), bad.weight.end(),
+                                            [](float a, float c) { return fabsf(a) < fabsf(c); });
+            *largest *= 1.02f;
+            CHECK(planted_ratio(&bad, &good, form) > 1);
+
+            bad = good; // one tap dropped
+            bad.map[17] = -1;
+            CHECK(planted_ratio(&bad, &good, form) > 1);
+
+            bad = good; // one tap from another row
+            bad.map[17] = bad.map[17] ? bad.map[17] - 1 : 1;
+            CHECK(planted_ratio(&bad, &good, form) > 1);
+
+            problem shifted = good; // the epilogue forgets its shift
+            problem_fill_epilogue(&random, &shifted, with_shift, activation_none);
+            CHECK(planted_ratio(&good, &shifted, form) > 1);
+        }
+    }
+}
+
+} // namespace
