@@ -108,16 +108,20 @@ static void conv_weights(bench_session *s, conv_work *w) {
     for (int64_t i = 0; i < elements; ++i) {
         weight[i] = conv_random(2, i);
     }
-    size_t bytes = 0;
+    size_t bytes = 0, pairs_bytes = 0;
+    const float *given = bench_upload(&s->pool, weight, elements);
     BENCH_TRY(spira::conv_weights_bytes(shape, &bytes));
+    BENCH_TRY(spira::conv_pairs_weights_bytes(shape, &pairs_bytes));
     char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_weights_pack(shape, bench_upload(&s->pool, weight, elements), packed,
-                                       bytes, s->stream));
+    char *pairs = bench_device<char>(&s->pool, (int64_t)pairs_bytes);
+    BENCH_TRY(spira::conv_weights_pack(shape, given, packed, bytes, s->stream));
+    BENCH_TRY(spira::conv_pairs_weights_pack(shape, given, pairs, pairs_bytes, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     for (int64_t i = 0; i < elements; ++i) {
         weight[i] = spira::numeric_operand(shape->type, weight[i]);
     }
     w->args.weights = packed;
+    w->pairs.weights = pairs;
     w->weight = weight;
 }
 
@@ -146,7 +150,7 @@ static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, c
     spira::conv_pairs_args pairs = {};
     pairs.shape = a->shape;
     pairs.in = a->in;
-    pairs.weights = a->weights;
+    pairs.weights = w->pairs.weights;
     pairs.pairs = m->lists;
     pairs.count = a->count;
     pairs.capacity = a->capacity;

@@ -9,6 +9,7 @@
 #include "networks.h"
 #include "scan_input.h"
 #include "scan_side.h"
+#include "scan_weights.h"
 
 #include <algorithm>
 #include <dirent.h>
@@ -442,7 +443,8 @@ static int usage(const char *why) {
     fprintf(
         stderr,
         "%s\nusage: engine [--net NAME] [--voxel METRES] [--type fp16|bf16|tf32|fp32] [--seed N]"
-        "\n              [--voxels N] [--points N] [--rounds N] PATH...\n"
+        "\n              [--weights FILE] [--save-weights FILE] [--voxels N] [--points N] "
+        "[--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n"
         "--voxels, --points: capacities; without them, those of the largest scan\n",

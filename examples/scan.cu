@@ -190,7 +190,7 @@ int main(int argc, char **argv) {
     }
     scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
     spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
-                    : scan::scan_scene_street(chosen.seed, &cloud);
+                                  : scan::scan_scene_street(chosen.seed, &cloud);
     if (spira::status_failed(s)) {
         return side::fail("reading the scan", s);
     }

@@ -23,7 +23,8 @@ struct options {
 };
 
 static inline options options_standard() {
-    options o = {nullptr, 0.05f, "MinkUNet42", spira::numeric_f16, "scan.png", 1, true, nullptr, nullptr};
+    options o = {nullptr, 0.05f,   "MinkUNet42", spira::numeric_f16, "scan.png", 1,
+                 true,    nullptr, nullptr};
     return o;
 }
 

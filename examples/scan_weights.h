@@ -1,5 +1,5 @@
-// examples/scan_weights.h: the parameters that the examples run a network with: from a file with a blob
-// (spira/blob.h), or made up from a seed; and such a file of them.
+// examples/scan_weights.h: the parameters that the examples run a network with: from a file with a
+// blob (spira/blob.h), or made up from a seed; and such a file of them.
 #ifndef SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 #define SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 

@@ -60,15 +60,19 @@ SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
                                           : conv_tensor_weights(s);
 }
 
+// Bytes of a kernel's packed weights.
+SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
+    return (size_t)conv_packed_count(s, kernel) *
+           (kernel == conv_kernel_exact ? sizeof(float) : (size_t)conv_lane_bytes);
+}
+
 // Bytes of packed weights on the current device.
 SPIRA_API status conv_weights_bytes(const conv_shape *shape, size_t *bytes) {
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    conv_kernel kernel = conv_kernel_of(shape, &d);
-    *bytes = (size_t)conv_packed_count(shape, kernel) *
-             (kernel == conv_kernel_exact ? sizeof(float) : (size_t)conv_lane_bytes);
+    *bytes = conv_packed_bytes(shape, conv_kernel_of(shape, &d));
     return status_success();
 }
 
@@ -85,20 +89,11 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
     conv_tensor_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
 }
 
-// Packs weights into the order of the current device's kernels; once, when a network is loaded.
-//
-// inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
-// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format
-// Asynchronous.
-SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight, void *packed,
-                                   size_t packed_bytes, cudaStream_t stream) {
-    size_t needed;
-    SPIRA_TRY(conv_weights_bytes(shape, &needed));
+// Packs weights for a kernel: conv_weights_pack, whose arguments these are.
+SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
+                           void *packed, size_t packed_bytes, cudaStream_t stream) {
     SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_TRY(workspace_check(packed, packed_bytes, needed));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
-    conv_kernel kernel = conv_kernel_of(shape, &d);
+    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel)));
     int64_t total = conv_packed_count(shape, kernel), grid = ceil_div(total, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     if (kernel == conv_kernel_exact) {
@@ -112,6 +107,19 @@ SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight,
         conv_pack_start<float>(shape, kernel, weight, total, packed, stream);
     }
     return status_of_launch("conv_weights_pack");
+}
+
+// Packs weights into the order of the current device's kernels; once, when a network is loaded.
+//
+// inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
+// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format
+// Asynchronous.
+SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight, void *packed,
+                                   size_t packed_bytes, cudaStream_t stream) {
+    SPIRA_TRY(conv_shape_check(shape));
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    return conv_pack(shape, conv_kernel_of(shape, &d), weight, packed, packed_bytes, stream);
 }
 
 SPIRA_API status conv_pointer_check(const void *p, int element, const char *name) {

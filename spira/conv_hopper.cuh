@@ -694,9 +694,9 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const conv_out
                       (bytes ^ hopper_swizzle((uint32_t)row));
         uint4 sum = shared_load_4(at);
         shared_store_4(at, make_uint4(0, 0, 0, 0));
-        conv_output_store<E, wide>(p, output, first_row + row,
-                                   make_float4(__uint_as_float(sum.x), __uint_as_float(sum.y),
-                                               __uint_as_float(sum.z), __uint_as_float(sum.w)));
+        conv_output_store_as<E, wide>(p, output, first_row + row,
+                                      make_float4(__uint_as_float(sum.x), __uint_as_float(sum.y),
+                                                  __uint_as_float(sum.z), __uint_as_float(sum.w)));
     }
 }
 

@@ -650,8 +650,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps, lie == conv_rows_any ? 1 :
     const int share = (p.stripe + p.parts - 1) / p.parts, from = part * share;
     const int own = min(there - from, share); // rows that the warp begins and finishes
     pairs_stripe_copy<blocks, false>(p, first_row, own, from, channel, sums);
-    pairs_task task = {
-        (uint32_t)first_row, (uint32_t)there, conv_shared_address(sums), nullptr, 0, 0};
+    pairs_task task = {(uint32_t)first_row, (uint32_t)there, shared_address(sums), nullptr, 0, 0};
     pairs_stripe_walk(p, rows, part, channel < p.conv.cout, task, &stripe,
                       [&](pairs_task &t, const pairs_cursor &c) {
                           pairs_walk<E, blocks, deep, lie, true>(p, t, c, slice, rows);
@@ -756,36 +755,46 @@ template <typename E>
 SPIRA_KERNEL void __launch_bounds__(pairs_threads)
     pairs_finish_kernel(const __grid_constant__ pairs_params p) {
     const int64_t rows = pairs_rows(p), step = (int64_t)gridDim.x * blockDim.y;
-    const E *residual = (const E *)p.conv.residual;
-    const float floor = p.conv.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    const bool leaky = p.conv.epilogue.act == activation_leaky;
     for (int channel = 4 * (int)threadIdx.x; channel < p.conv.cout;
          channel += 4 * (int)blockDim.x) {
-        const conv_affine affine = conv_affine_load(p.conv, channel);
-        const int left = p.conv.cout - channel;
+        const conv_output output = conv_output_of(p.conv, channel);
 #pragma unroll 2
         for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < rows;
              row += step) {
-            const int64_t at = row * p.conv.cout + channel;
-            const float4 sum = *(const float4 *)(p.sums + row * p.pitch + channel);
-            const float value[4] = {sum.x, sum.y, sum.z, sum.w};
-            conv_quad<E> extra, q;
-            if (residual) {
-                extra = conv_quad_load(residual + at, left, p.conv.wide_out);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                float v = fmaf(value[i], affine.scale[i], affine.shift[i]);
-                v += residual ? element_to_float(extra.element[i]) : 0.0f;
-                q.element[i] =
-                    element_from_float<E>(conv_activate(v, floor, leaky, p.conv.epilogue.slope));
-            }
-            conv_quad_store((E *)p.conv.out + at, left, p.conv.wide_out, q);
+            conv_output_store<E>(p.conv, output, (int)row,
+                                 *(const float4 *)(p.sums + row * p.pitch + channel));
         }
     }
 }
 
 // ---- launches -----------------------------------------------------------------------------------
+
+// The kernel that weights are packed for: the lists do not need the layout's.
+SPIRA_API status pairs_kernel_of(const conv_shape *shape, conv_kernel *kernel) {
+    SPIRA_TRY(conv_shape_check(shape));
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    d.warpgroups = false;
+    *kernel = conv_kernel_of(shape, &d);
+    return status_success();
+}
+
+// Bytes of packed weights on the current device.
+SPIRA_API status conv_pairs_weights_bytes(const conv_shape *shape, size_t *bytes) {
+    conv_kernel kernel;
+    SPIRA_TRY(pairs_kernel_of(shape, &kernel));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    *bytes = conv_packed_bytes(shape, kernel);
+    return status_success();
+}
+
+// Packs weights for conv_pairs_run, as conv_weights_pack does it for conv.
+SPIRA_API status conv_pairs_weights_pack(const conv_shape *shape, const float *weight, void *packed,
+                                         size_t packed_bytes, cudaStream_t stream) {
+    conv_kernel kernel;
+    SPIRA_TRY(pairs_kernel_of(shape, &kernel));
+    return conv_pack(shape, kernel, weight, packed, packed_bytes, stream);
+}
 
 // One convolution over lists of pairs. Arrays are in device memory, features of shape.type's
 // storage.
@@ -793,7 +802,7 @@ struct conv_pairs_args {
     conv_shape shape;
     const void *in;       // [inputs, cin]
     const void *in2;      // [inputs, cin2], or null where cin2 is 0
-    const void *weights;  // of conv_weights_pack, with the same shape, on the same device
+    const void *weights;  // of conv_pairs_weights_pack, with the same shape, on the same device
     map_pairs pairs;      // of map_build_pairs
     pairs_sides sides;    // what is added for them
     const int32_t *count; // [1] outputs, at most `capacity`

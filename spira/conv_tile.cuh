@@ -304,8 +304,8 @@ SPIRA_DEVICE conv_output conv_output_of(const conv_tensor_params &p, int channel
 
 // Finishes four channels of an output; wide: p.wide_out.
 template <typename E, bool wide>
-SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
-                                    float4 sum) {
+SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
+                                       float4 sum) {
     int64_t at = (int64_t)row * p.cout + f.channel;
     const float value[4] = {sum.x, sum.y, sum.z, sum.w};
     conv_quad<E> extra, q;
@@ -319,6 +319,16 @@ SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_outp
         q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
     }
     conv_quad_store<E, wide>((E *)p.out + at, p.cout - f.channel, q);
+}
+
+template <typename E>
+SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+                                    float4 sum) {
+    if (p.wide_out) {
+        conv_output_store_as<E, true>(p, f, row, sum);
+    } else {
+        conv_output_store_as<E, false>(p, f, row, sum);
+    }
 }
 
 // Finishes outputs [first_row, + there), channels [channel, + 8 blocks): a lane of the warp keeps
@@ -345,11 +355,7 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
             float4 more = *(const float4 *)(own + c * apart);
             sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
-        if (p.wide_out) {
-            conv_output_store<E, true>(p, output, first_row + row, sum);
-        } else {
-            conv_output_store<E, false>(p, output, first_row + row, sum);
-        }
+        conv_output_store<E>(p, output, first_row + row, sum);
     }
 }
 

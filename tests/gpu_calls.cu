@@ -102,6 +102,7 @@ struct machine {
     networks::network net;
     net_plan plan;
     engine::state<W> state;
+    float *params;
 };
 
 // Null if it could not be made.
@@ -119,6 +120,8 @@ machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
     job->plan = &m->plan;
     net_limits limits;
     CHECK(networks::network_make(net, &m->net));
+    CHECK(!weights::params_new(&m->chosen.common, &m->net, &m->plan, &m->params));
+    job->params = m->params;
     CHECK_OK(engine::layout_fit(frames, job));
     job->layout = sizeof(W) == 8 ? word_widen(job->layout) : job->layout;
     if (CHECK_OK(engine::limits_choose<W>(&m->chosen, frames, job, &limits)) &&
@@ -126,6 +129,7 @@ machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
         return m;
     }
     engine::state_free(&m->state);
+    free(m->params);
     delete m;
     return nullptr;
 }
@@ -133,6 +137,7 @@ machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
 template <typename W>
 void machine_free(machine<W> *m) {
     engine::state_free(&m->state);
+    free(m->params);
     delete m;
 }
 

@@ -123,10 +123,10 @@ const void *features_upload(numeric type, const std::vector<float> &values, int 
 
 const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
     size_t bytes = 0;
-    CHECK_OK(conv_weights_bytes(shape, &bytes));
+    CHECK_OK(conv_pairs_weights_bytes(shape, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
-                               bytes, stream_get()));
+    CHECK_OK(conv_pairs_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()),
+                                     packed, bytes, stream_get()));
     return packed;
 }
 
