@@ -51,17 +51,6 @@ SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
                  : "memory");
 }
 
-// What a thread wrote before it stores is seen by those that load what it stored.
-SPIRA_DEVICE uint32_t shared_load_acquire(uint32_t from) {
-    uint32_t v;
-    asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
-    return v;
-}
-
-SPIRA_DEVICE void shared_store_release(uint32_t to, uint32_t v) {
-    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
-}
-
 // Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #if __CUDA_ARCH__ >= 800
@@ -116,26 +105,6 @@ SPIRA_DEVICE void barrier_wait(uint32_t barrier, uint32_t phase) {
 // A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
 SPIRA_DEVICE void block_part_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-// The same, without waiting: those that wait are among the `threads`.
-SPIRA_DEVICE void block_part_arrive(int number, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-// Warpgroups of a block give registers of their threads to each other (sm_90a).
-template <int registers>
-SPIRA_DEVICE void registers_shrink() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
-#endif
-}
-
-template <int registers>
-SPIRA_DEVICE void registers_grow() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-#endif
 }
 
 } // namespace spira

@@ -249,12 +249,11 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
     p.size = a->sizes ? *a->sizes : conv_sizes_choose(s, p.rows, a->capacity, d);
     SPIRA_REQUIRE(conv_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
     if (hopper_takes(s, d)) {
-        int64_t blocks = hopper_blocks(s, p.rows, a->capacity, d, &p.size);
         p.chunks1 = hopper_parts(s->cin);
         p.chunks = p.chunks1 + hopper_parts(s->cin2);
-        p.slices = hopper_slices(s->cout, p.size.slices);
-        return s->type == numeric_f16 ? hopper_run<__half>(p, blocks, stream)
-                                      : hopper_run<__nv_bfloat16>(p, blocks, stream);
+        p.slices = hopper_slices(s->cout);
+        return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
+                                      : hopper_run<__nv_bfloat16>(p, d, stream);
     }
     p.chunks1 = conv_chunks(s->cin, s->type);
     p.chunks = conv_shape_chunks(s);

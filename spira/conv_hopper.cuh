@@ -1,14 +1,14 @@
 // spira/conv_hopper.cuh: convolution with many channels on Hopper's warpgroup instructions
 // (sm_90a).
 //
-// A block owns a unit of outputs, some neighbouring tiles of the layout, and 64 or 128 of the
-// output channels; their sums stay in shared memory, in fp32. It walks the offsets: one warpgroup
-// gathers the source rows of up to 128 pairs of an offset into a ring of stages, 64 input channels
-// each; the others multiply a stage by the weights of 64 output channels each, which they hold in
-// registers (the product is transposed: output channels are the instruction's 64 rows, pairs its
-// columns), and then add the pairs' columns to the sums. A warp owns 16 output channels of all
-// outputs, so that no warp waits for another one's sums. Blocks go from unit to unit, and the
-// gathering runs ahead over their borders.
+// A block owns a unit of outputs, some neighbouring tiles of the layout, and 128 of the output
+// channels; their sums stay in shared memory, in fp32. It walks the offsets. Four warps gather the
+// source rows of up to 128 pairs of an offset, a batch, into a ring of stages, 64 input channels
+// each. Two warpgroups multiply a batch, each by the weights of 64 output channels, which it holds
+// in registers (the product is transposed: output channels are the instruction's 64 rows, pairs its
+// columns), and then add the columns to the sums. A warp owns 16 output channels of all outputs, so
+// that no warp waits for another one's sums. Blocks go from unit to unit, and the gathering runs
+// ahead over their borders.
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 
@@ -20,32 +20,23 @@ namespace spira {
 
 enum {
     hopper_stages = 5,
-    hopper_group = 128,   // threads of a warpgroup
+    hopper_columns = wgmma_columns_most, // pairs that are multiplied at a time
+    hopper_stage_bytes = hopper_columns * wgmma_row_bytes,
+    hopper_group = 128,    // threads of a warpgroup
+    hopper_warpgroups = 2, // that multiply
+    hopper_threads = (hopper_warpgroups + 1) * hopper_group,
     hopper_gatherers = 4, // warps,
     hopper_teams = 2,     // in teams
     hopper_team = hopper_gatherers / hopper_teams,
-    hopper_rows_unread = 4,     // behind the sums: see hopper_shared.place
-    hopper_rows_most = 256,     // outputs of a unit
+    hopper_part_channels = 64, // input channels of a stage, output channels of a warpgroup
+    hopper_part_weights = 512, // of 16 bytes: 64 input channels for 64 output channels
+    hopper_pitch = hopper_warpgroups * hopper_part_channels * 4, // bytes of an output's sums
+    hopper_rows_most = 256,                                      // outputs of a unit
+    hopper_rows_unread = 4,     // behind their sums: see hopper_shared.place
     hopper_volume_most = 128,   // offsets
     hopper_first_most = 512,    // offsets and one, of the tiles of a unit
-    hopper_part_channels = 64,  // input channels of a stage, output channels of a warpgroup
-    hopper_part_weights = 512,  // of 16 bytes: 64 input channels for 64 output channels
     hopper_shared_align = 1024, // of the stages
 };
-
-// Columns of a stage: pairs that are multiplied at a time.
-SPIRA_BOTH constexpr int hopper_columns(int warpgroups) {
-    return 64 * warpgroups;
-}
-
-// Bytes of the sums of an output.
-SPIRA_BOTH constexpr int hopper_pitch(int warpgroups) {
-    return warpgroups * hopper_part_channels * (int)sizeof(float);
-}
-
-SPIRA_BOTH constexpr int hopper_stage_bytes(int warpgroups) {
-    return hopper_columns(warpgroups) * wgmma_row_bytes;
-}
 
 // Parts of one source's channels.
 SPIRA_BOTH int hopper_parts(int channels) {
@@ -100,14 +91,13 @@ enum {
     hopper_end = 1 << 17,      // nothing more will come
 };
 
-template <int warpgroups>
 struct hopper_shared {
     uint64_t empty[hopper_stages], told[hopper_stages], full[hopper_stages];
     hopper_stage stage[hopper_stages];
     // Where the sums of a column are: the shared address of the output's, the swizzle in its low
     // bits. Of the columns behind the last, up to a multiple of 32: rows that nobody reads.
-    uint32_t place[hopper_stages][hopper_columns(warpgroups)];
-    int32_t source[hopper_gatherers][hopper_columns(warpgroups)]; // rows that a warp gathers
+    uint32_t place[hopper_stages][hopper_columns];
+    int32_t source[hopper_gatherers][hopper_columns]; // rows that a warp gathers
     uint32_t scan[hopper_gatherers];
 };
 
@@ -129,24 +119,23 @@ SPIRA_BOTH int hopper_groups_most(int tiles, int rows, int volume) {
 }
 
 // An offset's last batch is not full.
-SPIRA_BOTH int hopper_batches_most(int warpgroups, int tiles, int rows, int volume) {
-    return volume +
-           hopper_groups_most(tiles, rows, volume) * tile_group / hopper_columns(warpgroups);
+SPIRA_BOTH int hopper_batches_most(int tiles, int rows, int volume) {
+    return volume + hopper_groups_most(tiles, rows, volume) * tile_group / hopper_columns;
 }
 
-SPIRA_BOTH int hopper_sums_bytes(int warpgroups, int tiles, int rows) {
-    return (tiles * rows + hopper_rows_unread) * hopper_pitch(warpgroups);
+SPIRA_BOTH int hopper_sums_bytes(int tiles, int rows) {
+    return (tiles * rows + hopper_rows_unread) * hopper_pitch;
 }
 
 SPIRA_BOTH int hopper_first_count(int tiles, int volume) {
     return tiles * (volume + 1);
 }
 
-SPIRA_BOTH int hopper_memory_bytes(int warpgroups, int tiles, int rows, int volume) {
-    return hopper_shared_align + hopper_stages * hopper_stage_bytes(warpgroups) +
-           hopper_sums_bytes(warpgroups, tiles, rows) +
+SPIRA_BOTH int hopper_memory_bytes(int tiles, int rows, int volume) {
+    return hopper_shared_align + hopper_stages * hopper_stage_bytes +
+           hopper_sums_bytes(tiles, rows) +
            hopper_first_count(tiles, volume) * (int)sizeof(int32_t) +
-           2 * hopper_batches_most(warpgroups, tiles, rows, volume) * (int)sizeof(hopper_batch) +
+           2 * hopper_batches_most(tiles, rows, volume) * (int)sizeof(hopper_batch) +
            2 * hopper_groups_most(tiles, rows, volume) * (int)sizeof(uint16_t);
 }
 
@@ -160,29 +149,27 @@ struct hopper_memory {
     int lane;
 };
 
-template <int warpgroups>
 SPIRA_DEVICE hopper_memory hopper_memory_of(const conv_tensor_params &p,
-                                            const hopper_shared<warpgroups> &shared, char *memory) {
+                                            const hopper_shared &shared, char *memory) {
     const int tiles = p.size.tiles;
-    const int batches = hopper_batches_most(warpgroups, tiles, p.rows, p.volume);
+    const int batches = hopper_batches_most(tiles, p.rows, p.volume);
     hopper_memory m;
     uint32_t base = shared_address(memory), skip = (0u - base) & (hopper_shared_align - 1);
     m.shared = shared_address(&shared);
     m.lane = threadIdx.x % 32;
     m.stages = base + skip;
-    m.sums = m.stages + hopper_stages * hopper_stage_bytes(warpgroups);
+    m.sums = m.stages + hopper_stages * hopper_stage_bytes;
     // In registers: the compiler would find them out again, slowly, wherever they are used.
     asm volatile("" : "+r"(m.shared), "+r"(m.lane), "+r"(m.stages), "+r"(m.sums));
-    m.first = (int32_t *)(memory + (m.sums - base) + hopper_sums_bytes(warpgroups, tiles, p.rows));
+    m.first = (int32_t *)(memory + (m.sums - base) + hopper_sums_bytes(tiles, p.rows));
     m.batch = (hopper_batch *)(m.first + hopper_first_count(tiles, p.volume));
     m.group = (uint16_t *)(m.batch + 2 * batches);
     return m;
 }
 
-template <int warpgroups>
 SPIRA_DEVICE hopper_batch *hopper_batches(const conv_tensor_params &p, const hopper_memory &m,
                                           int unit) {
-    return m.batch + (unit & 1) * hopper_batches_most(warpgroups, p.size.tiles, p.rows, p.volume);
+    return m.batch + (unit & 1) * hopper_batches_most(p.size.tiles, p.rows, p.volume);
 }
 
 SPIRA_DEVICE uint16_t *hopper_group_list(const conv_tensor_params &p, const hopper_memory &m,
@@ -190,30 +177,25 @@ SPIRA_DEVICE uint16_t *hopper_group_list(const conv_tensor_params &p, const hopp
     return m.group + (unit & 1) * hopper_groups_most(p.size.tiles, p.rows, p.volume);
 }
 
-template <int warpgroups>
 SPIRA_DEVICE uint32_t hopper_empty(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared<warpgroups>, empty) + (uint32_t)stage * 8;
+    return m.shared + (uint32_t)offsetof(hopper_shared, empty) + (uint32_t)stage * 8;
 }
 
-template <int warpgroups>
 SPIRA_DEVICE uint32_t hopper_told(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared<warpgroups>, told) + (uint32_t)stage * 8;
+    return m.shared + (uint32_t)offsetof(hopper_shared, told) + (uint32_t)stage * 8;
 }
 
-template <int warpgroups>
 SPIRA_DEVICE uint32_t hopper_full(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared<warpgroups>, full) + (uint32_t)stage * 8;
+    return m.shared + (uint32_t)offsetof(hopper_shared, full) + (uint32_t)stage * 8;
 }
 
-template <int warpgroups>
 SPIRA_DEVICE uint32_t hopper_place(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared<warpgroups>, place) +
-           (uint32_t)(stage * hopper_columns(warpgroups) * 4);
+    return m.shared + (uint32_t)offsetof(hopper_shared, place) +
+           (uint32_t)(stage * hopper_columns * 4);
 }
 
-template <int warpgroups>
 SPIRA_DEVICE uint32_t hopper_rows(const hopper_memory &m, int stage) {
-    return m.stages + (uint32_t)(stage * hopper_stage_bytes(warpgroups));
+    return m.stages + (uint32_t)(stage * hopper_stage_bytes);
 }
 
 // Where a warp is in the ring.
@@ -319,11 +301,10 @@ SPIRA_DEVICE uint32_t hopper_scan(uint32_t value, uint32_t *warps, uint32_t *tot
 
 // Lists the batches of a unit, whose starts are in `ahead`, a thread for each offset. Returns how
 // many there are: one without pairs, if there are no others.
-template <int warpgroups>
 SPIRA_DEVICE int hopper_plan(const conv_tensor_params &p, const hopper_work &work, int unit,
                              const hopper_first &ahead, const hopper_memory &memory,
                              uint32_t *warps) {
-    enum { most = hopper_columns(warpgroups) / tile_group };
+    enum { most = hopper_columns / tile_group };
     static_assert(hopper_volume_most <= hopper_group, "a thread for each offset");
     const int offset = threadIdx.x % hopper_group;
     const int32_t *first = memory.first;
@@ -339,7 +320,7 @@ SPIRA_DEVICE int hopper_plan(const conv_tensor_params &p, const hopper_work &wor
     uint32_t total, before;
     before =
         hopper_scan((uint32_t)((groups + most - 1) / most) << 16 | (uint32_t)groups, warps, &total);
-    hopper_batch *batch = hopper_batches<warpgroups>(p, memory, unit) + (before >> 16);
+    hopper_batch *batch = hopper_batches(p, memory, unit) + (before >> 16);
     uint16_t *group = hopper_group_list(p, memory, unit);
     int at = (int)(before & 0xffff);
     for (int done = 0; done < groups; done += most) {
@@ -366,18 +347,16 @@ SPIRA_DEVICE int hopper_plan(const conv_tensor_params &p, const hopper_work &wor
 
 // A lane's pairs of a batch: the source (-1: none) and the output's row in its tile, the tile;
 // after hopper_compact, of those that are there, the place of their sums and the column.
-template <int warpgroups>
 struct hopper_pairs {
-    enum { own = hopper_columns(warpgroups) / 32 };
+    enum { own = hopper_columns / 32 };
     int32_t source[own];
     uint32_t row[own], tile[own];
 };
 
 // Of a batch; tile: the first of its unit.
-template <int warpgroups>
 SPIRA_DEVICE void hopper_pairs_load(const conv_tensor_params &p, const hopper_work &work, int tile,
                                     const hopper_batch &batch, const uint16_t *group,
-                                    hopper_pairs<warpgroups> &pairs) {
+                                    hopper_pairs &pairs) {
 #pragma unroll
     for (int j = 0; j < pairs.own; ++j) {
         uint32_t pair = j * 32 + threadIdx.x % 32;
@@ -408,9 +387,8 @@ SPIRA_DEVICE uint32_t hopper_column(uint32_t pair) {
 }
 
 // Numbers the pairs that are there and puts their sources side by side. Returns how many.
-template <int warpgroups>
 SPIRA_DEVICE int hopper_compact(const conv_tensor_params &p, uint32_t sums, int32_t *source,
-                                hopper_pairs<warpgroups> &pairs) {
+                                hopper_pairs &pairs) {
     uint32_t columns = 0, before = (1u << threadIdx.x % 32) - 1;
 #pragma unroll
     for (int j = 0; j < pairs.own; ++j) {
@@ -419,8 +397,7 @@ SPIRA_DEVICE int hopper_compact(const conv_tensor_params &p, uint32_t sums, int3
         if (pairs.source[j] >= 0) {
             source[at] = pairs.source[j];
         }
-        pairs.row[j] =
-            sums + (pairs.tile[j] * p.rows + row) * hopper_pitch(warpgroups) + hopper_swizzle(row);
+        pairs.row[j] = sums + (pairs.tile[j] * p.rows + row) * hopper_pitch + hopper_swizzle(row);
         pairs.tile[j] = hopper_column(at);
         columns += __popc(there);
     }
@@ -430,9 +407,8 @@ SPIRA_DEVICE int hopper_compact(const conv_tensor_params &p, uint32_t sums, int3
 
 // Tells where the sums of the columns are, each warp of a team those of some pairs; unread: the
 // rows behind the unit's.
-template <int warpgroups>
-SPIRA_DEVICE void hopper_tell_places(const hopper_pairs<warpgroups> &pairs, int columns,
-                                     uint32_t unread, uint32_t *place) {
+SPIRA_DEVICE void hopper_tell_places(const hopper_pairs &pairs, int columns, uint32_t unread,
+                                     uint32_t *place) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % hopper_team;
 #pragma unroll
     for (int j = 0; j < pairs.own; ++j) {
@@ -442,8 +418,7 @@ SPIRA_DEVICE void hopper_tell_places(const hopper_pairs<warpgroups> &pairs, int 
     }
     if (warp == hopper_team - 1 && lane < (-columns & 31)) {
         place[hopper_column((uint32_t)(columns + lane))] =
-            unread + (uint32_t)((lane & 3) * hopper_pitch(warpgroups)) +
-            hopper_swizzle((uint32_t)lane);
+            unread + (uint32_t)((lane & 3) * hopper_pitch) + hopper_swizzle((uint32_t)lane);
     }
 }
 
@@ -470,47 +445,45 @@ SPIRA_DEVICE void hopper_gather(const conv_tensor_params &p, const int32_t *sour
 }
 
 // One thread of a team tells of a stage.
-template <int warpgroups>
 SPIRA_DEVICE void hopper_tell(const hopper_memory &memory, int at, uint32_t form,
                               uint32_t weights) {
     if (threadIdx.x % (32 * hopper_team) == 0) {
-        uint32_t stage = (uint32_t)offsetof(hopper_shared<warpgroups>, stage);
+        uint32_t stage = (uint32_t)offsetof(hopper_shared, stage);
         shared_store_2(memory.shared + stage + (uint32_t)(at * (int)sizeof(hopper_stage)),
                        make_uint2(form, weights));
-        barrier_arrive(hopper_told<warpgroups>(memory, at));
+        barrier_arrive(hopper_told(memory, at));
     }
 }
 
 // Gathers a batch into the next stages.
-template <typename E, int warpgroups>
+template <typename E>
 SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_memory &memory,
-                              hopper_shared<warpgroups> &shared, uint32_t flags, int offset,
-                              hopper_pairs<warpgroups> &pairs, hopper_ring &ring) {
+                              hopper_shared &shared, uint32_t flags, int offset,
+                              hopper_pairs &pairs, hopper_ring &ring) {
     int32_t *source = shared.source[threadIdx.x / 32 % hopper_gatherers];
-    const uint32_t unread = memory.sums + p.size.tiles * p.rows * hopper_pitch(warpgroups);
+    const uint32_t unread = memory.sums + p.size.tiles * p.rows * hopper_pitch;
     const int columns = hopper_compact(p, memory.sums, source, pairs);
     for (int part = 0; part < p.chunks; ++part) {
         uint32_t form = (uint32_t)columns | (uint32_t)part << hopper_part_shift;
-        barrier_wait(hopper_empty<warpgroups>(memory, ring.at), ring.phase ^ 1);
-        hopper_tell<warpgroups>(memory, ring.at, form | (part ? 0 : flags),
-                                (uint32_t)(offset * p.chunks + part));
-        hopper_gather<E>(p, source, columns, part, hopper_rows<warpgroups>(memory, ring.at));
-        barrier_arrive_copies(hopper_full<warpgroups>(memory, ring.at));
+        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
+        hopper_tell(memory, ring.at, form | (part ? 0 : flags),
+                    (uint32_t)(offset * p.chunks + part));
+        hopper_gather<E>(p, source, columns, part, hopper_rows(memory, ring.at));
+        barrier_arrive_copies(hopper_full(memory, ring.at));
         if (part == p.chunks - 1) {
             hopper_tell_places(pairs, columns, unread, shared.place[ring.at]);
         }
-        barrier_arrive(hopper_full<warpgroups>(memory, ring.at));
+        barrier_arrive(hopper_full(memory, ring.at));
         hopper_ring_next(ring);
     }
     __syncwarp(); // the next batch overwrites `source`
 }
 
 // Waits for the stages of another team's batch: a barrier knows its last phase only.
-template <int warpgroups>
 SPIRA_DEVICE void hopper_pass(const conv_tensor_params &p, const hopper_memory &memory,
                               hopper_ring &ring) {
     for (int part = 0; part < p.chunks; ++part) {
-        barrier_wait(hopper_empty<warpgroups>(memory, ring.at), ring.phase ^ 1);
+        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
         hopper_ring_next(ring);
     }
 }
@@ -521,62 +494,58 @@ struct hopper_plans {
 };
 
 // Reads the pairs of batch `own` of the unit, or of the next; false: it is not planned yet.
-template <int warpgroups>
 SPIRA_DEVICE bool hopper_look_ahead(const conv_tensor_params &p, const hopper_work &work,
                                     const hopper_memory &memory, const hopper_plans &plans, int own,
-                                    hopper_pairs<warpgroups> &pairs) {
+                                    hopper_pairs &pairs) {
     int unit = plans.unit + (own >= plans.here);
     own -= own >= plans.here ? plans.here : 0;
     if (unit > plans.unit && own >= plans.next) {
         return false;
     }
-    hopper_pairs_load(p, work, hopper_unit_first(work, unit),
-                      hopper_batches<warpgroups>(p, memory, unit)[own],
+    hopper_pairs_load(p, work, hopper_unit_first(work, unit), hopper_batches(p, memory, unit)[own],
                       hopper_group_list(p, memory, unit), pairs);
     return true;
 }
 
 // The gathering warps: teams take batches in turns; units are planned one ahead.
-template <typename E, int warpgroups>
+template <typename E>
 SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, const hopper_memory &memory,
-                                 hopper_shared<warpgroups> &shared) {
+                                 hopper_shared &shared) {
     const hopper_work work = hopper_work_of(p);
     hopper_ring ring = {0, 0};
-    hopper_pairs<warpgroups> pairs, ahead;
+    hopper_pairs pairs, ahead;
     hopper_first first = hopper_first_load(p, work, 0);
     hopper_plans plans = {0, 0, 0};
     int own = threadIdx.x / 32 % hopper_gatherers / hopper_team; // the team's next batch
     bool looked = false;
     if (work.units > 0) {
-        plans.next = hopper_plan<warpgroups>(p, work, 0, first, memory, shared.scan);
+        plans.next = hopper_plan(p, work, 0, first, memory, shared.scan);
         first = hopper_first_load(p, work, 1);
     }
     for (; plans.unit < work.units; ++plans.unit) {
         plans.here = plans.next;
         plans.next = 0;
         if (plans.unit + 1 < work.units) {
-            plans.next =
-                hopper_plan<warpgroups>(p, work, plans.unit + 1, first, memory, shared.scan);
+            plans.next = hopper_plan(p, work, plans.unit + 1, first, memory, shared.scan);
             first = hopper_first_load(p, work, plans.unit + 2);
         }
         looked = looked || hopper_look_ahead(p, work, memory, plans, own, ahead);
         for (int b = 0; b < plans.here; ++b) {
             if (b != own) {
-                hopper_pass<warpgroups>(p, memory, ring);
+                hopper_pass(p, memory, ring);
                 continue;
             }
             own += hopper_teams;
             pairs = ahead;
             looked = hopper_look_ahead(p, work, memory, plans, own, ahead);
             hopper_fill<E>(p, memory, shared, b ? 0 : hopper_new_unit,
-                           hopper_batches<warpgroups>(p, memory, plans.unit)[b].offset, pairs,
-                           ring);
+                           hopper_batches(p, memory, plans.unit)[b].offset, pairs, ring);
         }
         own -= plans.here;
     }
     if (threadIdx.x % hopper_group < 32) {
-        barrier_wait(hopper_empty<warpgroups>(memory, ring.at), ring.phase ^ 1);
-        hopper_tell<warpgroups>(memory, ring.at, hopper_end | hopper_new_unit, 0);
+        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
+        hopper_tell(memory, ring.at, hopper_end | hopper_new_unit, 0);
     }
     async_copy_wait();
 }
@@ -597,34 +566,39 @@ SPIRA_DEVICE hopper_weights_part hopper_weights_load(const uint4 *from) {
     return w;
 }
 
+// A lane's sums of a batch: see wgmma.cuh.
+struct hopper_sums {
+    float at[hopper_columns / 2];
+};
+
 // The rows of `stages` stages, a multiple of 32, times their weights.
-template <typename E, int stages, int columns, int floats>
+template <typename E, int stages, int columns>
 SPIRA_DEVICE void hopper_steps(const hopper_weights_part (&weights)[2], const uint32_t (&stage)[2],
-                               bool add, float (&sum)[floats]) {
+                               bool add, hopper_sums &sum) {
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < stages; ++i) {
 #pragma unroll
         for (int s = 0; s < wgmma_steps; ++s) {
-            wgmma_step<E, columns>(sum, weights[i].step[s], stage[i] + s * wgmma_step_bytes,
+            wgmma_step<E, columns>(sum.at, weights[i].step[s], stage[i] + s * wgmma_step_bytes,
                                    add || i + s > 0);
         }
     }
     wgmma_finish();
 }
 
-template <typename E, int stages, int floats>
+template <typename E, int stages>
 SPIRA_DEVICE void hopper_multiply(const hopper_weights_part (&weights)[2],
                                   const uint32_t (&stage)[2], int columns, bool add,
-                                  float (&sum)[floats]) {
+                                  hopper_sums &sum) {
     if (columns <= 32) {
         hopper_steps<E, stages, 32>(weights, stage, add, sum);
-    } else if (floats == 32 || columns <= 64) {
+    } else if (columns <= 64) {
         hopper_steps<E, stages, 64>(weights, stage, add, sum);
     } else if (columns <= 96) {
-        hopper_steps<E, stages, floats == 32 ? 64 : 96>(weights, stage, add, sum);
+        hopper_steps<E, stages, 96>(weights, stage, add, sum);
     } else {
-        hopper_steps<E, stages, floats == 32 ? 64 : 128>(weights, stage, add, sum);
+        hopper_steps<E, stages, 128>(weights, stage, add, sum);
     }
 }
 
@@ -663,19 +637,18 @@ SPIRA_DEVICE void hopper_add(const hopper_places &places, const float *add) {
     }
 }
 
-// Adds a warp's 16 channels of the columns to the outputs' sums.
-template <int floats>
+// Adds a warp's 16 channels of the columns to the outputs' sums; places: of the first 32.
 SPIRA_DEVICE void hopper_add_all(uint32_t own, int columns, uint32_t channel, hopper_places places,
-                                 const float (&sum)[floats]) {
+                                 const hopper_sums &sum) {
 #pragma unroll
-    for (int b = 0; b < floats / 16; ++b) {
+    for (int b = 0; b < hopper_columns / 32; ++b) {
         if (b * 32 >= columns) {
             break;
         }
         if (b > 0) {
             places = hopper_places_load(own + b * 128, channel);
         }
-        hopper_add(places, sum + b * 16);
+        hopper_add(places, sum.at + b * 16);
     }
     __syncwarp(); // the next columns may have the same outputs, at other lanes
 }
@@ -683,15 +656,15 @@ SPIRA_DEVICE void hopper_add_all(uint32_t own, int columns, uint32_t channel, ho
 // Finishes four channels of a unit's outputs, and leaves the sums at zero.
 //
 // sums: of the unit; bytes: from those of an output to the lane's, before the swizzle
-template <typename E, bool wide, int warpgroups>
+template <typename E, bool wide>
 SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const conv_output &output,
                                      int first_row, int there, uint32_t sums, uint32_t bytes) {
     int turn = threadIdx.x % 32 / 4;
     int own = (turn & 1) * 2 + (turn >> 1 & 1) + (turn & 4); // neighbours in different banks
 #pragma unroll 2
     for (int row = own; row < there; row += 8) {
-        uint32_t at = sums + (uint32_t)(row * hopper_pitch(warpgroups)) +
-                      (bytes ^ hopper_swizzle((uint32_t)row));
+        uint32_t at =
+            sums + (uint32_t)(row * hopper_pitch) + (bytes ^ hopper_swizzle((uint32_t)row));
         uint4 sum = shared_load_4(at);
         shared_store_4(at, make_uint4(0, 0, 0, 0));
         conv_output_store_as<E, wide>(p, output, first_row + row,
@@ -708,11 +681,10 @@ struct hopper_warp {
     uint32_t stride;      // to the next part's
 };
 
-template <int warpgroups>
 SPIRA_DEVICE hopper_warp hopper_warp_of(const conv_tensor_params &p) {
     const int warp = threadIdx.x / 32 % 4, group = threadIdx.x / hopper_group;
     const int slice = (int)blockIdx.x % p.slices; // gridDim.x is a multiple of p.slices
-    const int part = slice * warpgroups + group, parts = hopper_parts(p.cout);
+    const int part = slice * hopper_warpgroups + group, parts = hopper_parts(p.cout);
     hopper_warp w;
     w.channel = part * hopper_part_channels + warp * 16;
     w.bytes = (uint32_t)(group * hopper_part_channels + warp * 16) * (uint32_t)sizeof(float);
@@ -723,7 +695,7 @@ SPIRA_DEVICE hopper_warp hopper_warp_of(const conv_tensor_params &p) {
 }
 
 // Finishes a warp's channels of a unit.
-template <typename E, int warpgroups>
+template <typename E>
 SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_work &work,
                                 const hopper_warp &own, int unit, uint32_t sums) {
     const int first = hopper_unit_first(work, unit) * p.rows, quad = threadIdx.x % 4;
@@ -732,19 +704,18 @@ SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_work &
         const conv_output output = conv_output_of(p, own.channel + quad * 4);
         const uint32_t bytes = own.bytes + (uint32_t)quad * 16;
         if (p.wide_out) {
-            hopper_finish_rows<E, true, warpgroups>(p, output, first, there, sums, bytes);
+            hopper_finish_rows<E, true>(p, output, first, there, sums, bytes);
         } else {
-            hopper_finish_rows<E, false, warpgroups>(p, output, first, there, sums, bytes);
+            hopper_finish_rows<E, false>(p, output, first, there, sums, bytes);
         }
     }
     __syncwarp();
 }
 
 // What is told of a stage. The form is the same for all lanes, as the compiler sees.
-template <int warpgroups>
 SPIRA_DEVICE hopper_stage hopper_listen(const hopper_memory &memory, const hopper_ring &ring) {
-    uint32_t stage = (uint32_t)offsetof(hopper_shared<warpgroups>, stage);
-    barrier_wait(hopper_told<warpgroups>(memory, ring.at), ring.phase);
+    uint32_t stage = (uint32_t)offsetof(hopper_shared, stage);
+    barrier_wait(hopper_told(memory, ring.at), ring.phase);
     uint2 v =
         shared_load_2(memory.shared + stage + (uint32_t)(ring.at * (int)sizeof(hopper_stage)));
     hopper_stage s = {__shfl_sync(~0u, v.x, 0), v.y};
@@ -752,11 +723,10 @@ SPIRA_DEVICE hopper_stage hopper_listen(const hopper_memory &memory, const hoppe
 }
 
 // Gives a stage back.
-template <int warpgroups>
 SPIRA_DEVICE void hopper_release(const hopper_memory &memory, const hopper_ring &ring) {
     __syncwarp();
     if (memory.lane == 0) {
-        barrier_arrive(hopper_empty<warpgroups>(memory, ring.at));
+        barrier_arrive(hopper_empty(memory, ring.at));
     }
 }
 
@@ -771,51 +741,50 @@ SPIRA_DEVICE void hopper_weights_next(const hopper_warp &own, uint32_t index, bo
 }
 
 // A multiplying warpgroup: two stages at a time, where a batch has so many.
-template <typename E, int warpgroups>
+template <typename E>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_memory &memory) {
     const hopper_work work = hopper_work_of(p);
-    const hopper_warp own = hopper_warp_of<warpgroups>(p);
+    const hopper_warp own = hopper_warp_of(p);
     const uint32_t channel = own.bytes + (uint32_t)(memory.lane / 4 * 4),
                    place = memory.lane % 4 * 8;
-    float sum[hopper_columns(warpgroups) / 2];
+    hopper_sums sum;
     hopper_weights_part weights[2];
     hopper_ring low = {0, 0};
-    hopper_stage stage = hopper_listen<warpgroups>(memory, low);
+    hopper_stage stage = hopper_listen(memory, low);
     hopper_weights_next(own, stage.weights, p.chunks > 1, weights);
     for (int unit = 0; !(stage.form & hopper_end);) {
         const int part = stage.form >> hopper_part_shift & 0xff;
         const int columns = stage.form & hopper_columns_mask;
         const bool two = part + 1 < p.chunks, last = part + 2 >= p.chunks;
         hopper_ring high = low;
-        barrier_wait(hopper_full<warpgroups>(memory, low.at), low.phase);
+        barrier_wait(hopper_full(memory, low.at), low.phase);
         if (two) {
             hopper_ring_next(high);
-            barrier_wait(hopper_full<warpgroups>(memory, high.at), high.phase);
+            barrier_wait(hopper_full(memory, high.at), high.phase);
         }
-        const uint32_t own_places = hopper_place<warpgroups>(memory, high.at) + place;
+        const uint32_t own_places = hopper_place(memory, high.at) + place;
         const hopper_places places = hopper_places_load(own_places, channel);
-        const uint32_t rows[2] = {hopper_rows<warpgroups>(memory, low.at),
-                                  hopper_rows<warpgroups>(memory, high.at)};
+        const uint32_t rows[2] = {hopper_rows(memory, low.at), hopper_rows(memory, high.at)};
         if (two) {
             hopper_multiply<E, 2>(weights, rows, columns, part > 0, sum);
-            hopper_release<warpgroups>(memory, low);
+            hopper_release(memory, low);
         } else {
             hopper_multiply<E, 1>(weights, rows, columns, part > 0, sum);
         }
         low = high;
         hopper_ring_next(low);
-        stage = hopper_listen<warpgroups>(memory, low);
+        stage = hopper_listen(memory, low);
         hopper_weights_next(own, stage.weights,
                             (int)(stage.form >> hopper_part_shift & 0xff) + 1 < p.chunks, weights);
         if (last && own.channel < p.cout) {
             hopper_add_all(own_places, columns, channel, places, sum);
         }
-        hopper_release<warpgroups>(memory, high);
+        hopper_release(memory, high);
         if (stage.form & hopper_new_unit) {
-            hopper_finish<E, warpgroups>(p, work, own, unit, memory.sums);
+            hopper_finish<E>(p, work, own, unit, memory.sums);
             ++unit;
 #pragma unroll
-            for (float &f : sum) { // so that they need no registers before
+            for (float &f : sum.at) { // so that they need no registers before
                 f = 0.0f;
             }
         }
@@ -824,28 +793,28 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_memor
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-template <typename E, int warpgroups>
-SPIRA_KERNEL void __launch_bounds__(hopper_group *(warpgroups + 1), 3 - warpgroups)
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(hopper_threads, 1)
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
     extern __shared__ __align__(128) char hopper_dynamic[];
-    __shared__ hopper_shared<warpgroups> shared;
+    __shared__ hopper_shared shared;
     const hopper_memory memory = hopper_memory_of(p, shared, hopper_dynamic);
     if (threadIdx.x < hopper_stages) {
-        barrier_begin(&shared.empty[threadIdx.x], 4 * warpgroups);
+        barrier_begin(&shared.empty[threadIdx.x], 4 * hopper_warpgroups);
         barrier_begin(&shared.told[threadIdx.x], 1);
         barrier_begin(&shared.full[threadIdx.x], 2 * 32 * hopper_team); // a team, and its copies
     }
     __syncthreads();
-    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) == warpgroups) {
-        hopper_produce<E, warpgroups>(p, memory, shared);
+    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) == hopper_warpgroups) {
+        hopper_produce<E>(p, memory, shared);
     } else {
-        uint32_t bytes = (uint32_t)hopper_sums_bytes(warpgroups, p.size.tiles, p.rows);
-        for (uint32_t i = threadIdx.x * 16; i < bytes; i += warpgroups * hopper_group * 16) {
+        uint32_t bytes = (uint32_t)hopper_sums_bytes(p.size.tiles, p.rows);
+        for (uint32_t i = threadIdx.x * 16; i < bytes; i += hopper_warpgroups * hopper_group * 16) {
             shared_store_4(memory.sums + i, make_uint4(0, 0, 0, 0));
         }
-        block_part_sync(2, warpgroups * hopper_group);
-        hopper_consume<E, warpgroups>(p, memory);
+        block_part_sync(2, hopper_warpgroups * hopper_group);
+        hopper_consume<E>(p, memory);
     }
 #endif
 }
@@ -857,8 +826,8 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half, 1>),
-                                   "device"));
+        SPIRA_TRY(
+            status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half>), "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
     return status_success();
@@ -867,80 +836,58 @@ SPIRA_API status hopper_query(int capability, bool *there) {
 // Which layers: told by their shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const conv_device *d) {
     return d->warpgroups && numeric_size(s->type) == 2 && s->volume <= hopper_volume_most &&
-           s->cin + s->cin2 >= 64 && s->cout > hopper_part_channels;
+           s->cin + s->cin2 >= hopper_part_channels && s->cout > hopper_part_channels;
 }
 
-// conv_sizes: `tiles` a unit, `slices` warpgroups a block.
+// conv_sizes: `tiles` of a unit.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
                                 const conv_sizes *size) {
-    return (size->slices == 1 || (size->slices == 2 && s->cout > hopper_part_channels)) &&
-           size->tiles >= 1 && size->tiles <= hopper_rows_most / rows && size->split == 1 &&
+    return size->slices == 1 && size->split == 1 && size->tiles >= 1 &&
+           size->tiles <= hopper_rows_most / rows &&
            hopper_first_count(size->tiles, s->volume) <= hopper_first_most &&
-           hopper_memory_bytes(size->slices, size->tiles, rows, s->volume) +
-                   (int)sizeof(hopper_shared<2>) <=
+           hopper_memory_bytes(size->tiles, rows, s->volume) + (int)sizeof(hopper_shared) <=
                d->shared_max;
 }
 
 SPIRA_API int hopper_sizes_list(const conv_shape *s, int rows, const conv_device *d,
                                 conv_sizes *sizes) {
     int count = 0;
-    for (int tiles = 1; tiles <= hopper_rows_most / rows; ++tiles) {
-        for (int slices = 1; slices <= 2; ++slices) {
-            conv_sizes c = {tiles, slices, 1, 1};
-            if (hopper_sizes_fit(s, rows, d, &c)) {
-                sizes[count++] = c;
-            }
-        }
+    conv_sizes c = {1, 1, 1, 1};
+    for (; hopper_sizes_fit(s, rows, d, &c); ++c.tiles) {
+        sizes[count++] = c;
     }
     return count;
 }
 
-SPIRA_API int hopper_slices(int cout, int warpgroups) {
-    return (int)ceil_div(hopper_parts(cout), warpgroups);
-}
-
-// Blocks that a multiprocessor runs at a time.
-SPIRA_API int hopper_per_multiprocessor(const conv_shape *s, int rows, const conv_device *d,
-                                        const conv_sizes *size) {
-    int reserved = 1024; // of each block, and of the multiprocessor beside a block's most
-    int bytes = hopper_memory_bytes(size->slices, size->tiles, rows, s->volume) +
-                (int)sizeof(hopper_shared<2>) + reserved;
-    return (int)min_of(3 - size->slices, (d->shared_max + reserved) / bytes);
-}
-
-// Blocks of the grid: as many as run at a time, a multiple of the slices.
-SPIRA_API int64_t hopper_blocks(const conv_shape *s, int rows, int32_t capacity,
-                                const conv_device *d, const conv_sizes *size) {
-    int slices = hopper_slices(s->cout, size->slices);
-    int64_t room = d->multiprocessors * hopper_per_multiprocessor(s, rows, d, size) / slices;
-    return max_of(min_of(tile_count(capacity, rows), room), 1) * slices;
-}
-
 // The largest units, for the fewest fetches of the weights.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int rows, const conv_device *d) {
-    conv_sizes c = {hopper_rows_most / rows, s->cout > hopper_part_channels ? 2 : 1, 1, 1};
+    conv_sizes c = {hopper_rows_most / rows, 1, 1, 1};
     while (c.tiles > 1 && !hopper_sizes_fit(s, rows, d, &c)) {
         --c.tiles;
     }
     return c;
 }
 
-template <typename E, int warpgroups>
-SPIRA_API status hopper_start(const conv_tensor_params &p, int64_t blocks, cudaStream_t stream) {
-    int bytes = hopper_memory_bytes(warpgroups, p.size.tiles, p.rows, p.volume);
-    SPIRA_TRY(
-        status_from_cuda(cudaFuncSetAttribute(hopper_kernel<E, warpgroups>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                         "conv (shared memory)"));
-    hopper_kernel<E, warpgroups>
-        <<<(unsigned)blocks, (warpgroups + 1) * hopper_group, (size_t)bytes, stream>>>(p);
-    return status_of_launch("conv");
+// Slices of 128 output channels.
+SPIRA_API int hopper_slices(int cout) {
+    return (int)ceil_div(hopper_parts(cout), hopper_warpgroups);
+}
+
+// Blocks of the grid: as many as run at a time, a multiple of the slices.
+SPIRA_API int64_t hopper_blocks(const conv_tensor_params &p, const conv_device *d) {
+    return max_of(min_of(tile_count(p.capacity, p.rows), d->multiprocessors / p.slices), 1) *
+           p.slices;
 }
 
 template <typename E>
-SPIRA_API status hopper_run(const conv_tensor_params &p, int64_t blocks, cudaStream_t stream) {
-    return p.size.slices == 2 ? hopper_start<E, 2>(p, blocks, stream)
-                              : hopper_start<E, 1>(p, blocks, stream);
+SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
+                            cudaStream_t stream) {
+    int bytes = hopper_memory_bytes(p.size.tiles, p.rows, p.volume);
+    SPIRA_TRY(status_from_cuda(
+        cudaFuncSetAttribute(hopper_kernel<E>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "conv (shared memory)"));
+    hopper_kernel<E><<<(unsigned)hopper_blocks(p, d), hopper_threads, (size_t)bytes, stream>>>(p);
+    return status_of_launch("conv");
 }
 
 } // namespace spira

@@ -94,7 +94,7 @@ enum { conv_sizes_most = 256 };
 // How the work of a layer is cut.
 struct conv_sizes {
     int tiles;  // of a block, or of its unit (conv_hopper.cuh)
-    int slices; // of a block: of up to 32 output channels, a warp's; 64, a warpgroup's (the same)
+    int slices; // of a block: of up to 32 output channels, a warp's; 1 (conv_hopper.cuh)
     int split;  // warps that share the list of a tile: 1, 2, 4
     int depth;  // chunks that are multiplied at a time: 1, 2, 4
 };

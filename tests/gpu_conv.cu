@@ -1161,7 +1161,7 @@ TEST(conv_sizes_fit_the_device) {
             CHECK(!hopper || d.warpgroups);
             for (int a = 0; a < count; ++a) {
                 CHECK(conv_sizes_fit(&s, rows, &d, &sizes[a]));
-                CHECK((hopper ? hopper_memory_bytes(sizes[a].slices, sizes[a].tiles, rows, s.volume)
+                CHECK((hopper ? hopper_memory_bytes(sizes[a].tiles, rows, s.volume)
                               : conv_block_bytes(rows, conv_slice_blocks(s.cout), sizes[a])) <=
                       d.shared_max);
                 CHECK_EQUAL(sizes[a].depth, hopper ? 1 : conv_depth(conv_shape_chunks(&s)));
@@ -1170,12 +1170,12 @@ TEST(conv_sizes_fit_the_device) {
                 }
             }
             conv_sizes one = {random_int(&random, 1, 8), 1, 1, conv_depth(conv_shape_chunks(&s))};
-            int bytes = hopper ? hopper_memory_bytes(1, one.tiles, rows, s.volume)
+            int bytes = hopper ? hopper_memory_bytes(one.tiles, rows, s.volume)
                                : one.tiles * (rows + 1) * (s.cout <= 16 ? 64 : 128); // at least
             bool most = hopper && one.tiles * rows > hopper_rows_most;
             CHECK(!conv_sizes_fit(&s, rows, &d, &one) || bytes <= d.shared_max);
             CHECK(conv_sizes_fit(&s, rows, &d, &one) || most ||
-                  bytes + 8 * 128 + (int)sizeof(hopper_shared<2>) > d.shared_max);
+                  bytes + 8 * 128 + (int)sizeof(hopper_shared) > d.shared_max);
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
                 conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
                 CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
