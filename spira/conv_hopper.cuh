@@ -724,10 +724,7 @@ SPIRA_DEVICE hopper_stage hopper_listen(const hopper_memory &memory, const hoppe
 
 // Gives a stage back.
 SPIRA_DEVICE void hopper_release(const hopper_memory &memory, const hopper_ring &ring) {
-    __syncwarp();
-    if (memory.lane == 0) {
-        barrier_arrive(hopper_empty(memory, ring.at));
-    }
+    barrier_arrive(hopper_empty(memory, ring.at));
 }
 
 // Reads the weights of the next stage, and of the one behind it if both are multiplied at a time.
@@ -760,6 +757,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_memor
         barrier_wait(hopper_full(memory, low.at), low.phase);
         if (two) {
             hopper_ring_next(high);
+            barrier_wait(hopper_told(memory, high.at), high.phase);
             barrier_wait(hopper_full(memory, high.at), high.phase);
         }
         const uint32_t own_places = hopper_place(memory, high.at) + place;
@@ -801,7 +799,7 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads, 1)
     __shared__ hopper_shared shared;
     const hopper_memory memory = hopper_memory_of(p, shared, hopper_dynamic);
     if (threadIdx.x < hopper_stages) {
-        barrier_begin(&shared.empty[threadIdx.x], 4 * hopper_warpgroups);
+        barrier_begin(&shared.empty[threadIdx.x], hopper_warpgroups * hopper_group);
         barrier_begin(&shared.told[threadIdx.x], 1);
         barrier_begin(&shared.full[threadIdx.x], 2 * 32 * hopper_team); // a team, and its copies
     }
@@ -836,7 +834,7 @@ SPIRA_API status hopper_query(int capability, bool *there) {
 // Which layers: told by their shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const conv_device *d) {
     return d->warpgroups && numeric_size(s->type) == 2 && s->volume <= hopper_volume_most &&
-           s->cin + s->cin2 >= hopper_part_channels && s->cout > hopper_part_channels;
+           s->cin + s->cin2 > hopper_part_channels && s->cout > hopper_part_channels;
 }
 
 // conv_sizes: `tiles` of a unit.

@@ -523,6 +523,7 @@ SPIRA_DEVICE void pairs_stripe_pack(int first, int lists, int unit, pairs_stripe
             sum += lane >= step ? lower : 0;
         }
         uint32_t has = __ballot_sync(~0u, units > 0);
+        __syncwarp();    // what is overwritten has been read
         if (units > 0) { // never behind what is still to be read
             int at = kept + __popc(has & ((1u << lane) - 1));
             s->segment[at] = part;
@@ -761,8 +762,17 @@ SPIRA_KERNEL void __launch_bounds__(pairs_threads)
 #pragma unroll 2
         for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < rows;
              row += step) {
-            conv_output_store<E>(p.conv, output, (int)row,
-                                 *(const float4 *)(p.sums + row * p.pitch + channel));
+            // Behind the last channel nobody has written.
+            const float *from = p.sums + row * p.pitch + channel;
+            float4 sum;
+            if (channel + 4 <= p.conv.cout) {
+                sum = *(const float4 *)from;
+            } else {
+                sum = make_float4(from[0], 0, 0, 0);
+                sum.y = channel + 1 < p.conv.cout ? from[1] : 0;
+                sum.z = channel + 2 < p.conv.cout ? from[2] : 0;
+            }
+            conv_output_store<E>(p.conv, output, (int)row, sum);
         }
     }
 }
