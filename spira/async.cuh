@@ -75,6 +75,13 @@ SPIRA_DEVICE void barrier_begin(uint64_t *barrier, int arrivals) {
 #endif
 }
 
+// Its memory is free for other use; nobody looks at it any more.
+SPIRA_DEVICE void barrier_end(uint64_t *barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+#endif
+}
+
 SPIRA_DEVICE void barrier_arrive(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .b64 state;\n"

@@ -814,6 +814,12 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads, 1)
         block_part_sync(2, hopper_warpgroups * hopper_group);
         hopper_consume<E>(p, memory);
     }
+    __syncthreads();
+    if (threadIdx.x < hopper_stages) {
+        barrier_end(&shared.empty[threadIdx.x]);
+        barrier_end(&shared.told[threadIdx.x]);
+        barrier_end(&shared.full[threadIdx.x]);
+    }
 #endif
 }
 
