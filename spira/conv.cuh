@@ -274,7 +274,8 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
 // list. Sums are fp32 and are rounded once. Another capacity, another GPU or other sizes may add in
 // another order: with `split` an output's sum has so many parts, and more than 128 bytes of input
-// channels are added part by part.
+// channels are added part by part. On sm_90a layers with many channels have a kernel of their own
+// (hopper_takes), which adds up the channels of an offset first.
 // cost     see bench/README.md; work is proportional to the groups of 16 pairs
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
