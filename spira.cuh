@@ -43,6 +43,7 @@
 
 #ifdef __CUDACC__
 
+#include "spira/async.cuh"
 #include "spira/numeric.cuh"
 #include "spira/status.cuh"
 
@@ -50,8 +51,10 @@
 #include "spira/search.cuh"
 #include "spira/sort.cuh"
 #include "spira/unique.cuh"
+#include "spira/wgmma.cuh"
 
 #include "spira/conv_exact.cuh"
+#include "spira/conv_hopper.cuh"
 #include "spira/conv_tensor.cuh"
 #include "spira/conv_tile.cuh"
 #include "spira/downsample.cuh"
