@@ -184,7 +184,7 @@ sanitize: build/test_sanitize
 # ---- checks: one .ok file for each, so that only what changed is checked again -------------------
 
 CHECK := build/check
-ARCHS := 75 80 90a 100 120
+ARCHS := 75 80 90a 100
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
 NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh),$(HEADERS))
 
