@@ -1037,10 +1037,10 @@ SPIRA_API pairs_params pairs_params_make(const conv_pairs_args *a) {
 // outputs  args->out, or with `leave` args->sums [capacity, conv_pairs_pitch(cout)]; rows from
 //          *count on are not written. The residual may be `out` itself, the inputs may not. What
 //          `sums` holds afterwards means nothing without `leave`.
-// hybrid   The offsets that a hybrid map has in lists are added here with `leave`, and the kernel
-//          that adds those in os begins from these sums and has the epilogue: no further pass over
-//          the outputs. The other way round, this one has `begin`: stripes read the sums once,
-//          the atomic form adds to them where they are.
+// hybrid   With `leave` the offsets that a hybrid map has in lists are added here, for a kernel of
+//          the caller's that goes on from these sums (`conv` does not). The other way round, this
+//          one has `begin`: stripes read the sums once, the atomic form adds to them where they
+//          are.
 // errors   null pointers, sizes, alignment, a half map of an even volume, begin or leave without
 //          sums, a workspace that is too small
 // Asynchronous. Sums are fp32 and are rounded once. Stripes: deterministic; the bits depend on
