@@ -22,6 +22,12 @@ SPIRA_DEVICE float shared_load_float(uint32_t from) {
     return v;
 }
 
+SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+    return v;
+}
+
 SPIRA_DEVICE uint2 shared_load_2(uint32_t from) {
     uint2 v;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
@@ -39,6 +45,15 @@ SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
 
 SPIRA_DEVICE void shared_store_float(uint32_t to, float v) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
+}
+
+// Where `there`.
+SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %3, 0;\n"
+                 "@there st.shared.v2.f32 [%0], {%1, %2}; }" ::"r"(to),
+                 "f"(v.x), "f"(v.y), "r"((uint32_t)there)
+                 : "memory");
 }
 
 SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {

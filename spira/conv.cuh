@@ -99,12 +99,10 @@ SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const fl
     if (kernel == conv_kernel_exact) {
         conv_exact_pack_kernel<<<(unsigned)grid, 256, 0, stream>>>(shape->type, weight, total,
                                                                    (float *)packed);
-    } else if (shape->type == numeric_f16) {
-        conv_pack_start<__half>(shape, kernel, weight, total, packed, stream);
-    } else if (shape->type == numeric_bf16) {
-        conv_pack_start<__nv_bfloat16>(shape, kernel, weight, total, packed, stream);
     } else {
-        conv_pack_start<float>(shape, kernel, weight, total, packed, stream);
+        element_dispatch(shape->type, [&](auto e) {
+            conv_pack_start<decltype(e)>(shape, kernel, weight, total, packed, stream);
+        });
     }
     return status_of_launch("conv_weights_pack");
 }
@@ -191,9 +189,8 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     p.capacity = a->capacity;
     p.epilogue = a->epilogue;
     p.shape = a->shape;
-    return a->shape.type == numeric_f16    ? conv_exact_launch<__half>(p, stream)
-           : a->shape.type == numeric_bf16 ? conv_exact_launch<__nv_bfloat16>(p, stream)
-                                           : conv_exact_launch<float>(p, stream);
+    return element_dispatch(a->shape.type,
+                            [&](auto e) { return conv_exact_launch<decltype(e)>(p, stream); });
 }
 
 // The ways worth trying to cut a layer. Returns how many there are.
@@ -218,10 +215,11 @@ SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t ca
                               : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
 
+// What does not depend on how the work is cut; the chunks are those of conv_tile.cuh.
 SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     const conv_shape *s = &a->shape;
     int element = numeric_size(s->type);
-    conv_tensor_params p;
+    conv_tensor_params p = {};
     p.in = a->in;
     p.in2 = a->in2;
     p.weights = a->weights;
@@ -235,6 +233,8 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     p.cin = s->cin;
     p.cin2 = s->cin2;
     p.cout = s->cout;
+    p.chunks1 = conv_chunks(s->cin, s->type);
+    p.chunks = conv_shape_chunks(s);
     p.rows = a->layout ? a->layout->rows : tile_rows(1);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
@@ -255,13 +255,10 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
         return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
                                       : hopper_run<__nv_bfloat16>(p, d, stream);
     }
-    p.chunks1 = conv_chunks(s->cin, s->type);
-    p.chunks = conv_shape_chunks(s);
     p.slices = conv_slices(s->cout) / p.size.slices;
     p.size.depth = conv_depth(p.chunks);
-    return s->type == numeric_f16    ? conv_tensor_run<__half>(p, stream)
-           : s->type == numeric_bf16 ? conv_tensor_run<__nv_bfloat16>(p, stream)
-                                     : conv_tensor_run<float>(p, stream);
+    return element_dispatch(s->type,
+                            [&](auto e) { return conv_tensor_run<decltype(e)>(p, stream); });
 }
 
 // Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).

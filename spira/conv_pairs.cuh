@@ -214,10 +214,15 @@ struct pairs_task {
     int passed;               // stripes: lists that all warps of the block are done with
 };
 
+// All threads of a block that has a stripe. A numbered barrier: its warps come from several places.
+SPIRA_DEVICE void pairs_stripe_sync() {
+    block_part_sync(1, (int)blockDim.x);
+}
+
 // The warps of a block wait for each other before they add to sums that others have added to.
 SPIRA_DEVICE void pairs_pass(pairs_task &task, int list) {
     for (; task.passed < list; ++task.passed) {
-        __syncthreads();
+        pairs_stripe_sync();
     }
 }
 
@@ -233,21 +238,6 @@ SPIRA_DEVICE void pairs_add(float *to, float4 v) {
     atomicAdd(to + 2, v.z);
     atomicAdd(to + 3, v.w);
 #endif
-}
-
-SPIRA_DEVICE float4 pairs_shared_load(uint32_t from) {
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(from)
-                 : "memory");
-    return v;
-}
-
-SPIRA_DEVICE void pairs_shared_store(uint32_t to, float4 v) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z),
-                 "f"(v.w)
-                 : "memory");
 }
 
 // Where a lane has the first four channels of a row of the stripe; the next 16 channels stand at
@@ -268,14 +258,14 @@ SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pairs &gro
         uint32_t row = min(group.row[h] - task.first_row, task.rows);
 #pragma unroll
         for (int q = 0; q < blocks / 2; ++q) {
-            float4 v = make_float4(0, 0, 0, 0);
+            uint4 v = make_uint4(0, 0, 0, 0);
             if (stripes) {
-                v = pairs_shared_load(pairs_place<blocks>(task, row) ^ (uint32_t)(q * 64));
+                v = shared_load_4(pairs_place<blocks>(task, row) ^ (uint32_t)(q * 64));
             }
-            sum.at[2 * q][2 * h] = v.x;
-            sum.at[2 * q][2 * h + 1] = v.y;
-            sum.at[2 * q + 1][2 * h] = v.z;
-            sum.at[2 * q + 1][2 * h + 1] = v.w;
+            sum.at[2 * q][2 * h] = __uint_as_float(v.x);
+            sum.at[2 * q][2 * h + 1] = __uint_as_float(v.y);
+            sum.at[2 * q + 1][2 * h] = __uint_as_float(v.z);
+            sum.at[2 * q + 1][2 * h + 1] = __uint_as_float(v.w);
         }
     }
 }
@@ -295,7 +285,9 @@ SPIRA_DEVICE void pairs_sums_end(const pairs_params &p, const pairs_task &task,
             float4 v = make_float4(sum.at[2 * q][2 * h], sum.at[2 * q][2 * h + 1],
                                    sum.at[2 * q + 1][2 * h], sum.at[2 * q + 1][2 * h + 1]);
             if (stripes) {
-                pairs_shared_store(pairs_place<blocks>(task, row) ^ (uint32_t)(q * 64), v);
+                shared_store_4(pairs_place<blocks>(task, row) ^ (uint32_t)(q * 64),
+                               make_uint4(__float_as_uint(v.x), __float_as_uint(v.y),
+                                          __float_as_uint(v.z), __float_as_uint(v.w)));
             } else if (q * 16 < task.channels) {
                 pairs_add(task.sums + (int64_t)row * p.pitch + q * 16, v);
             }
@@ -553,11 +545,11 @@ SPIRA_DEVICE void pairs_stripe_find(const pairs_params &p, int32_t rows, int32_t
             *(search % 2 ? &part->count : &part->from) = at;
         }
     }
-    __syncthreads();
+    pairs_stripe_sync();
     if (threadIdx.x < 32) {
         pairs_stripe_pack(first, lists, p.unit, s);
     }
-    __syncthreads();
+    pairs_stripe_sync();
 }
 
 // Walks all lists of the block's stripe, for the warps of which `part` of p.parts share a slice.
@@ -567,7 +559,7 @@ SPIRA_DEVICE void pairs_stripe_walk(const pairs_params &p, int32_t rows, int par
                                     pairs_task task, pairs_stripe *s, F walk) {
     for (int first = 0; first < p.conv.volume; first += pairs_batch) {
         if (first) {
-            __syncthreads(); // who still reads the parts of the lists before
+            pairs_stripe_sync(); // who still reads the parts of the lists before
         }
         pairs_stripe_find(p, rows, (int32_t)task.first_row, (int32_t)task.rows, first,
                           min(p.conv.volume - first, pairs_batch), s);
@@ -830,6 +822,14 @@ SPIRA_BOTH int conv_pairs_pitch(int cout) {
     return (int)round_up(cout, 4);
 }
 
+// The same without the lists.
+SPIRA_API conv_args pairs_conv_args(const conv_pairs_args *a) {
+    return {a->shape,    a->in,       a->in2,
+            a->weights,  nullptr,     a->count,
+            a->capacity, a->epilogue, a->leave ? a->sums : a->out,
+            nullptr};
+}
+
 // The arrays are checked as those of a convolution of the identity are.
 SPIRA_API status conv_pairs_check(const conv_pairs_args *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
@@ -844,10 +844,7 @@ SPIRA_API status conv_pairs_check(const conv_pairs_args *a) {
                   sizeof(float4));
     SPIRA_REQUIRE(!a->sums || (a->out != a->sums && a->in != a->sums && a->in2 != a->sums),
                   status_unsupported, "sums (overlap another array)", 0);
-    conv_args same = {a->shape,    a->in,       a->in2,
-                      a->weights,  nullptr,     a->count,
-                      a->capacity, a->epilogue, a->leave ? a->sums : a->out,
-                      nullptr};
+    conv_args same = pairs_conv_args(a);
     same.shape.volume = 1;
     return conv_check(&same);
 }
@@ -996,34 +993,15 @@ SPIRA_API status pairs_run(const pairs_params &p, bool stripes, bool tensor, con
 
 // What does not depend on how the work is cut.
 SPIRA_API pairs_params pairs_params_make(const conv_pairs_args *a) {
-    const conv_shape *s = &a->shape;
-    int element = numeric_size(s->type);
+    const conv_args same = pairs_conv_args(a);
     pairs_params p = {};
+    p.conv = conv_params_of(&same);
     p.pairs = a->pairs;
     p.sides = a->sides;
-    p.pitch = conv_pairs_pitch(s->cout);
+    p.pitch = conv_pairs_pitch(a->shape.cout);
     p.begin = a->begin;
     p.leave = a->leave;
-    p.tf32 = s->type == numeric_tf32;
-    conv_tensor_params *c = &p.conv;
-    c->in = a->in;
-    c->in2 = a->in2;
-    c->weights = a->weights;
-    c->residual = a->epilogue.residual;
-    c->out = a->out;
-    c->count = a->count;
-    c->capacity = a->capacity;
-    c->epilogue = a->epilogue;
-    c->volume = s->volume;
-    c->cin = s->cin;
-    c->cin2 = s->cin2;
-    c->cout = s->cout;
-    c->chunks1 = conv_chunks(s->cin, s->type);
-    c->chunks = conv_shape_chunks(s);
-    c->wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
-    c->wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
-    c->wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
-                  conv_aligned(c->residual, s->cout, element, 4 * element);
+    p.tf32 = a->shape.type == numeric_tf32;
     return p;
 }
 
@@ -1060,10 +1038,9 @@ SPIRA_API status conv_pairs_run(const conv_pairs_args *args, void *scratch, size
     pairs_scratch_take(&w, args, &p);
     bool stripes = args->form == pairs_form_stripes;
     bool tensor = conv_uses_tensor(args->shape.type, d.capability);
-    return args->shape.type == numeric_f16 ? pairs_run<__half>(p, stripes, tensor, &d, stream)
-           : args->shape.type == numeric_bf16
-               ? pairs_run<__nv_bfloat16>(p, stripes, tensor, &d, stream)
-               : pairs_run<float>(p, stripes, tensor, &d, stream);
+    return element_dispatch(args->shape.type, [&](auto e) {
+        return pairs_run<decltype(e)>(p, stripes, tensor, &d, stream);
+    });
 }
 
 } // namespace spira

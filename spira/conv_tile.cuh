@@ -167,10 +167,9 @@ template <int blocks>
 SPIRA_DEVICE void conv_sums_load(uint32_t tile, uint32_t place, int r, conv_sums<blocks> &sum) {
 #pragma unroll
     for (int m = 0; m < blocks; ++m) {
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(sum.at[m][2 * r]), "=f"(sum.at[m][2 * r + 1])
-                     : "r"(conv_sums_at(tile + place, m))
-                     : "memory");
+        float2 two = shared_load_float_2(conv_sums_at(tile + place, m));
+        sum.at[m][2 * r] = two.x;
+        sum.at[m][2 * r + 1] = two.y;
     }
 }
 
@@ -180,12 +179,8 @@ SPIRA_DEVICE void conv_sums_store(uint32_t tile, uint32_t place, int r, bool the
                                   const conv_sums<blocks> &sum) {
 #pragma unroll
     for (int m = 0; m < blocks; ++m) {
-        asm volatile(
-            "{ .reg .pred there;\n"
-            "setp.ne.u32 there, %3, 0;\n"
-            "@there st.shared.v2.f32 [%0], {%1, %2}; }" ::"r"(conv_sums_at(tile + place, m)),
-            "f"(sum.at[m][2 * r]), "f"(sum.at[m][2 * r + 1]), "r"((uint32_t)there)
-            : "memory");
+        shared_store_float_2(conv_sums_at(tile + place, m),
+                             make_float2(sum.at[m][2 * r], sum.at[m][2 * r + 1]), there);
     }
 }
 

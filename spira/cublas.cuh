@@ -1238,9 +1238,8 @@ SPIRA_API status ggs_run_scatter(const ggs_job *j, cudaStream_t stream) {
     p.cout = j->cout;
     p.out_width = ggs_width(j->args->out, row_bytes, ggs_chunk);
     int tile = l->options.scatter_tile;
-    return l->shape.type == numeric_f16    ? ggs_scatter_launch<__half>(p, tile, stream)
-           : l->shape.type == numeric_bf16 ? ggs_scatter_launch<__nv_bfloat16>(p, tile, stream)
-                                           : ggs_scatter_launch<float>(p, tile, stream);
+    return element_dispatch(
+        l->shape.type, [&](auto e) { return ggs_scatter_launch<decltype(e)>(p, tile, stream); });
 }
 
 // A convolution by gather, products and scatter, as it was planned.
@@ -1302,16 +1301,10 @@ SPIRA_API status ggs_weights_store(const conv_shape *shape, const float *weight,
     int64_t total = (int64_t)shape->volume * (shape->cin + shape->cin2) * shape->cout;
     int64_t grid = ceil_div(total, ggs_threads);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
-    if (shape->type == numeric_f16) {
-        ggs_store_kernel<__half><<<(unsigned)grid, ggs_threads, 0, stream>>>(
-            shape->type, weight, total, (__half *)stored);
-    } else if (shape->type == numeric_bf16) {
-        ggs_store_kernel<__nv_bfloat16><<<(unsigned)grid, ggs_threads, 0, stream>>>(
-            shape->type, weight, total, (__nv_bfloat16 *)stored);
-    } else {
-        ggs_store_kernel<float><<<(unsigned)grid, ggs_threads, 0, stream>>>(shape->type, weight,
-                                                                            total, (float *)stored);
-    }
+    element_dispatch(shape->type, [&](auto e) {
+        ggs_store_kernel<<<(unsigned)grid, ggs_threads, 0, stream>>>(shape->type, weight, total,
+                                                                     (decltype(e) *)stored);
+    });
     return status_of_launch("ggs_weights_store");
 }
 

@@ -14,7 +14,6 @@
 #include "unique.cuh"
 
 #include <cub/block/block_scan.cuh>
-#include <cub/device/device_radix_sort.cuh>
 
 namespace spira {
 
@@ -45,11 +44,7 @@ template <typename W>
 struct downsample_scratch {
     downsample_heads *marks; // [ceil(in.capacity / 32)] for a step to the next level
     int32_t *counts;         // [blocks]
-    W *words;                // [in.capacity] floored
-    W *sorted;               // [in.capacity]
-    int32_t *heads;
-    char *cub; // [cub_bytes]
-    size_t cub_bytes;
+    unique_scratch<W> sort;  // [in.capacity] floored words, for any other
 };
 
 // The coarse cell of a voxel, as the searches need it.
@@ -377,30 +372,15 @@ SPIRA_API status downsample_step(downsample_grid<W> g, voxel_set<W> in, voxel_se
     return status_of_launch("downsample");
 }
 
-template <typename W>
-SPIRA_API status downsample_sort(downsample_scratch<W> *s, int32_t rows, int first_bit, int bits,
-                                 cudaStream_t stream) {
-    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
-                                                           s->sorted, rows, first_bit, bits,
-                                                           stream),
-                            "radix sort");
-}
-
+// The two ways share the memory.
 template <typename W>
 SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
                                   downsample_scratch<W> *s) {
-    s->marks = workspace_take<downsample_heads>(w, ceil_div(rows, 32));
-    s->counts = workspace_take<int32_t>(w, downsample_cut_make(rows).blocks);
-    w->used = 0; // the two ways share the memory
-    s->words = workspace_take<W>(w, rows);
-    s->sorted = workspace_take<W>(w, rows);
-    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
-    downsample_scratch<W> ask = *s;
-    ask.cub = nullptr;
-    ask.cub_bytes = 0;
-    SPIRA_TRY(downsample_sort(&ask, rows, 0, 8 * (int)sizeof(W), nullptr));
-    s->cub_bytes = ask.cub_bytes;
-    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    workspace step = *w;
+    s->marks = workspace_take<downsample_heads>(&step, ceil_div(rows, 32));
+    s->counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
+    SPIRA_TRY(unique_carve(w, rows, capacity, &s->sort));
+    w->used = max_of(w->used, step.used);
     return status_success();
 }
 
@@ -468,12 +448,10 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     }
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, in, stride, by_mask, s.words);
+        *layout, in, stride, by_mask, s.sort.words);
     int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
     int first_bit = by_mask ? floored : 0; // the floored bits are zero
-    SPIRA_TRY(downsample_sort(&s, in.capacity, first_bit, word_bits(layout), stream));
-    voxel_rows none = {nullptr, nullptr, nullptr};
-    return unique_launch(s.sorted, in.capacity, s.heads, out, none, false, trouble, stream);
+    return unique_sort_launch(&s.sort, first_bit, word_bits(layout), out, trouble, stream);
 }
 
 // The same from a set of which nothing is known: from = {1, 1, 1}.

@@ -6,42 +6,7 @@
 #include "expand.h"
 #include "unique.cuh"
 
-#include <cub/device/device_radix_sort.cuh>
-
 namespace spira {
-
-template <typename W>
-struct expand_scratch {
-    int32_t rows; // in.capacity * axes.most
-    W *words;     // [axes.most, in.capacity] what each input touches
-    W *sorted;    // [rows]
-    int32_t *heads;
-    char *cub; // [cub_bytes]
-    size_t cub_bytes;
-};
-
-template <typename W>
-SPIRA_API status expand_sort(expand_scratch<W> *s, int first_bit, int bits, cudaStream_t stream) {
-    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
-                                                           s->sorted, s->rows, first_bit, bits,
-                                                           stream),
-                            "radix sort");
-}
-
-template <typename W>
-SPIRA_API status expand_carve(workspace *w, int32_t rows, int32_t capacity, expand_scratch<W> *s) {
-    s->rows = rows;
-    s->words = workspace_take<W>(w, rows);
-    s->sorted = workspace_take<W>(w, rows);
-    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
-    expand_scratch<W> ask = *s;
-    ask.cub = nullptr;
-    ask.cub_bytes = 0;
-    SPIRA_TRY(expand_sort(&ask, 0, 8 * (int)sizeof(W), nullptr));
-    s->cub_bytes = ask.cub_bytes;
-    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
-    return status_success();
-}
 
 // A thread for each input. words [axes.most, in.capacity]: so that neighbours write neighbours.
 template <typename W>
@@ -74,8 +39,8 @@ SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule 
     SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
     SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
     workspace w = workspace_begin(nullptr);
-    expand_scratch<W> s;
-    SPIRA_TRY(expand_carve<W>(&w, rows, out_capacity, &s));
+    unique_scratch<W> s; // words [axes.most, in.capacity]: what each input touches
+    SPIRA_TRY(unique_carve<W>(&w, rows, out_capacity, &s));
     *bytes = w.used;
     return status_success();
 }
@@ -115,13 +80,12 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
     SPIRA_TRY(expand_workspace(kernel, rule, in, out.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
-    expand_scratch<W> s;
-    SPIRA_TRY(expand_carve<W>(&w, in.capacity * axes.most, out.capacity, &s));
+    unique_scratch<W> s;
+    SPIRA_TRY(unique_carve<W>(&w, in.capacity * axes.most, out.capacity, &s));
     expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
         *layout, axes, in, s.words, trouble);
-    SPIRA_TRY(expand_sort(&s, expand_first_bit(layout, &axes.z), word_bits(layout), stream));
-    voxel_rows none = {nullptr, nullptr, nullptr};
-    return unique_launch(s.sorted, s.rows, s.heads, out, none, false, trouble, stream);
+    return unique_sort_launch(&s, expand_first_bit(layout, &axes.z), word_bits(layout), out,
+                              trouble, stream);
 }
 
 } // namespace spira

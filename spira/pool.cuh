@@ -48,17 +48,11 @@ SPIRA_API status pool(pool_kind kind, numeric type, const void *in, int channels
     SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
     int64_t grid = ceil_div((int64_t)capacity * channels, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
-    if (type == numeric_f16) {
-        pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const __half *)in, channels, map,
-                                                        volume, count, capacity, (__half *)out);
-    } else if (type == numeric_bf16) {
-        pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const __nv_bfloat16 *)in, channels,
-                                                        map, volume, count, capacity,
-                                                        (__nv_bfloat16 *)out);
-    } else {
-        pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const float *)in, channels, map,
-                                                        volume, count, capacity, (float *)out);
-    }
+    element_dispatch(type, [&](auto e) {
+        typedef decltype(e) E;
+        pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const E *)in, channels, map, volume,
+                                                        count, capacity, (E *)out);
+    });
     return status_of_launch("pool");
 }
 
@@ -156,16 +150,11 @@ SPIRA_API status pool_global(pool_kind kind, numeric type, const word_layout *la
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     float *part = pool_global_carve(&w, layout, channels);
-    if (type == numeric_f16) {
-        return pool_global_start(kind, layout, &set, (const __half *)in, channels, (__half *)out,
-                                 part, stream);
-    }
-    if (type == numeric_bf16) {
-        return pool_global_start(kind, layout, &set, (const __nv_bfloat16 *)in, channels,
-                                 (__nv_bfloat16 *)out, part, stream);
-    }
-    return pool_global_start(kind, layout, &set, (const float *)in, channels, (float *)out, part,
-                             stream);
+    return element_dispatch(type, [&](auto e) {
+        typedef decltype(e) E;
+        return pool_global_start(kind, layout, &set, (const E *)in, channels, (E *)out, part,
+                                 stream);
+    });
 }
 
 } // namespace spira

@@ -1,4 +1,5 @@
-// spira/unique.cuh: from sorted words with repeats to a voxel set, in two launches.
+// spira/unique.cuh: from sorted words with repeats to a voxel set, in two launches; from words in
+// any order, behind a radix sort (CUB).
 //
 // CUB's select and scan would take three and a temporary array: here each block counts the heads of
 // its stretch, then each block adds up the counts before its own and writes.
@@ -10,6 +11,7 @@
 
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
+#include <cub/device/device_radix_sort.cuh>
 
 namespace spira {
 
@@ -133,6 +135,51 @@ SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, vo
     unique_write_kernel<W>
         <<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads, set, out, report, trouble);
     return status_of_launch("unique");
+}
+
+// ---- words in any order -------------------------------------------------------------------------
+
+template <typename W>
+struct unique_scratch {
+    int32_t rows;
+    W *words;  // [rows] what becomes the set; the caller writes them
+    W *sorted; // [rows]
+    int32_t *heads;
+    char *cub; // [cub_bytes]
+    size_t cub_bytes;
+};
+
+template <typename W>
+SPIRA_API status unique_sort(unique_scratch<W> *s, int first_bit, int bits, cudaStream_t stream) {
+    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
+                                                           s->sorted, s->rows, first_bit, bits,
+                                                           stream),
+                            "radix sort");
+}
+
+// For `rows` words that go into a set of `capacity`.
+template <typename W>
+SPIRA_API status unique_carve(workspace *w, int32_t rows, int32_t capacity, unique_scratch<W> *s) {
+    s->rows = rows;
+    s->words = workspace_take<W>(w, rows);
+    s->sorted = workspace_take<W>(w, rows);
+    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
+    unique_scratch<W> ask = *s;
+    ask.cub = nullptr;
+    ask.cub_bytes = 0;
+    SPIRA_TRY(unique_sort(&ask, 0, 8 * (int)sizeof(W), nullptr));
+    s->cub_bytes = ask.cub_bytes;
+    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    return status_success();
+}
+
+// Sorts the words by their bits [first_bit, bits), in which alone they differ, and removes repeats.
+template <typename W>
+SPIRA_API status unique_sort_launch(unique_scratch<W> *s, int first_bit, int bits, voxel_set<W> out,
+                                    device_status *trouble, cudaStream_t stream) {
+    SPIRA_TRY(unique_sort(s, first_bit, bits, stream));
+    voxel_rows none = {nullptr, nullptr, nullptr};
+    return unique_launch(s->sorted, s->rows, s->heads, out, none, false, trouble, stream);
 }
 
 } // namespace spira

@@ -120,16 +120,10 @@ SPIRA_API status voxel_features(voxel_feature kind, const float *values, int col
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
     int64_t blocks = ceil_div((int64_t)capacity * channels, 256);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
-    if (type == numeric_f16) {
-        voxel_features_kernel<__half><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, capacity, (__half *)features);
-    } else if (type == numeric_bf16) {
-        voxel_features_kernel<__nv_bfloat16><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, capacity, (__nv_bfloat16 *)features);
-    } else {
-        voxel_features_kernel<float><<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, capacity, (float *)features);
-    }
+    element_dispatch(type, [&](auto e) {
+        voxel_features_kernel<<<(unsigned)blocks, 256, 0, stream>>>(
+            kind, values, columns, channels, rows, count, capacity, (decltype(e) *)features);
+    });
     return status_of_launch("voxel_features");
 }
 

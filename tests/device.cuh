@@ -16,6 +16,7 @@
 #include "test.h"
 
 #include <cuda_runtime.h>
+#include <vector>
 
 // ---- the device and its errors ------------------------------------------------------------------
 
@@ -197,6 +198,57 @@ bool device_untouched(const T *device, int64_t from, int64_t count,
     }
     return guarded_untouched(device_fetch(device + from, count - from, file, line), 0,
                              count - from);
+}
+
+// ---- streams and graphs -------------------------------------------------------------------------
+
+// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
+inline cudaStream_t stream_get() {
+    static cudaStream_t stream = nullptr;
+    if (!stream) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    return stream;
+}
+
+// A graph has `least` nodes or more: kernels, clears and, where there may be some, copies; no
+// allocation, no call back to the host.
+inline void graph_check(cudaGraph_t graph, size_t least, bool copies) {
+    size_t count = 0;
+    CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+    CHECK(count >= least);
+    for (cudaGraphNode_t node : nodes) {
+        cudaGraphNodeType type;
+        CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+        bool copy = type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeEmpty;
+        CHECK(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemset ||
+              (copies && copy));
+    }
+}
+
+// What `body(stream)` launches, as a graph. A blocking stream and the strictest mode: a launch on
+// the default stream, an allocation or a wait makes an error of it. Null if it could not be
+// captured. With `least` its nodes are looked at.
+template <typename F>
+cudaGraphExec_t stream_capture(F body, size_t least = 0, bool copies = true) {
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    body(stream);
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    if (CHECK(graph != nullptr)) {
+        if (least) {
+            graph_check(graph, least, copies);
+        }
+        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+        CUDA_CHECK(cudaGraphDestroy(graph));
+    }
+    CUDA_CHECK(cudaStreamDestroy(stream));
+    return replay;
 }
 
 #endif

@@ -1,262 +1,11 @@
 // tests/gpu_conv.cu: convolution on the GPU against sums in double, each output within its bound
 // (reference.h), and the same bits from run to run.
 #include "../spira/conv.cuh"
-#include "device.cuh"
-#include "reference.h"
+#include "problems.cuh"
 
-using namespace spira;
+using namespace problems;
 
 namespace {
-
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
-
-const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
-
-// ---- a convolution in host memory ---------------------------------------------------------------
-
-// Pointers are moved by so many elements from an aligned address.
-struct moves {
-    int in, in2, out, residual, floats;
-};
-
-struct problem {
-    char name[160];
-    conv_shape shape;
-    kernel_shape kernel; // of a map between sets
-    int rows;            // of a tile of the layout
-    bool identity;
-    int32_t inputs, outputs, capacity;
-    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
-    std::vector<float> bias, scale, shift, residual; // empty: left out
-    std::vector<int32_t> map;                        // [outputs, volume]
-    activation act;
-    float slope;
-    moves off;
-};
-
-problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs,
-                     int32_t capacity) {
-    problem p;
-    p.name[0] = 0;
-    p.shape = shape;
-    p.kernel = kernel_cube(1, 1);
-    p.rows = tile_rows(shape.volume);
-    p.identity = false;
-    p.inputs = inputs;
-    p.outputs = outputs;
-    p.capacity = capacity;
-    p.in.resize((size_t)inputs * (size_t)shape.cin);
-    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
-    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
-    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
-    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
-    for (float &w : p.weight) { // packing rounds them
-        w = random_float(random);
-    }
-    p.act = activation_none;
-    p.slope = 0;
-    p.off = {};
-    return p;
-}
-
-// Taps at random, with a chance of `percent` each.
-void problem_fill_map(random_state *random, problem *p, int percent) {
-    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
-    for (int32_t &source : p->map) {
-        bool has = p->inputs > 0 && random_int(random, 0, 99) < percent;
-        source = has ? random_int(random, 0, p->inputs - 1) : -1;
-    }
-}
-
-enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
-
-void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
-    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
-    p->bias.resize(what & with_bias ? cout : 0);
-    p->scale.resize(what & with_scale ? cout : 0);
-    p->shift.resize(what & with_shift ? cout : 0);
-    p->residual.resize(what & with_residual ? total : 0);
-    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
-        for (float &f : *v) {
-            f = 2 * random_float(random);
-        }
-    }
-    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
-                            p->residual.data());
-    p->act = act;
-    p->slope = act == activation_leaky ? 0.1f : 0.0f;
-}
-
-void problem_name(problem *p, const char *what) {
-    snprintf(p->name, sizeof p->name,
-             "%s: %s %d+%d->%d, volume %d%s, %d of %d outputs by %d, %d inputs", what,
-             numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
-             p->shape.volume, p->identity ? " (identity)" : "", p->outputs, p->capacity, p->rows,
-             p->inputs);
-}
-
-// ---- the same in device memory ------------------------------------------------------------------
-
-struct device_problem {
-    conv_args args;
-    tile_layout layout;
-    char *out, *scratch; // out: where its buffer starts
-    size_t scratch_bytes;
-    int64_t out_bytes; // of the buffer
-};
-
-const float *floats_upload(const std::vector<float> &values, int off) {
-    if (values.empty()) {
-        return nullptr;
-    }
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    return device_upload(moved.data(), (int64_t)moved.size()) + off;
-}
-
-// `rows` of features, stored, with NaN before and in three rows after them: what a sum of the
-// padding would show.
-const void *features_upload(numeric type, const std::vector<float> &values, int channels, int off) {
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
-    std::vector<char> stored(moved.size() * (size_t)numeric_size(type));
-    reference_store(type, moved.data(), (int64_t)moved.size(), stored.data());
-    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
-}
-
-// What is not of a list would add NaN to the first rows.
-tile_layout layout_upload(const problem *p) {
-    const int64_t many = tile_count(p->capacity, p->rows), volume = p->shape.volume;
-    const int64_t entries = many * p->rows * volume;
-    std::vector<int32_t> first((size_t)(many * (volume + 1))), input((size_t)entries, p->inputs);
-    std::vector<uint16_t> offset((size_t)(entries / tile_group));
-    std::vector<uint8_t> row((size_t)entries);
-    for (size_t i = 0; i < row.size(); ++i) {
-        row[i] = (uint8_t)(i % tile_group);
-    }
-    tile_layout host = {first.data(),  offset.data(),   input.data(), row.data(),
-                        (int32_t)many, (int32_t)volume, p->rows};
-    std::vector<int32_t> map = p->map;
-    map.push_back(-1); // an empty map has an address too
-    CHECK_OK(tile_build_host(map.data(), p->shape.volume, p->outputs, p->capacity, host));
-    tile_layout device = {device_upload(first.data(), (int64_t)first.size()),
-                          device_upload(offset.data(), (int64_t)offset.size()),
-                          device_upload(input.data(), entries),
-                          device_upload(row.data(), entries),
-                          host.tiles,
-                          host.volume,
-                          host.rows};
-    return device;
-}
-
-const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
-    size_t bytes = 0;
-    CHECK_OK(conv_weights_bytes(shape, &bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
-                               bytes, stream_get()));
-    return packed;
-}
-
-void device_problem_make(const problem *p, device_problem *d) {
-    const conv_shape *s = &p->shape;
-    int element = numeric_size(s->type);
-    conv_args *a = &d->args;
-    a->shape = *s;
-    a->in = features_upload(s->type, p->in, s->cin, p->off.in);
-    a->in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    a->weights = weights_upload(s, p->weight);
-    d->layout = p->identity ? tile_layout{} : layout_upload(p);
-    a->layout = p->identity ? nullptr : &d->layout;
-    a->count = device_upload(&p->outputs, 1);
-    a->capacity = p->capacity;
-    a->epilogue.bias = floats_upload(p->bias, p->off.floats);
-    a->epilogue.scale = floats_upload(p->scale, p->off.floats);
-    a->epilogue.shift = floats_upload(p->shift, p->off.floats);
-    a->epilogue.residual = p->residual.empty()
-                               ? nullptr
-                               : features_upload(s->type, p->residual, s->cout, p->off.residual);
-    a->epilogue.act = p->act;
-    a->epilogue.slope = p->slope;
-    a->sizes = nullptr;
-    d->out_bytes = ((int64_t)p->capacity * s->cout + p->off.out) * element;
-    d->out = device_new<char>(d->out_bytes);
-    a->out = d->out + p->off.out * element;
-    d->scratch_bytes = 0;
-    CHECK_OK(conv_workspace(a, &d->scratch_bytes));
-    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
-}
-
-status device_problem_start(const device_problem *d) {
-    return conv(&d->args, d->scratch, d->scratch_bytes, stream_get());
-}
-
-// The bytes of the outputs that there are.
-std::vector<char> device_problem_fetch(const problem *p, const device_problem *d) {
-    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
-    std::vector<char> out((size_t)bytes + 1);
-    device_copy_out(out.data(), (const char *)d->args.out, bytes);
-    return out;
-}
-
-// ---- judging ------------------------------------------------------------------------------------
-
-reference_verdict problem_judge(const problem *p, const void *out) {
-    const numeric type = p->shape.type;
-    std::vector<char> residual(p->residual.size() * (size_t)numeric_size(type) + 1);
-    reference_store(type, p->residual.data(), (int64_t)p->residual.size(), residual.data());
-    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
-                       p->scale.empty() ? nullptr : p->scale.data(),
-                       p->shift.empty() ? nullptr : p->shift.data(),
-                       p->residual.empty() ? nullptr : residual.data(),
-                       p->act,
-                       p->slope};
-    // A row more than there are: empty arrays have an address too.
-    std::vector<float> in = p->in, in2 = p->in2;
-    std::vector<int32_t> map = p->map;
-    in.resize(in.size() + (size_t)p->shape.cin);
-    in2.resize(in2.size() + (size_t)p->shape.cin2);
-    map.push_back(-1);
-    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
-                                p->identity ? nullptr : map.data(), p->outputs, &e, out);
-}
-
-bool verdict_check(const problem *p, reference_verdict v, int line) {
-    char text[512];
-    snprintf(text, sizeof text,
-             "%s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", p->name,
-             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
-    return test_check(v.ratio <= 1, __FILE__, line, text);
-}
-
-// Runs twice, the second time over the first one's memory: the same bits, nothing beyond the count.
-// Frees all buffers of the test.
-std::vector<char> problem_run(const problem *p) {
-    device_problem d;
-    device_problem_make(p, &d);
-    CHECK_OK(device_problem_start(&d));
-    std::vector<char> out = device_problem_fetch(p, &d);
-    CHECK_OK(device_problem_start(&d));
-    CHECK(device_problem_fetch(p, &d) == out);
-    int64_t before = (char *)d.args.out - d.out, used = (int64_t)out.size() - 1;
-    CHECK(device_untouched(d.out, 0, before));
-    CHECK(device_untouched(d.out, before + used, d.out_bytes));
-    guarded_finish();
-    return out;
-}
-
-bool problem_check(const problem *p, int line = __builtin_LINE()) {
-    std::vector<char> out = problem_run(p);
-    return verdict_check(p, problem_judge(p, out.data()), line);
-}
 
 // ---- random shapes ------------------------------------------------------------------------------
 
@@ -264,17 +13,12 @@ const int channels_edges[] = {1,  2,  3,  4,  5,   7,   8,   9,   12,  15,  16, 
                               25, 31, 32, 33, 40,  47,  48,  49,  63,  64,  65,  66, 79, 80,
                               81, 95, 96, 97, 100, 111, 112, 113, 127, 128, 129, 130};
 
-int channels_random(random_state *random) {
-    const int count = (int)(sizeof channels_edges / sizeof *channels_edges);
-    return random_int(random, 0, 2) ? channels_edges[random_int(random, 0, count - 1)]
-                                    : random_int(random, 1, 130);
-}
-
 void check_random_shapes(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {1, channels_random(&random), 0, channels_random(&random), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random) : 0;
+        conv_shape s = {1, channels_random(&random, channels_edges), 0,
+                        channels_random(&random, channels_edges), type};
+        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
         kernel_shape kernel = reference_random_kernel(&random, 4, 1, {1, 1, 1});
         s.volume = kernel_volume(&kernel);
         bool identity = seed % 10 == 0;
@@ -417,7 +161,7 @@ DEVICE_TEST(gpu_conv_clamps_the_count) {
                     d.args.count = device_upload(&told, 1);
                     CHECK_OK(device_problem_start(&d));
                     std::vector<char> out = device_problem_fetch(&p, &d);
-                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                    problem_good(&p, out);
                 }
                 guarded_finish();
             }
@@ -488,13 +232,11 @@ DEVICE_TEST(gpu_conv_residual_in_place) {
             device_problem_make(&p, &d);
             CHECK_OK(device_problem_start(&d));
             std::vector<char> apart = device_problem_fetch(&p, &d);
-            std::vector<char> stored(apart.size() - 1);
-            reference_store(type, p.residual.data(), (int64_t)p.residual.size(), stored.data());
-            device_copy_in((char *)d.args.out, stored.data(), (int64_t)stored.size());
+            features_refill(type, d.args.out, p.residual);
             d.args.epilogue.residual = d.args.out;
             CHECK_OK(device_problem_start(&d));
             CHECK(device_problem_fetch(&p, &d) == apart);
-            verdict_check(&p, problem_judge(&p, apart.data()), __LINE__);
+            problem_good(&p, apart);
             guarded_finish();
         }
     }
@@ -532,9 +274,8 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
                     if (said.code != status_alignment) {
                         CHECK_OK(said);
                         std::vector<char> out = device_problem_fetch(&p, &d);
-                        verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
-                        int64_t before = (char *)d.args.out - d.out;
-                        CHECK(device_untouched(d.out, 0, before));
+                        problem_good(&p, out);
+                        CHECK(device_problem_untouched(&p, &d));
                     } else {
                         CHECK(device_untouched(d.out, 0, d.out_bytes));
                     }
@@ -621,11 +362,9 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
                     }
                     CHECK(touched > 0 && wrong == 0);
                     rest.outputs = p.outputs - touched;
-                    std::vector<char> stored(kept.size() * (size_t)numeric_size(type));
-                    reference_store(type, kept.data(), (int64_t)kept.size(), stored.data());
                     std::fill(rest.in.begin() + bad * channels,
                               rest.in.begin() + (bad + 1) * channels, 0.0f);
-                    verdict_check(&rest, problem_judge(&rest, stored.data()), __LINE__);
+                    problem_good(&rest, features_store(type, kept));
                 }
             }
         }
@@ -670,27 +409,6 @@ DEVICE_TEST(gpu_conv_cancelling_terms) {
 
 // ---- maps of real layers ------------------------------------------------------------------------
 
-// A layer between two sets; the map and its layout from the host.
-template <typename W>
-void problem_map(problem *p, const word_layout *layout, std::vector<W> source,
-                 std::vector<W> outputs) {
-    int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
-    voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
-    p->map.resize(outputs.size() * (size_t)kernel_volume(&p->kernel));
-    CHECK_OK(map_build_host(layout, &p->kernel, from, to, p->map.data()));
-}
-
-template <typename W>
-std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
-    std::vector<W> coarse;
-    for (W w : words) {
-        coarse.push_back(word_floor<W>(layout, w, stride));
-    }
-    std::sort(coarse.begin(), coarse.end());
-    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
-    return coarse;
-}
-
 DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
     random_state random = random_make(7);
     triple lo = triple_make(-12, -12, -12), hi = triple_make(12, 12, 12);
@@ -698,7 +416,7 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
     std::vector<uint32_t> fine(test_quick() ? 150 : 3000);
     fine.resize((size_t)reference_random_set<uint32_t>(&random, &layout, lo, hi, {1, 1, 1},
                                                        (int32_t)fine.size(), fine.data()));
-    std::vector<uint32_t> coarse = floored(&layout, fine, {2, 2, 2});
+    std::vector<uint32_t> coarse = forms_floored(&layout, fine, {2, 2, 2});
     for (numeric type : numerics) {
         for (int size : {1, 2, 3, 5}) {
             if (test_quick() && size > 3) {
@@ -712,9 +430,8 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
                 conv_shape s = {kernel_volume(&k), 16, form == 2 ? 16 : 0, 24, type};
                 problem p = problem_make(&random, s, (int32_t)from.size(), (int32_t)to.size(),
                                          (int32_t)to.size() + 5);
-                p.kernel = k;
                 p.rows = form == 2 ? tile_rows_limit(s.volume) : p.rows;
-                problem_map(&p, &layout, from, to);
+                problem_map_sets(&p, &k, &layout, from, to);
                 problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
                 char text[64];
                 snprintf(text, sizeof text, "K = %d, form %d", size, form);
@@ -728,6 +445,7 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
 // A convolution on a grid by coordinates alone, in double: no map, no layout, no sets.
 DEVICE_TEST(gpu_conv_agrees_with_a_dense_convolution) {
     const int n = 7, cin = 5, cout = 6, size = 3;
+    const kernel_shape kernel = kernel_cube(size, 1);
     word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {n - 1, n - 1, n - 1}, 1, {1, 1, 1}, {1, 1, 1});
     for (int filled : {10, 50, 100}) { // percent
@@ -745,8 +463,7 @@ DEVICE_TEST(gpu_conv_agrees_with_a_dense_convolution) {
             int32_t rows = (int32_t)words.size();
             conv_shape s = {size * size * size, cin, 0, cout, type};
             problem p = problem_make(&random, s, rows, rows, rows);
-            p.kernel = kernel_cube(size, 1);
-            problem_map(&p, &layout, words, words);
+            problem_map_sets(&p, &kernel, &layout, words, words);
             problem_name(&p, "dense");
             std::vector<char> out = problem_run(&p);
             double worst = 0;
@@ -789,9 +506,8 @@ void check_real_scan(const char *name, int size, int cin, int cout, numeric type
     random_state random = random_make(19);
     conv_shape s = {kernel_volume(&k), cin, 0, cout, type};
     problem p = problem_make(&random, s, rows, rows, rows);
-    p.kernel = k;
     p.rows = type == numeric_f16 ? tile_rows_limit(s.volume) : p.rows;
-    problem_map(&p, &layout, words, words);
+    problem_map_sets(&p, &k, &layout, words, words);
     problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual, activation_relu);
     problem_name(&p, name);
     problem_check(&p);
@@ -819,8 +535,9 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
     for (numeric type : numerics) {
         for (int seed = 0; seed < (test_quick() ? 3 : 30); ++seed) {
             random_state random = random_make((uint64_t)(4 * seed + type));
-            conv_shape s = {1, channels_random(&random), 0, channels_random(&random), type};
-            s.cin2 = seed % 3 ? 0 : channels_random(&random);
+            conv_shape s = {1, channels_random(&random, channels_edges), 0,
+                            channels_random(&random, channels_edges), type};
+            s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
             s.volume = seed % 5 ? 6 : 1;
             problem p = problem_make(&random, s, 90, 90, 100);
             p.identity = s.volume == 1;
@@ -837,8 +554,8 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             d.args.weights = plain;
             CHECK_OK(conv_run_exact(&d.args, stream_get()));
             std::vector<char> out = device_problem_fetch(&p, &d);
-            verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
-            CHECK(device_untouched(d.out, (int64_t)out.size() - 1, d.out_bytes));
+            problem_good(&p, out);
+            CHECK(device_problem_untouched(&p, &d));
             guarded_finish();
         }
     }
@@ -865,11 +582,22 @@ std::vector<conv_sizes> sizes_listed(const problem *p, int stride = 1) {
     return some;
 }
 
+// A problem and how it is cut.
+struct sizes_text {
+    char text[400];
+};
+
+sizes_text sizes_name(const problem *p, const conv_sizes *s) {
+    sizes_text name;
+    snprintf(name.text, sizeof name.text, "%s; %d tiles, %d slices, split %d, depth %d", p->name,
+             s->tiles, s->slices, s->split, s->depth);
+    return name;
+}
+
 void sizes_check(bool good, const problem *p, const conv_sizes *s, const char *what,
                  int line = __builtin_LINE()) {
     char text[512];
-    snprintf(text, sizeof text, "%s; %d tiles, %d slices, split %d, depth %d: %s", p->name,
-             s->tiles, s->slices, s->split, s->depth, what);
+    snprintf(text, sizeof text, "%s: %s", sizes_name(p, s).text, what);
     test_check(good, __FILE__, line, text);
 }
 
@@ -883,19 +611,12 @@ std::vector<char> sizes_run(const problem *p, device_problem *d, const conv_size
     status said = device_problem_start(d);
     sizes_check(!status_failed(said), p, size, status_string(said.code));
     std::vector<char> out = device_problem_fetch(p, d);
-    int64_t before = (char *)d->args.out - d->out, used = (int64_t)out.size() - 1;
-    sizes_check(device_untouched(d->out, 0, before), p, size, "a write before the outputs");
-    sizes_check(device_untouched(d->out, before + used, d->out_bytes), p, size,
-                "a write behind the outputs");
+    sizes_check(device_problem_untouched(p, d), p, size, "a write beside the outputs");
     return out;
 }
 
 void sizes_judge(const problem *p, const conv_sizes *size, const std::vector<char> &out) {
-    reference_verdict v = problem_judge(p, out.data());
-    char text[160];
-    snprintf(text, sizeof text, "output %lld is %.9g instead of %.9g: %.3g times its bound %.3g",
-             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
-    sizes_check(v.ratio <= 1, p, size, text);
+    reference_conv_good(problem_judge(p, out.data()), sizes_name(p, size).text);
 }
 
 // Runs a problem cut in each of these ways, twice: within the bound, the same bits, and the same
@@ -1021,9 +742,9 @@ DEVICE_TEST(gpu_conv_cut_at_random) {
     REQUIRE_OK(conv_device_query(&device));
     for (int seed = 0; seed < (test_quick() ? 4 : 100); ++seed) {
         random_state random = random_make((uint64_t)seed);
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random), 0,
+        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
                         random_int(&random, 1, 260), tensor_numerics[seed % 3]};
-        s.cin2 = seed % 4 == 1 ? channels_random(&random) : 0;
+        s.cin2 = seed % 4 == 1 ? channels_random(&random, channels_edges) : 0;
         s.volume = seed % 10 == 7 ? 1 : s.volume;
         int32_t outputs = random_int(&random, 1, test_quick() ? 150 : 900);
         problem p = problem_make(&random, s, s.volume == 1 ? outputs : 100, outputs,
@@ -1035,7 +756,7 @@ DEVICE_TEST(gpu_conv_cut_at_random) {
         problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
         problem_name(&p, "cut at random");
         std::vector<conv_sizes> sizes = {
-            conv_sizes_choose(&s, problem_rows(&p), p.capacity, &device)};
+            conv_sizes_choose(&s, problem_rows(&p), problem_capacity(&p), &device)};
         for (int i = 0; i < 2000 && sizes.size() < (test_quick() ? 6 : 40); ++i) {
             conv_sizes c = {random_int(&random, 1, 8), random_int(&random, 1, 8),
                             1 << random_int(&random, 0, 2), conv_depth(conv_shape_chunks(&s))};
@@ -1069,7 +790,7 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     device_problem_make(&p, &d);
                     CHECK_OK(device_problem_start(&d));
                     std::vector<char> out = device_problem_fetch(&p, &d);
-                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                    problem_good(&p, out);
                     conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, &device);
                     sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
                     size = {2, 1, 1, conv_depth(conv_shape_chunks(&s))};
@@ -1260,8 +981,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         }
         device_problem d;
         device_problem_make(&far, &d);
-        std::vector<char> stored((size_t)(8 * wide * element));
-        reference_store(type, p.in.data(), 8 * wide, stored.data());
+        std::vector<char> stored = features_store(type, p.in);
         for (int i = 0; i < 8; ++i) {
             device_copy_in(huge + marked[i] * wide * element, stored.data() + i * wide * element,
                            wide * element);
@@ -1269,7 +989,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         d.args.in = huge;
         CHECK_OK(device_problem_start(&d));
         std::vector<char> out = device_problem_fetch(&p, &d);
-        verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+        problem_good(&p, out);
 
         // The output side: few input channels, 1024 output channels.
         conv_shape back = {1, 2, 0, wide, type};
@@ -1280,8 +1000,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         for (int i = 0; i < 16; ++i) {
             in[(size_t)marked[i / 2] * 2 + (size_t)i % 2] = q.in[(size_t)i];
         }
-        std::vector<char> in_stored((size_t)(rows * 2 * element));
-        reference_store(type, in.data(), (int64_t)in.size(), in_stored.data());
+        std::vector<char> in_stored = features_store(type, in);
         device_problem e;
         device_problem_make(&q, &e);
         e.args.in = device_upload(in_stored.data(), (int64_t)in_stored.size());
@@ -1296,7 +1015,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
             device_copy_out(rows_out.data() + i * wide * element, huge + marked[i] * wide * element,
                             wide * element);
         }
-        verdict_check(&q, problem_judge(&q, rows_out.data()), __LINE__);
+        problem_good(&q, rows_out);
         guarded_finish();
     }
 }
@@ -1400,56 +1119,12 @@ DEVICE_TEST(gpu_conv_weights_refuses) {
 
 // ---- the test, tested ---------------------------------------------------------------------------
 
-// A small problem in which one weight, tap or channel counts: few terms, so that bounds are tight.
-problem planted_make(numeric type) {
-    random_state random = random_make(37);
-    conv_shape s = {4, 6, 0, 9, type};
-    problem p = problem_make(&random, s, 60, 80, 80);
-    problem_fill_map(&random, &p, 40);
-    problem_name(&p, "planted");
-    return p;
-}
-
-// The worst ratio of what `run` gives, judged as `wanted`.
-double planted_ratio(const problem *run, const problem *wanted) {
-    std::vector<char> out = problem_run(run);
-    return problem_judge(wanted, out.data()).ratio;
-}
-
 DEVICE_TEST(gpu_conv_planted_errors_are_found) {
     for (numeric type : numerics) {
-        const problem good = planted_make(type);
-        CHECK(planted_ratio(&good, &good) <= 1);
-
-        problem bad = good; // one weight, the largest, off by 2%
-        auto largest = std::max_element(bad.weight.begin(), bad.weight.end(),
-                                        [](float a, float b) { return fabsf(a) < fabsf(b); });
-        *largest *= 1.02f;
-        CHECK(planted_ratio(&bad, &good) > 1);
-
-        bad = good; // one tap dropped
-        *std::find_if(bad.map.begin(), bad.map.end(), [](int32_t t) { return t >= 0; }) = -1;
-        CHECK(planted_ratio(&bad, &good) > 1);
-
-        bad = good; // one tap from another row
-        int32_t *tap =
-            &*std::find_if(bad.map.begin(), bad.map.end(), [](int32_t t) { return t >= 0; });
-        *tap = *tap ? *tap - 1 : 1;
-        CHECK(planted_ratio(&bad, &good) > 1);
-
-        bad = good; // one value of one row that is a source
-        int32_t source =
-            *std::find_if(good.map.begin(), good.map.end(), [](int32_t t) { return t >= 0; });
-        bad.in[(size_t)source * 6 + 5] += 0.25f;
-        CHECK(planted_ratio(&bad, &good) > 1);
-
-        problem shifted = good; // the epilogue forgets its shift, and its ReLU
-        random_state random = random_make(38);
-        problem_fill_epilogue(&random, &shifted, with_shift, activation_none);
-        CHECK(planted_ratio(&good, &shifted) > 1);
-        problem rectified = good;
-        rectified.act = activation_relu;
-        CHECK(planted_ratio(&good, &rectified) > 1);
+        random_state random = random_make(37);
+        problem good = problem_tight(&random, type);
+        problem_fill_map(&random, &good, 40);
+        check_planted_errors(good, problem_run);
     }
 }
 
@@ -1460,7 +1135,7 @@ DEVICE_TEST(gpu_conv_planted_half_sums_are_found) {
     problem p = problem_make(&random, s, 50, 60, 60);
     problem_fill_map(&random, &p, 80);
     problem_name(&p, "half sums");
-    CHECK(planted_ratio(&p, &p) <= 1);
+    problem_check(&p);
     std::vector<float> each(60 * 8), offsets(60 * 8);
     for (int o = 0; o < 60; ++o) {
         for (int c = 0; c < 8; ++c) {
@@ -1481,11 +1156,8 @@ DEVICE_TEST(gpu_conv_planted_half_sums_are_found) {
             offsets[(size_t)(o * 8 + c)] = rounded;
         }
     }
-    std::vector<char> stored(each.size() * 2);
-    reference_store(numeric_f16, each.data(), (int64_t)each.size(), stored.data());
-    CHECK(problem_judge(&p, stored.data()).ratio > 1);
-    reference_store(numeric_f16, offsets.data(), (int64_t)offsets.size(), stored.data());
-    CHECK(problem_judge(&p, stored.data()).ratio > 1);
+    CHECK(problem_judge(&p, features_store(numeric_f16, each).data()).ratio > 1);
+    CHECK(problem_judge(&p, features_store(numeric_f16, offsets).data()).ratio > 1);
 }
 
 } // namespace

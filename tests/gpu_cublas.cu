@@ -3,13 +3,11 @@
 // own, because it is linked with cuBLAS.
 #include "../spira/cublas.cuh"
 #include "../spira/map.cuh"
-#include "sets.cuh"
+#include "problems.cuh"
 
-using namespace spira;
+using namespace problems;
 
 namespace {
-
-const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
 
 // ---- handles ------------------------------------------------------------------------------------
 
@@ -71,61 +69,15 @@ void blas_free(blas *b) {
     free(b);
 }
 
-// ---- a layer in host memory ---------------------------------------------------------------------
+// ---- problems -----------------------------------------------------------------------------------
 
-// Pointers are moved by so many elements from an aligned address.
-struct moves {
-    int in, in2, out, residual, floats;
-};
-
-struct problem {
-    char name[200];
-    conv_shape shape;
+struct ggs_problem : problem {
     ggs_options options;
-    int32_t inputs, outputs;
-    int32_t room;                                    // of the sets and of the lists
-    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
-    std::vector<float> bias, scale, shift, residual; // empty: left out
-    std::vector<int32_t> map;                        // [outputs, volume]
-    activation act;
-    float slope;
-    moves off;
 };
 
-problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs) {
-    problem p;
-    p.name[0] = 0;
-    p.shape = shape;
-    p.options = ggs_options_default();
-    p.inputs = inputs;
-    p.outputs = outputs;
-    p.room = 0;
-    p.in.resize((size_t)inputs * (size_t)shape.cin);
-    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
-    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
-    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
-    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
-    for (float &w : p.weight) { // ggs_weights_store rounds them
-        w = random_float(random);
-    }
-    p.act = activation_none;
-    p.slope = 0;
-    p.off = {};
-    return p;
-}
-
-// Taps at random. Each offset has its own chance, up to `percent`, so that sizes differ.
-void problem_fill_map(random_state *random, problem *p, int percent) {
-    std::vector<int> chance((size_t)p->shape.volume);
-    for (int &c : chance) {
-        c = random_int(random, 0, 3) ? random_int(random, percent / 4, percent) : 0;
-        c = percent == 100 ? 100 : c;
-    }
-    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        bool has = p->inputs > 0 && random_int(random, 0, 99) < chance[i % (size_t)p->shape.volume];
-        p->map[i] = has ? random_int(random, 0, p->inputs - 1) : -1;
-    }
+ggs_problem ggs_problem_make(random_state *random, conv_shape shape, int32_t inputs,
+                             int32_t outputs) {
+    return {problem_make(random, shape, inputs, outputs), ggs_options_default()};
 }
 
 // Offset k pairs every row with itself, as the centre of a submanifold layer.
@@ -135,35 +87,14 @@ void problem_fill_centre(problem *p, int k) {
     }
 }
 
-enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
-
-void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
-    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
-    p->bias.resize(what & with_bias ? cout : 0);
-    p->scale.resize(what & with_scale ? cout : 0);
-    p->shift.resize(what & with_shift ? cout : 0);
-    p->residual.resize(what & with_residual ? total : 0);
-    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
-        for (float &f : *v) {
-            f = 2 * random_float(random);
-        }
-    }
-    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
-                            p->residual.data());
-    p->act = act;
-    p->slope = act == activation_leaky ? 0.1f : 0.0f;
-}
-
-void problem_name(problem *p, const char *what) {
+void ggs_problem_name(ggs_problem *p, const char *what) {
     const ggs_options *o = &p->options;
-    snprintf(p->name, sizeof p->name,
-             "%.60s: %s %d+%d->%d, volume %d, %d outputs, %d inputs, %s %.2f %d%s, by %s, tiles %d "
-             "%d%s",
-             what, numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
-             p->shape.volume, p->outputs, p->inputs, ggs_rule_name(o->grouping.rule),
-             o->grouping.waste, o->grouping.small, o->grouping.mirrored ? " mirrored" : "",
-             o->order == ggs_order_rows ? "rows" : "pairs", o->gather_tile, o->scatter_tile,
-             o->direct ? ", direct" : "");
+    char more[100];
+    snprintf(more, sizeof more, ", %s %.2f %d%s, by %s, tiles %d %d%s",
+             ggs_rule_name(o->grouping.rule), o->grouping.waste, o->grouping.small,
+             o->grouping.mirrored ? " mirrored" : "", o->order == ggs_order_rows ? "rows" : "pairs",
+             o->gather_tile, o->scatter_tile, o->direct ? ", direct" : "");
+    problem_name(p, what, more);
 }
 
 bool has_rule(ggs_rule rule, numeric type) {
@@ -188,86 +119,26 @@ ggs_options options_random(random_state *random, numeric type) {
 
 // ---- the same in device memory ------------------------------------------------------------------
 
-struct device_problem {
+struct device_ggs {
     ggs_map map;
     ggs_args args;
     ggs_layer layer;
     int32_t *host;
-    char *out, *memory, *scratch; // out: where its buffer starts
+    char *out, *memory, *scratch;
     size_t memory_bytes, scratch_bytes;
-    int64_t out_bytes; // of the buffer
+    int64_t out_bytes;
 };
 
-const float *floats_upload(const std::vector<float> &values, int off) {
-    if (values.empty()) {
-        return nullptr;
-    }
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    return device_upload(moved.data(), (int64_t)moved.size()) + off;
-}
-
-// `rows` of features, stored, with NaN before and in three rows after them.
-const void *features_upload(numeric type, const std::vector<float> &values, int channels, int off) {
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
-    std::vector<char> stored(moved.size() * (size_t)numeric_size(type));
-    reference_store(type, moved.data(), (int64_t)moved.size(), stored.data());
-    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
-}
-
-const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
+const void *weights_store(const conv_shape *shape, const std::vector<float> &weight) {
     char *stored = device_new<char>((int64_t)weight.size() * numeric_size(shape->type));
     CHECK_OK(ggs_weights_store(shape, device_upload(weight.data(), (int64_t)weight.size()), stored,
                                stream_get()));
     return stored;
 }
 
-// The lists of a map; only as much is written as there are pairs.
-map_pairs pairs_upload(const problem *p) {
-    std::vector<int32_t> begin(1, 0), input, output;
-    for (int k = 0; k < p->shape.volume; ++k) {
-        for (int32_t o = 0; o < p->outputs; ++o) {
-            int32_t source = p->map[(size_t)o * (size_t)p->shape.volume + (size_t)k];
-            if (source >= 0) {
-                input.push_back(source);
-                output.push_back(o);
-            }
-        }
-        begin.push_back((int32_t)input.size());
-    }
-    int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
-    map_pairs pairs = {device_upload(begin.data(), (int64_t)begin.size()),
-                       device_new<int32_t>(capacity), device_new<int32_t>(capacity), capacity};
-    device_copy_in(pairs.input, input.data(), (int64_t)input.size());
-    device_copy_in(pairs.output, output.data(), (int64_t)output.size());
-    return pairs;
-}
-
-void device_problem_arrays(const problem *p, device_problem *d) {
-    const conv_shape *s = &p->shape;
-    int element = numeric_size(s->type);
-    ggs_args *a = &d->args;
-    a->in = features_upload(s->type, p->in, s->cin, p->off.in);
-    a->in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    a->weights = weights_upload(s, p->weight);
-    a->epilogue.bias = floats_upload(p->bias, p->off.floats);
-    a->epilogue.scale = floats_upload(p->scale, p->off.floats);
-    a->epilogue.shift = floats_upload(p->shift, p->off.floats);
-    a->epilogue.residual = p->residual.empty()
-                               ? nullptr
-                               : features_upload(s->type, p->residual, s->cout, p->off.residual);
-    a->epilogue.act = p->act;
-    a->epilogue.slope = p->slope;
-    d->out_bytes = ((int64_t)(p->outputs + p->room) * s->cout + p->off.out) * element;
-    d->out = device_new<char>(d->out_bytes);
-    a->out = d->out + p->off.out * element;
-}
-
 // Plans over memory of exactly the size that is asked for. What the plan does not keep is
 // overwritten.
-void device_problem_plan(const problem *p, device_problem *d) {
+void device_ggs_plan(const ggs_problem *p, device_ggs *d) {
     d->host = guarded_new<int32_t>(ggs_host_size(p->shape.volume));
     d->memory_bytes = d->scratch_bytes = 0;
     CHECK_OK(ggs_plan_workspace(&p->shape, &d->map, &p->options, &d->memory_bytes));
@@ -283,56 +154,25 @@ void device_problem_plan(const problem *p, device_problem *d) {
     d->scratch = device_new<char>((int64_t)d->scratch_bytes);
 }
 
-void device_problem_make(const problem *p, device_problem *d) {
-    d->map.pairs = pairs_upload(p);
-    d->map.inputs = std::max(p->inputs + p->room, 1);
-    d->map.count = device_upload(&p->outputs, 1);
-    d->map.outputs = std::max(p->outputs + p->room, 1);
+void device_ggs_make(const ggs_problem *p, ggs_map map, device_ggs *d) {
+    d->map = map;
+    d->args.weights = weights_store(&p->shape, p->weight);
     device_problem_arrays(p, d);
-    device_problem_plan(p, d);
+    device_ggs_plan(p, d);
 }
 
-status device_problem_start(const device_problem *d, const blas *b) {
+// Of the problem's map.
+void device_ggs_make(const ggs_problem *p, device_ggs *d) {
+    int32_t inputs = std::max(p->inputs + p->room, 1);
+    ggs_map map = {pairs_upload(p), inputs, device_upload(&p->outputs, 1), problem_capacity(p)};
+    device_ggs_make(p, map, d);
+}
+
+status device_ggs_start(const device_ggs *d, const blas *b) {
     return ggs_run(&d->layer, &d->args, &b->pool, d->scratch, d->scratch_bytes, stream_get());
 }
 
-// The bytes of the outputs that there are.
-std::vector<char> device_problem_fetch(const problem *p, const device_problem *d) {
-    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
-    std::vector<char> out((size_t)bytes + 1);
-    device_copy_out(out.data(), (const char *)d->args.out, bytes);
-    return out;
-}
-
 // ---- judging ------------------------------------------------------------------------------------
-
-reference_verdict problem_judge(const problem *p, const void *out) {
-    const numeric type = p->shape.type;
-    std::vector<char> residual(p->residual.size() * (size_t)numeric_size(type) + 1);
-    reference_store(type, p->residual.data(), (int64_t)p->residual.size(), residual.data());
-    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
-                       p->scale.empty() ? nullptr : p->scale.data(),
-                       p->shift.empty() ? nullptr : p->shift.data(),
-                       p->residual.empty() ? nullptr : residual.data(),
-                       p->act,
-                       p->slope};
-    // A row more than there are: empty arrays have an address too.
-    std::vector<float> in = p->in, in2 = p->in2;
-    std::vector<int32_t> map = p->map;
-    in.resize(in.size() + (size_t)p->shape.cin);
-    in2.resize(in2.size() + (size_t)p->shape.cin2);
-    map.push_back(-1);
-    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
-                                map.data(), p->outputs, &e, out);
-}
-
-bool verdict_check(const problem *p, reference_verdict v, int line) {
-    char text[512];
-    snprintf(text, sizeof text,
-             "%s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", p->name,
-             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
-    return test_check(v.ratio <= 1, __FILE__, line, text);
-}
 
 // What a plan says of itself, against the map.
 void layer_check(const problem *p, const ggs_layer *l) {
@@ -353,28 +193,19 @@ void layer_check(const problem *p, const ggs_layer *l) {
     }
 }
 
-// Runs twice, the second time over NaN: the same bits, nothing beyond the count. Frees all buffers
-// of the test.
-std::vector<char> problem_run(const problem *p, const blas *b) {
-    device_problem d;
-    device_problem_make(p, &d);
+// The same bits twice. Frees all buffers of the test.
+std::vector<char> ggs_problem_run(const ggs_problem *p, const blas *b) {
+    device_ggs d;
+    device_ggs_make(p, &d);
     layer_check(p, &d.layer);
-    CHECK_OK(device_problem_start(&d, b));
-    std::vector<char> out = device_problem_fetch(p, &d);
-    CUDA_CHECK(cudaMemset(d.scratch, 0xff, d.scratch_bytes));
-    CUDA_CHECK(cudaDeviceSynchronize());
-    CHECK_OK(device_problem_start(&d, b));
-    CHECK(device_problem_fetch(p, &d) == out);
-    int64_t before = (char *)d.args.out - d.out, used = (int64_t)out.size() - 1;
-    CHECK(device_untouched(d.out, 0, before));
-    CHECK(device_untouched(d.out, before + used, d.out_bytes));
+    std::vector<char> out =
+        device_problem_run(p, &d, true, [&] { return device_ggs_start(&d, b); });
     guarded_finish();
     return out;
 }
 
-bool problem_check(const problem *p, const blas *b, int line = __builtin_LINE()) {
-    std::vector<char> out = problem_run(p, b);
-    return verdict_check(p, problem_judge(p, out.data()), line);
+bool ggs_problem_check(const ggs_problem *p, const blas *b, int line = __builtin_LINE()) {
+    return problem_good(p, ggs_problem_run(p, b), __FILE__, line);
 }
 
 // ---- random shapes ------------------------------------------------------------------------------
@@ -382,25 +213,19 @@ bool problem_check(const problem *p, const blas *b, int line = __builtin_LINE())
 const int channels_edges[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  12, 15, 16,  17, 20,
                               24, 31, 32, 33, 40, 48, 63, 64, 65, 96, 97, 128, 130};
 
-int channels_random(random_state *random) {
-    const int count = (int)(sizeof channels_edges / sizeof *channels_edges);
-    return random_int(random, 0, 2) ? channels_edges[random_int(random, 0, count - 1)]
-                                    : random_int(random, 1, 130);
-}
-
 void check_random_shapes(numeric type, int problems) {
     blas *b = blas_make(0);
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random), 0,
-                        channels_random(&random), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random) : 0;
+        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
+                        channels_random(&random, channels_edges), type};
+        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
         int32_t outputs = random_int(&random, 0, 150), inputs = random_int(&random, 0, 120);
         bool centre = random_int(&random, 0, 2) == 0;
         inputs = centre ? std::max(inputs, outputs) : inputs;
-        problem p = problem_make(&random, s, inputs, outputs);
+        ggs_problem p = ggs_problem_make(&random, s, inputs, outputs);
         const int percents[] = {0, 3, 15, 40, 80, 100};
-        problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
+        problem_fill_lists(&random, &p, percents[random_int(&random, 0, 5)]);
         if (centre) {
             problem_fill_centre(&p, random_int(&random, 0, s.volume - 1));
         }
@@ -410,8 +235,8 @@ void check_random_shapes(numeric type, int problems) {
         p.options = options_random(&random, type);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
-        problem_name(&p, what);
-        problem_check(&p, b);
+        ggs_problem_name(&p, what);
+        ggs_problem_check(&p, b);
     }
     blas_free(b);
 }
@@ -444,13 +269,13 @@ DEVICE_TEST(gpu_cublas_many_channels) {
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
             conv_shape s = {c[0], c[1], c[2], c[3], type};
-            problem p = problem_make(&random, s, 70, 66);
-            problem_fill_map(&random, &p, 90);
+            ggs_problem p = ggs_problem_make(&random, s, 70, 66);
+            problem_fill_lists(&random, &p, 90);
             problem_fill_centre(&p, s.volume / 2);
             problem_fill_epilogue(&random, &p, with_all, activation_relu);
             p.options = options_random(&random, type);
-            problem_name(&p, "many channels");
-            problem_check(&p, b);
+            ggs_problem_name(&p, "many channels");
+            ggs_problem_check(&p, b);
         }
     }
     blas_free(b);
@@ -471,13 +296,13 @@ DEVICE_TEST(gpu_cublas_every_rule_and_order) {
                         }
                         random_state random = random_make((uint64_t)(volume + type + rule));
                         conv_shape s = {volume, 12, volume == 5 ? 6 : 0, 20, type};
-                        problem p = problem_make(&random, s, 100, 90);
-                        problem_fill_map(&random, &p, 50);
+                        ggs_problem p = ggs_problem_make(&random, s, 100, 90);
+                        problem_fill_lists(&random, &p, 50);
                         problem_fill_centre(&p, volume / 2);
                         p.options.grouping = {(ggs_rule)rule, waste, INT32_MAX, false};
                         p.options.order = order;
-                        problem_name(&p, "rule");
-                        problem_check(&p, b);
+                        ggs_problem_name(&p, "rule");
+                        ggs_problem_check(&p, b);
                     }
                 }
             }
@@ -497,14 +322,14 @@ DEVICE_TEST(gpu_cublas_every_tile) {
                     }
                     random_state random = random_make((uint64_t)(channels + type));
                     conv_shape s = {4, channels, channels == 36 ? 9 : 0, channels + 4, type};
-                    problem p = problem_make(&random, s, 50, 60);
-                    problem_fill_map(&random, &p, 70);
+                    ggs_problem p = ggs_problem_make(&random, s, 50, 60);
+                    problem_fill_lists(&random, &p, 70);
                     problem_fill_epilogue(&random, &p, with_all, activation_leaky);
                     p.options.gather_tile = gather;
                     p.options.scatter_tile = scatter;
                     p.options.order = gather == scatter ? ggs_order_pairs : ggs_order_rows;
-                    problem_name(&p, "tile");
-                    problem_check(&p, b);
+                    ggs_problem_name(&p, "tile");
+                    ggs_problem_check(&p, b);
                 }
             }
         }
@@ -516,7 +341,7 @@ DEVICE_TEST(gpu_cublas_every_tile) {
 DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
     random_state random = random_make(3);
     conv_shape s = {4, 8, 4, 8, numeric_f16};
-    problem p = problem_make(&random, s, 40, 40);
+    ggs_problem p = ggs_problem_make(&random, s, 40, 40);
     p.map.assign(40 * 4, -1);
     for (int32_t o = 0; o < 40;
          ++o) { // 40, 10, 12 and 1 pairs; offset 0 pairs rows with themselves
@@ -544,8 +369,8 @@ DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
         p.options.grouping = w.grouping;
         p.options.order = w.order;
         p.options.direct = w.direct;
-        device_problem d;
-        device_problem_make(&p, &d);
+        device_ggs d;
+        device_ggs_make(&p, &d);
         layer_check(&p, &d.layer);
         CHECK_EQUAL(d.layer.direct, w.direct ? 0 : -1);
         CHECK_EQUAL(d.layer.rows, w.rows);
@@ -562,17 +387,17 @@ DEVICE_TEST(gpu_cublas_direct_only_where_it_is_right) {
     for (numeric type : numerics) {
         random_state random = random_make(5);
         conv_shape s = {3, 8, 0, 8, type};
-        problem p = problem_make(&random, s, 50, 40);
-        problem_fill_map(&random, &p, 100);
+        ggs_problem p = ggs_problem_make(&random, s, 50, 40);
+        problem_fill_lists(&random, &p, 100);
         problem_fill_centre(&p, 1);
-        device_problem d;
-        device_problem_make(&p, &d);
+        device_ggs d;
+        device_ggs_make(&p, &d);
         CHECK_EQUAL(d.layer.direct, type == numeric_tf32 ? -1 : 1);
         p.map[39 * 3 + 1] = 38; // as many pairs, and one of them is another
-        device_problem_make(&p, &d);
+        device_ggs_make(&p, &d);
         CHECK_EQUAL(d.layer.direct, -1);
         p.map[39 * 3 + 1] = -1; // one pair less
-        device_problem_make(&p, &d);
+        device_ggs_make(&p, &d);
         CHECK_EQUAL(d.layer.direct, -1);
         guarded_finish();
     }
@@ -592,7 +417,7 @@ DEVICE_TEST(gpu_cublas_empty_lists_and_single_pairs) {
                         }
                         random_state random = random_make((uint64_t)(outputs + type));
                         conv_shape s = {pairs == 1 ? 1 : 9, 5, 0, 6, type};
-                        problem p = problem_make(&random, s, outputs ? 4 : 0, outputs);
+                        ggs_problem p = ggs_problem_make(&random, s, outputs ? 4 : 0, outputs);
                         p.map.assign((size_t)(outputs * s.volume), -1);
                         for (int i = 0; i < pairs && outputs; ++i) { // one pair an offset
                             p.map[p.map.size() - 1 - (size_t)i] = 3;
@@ -600,8 +425,8 @@ DEVICE_TEST(gpu_cublas_empty_lists_and_single_pairs) {
                         problem_fill_epilogue(&random, &p, with_all, activation_relu);
                         p.options.grouping.rule = (ggs_rule)rule;
                         p.options.order = order;
-                        problem_name(&p, "few pairs");
-                        problem_check(&p, b);
+                        ggs_problem_name(&p, "few pairs");
+                        ggs_problem_check(&p, b);
                     }
                 }
             }
@@ -619,13 +444,13 @@ DEVICE_TEST(gpu_cublas_every_size) {
         for (numeric type : numerics) {
             random_state random = random_make((uint64_t)(4 * n + type));
             conv_shape s = {5, 9, 3, 20, type};
-            problem p = problem_make(&random, s, n, n);
-            problem_fill_map(&random, &p, 40);
+            ggs_problem p = ggs_problem_make(&random, s, n, n);
+            problem_fill_lists(&random, &p, 40);
             problem_fill_centre(&p, 2);
             problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
             p.options = options_random(&random, type);
-            problem_name(&p, "rows");
-            problem_check(&p, b);
+            ggs_problem_name(&p, "rows");
+            ggs_problem_check(&p, b);
         }
     }
     blas_free(b);
@@ -643,13 +468,13 @@ DEVICE_TEST(gpu_cublas_every_epilogue) {
                 }
                 random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
                 conv_shape s = {4, 10, what % 2 ? 7 : 0, what % 3 ? 21 : 24, type};
-                problem p = problem_make(&random, s, 50, 77);
-                problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+                ggs_problem p = ggs_problem_make(&random, s, 50, 77);
+                problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
                 problem_fill_epilogue(&random, &p, what, act);
                 p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
                 p.options = options_random(&random, type);
-                problem_name(&p, "epilogue");
-                problem_check(&p, b);
+                ggs_problem_name(&p, "epilogue");
+                ggs_problem_check(&p, b);
             }
         }
     }
@@ -664,22 +489,20 @@ DEVICE_TEST(gpu_cublas_residual_in_place) {
             for (ggs_order order : {ggs_order_rows, ggs_order_pairs}) {
                 random_state random = random_make((uint64_t)(cout + type));
                 conv_shape s = {3, 12, 0, cout, type};
-                problem p = problem_make(&random, s, 150, 190);
-                problem_fill_map(&random, &p, 50);
+                ggs_problem p = ggs_problem_make(&random, s, 150, 190);
+                problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
                 p.options.order = order;
-                problem_name(&p, "in place");
-                device_problem d;
-                device_problem_make(&p, &d);
-                CHECK_OK(device_problem_start(&d, b));
+                ggs_problem_name(&p, "in place");
+                device_ggs d;
+                device_ggs_make(&p, &d);
+                CHECK_OK(device_ggs_start(&d, b));
                 std::vector<char> apart = device_problem_fetch(&p, &d);
-                std::vector<char> stored(apart.size() - 1);
-                reference_store(type, p.residual.data(), (int64_t)p.residual.size(), stored.data());
-                device_copy_in((char *)d.args.out, stored.data(), (int64_t)stored.size());
+                features_refill(type, d.args.out, p.residual);
                 d.args.epilogue.residual = d.args.out;
-                CHECK_OK(device_problem_start(&d, b));
+                CHECK_OK(device_ggs_start(&d, b));
                 CHECK(device_problem_fetch(&p, &d) == apart);
-                verdict_check(&p, problem_judge(&p, apart.data()), __LINE__);
+                problem_good(&p, apart);
                 guarded_finish();
             }
         }
@@ -700,8 +523,8 @@ DEVICE_TEST(gpu_cublas_unaligned_pointers) {
                     }
                     random_state random = random_make((uint64_t)(channels + off + type));
                     conv_shape s = {3, channels, channels, channels, type};
-                    problem p = problem_make(&random, s, 70, 70);
-                    problem_fill_map(&random, &p, 50);
+                    ggs_problem p = ggs_problem_make(&random, s, 70, 70);
+                    problem_fill_lists(&random, &p, 50);
                     if (off % 2) { // cuBLAS reads the features where they stand
                         problem_fill_centre(&p, 1);
                     }
@@ -713,8 +536,8 @@ DEVICE_TEST(gpu_cublas_unaligned_pointers) {
                     }
                     char text[64];
                     snprintf(text, sizeof text, "pointer %d moved by %d", which, off);
-                    problem_name(&p, text);
-                    problem_check(&p, b);
+                    ggs_problem_name(&p, text);
+                    ggs_problem_check(&p, b);
                 }
             }
         }
@@ -734,16 +557,16 @@ DEVICE_TEST(gpu_cublas_special_values_stay_in_their_rows) {
                 random_state random = random_make((uint64_t)(channels + type));
                 const int32_t bad = 20;
                 conv_shape s = {6, channels, channels == 8 ? 0 : 3, 18, type};
-                problem p = problem_make(&random, s, 50, 130);
-                problem_fill_map(&random, &p, 25);
+                ggs_problem p = ggs_problem_make(&random, s, 50, 130);
+                problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = bad;
                 p.options.grouping = {ggs_rule_sorted, 1.0, INT32_MAX, false}; // much padding
                 for (int c = 0; c < channels; ++c) {
                     p.in[(size_t)(bad * channels + c)] = special;
                 }
-                problem_name(&p, "special");
-                std::vector<char> out = problem_run(&p, b);
-                problem rest = p; // the outputs without the special row, judged as always
+                ggs_problem_name(&p, "special");
+                std::vector<char> out = ggs_problem_run(&p, b);
+                ggs_problem rest = p; // the outputs without the special row, judged as always
                 rest.map.clear();
                 std::vector<float> kept;
                 int touched = 0, wrong = 0;
@@ -764,11 +587,9 @@ DEVICE_TEST(gpu_cublas_special_values_stay_in_their_rows) {
                 }
                 CHECK(touched > 0 && touched < p.outputs && wrong == 0);
                 rest.outputs = p.outputs - touched;
-                std::vector<char> stored(kept.size() * (size_t)numeric_size(type));
-                reference_store(type, kept.data(), (int64_t)kept.size(), stored.data());
                 std::fill(rest.in.begin() + bad * channels, rest.in.begin() + (bad + 1) * channels,
                           0.0f);
-                verdict_check(&rest, problem_judge(&rest, stored.data()), __LINE__);
+                problem_good(&rest, features_store(type, kept));
             }
         }
     }
@@ -782,8 +603,8 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
         for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f, 0.0f}) {
             random_state random = random_make((uint64_t)(type + 1));
             conv_shape s = {8, 40, 0, 24, type};
-            problem p = problem_make(&random, s, 100, 150);
-            problem_fill_map(&random, &p, 60);
+            ggs_problem p = ggs_problem_make(&random, s, 100, 150);
+            problem_fill_lists(&random, &p, 60);
             reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
             for (size_t i = 0; size == 0 && i < p.in.size(); ++i) {
                 p.in[i] = numeric_stored(type, 1 + random_float(&random) / 64);
@@ -792,8 +613,8 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
                 float w = 1 + p.weight[i] / 64; // alternating signs of neighbouring channels
                 p.weight[i] = i / (size_t)s.cout % 2 ? w : -w;
             }
-            problem_name(&p, "values");
-            problem_check(&p, b);
+            ggs_problem_name(&p, "values");
+            ggs_problem_check(&p, b);
         }
     }
     blas_free(b);
@@ -809,7 +630,7 @@ DEVICE_TEST(gpu_cublas_weights_are_rounded_once) {
         }
         weight[3] = NAN;
         weight[4] = INFINITY;
-        const void *device = weights_upload(&s, weight);
+        const void *device = weights_store(&s, weight);
         int64_t bytes = (int64_t)weight.size() * numeric_size(type);
         char *stored = device_fetch((const char *)device, bytes);
         int64_t wrong = 0;
@@ -844,13 +665,13 @@ DEVICE_TEST(gpu_cublas_lanes) {
                 }
                 random_state random = random_make((uint64_t)(lanes + type));
                 conv_shape s = {27, 33, 10, 40, type};
-                problem p = problem_make(&random, s, 400, 400);
-                problem_fill_map(&random, &p, 40);
+                ggs_problem p = ggs_problem_make(&random, s, 400, 400);
+                problem_fill_lists(&random, &p, 40);
                 problem_fill_centre(&p, 13);
                 problem_fill_epilogue(&random, &p, with_all, activation_relu);
                 p.options.grouping.rule = (ggs_rule)rule;
-                problem_name(&p, "lanes");
-                problem_check(&p, b);
+                ggs_problem_name(&p, "lanes");
+                ggs_problem_check(&p, b);
             }
         }
         blas_free(b);
@@ -858,33 +679,31 @@ DEVICE_TEST(gpu_cublas_lanes) {
 }
 
 // A graph that is replayed with other features in the same memory.
-void check_graph(const problem *p, blas *b, random_state *random) {
-    device_problem d;
-    device_problem_make(p, &d);
-    CHECK_OK(device_problem_start(&d, b)); // what is loaded late is loaded now
+void check_graph(const ggs_problem *p, blas *b, random_state *random) {
+    device_ggs d;
+    device_ggs_make(p, &d);
+    CHECK_OK(device_ggs_start(&d, b)); // what is loaded late is loaded now
     std::vector<char> out = device_problem_fetch(p, &d);
-    verdict_check(p, problem_judge(p, out.data()), __LINE__);
+    problem_good(p, out);
     cudaGraphExec_t replay = stream_capture([&](cudaStream_t stream) {
         blas_bind(b->pool.handle, stream, b->memory[b->pool.lanes]);
         CHECK_OK(ggs_run(&d.layer, &d.args, &b->pool, d.scratch, d.scratch_bytes, stream));
     });
     blas_bind(b->pool.handle, stream_get(), b->memory[b->pool.lanes]);
     REQUIRE(replay != nullptr);
-    problem other = *p;
+    ggs_problem other = *p;
     for (int turn = 0; turn < 3; ++turn) {
         if (turn) {
             reference_random_values(random, p->shape.type, 1, (int64_t)other.in.size(),
                                     other.in.data());
         }
-        std::vector<char> stored(other.in.size() * (size_t)numeric_size(p->shape.type));
-        reference_store(p->shape.type, other.in.data(), (int64_t)other.in.size(), stored.data());
-        device_copy_in((char *)d.args.in, stored.data(), (int64_t)stored.size());
+        features_refill(p->shape.type, d.args.in, other.in);
         CUDA_CHECK(cudaMemset(d.scratch, 0xff, d.scratch_bytes));
         CUDA_CHECK(cudaMemset(d.args.out, 0xff, out.size() - 1));
         CUDA_CHECK(cudaDeviceSynchronize());
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         std::vector<char> again = device_problem_fetch(p, &d);
-        verdict_check(&other, problem_judge(&other, again.data()), __LINE__);
+        problem_good(&other, again);
         CHECK(turn > 0 || again == out); // the same products, captured or not
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
@@ -902,13 +721,13 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
                     }
                     random_state random = random_make((uint64_t)(rule + type));
                     conv_shape s = {27, 16, 0, 24, type};
-                    problem p = problem_make(&random, s, 200, 200);
-                    problem_fill_map(&random, &p, 40);
+                    ggs_problem p = ggs_problem_make(&random, s, 200, 200);
+                    problem_fill_lists(&random, &p, 40);
                     problem_fill_centre(&p, 13);
                     problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
                     p.options.grouping.rule = (ggs_rule)rule;
                     p.options.order = order;
-                    problem_name(&p, "graph");
+                    ggs_problem_name(&p, "graph");
                     check_graph(&p, b, &random);
                 }
             }
@@ -921,10 +740,10 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
 DEVICE_TEST(gpu_cublas_plan_refuses_to_be_captured) {
     random_state random = random_make(2);
     conv_shape s = {2, 4, 0, 4, numeric_f16};
-    problem p = problem_make(&random, s, 10, 10);
-    problem_fill_map(&random, &p, 60);
-    device_problem d;
-    device_problem_make(&p, &d);
+    ggs_problem p = ggs_problem_make(&random, s, 10, 10);
+    problem_fill_lists(&random, &p, 60);
+    device_ggs d;
+    device_ggs_make(&p, &d);
     cudaGraphExec_t replay = stream_capture([&](cudaStream_t stream) {
         ggs_layer layer;
         CHECK_STATUS(ggs_plan(&p.shape, &d.map, &p.options, d.host, d.memory, d.memory_bytes,
@@ -942,11 +761,11 @@ DEVICE_TEST(gpu_cublas_plan_refuses) {
     for (numeric type : numerics) {
         random_state random = random_make(29);
         conv_shape s = {3, 6, 5, 7, type};
-        problem p = problem_make(&random, s, 10, 12);
-        problem_fill_map(&random, &p, 50);
+        ggs_problem p = ggs_problem_make(&random, s, 10, 12);
+        problem_fill_lists(&random, &p, 50);
         p.options.grouping.rule = ggs_rule_adaptive;
-        device_problem d;
-        device_problem_make(&p, &d);
+        device_ggs d;
+        device_ggs_make(&p, &d);
         struct {
             status_code code;
             void (*spoil)(conv_shape *, ggs_map *, ggs_options *);
@@ -1011,10 +830,10 @@ DEVICE_TEST(gpu_cublas_plan_refuses) {
 DEVICE_TEST(gpu_cublas_plan_refuses_lists_that_are_none) {
     random_state random = random_make(31);
     conv_shape s = {3, 4, 0, 4, numeric_f32};
-    problem p = problem_make(&random, s, 10, 12);
-    problem_fill_map(&random, &p, 100);
-    device_problem d;
-    device_problem_make(&p, &d);
+    ggs_problem p = ggs_problem_make(&random, s, 10, 12);
+    problem_fill_lists(&random, &p, 100);
+    device_ggs d;
+    device_ggs_make(&p, &d);
     const int32_t bad[][4] = {{1, 12, 24, 36}, {0, 12, 11, 36}, {0, 12, 24, 37}, {0, 12, 24, -1}};
     ggs_layer layer;
     for (auto &begin : bad) {
@@ -1037,11 +856,11 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
     for (numeric type : numerics) {
         random_state random = random_make(37);
         conv_shape s = {3, 6, 5, 7, type};
-        problem p = problem_make(&random, s, 10, 12);
-        problem_fill_map(&random, &p, 50);
+        ggs_problem p = ggs_problem_make(&random, s, 10, 12);
+        problem_fill_lists(&random, &p, 50);
         problem_fill_epilogue(&random, &p, with_all, activation_relu);
-        device_problem d;
-        device_problem_make(&p, &d);
+        device_ggs d;
+        device_ggs_make(&p, &d);
         struct {
             status_code code;
             void (*spoil)(ggs_args *, ggs_pool *, ggs_lane *);
@@ -1093,7 +912,7 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
                          c.code);
         }
         check_cublas(cublasSetPointerMode(b->pool.handle, CUBLAS_POINTER_MODE_DEVICE), __LINE__);
-        CHECK_STATUS(device_problem_start(&d, b), status_unsupported);
+        CHECK_STATUS(device_ggs_start(&d, b), status_unsupported);
         check_cublas(cublasSetPointerMode(b->pool.handle, CUBLAS_POINTER_MODE_HOST), __LINE__);
         auto run = [&](char *scratch, size_t given) {
             return ggs_run(&d.layer, &d.args, &b->pool, scratch, given, stream_get());
@@ -1120,41 +939,13 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
 
 // ---- the test, tested ---------------------------------------------------------------------------
 
-double planted_ratio(const problem *run, const problem *wanted, const blas *b) {
-    std::vector<char> out = problem_run(run, b);
-    return problem_judge(wanted, out.data()).ratio;
-}
-
 DEVICE_TEST(gpu_cublas_planted_errors_are_found) {
     blas *b = blas_make(0);
     for (numeric type : numerics) {
         random_state random = random_make(37);
-        conv_shape s = {4, 6, 0, 9, type};
-        problem good = problem_make(&random, s, 60, 80);
-        problem_fill_map(&random, &good, 100);
-        problem_name(&good, "planted");
-        CHECK(planted_ratio(&good, &good, b) <= 1);
-
-        problem bad = good; // one weight, the largest, off by 2%
-        auto largest = std::max_element(bad.weight.begin(), bad.weight.end(),
-                                        [](float a, float c) { return fabsf(a) < fabsf(c); });
-        *largest *= 1.02f;
-        CHECK(planted_ratio(&bad, &good, b) > 1);
-
-        bad = good; // one tap dropped
-        bad.map[17] = -1;
-        CHECK(planted_ratio(&bad, &good, b) > 1);
-
-        bad = good; // one tap from another row
-        bad.map[17] = bad.map[17] ? bad.map[17] - 1 : 1;
-        CHECK(planted_ratio(&bad, &good, b) > 1);
-
-        problem shifted = good; // the epilogue forgets its shift, and its ReLU
-        problem_fill_epilogue(&random, &shifted, with_shift, activation_none);
-        CHECK(planted_ratio(&good, &shifted, b) > 1);
-        problem rectified = good;
-        rectified.act = activation_relu;
-        CHECK(planted_ratio(&good, &rectified, b) > 1);
+        ggs_problem good = {problem_tight(&random, type), ggs_options_default()};
+        problem_fill_lists(&random, &good, 100);
+        check_planted_errors(good, [&](const ggs_problem *p) { return ggs_problem_run(p, b); });
     }
     blas_free(b);
 }
@@ -1163,7 +954,7 @@ DEVICE_TEST(gpu_cublas_planted_errors_are_found) {
 
 // Lists that the GPU builds. Frees all buffers of the test.
 template <typename W>
-void check_scene(const forms_scene<W> *scene, problem *p, const blas *b, int line) {
+void check_scene(const forms_scene<W> *scene, ggs_problem *p, const blas *b, int line) {
     p->map = forms_map(scene);
     forms_wish wish = {false, false, false, false, true, false, 0, 0};
     wish = forms_wish_fit(wish, scene->kernel.size, p->map, p->room);
@@ -1173,15 +964,14 @@ void check_scene(const forms_scene<W> *scene, problem *p, const blas *b, int lin
     CHECK_OK(map_build_pairs<W>(&l.layout, &l.kernel, l.source, l.outputs, nullptr,
                                 forms_pairs_of(&l), l.trouble, device_new<char>((int64_t)bytes),
                                 bytes, stream_get()));
-    device_problem d;
-    d.map = {forms_pairs_of(&l), l.source.capacity, l.outputs.count, l.outputs.capacity};
-    device_problem_arrays(p, &d);
-    device_problem_plan(p, &d);
+    device_ggs d;
+    device_ggs_make(p, {forms_pairs_of(&l), l.source.capacity, l.outputs.count, l.outputs.capacity},
+                    &d);
     layer_check(p, &d.layer);
-    CHECK_OK(device_problem_start(&d, b));
+    CHECK_OK(device_ggs_start(&d, b));
     std::vector<char> out = device_problem_fetch(p, &d);
-    verdict_check(p, problem_judge(p, out.data()), line);
-    CHECK(device_untouched(d.out, (int64_t)out.size() - 1, d.out_bytes));
+    problem_good(p, out, __FILE__, line);
+    CHECK(device_problem_untouched(p, &d));
     guarded_finish();
 }
 
@@ -1194,17 +984,17 @@ DEVICE_TEST(gpu_cublas_scenes) {
         numeric type = numerics[seed / forms_kinds % 4];
         kernel_shape kernel = reference_random_kernel(&random, 3, 2, {1, 1, 1});
         forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(&random, kind, kernel);
-        conv_shape s = {kernel_volume(&scene.kernel), channels_random(&random), 0,
-                        channels_random(&random), type};
-        s.cin2 = seed % 3 ? 0 : channels_random(&random);
-        problem p =
-            problem_make(&random, s, (int32_t)scene.source.size(), (int32_t)scene.outputs.size());
+        conv_shape s = {kernel_volume(&scene.kernel), channels_random(&random, channels_edges), 0,
+                        channels_random(&random, channels_edges), type};
+        s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
+        ggs_problem p = ggs_problem_make(&random, s, (int32_t)scene.source.size(),
+                                         (int32_t)scene.outputs.size());
         p.room = random_int(&random, 0, 1) ? 40 : 0;
         problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_relu);
         p.options = options_random(&random, type);
         p.options.grouping.mirrored =
             scene.same && !scene.kernel.transposed && kernel_is_odd(&scene.kernel);
-        problem_name(&p, scene.name);
+        ggs_problem_name(&p, scene.name);
         check_scene(&scene, &p, b, __LINE__);
     }
     blas_free(b);
@@ -1227,11 +1017,11 @@ DEVICE_TEST(gpu_cublas_real_scan) {
             random_state random = random_make(19);
             conv_shape s = {27, 16, 0, 24, type};
             int32_t rows = (int32_t)words.size();
-            problem p = problem_make(&random, s, rows, rows);
+            ggs_problem p = ggs_problem_make(&random, s, rows, rows);
             problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual,
                                   activation_relu);
             p.options.grouping = {rule, 0.3, 1 << 15, rule == ggs_rule_adaptive};
-            problem_name(&p, "scan");
+            ggs_problem_name(&p, "scan");
             check_scene(&scene, &p, b, __LINE__);
         }
     }

@@ -353,6 +353,23 @@ DEVICE_TEST(gpu_downsample_real_scans) {
     }
 }
 
+// Of a workspace from which other arrays have been carved, both ways take what is behind them.
+DEVICE_TEST(gpu_downsample_carves_behind_other_arrays) {
+    for (int32_t rows : {1, 33, 5000, 70000}) {
+        downsample_scratch<uint32_t> s;
+        workspace alone = workspace_begin(nullptr);
+        REQUIRE_OK(downsample_carve(&alone, rows, rows, &s));
+        CHECK(alone.used > 0);
+        workspace w = workspace_begin(device_new<char>(1024 + (int64_t)alone.used));
+        workspace_take<char>(&w, 1000);
+        REQUIRE_OK(downsample_carve(&w, rows, rows, &s));
+        CHECK_EQUAL(w.used, 1024 + alone.used);
+        CHECK((char *)s.marks >= w.base + 1024 && (char *)s.sort.words >= w.base + 1024);
+        CHECK((char *)(s.counts + downsample_cut_make(rows).blocks) <= w.base + w.used);
+        CHECK(s.sort.cub + s.sort.cub_bytes <= w.base + w.used);
+    }
+}
+
 DEVICE_TEST(gpu_downsample_refuses) {
     word_layout layout = reference_layout<uint32_t>({-5, -5, -5}, {20, 20, 20}, 1, {4, 4, 4}, {});
     word_layout wide = word_widen(layout);

@@ -10,15 +10,6 @@ using namespace spira;
 
 namespace {
 
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
-
 const engine_memory memory = {
     [](int64_t count) { return device_new<int32_t>(count); },
     [](int32_t *to, const int32_t *from, int64_t count) {
@@ -488,24 +479,6 @@ DEVICE_TEST(gpu_exchange_real_scans) {
 
 // ---- a graph ------------------------------------------------------------------------------------
 
-// In the strictest mode: a launch on the default stream, an allocation or a wait is an error.
-template <typename W>
-cudaGraphExec_t layer_capture(const device_layer<W> *l) {
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replay = nullptr;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    CHECK_OK(layer_run(l, stream));
-    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
-    if (CHECK(graph != nullptr)) {
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
-    }
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return replay;
-}
-
 // One graph for a capacity; scenes of other sizes, one of them too dense for the stride and for the
 // rows.
 template <typename W>
@@ -517,7 +490,8 @@ void check_replays(kernel_shape k) {
     voxel_set<W> set = set_upload(words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, 50), 1950);
     engine_limits limits = {capacity * kernel_volume(&k), 1500, 6000};
     device_layer<W> l = layer_make(&layout, &k, set, set, limits);
-    cudaGraphExec_t replay = layer_capture(&l);
+    cudaGraphExec_t replay =
+        stream_capture([&](cudaStream_t stream) { CHECK_OK(layer_run(&l, stream)); });
     REQUIRE(replay != nullptr);
     int64_t overflows = 0;
     for (int n : {700, 0, 2000, 1, 1999, 1200, 33}) {

@@ -9,15 +9,6 @@ using namespace spira;
 
 namespace {
 
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
-
 char label[256];    // the case at hand, for the message
 char finding[1024]; // the first difference
 
@@ -437,26 +428,6 @@ DEVICE_TEST(gpu_expand_real_scans) {
 
 // ---- one graph for all scenes -------------------------------------------------------------------
 
-// Captures a run in a blocking stream, in the strictest mode: a launch on the default stream, an
-// allocation or a wait makes an error of it. Null if it could not be captured.
-template <typename W>
-cudaGraphExec_t capture(const word_layout *layout, const layer *l, const device_run<W> *d) {
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replay = nullptr;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    CHECK_OK(device_status_clear(d->trouble, stream));
-    CHECK_OK(device_run_start(layout, l, d, stream));
-    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
-    if (CHECK(graph != nullptr)) {
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
-    }
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return replay;
-}
-
 template <typename W>
 void check_replays(const layer *l) {
     const int32_t capacity = 2000, out_capacity = 6000;
@@ -466,7 +437,10 @@ void check_replays(const layer *l) {
     device_run<W> d = device_run_make<W>(l, {}, 0, capacity, out_capacity);
     CHECK_OK(device_run_start(&layout, l, &d, stream_get())); // loads the kernels
     CHECK(expect_no_cuda_error());
-    cudaGraphExec_t replay = capture(&layout, l, &d);
+    cudaGraphExec_t replay = stream_capture([&](cudaStream_t stream) {
+        CHECK_OK(device_status_clear(d.trouble, stream));
+        CHECK_OK(device_run_start(&layout, l, &d, stream));
+    });
     REQUIRE(replay != nullptr);
     for (int n : {1200, 0, 1, 2000, 300, 1999, 2, 0, 700}) {
         std::vector<W> words = random_words<W>(&random, &layout, l, lo, hi, n);

@@ -782,34 +782,6 @@ status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaS
     return map_build_batch(&l->layout, requests.data(), (int)requests.size(), stream);
 }
 
-// Kernels and clears, and nothing else. Null if it could not be captured.
-template <typename W>
-cudaGraphExec_t layers_capture(builder b, const std::vector<device_layer<W>> *layers) {
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replay = nullptr;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    CHECK_OK(layers_build(b, layers, stream));
-    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
-    if (CHECK(graph != nullptr)) {
-        size_t count = 0;
-        CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
-        std::vector<cudaGraphNode_t> nodes(count);
-        CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
-        CHECK(count >= 1);
-        for (cudaGraphNode_t node : nodes) {
-            cudaGraphNodeType type;
-            CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-            CHECK(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemset);
-        }
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
-    }
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return replay;
-}
-
 // The scenes of one replay, `many` of as many voxels; the kernels from number `first` on.
 template <typename W>
 std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, int voxels) {
@@ -847,7 +819,8 @@ void check_replays(builder b, int first, int many) {
     }
     CHECK_OK(layers_build(b, &layers, stream_get())); // kernels are loaded at their first launch
     CHECK(expect_no_cuda_error());
-    cudaGraphExec_t replay = layers_capture(b, &layers);
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(layers_build(b, &layers, stream)); }, 1, false);
     REQUIRE(replay != nullptr);
     for (int voxels : {700, 0, 1, (int)graph_capacity, 33, 0, 1200}) {
         scenes = replay_scenes<W>(&r, first, many, voxels);

@@ -6,8 +6,7 @@
 #include "../spira/map.cuh"
 #include "../spira/pool.cuh"
 #include "../spira/voxel.cuh"
-#include "device.cuh"
-#include "reference.h"
+#include "problems.cuh"
 
 using namespace spira;
 
@@ -59,36 +58,39 @@ char *features_new(numeric type, int64_t rows, int channels) {
     return device_new<char>(rows * channels * numeric_size(type));
 }
 
-// A layer with weights from its seed.
-conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void *in2,
-                     const tile_layout *layout, const int32_t *count, int32_t capacity, void *out) {
+struct layer_values {
+    std::vector<float> weight, scale, shift;
+};
+
+// Of a layer, from its seed.
+layer_values layer_values_make(uint64_t seed, conv_shape shape) {
     random_state random = random_make(seed);
-    std::vector<float> weight((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) *
-                              (size_t)shape.cout);
-    std::vector<float> scale((size_t)shape.cout), shift((size_t)shape.cout);
-    for (float &w : weight) {
+    layer_values v;
+    v.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
+    for (float &w : v.weight) {
         w = 0.3f * random_float(&random);
     }
-    for (size_t c = 0; c < scale.size(); ++c) {
-        scale[c] = 1 + 0.1f * random_float(&random);
-        shift[c] = 0.1f * random_float(&random);
+    for (int c = 0; c < shape.cout; ++c) {
+        v.scale.push_back(1 + 0.1f * random_float(&random));
+        v.shift.push_back(0.1f * random_float(&random));
     }
-    size_t bytes = 0;
-    CHECK_OK(conv_weights_bytes(&shape, &bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_weights_pack(&shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
-                               bytes, nullptr));
+    return v;
+}
+
+conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void *in2,
+                     const tile_layout *layout, const int32_t *count, int32_t capacity, void *out) {
+    layer_values v = layer_values_make(seed, shape);
     conv_args a;
     a.shape = shape;
     a.in = in;
     a.in2 = in2;
-    a.weights = packed;
+    a.weights = problems::weights_upload(&shape, v.weight);
     a.layout = layout;
     a.count = count;
     a.capacity = capacity;
     a.epilogue = {nullptr,
-                  device_upload(scale.data(), shape.cout),
-                  device_upload(shift.data(), shape.cout),
+                  device_upload(v.scale.data(), shape.cout),
+                  device_upload(v.shift.data(), shape.cout),
                   nullptr,
                   activation_relu,
                   0};
@@ -340,35 +342,10 @@ std::vector<part> fresh_run(numeric type, const scene *s) {
 
 // ---- the graph ----------------------------------------------------------------------------------
 
-// Captures a run in a blocking stream, in the strictest mode: a launch on the default stream, an
-// allocation or a wait makes an error of it. Null if it could not be captured.
+// Its stages are 15 nodes or more.
 template <typename W>
 cudaGraphExec_t network_capture(const network<W> *n) {
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replay = nullptr;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    CHECK_OK(network_run(n, stream));
-    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
-    if (CHECK(graph != nullptr)) {
-        // Kernels, copies and clears; no allocation, no call back to the host.
-        size_t count = 0;
-        CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
-        std::vector<cudaGraphNode_t> nodes(count);
-        CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
-        CHECK(count >= 15);
-        for (cudaGraphNode_t node : nodes) {
-            cudaGraphNodeType type;
-            CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-            CHECK(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemset ||
-                  type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeEmpty);
-        }
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
-    }
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return replay;
+    return stream_capture([&](cudaStream_t stream) { CHECK_OK(network_run(n, stream)); }, 15);
 }
 
 template <typename W>
@@ -381,8 +358,7 @@ void check_replays(numeric type) {
     CHECK(expect_no_cuda_error());
     cudaGraphExec_t replay = network_capture(&n);
     REQUIRE(replay != nullptr);
-    cudaStream_t stream;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = stream_get();
     const int order[] = {0, 4, 1, 2, 7, 5, 3, 6, 0, 1, 4, 4, 2};
     int last = test_quick() ? 4 : 13;
     for (int i = 0; i < last; ++i) {
@@ -402,7 +378,6 @@ void check_replays(numeric type) {
         CHECK_EQUAL(difference(network_fetch(&n), wanted), "");
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
-    CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
 DEVICE_TEST(gpu_graph_replays_f16) {
@@ -470,26 +445,20 @@ void check_chain(const scene *s) {
     std::vector<int32_t> map((size_t)fine * 27 + 1);
     CHECK_OK(map_build_host(&n.layout, &n.same_kernel, fine_set, fine_set, map.data()));
     CHECK_EQUAL(memcmp(got[8].bytes.data(), map.data(), (size_t)fine * 27 * 4), 0);
-    random_state random = random_make(1);
-    std::vector<float> weight(27 * columns * first_channels), scale(first_channels),
-        shift(first_channels), features((size_t)(fine + 1) * columns);
-    for (float &w : weight) {
-        w = 0.3f * random_float(&random);
-    }
-    for (size_t c = 0; c < scale.size(); ++c) {
-        scale[c] = 1 + 0.1f * random_float(&random);
-        shift[c] = 0.1f * random_float(&random);
-    }
+    layer_values first = layer_values_make(1, n.first.shape);
+    std::vector<float> features((size_t)(fine + 1) * columns);
     std::vector<char> stored((size_t)(fine + 1) * columns * 2);
     device_copy_out(stored.data(), (const char *)n.points_features, (int64_t)fine * columns * 2);
     for (int64_t i = 0; i < (int64_t)fine * columns; ++i) {
         features[(size_t)i] = numeric_load(numeric_f16, stored.data(), i);
     }
-    conv_epilogue e = {nullptr, scale.data(), shift.data(), nullptr, activation_relu, 0};
+    conv_epilogue e = {nullptr, first.scale.data(), first.shift.data(),
+                       nullptr, activation_relu,    0};
     std::vector<char> out((size_t)(fine + 1) * first_channels * 2);
     device_copy_out(out.data(), (const char *)n.first_out, (int64_t)fine * first_channels * 2);
     reference_conv_good(reference_conv_check(&n.first.shape, features.data(), nullptr, fine + 1,
-                                             weight.data(), map.data(), fine, &e, out.data()));
+                                             first.weight.data(), map.data(), fine, &e,
+                                             out.data()));
     guarded_finish();
 }
 
@@ -512,8 +481,7 @@ DEVICE_TEST(gpu_graph_runs_allocate_nothing) {
     network<uint32_t> n;
     network_make(numeric_f16, &n);
     scene_upload(&scenes[0], &n);
-    cudaStream_t stream;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = stream_get();
     CHECK_OK(network_run(&n, stream));
     CHECK(expect_no_cuda_error());
     cudaGraphExec_t replay = network_capture(&n);
@@ -531,7 +499,6 @@ DEVICE_TEST(gpu_graph_runs_allocate_nothing) {
     CUDA_CHECK(cudaMemGetInfo(&after, &all));
     CHECK_EQUAL(before, after);
     CUDA_CHECK(cudaGraphExecDestroy(replay));
-    CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
 // Occupies its stream until it is told to stop, or for `limit` cycles.
@@ -553,8 +520,7 @@ DEVICE_TEST(gpu_graph_runs_beside_a_busy_default_stream) {
     const scene *s = &scenes[2];
     std::vector<part> wanted = fresh_run<uint32_t>(numeric_f16, s);
     scene_upload(s, &n);
-    cudaStream_t stream;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaStream_t stream = stream_get();
     int64_t bytes = n.layout.batches * last_channels * 2;
     int *stop = nullptr;
     char *global = nullptr;
@@ -577,7 +543,6 @@ DEVICE_TEST(gpu_graph_runs_beside_a_busy_default_stream) {
     CHECK_EQUAL(difference(network_fetch(&n), wanted), "");
     CUDA_CHECK(cudaFreeHost(stop));
     CUDA_CHECK(cudaFreeHost(global));
-    CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------

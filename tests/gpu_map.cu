@@ -8,15 +8,6 @@ using namespace spira;
 
 namespace {
 
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
-
 char label[256];    // the case at hand, for the message
 char finding[1024]; // the first difference
 

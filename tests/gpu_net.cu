@@ -26,18 +26,14 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     net_limits limits = limits_make(n, type, capacity, true);
     device_net<W> d = device_net_make<W>(n, &limits);
     frame f = frame_make<W>(seed, &d.plan->layout, voxels, n->input_channels);
-    device_net_upload(&d, &f);
-    CHECK_OK(device_net_run(&d, nullptr));
-    result<W> kept = result_fetch(&d);
+    result<W> kept = device_net_result(&d, &f);
     check_result(&d, &f, kept);
     check_spare_rows(&d, kept);
 
     limits = limits_make(n, type, capacity, false);
     device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
-    device_net_upload(&shared, &f);
-    CHECK_OK(device_net_run(&shared, nullptr));
-    CHECK_EQUAL(difference(result_fetch(&shared), kept, false), "");
+    CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }
@@ -136,9 +132,7 @@ DEVICE_TEST(gpu_net_is_the_same_each_time) {
         net_limits limits = limits_make(&n, type, voxels, true);
         device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         frame f = frame_make<uint32_t>(10, &d.plan->layout, voxels, n.input_channels);
-        device_net_upload(&d, &f);
-        CHECK_OK(device_net_run(&d, nullptr));
-        result<uint32_t> first = result_fetch(&d);
+        result<uint32_t> first = device_net_result(&d, &f);
         for (int i = 0; i < (test_quick() ? 1 : 5); ++i) {
             device_net_forget(&d, 0xff - i); // all ones are NaN in every format
             CHECK_OK(device_net_run(&d, nullptr));
@@ -155,9 +149,7 @@ DEVICE_TEST(gpu_net_index_and_layers_are_the_run) {
     net_limits limits = limits_make(&n, numeric_bf16, 500, false);
     device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
     frame f = frame_make<uint32_t>(11, &d.plan->layout, 450, n.input_channels);
-    device_net_upload(&d, &f);
-    CHECK_OK(device_net_run(&d, nullptr));
-    result<uint32_t> whole = result_fetch(&d);
+    result<uint32_t> whole = device_net_result(&d, &f);
     device_net_forget(&d, 0xff);
     CHECK_OK(device_net_voxelize(&d, nullptr));
     CHECK_OK(net_index(d.plan.get(), d.set, d.trouble, d.memory, d.plan->workspace_bytes, nullptr));
@@ -175,9 +167,7 @@ DEVICE_TEST(gpu_net_planted_errors_are_found) {
         net_limits limits = limits_make(&n, type, 800, true);
         device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         frame f = frame_make<uint32_t>(12, &d.plan->layout, 800, n.input_channels);
-        device_net_upload(&d, &f);
-        CHECK_OK(device_net_run(&d, nullptr));
-        result<uint32_t> r = result_fetch(&d);
+        result<uint32_t> r = device_net_result(&d, &f);
         reference_net_run<uint32_t> judged = result_judged(&d, &r);
         REQUIRE(reference_net_good(&judged, false));
         for (int i = 0; i < n.count; ++i) {
@@ -218,16 +208,12 @@ static void check_small_sets(const char *name, numeric type, int32_t room) {
     device_net<W> d = device_net_make<W>(&n, &limits);
     frame large = frame_make<W>(13, &d.plan->layout, 900, n.input_channels),
           small = frame_make<W>(14, &d.plan->layout, room, n.input_channels);
-    device_net_upload(&d, &large);
-    CHECK_OK(device_net_run(&d, nullptr));
-    result<W> r = result_fetch(&d);
+    result<W> r = device_net_result(&d, &large);
     CHECK_STATUS(device_status_read(&r.trouble), status_capacity);
     CHECK_EQUAL(r.words[1].size(), (size_t)room);
     check_result(&d, &large, r);
     check_spare_rows(&d, r);
-    device_net_upload(&d, &small);
-    CHECK_OK(device_net_run(&d, nullptr));
-    r = result_fetch(&d);
+    r = device_net_result(&d, &small);
     CHECK_OK(device_status_read(&r.trouble));
     check_result(&d, &small, r);
     guarded_finish();
@@ -255,40 +241,27 @@ void check_replays(const char *name, numeric type, bool keep_all) {
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
-    frame none = frame_make<W>(15, &d.plan->layout, 0, n.input_channels);
-    device_net_upload(&d, &none);
-    CHECK_OK(device_net_run(&d, nullptr)); // kernels are loaded at their first launch
-    CHECK(expect_no_cuda_error());
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
-    cudaStream_t stream;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     const int32_t voxels[] = {most / 2, 0,        1, most,     most + 1, most / 3,
                               2 * most, most - 1, 0, 2 * most, 1,        most / 2 + 1};
     const int frames = test_quick() ? 7 : 12;
     for (int i = 0; i < frames; ++i) {
         frame f = frame_make<W>(16 + (uint64_t)i, &d.plan->layout, voxels[i], n.input_channels);
         device_net_upload(&d, &f);
-        CUDA_CHECK(cudaGraphLaunch(replay, stream));
-        CUDA_CHECK(cudaStreamSynchronize(stream));
+        graph_replay(replay);
+        check_told(&d, voxels[i]);
         result<W> got = result_fetch(&d);
-        status s = device_status_read(&got.trouble);
-        CHECK_STATUS(s, voxels[i] > most ? status_capacity : status_ok);
-        CHECK_EQUAL(s.detail, voxels[i] > most ? voxels[i] : 0);
         CHECK_EQUAL(got.words[0].size(), (size_t)std::min(voxels[i], most));
         device_net_forget(&fresh, 0xff);
-        device_net_upload(&fresh, &f);
-        CHECK_OK(device_net_run(&fresh, nullptr));
-        CHECK_EQUAL(difference(got, result_fetch(&fresh), true), "");
+        CHECK_EQUAL(difference(got, device_net_result(&fresh, &f), true), "");
         if (keep_all) {
             check_result(&d, &f, got);
         }
-        CUDA_CHECK(cudaGraphLaunch(replay, stream)); // again, on what it left
-        CUDA_CHECK(cudaStreamSynchronize(stream));
+        graph_replay(replay); // again, on what it left
         CHECK_EQUAL(difference(result_fetch(&d), got, true), "");
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
-    CUDA_CHECK(cudaStreamDestroy(stream));
     guarded_finish();
 }
 

@@ -2,268 +2,66 @@
 // double, each output within its bound (reference.h); stripes the same bits from run to run.
 #include "../spira/conv_pairs.cuh"
 #include "../spira/map.cuh"
-#include "sets.cuh"
+#include "problems.cuh"
 
-using namespace spira;
+using namespace problems;
 
 namespace {
 
-const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
 const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
 
-// ---- a layer in host memory ---------------------------------------------------------------------
+// ---- a problem in device memory -----------------------------------------------------------------
 
-// Pointers are moved by so many elements from an aligned address.
-struct moves {
-    int in, in2, out, residual, floats;
-};
-
-struct problem {
-    char name[200];
-    conv_shape shape;
-    pairs_sides sides;
-    int32_t inputs, outputs, room;                   // room: of the capacities behind what is there
-    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
-    std::vector<float> bias, scale, shift, residual; // empty: left out
-    std::vector<int32_t> map;                        // [outputs, volume]: what the lists stand for
-    activation act;
-    float slope;
-    moves off;
-};
-
-problem problem_make(random_state *random, conv_shape shape, int32_t inputs, int32_t outputs) {
-    problem p;
-    p.name[0] = 0;
-    p.shape = shape;
-    p.sides = pairs_sides_one;
-    p.inputs = inputs;
-    p.outputs = outputs;
-    p.room = 0;
-    p.in.resize((size_t)inputs * (size_t)shape.cin);
-    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
-    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
-    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
-    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
-    for (float &w : p.weight) { // packing rounds them
-        w = random_float(random);
-    }
-    p.act = activation_none;
-    p.slope = 0;
-    p.off = {};
-    return p;
-}
-
-// Taps at random. Each offset has its own chance, up to `percent`, so that lengths differ.
-void problem_fill_map(random_state *random, problem *p, int percent) {
-    std::vector<int> chance((size_t)p->shape.volume);
-    for (int &c : chance) {
-        c = random_int(random, 0, 3) ? random_int(random, percent / 4, percent) : 0;
-        c = percent == 100 ? 100 : c;
-    }
-    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        bool has = p->inputs > 0 && random_int(random, 0, 99) < chance[i % (size_t)p->shape.volume];
-        p->map[i] = has ? random_int(random, 0, p->inputs - 1) : -1;
-    }
-}
-
-enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
-
-void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
-    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
-    p->bias.resize(what & with_bias ? cout : 0);
-    p->scale.resize(what & with_scale ? cout : 0);
-    p->shift.resize(what & with_shift ? cout : 0);
-    p->residual.resize(what & with_residual ? total : 0);
-    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
-        for (float &f : *v) {
-            f = 2 * random_float(random);
-        }
-    }
-    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
-                            p->residual.data());
-    p->act = act;
-    p->slope = act == activation_leaky ? 0.1f : 0.0f;
-}
-
-void problem_name(problem *p, const char *what) {
-    snprintf(p->name, sizeof p->name,
-             "%.60s: %s %d+%d->%d, volume %d, %d outputs, %d inputs, room %d, sides %d", what,
-             numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
-             p->shape.volume, p->outputs, p->inputs, p->room, p->sides);
-}
-
-// ---- the same in device memory ------------------------------------------------------------------
-
-struct device_problem {
+struct device_pairs {
     conv_pairs_args args;
-    char *out, *scratch; // out: where its buffer starts
+    char *out, *scratch;
     size_t scratch_bytes;
-    int64_t out_bytes; // of the buffer
+    int64_t out_bytes;
 };
-
-const float *floats_upload(const std::vector<float> &values, int off) {
-    if (values.empty()) {
-        return nullptr;
-    }
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    return device_upload(moved.data(), (int64_t)moved.size()) + off;
-}
-
-// `rows` of features, stored, with NaN before and in three rows after them.
-const void *features_upload(numeric type, const std::vector<float> &values, int channels, int off) {
-    std::vector<float> moved((size_t)off, NAN);
-    moved.insert(moved.end(), values.begin(), values.end());
-    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
-    std::vector<char> stored(moved.size() * (size_t)numeric_size(type));
-    reference_store(type, moved.data(), (int64_t)moved.size(), stored.data());
-    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
-}
-
-const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
-    size_t bytes = 0;
-    CHECK_OK(conv_pairs_weights_bytes(shape, &bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_pairs_weights_pack(shape, device_upload(weight.data(), (int64_t)weight.size()),
-                                     packed, bytes, stream_get()));
-    return packed;
-}
-
-// The lists of a map, or of its half; `room` pairs behind them are not written.
-map_pairs pairs_upload(const problem *p) {
-    std::vector<int32_t> begin(1, 0), input, output;
-    bool half = p->sides != pairs_sides_one;
-    for (int k = 0; k < p->shape.volume; ++k) {
-        for (int32_t o = 0; o < p->outputs && (!half || k < p->shape.volume / 2); ++o) {
-            int32_t source = p->map[(size_t)o * (size_t)p->shape.volume + (size_t)k];
-            if (source >= 0) {
-                input.push_back(source);
-                output.push_back(o);
-            }
-        }
-        begin.push_back((int32_t)input.size());
-    }
-    int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
-    map_pairs pairs = {device_upload(begin.data(), (int64_t)begin.size()),
-                       device_new<int32_t>(capacity), device_new<int32_t>(capacity), capacity};
-    device_copy_in(pairs.input, input.data(), (int64_t)input.size());
-    device_copy_in(pairs.output, output.data(), (int64_t)output.size());
-    return pairs;
-}
 
 // Scratch of exactly the size that is asked for.
-void device_problem_scratch(device_problem *d) {
+void device_pairs_scratch(device_pairs *d) {
     CHECK_OK(conv_pairs_workspace(&d->args, &d->scratch_bytes));
     d->scratch = device_new<char>((int64_t)d->scratch_bytes);
 }
 
-// All but the lists.
-void device_problem_arrays(const problem *p, pairs_form form, device_problem *d) {
-    const conv_shape *s = &p->shape;
-    int element = numeric_size(s->type);
+void device_pairs_make(const problem *p, pairs_form form, map_pairs pairs, device_pairs *d) {
     conv_pairs_args *a = &d->args;
     *a = {};
-    a->shape = *s;
-    a->in = features_upload(s->type, p->in, s->cin, p->off.in);
-    a->in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    a->weights = weights_upload(s, p->weight);
-    a->sides = p->sides;
+    a->shape = p->shape;
+    a->weights =
+        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack);
+    a->pairs = pairs;
+    a->sides = pairs_sides_one;
     a->form = form;
     a->count = device_upload(&p->outputs, 1);
-    a->capacity = std::max(p->outputs + p->room, 1);
-    a->epilogue.bias = floats_upload(p->bias, p->off.floats);
-    a->epilogue.scale = floats_upload(p->scale, p->off.floats);
-    a->epilogue.shift = floats_upload(p->shift, p->off.floats);
-    a->epilogue.residual = p->residual.empty()
-                               ? nullptr
-                               : features_upload(s->type, p->residual, s->cout, p->off.residual);
-    a->epilogue.act = p->act;
-    a->epilogue.slope = p->slope;
-    d->out_bytes = ((int64_t)a->capacity * s->cout + p->off.out) * element;
-    d->out = device_new<char>(d->out_bytes);
-    a->out = d->out + p->off.out * element;
-    device_problem_scratch(d);
+    a->capacity = problem_capacity(p);
+    device_problem_arrays(p, d);
+    device_pairs_scratch(d);
 }
 
-void device_problem_make(const problem *p, pairs_form form, device_problem *d) {
-    device_problem_arrays(p, form, d);
-    d->args.pairs = pairs_upload(p);
-}
-
-status device_problem_start(const device_problem *d) {
+status device_pairs_start(const device_pairs *d) {
     return conv_pairs_run(&d->args, d->scratch, d->scratch_bytes, stream_get());
 }
 
-// The bytes of the outputs that there are.
-std::vector<char> device_problem_fetch(const problem *p, const device_problem *d) {
-    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
-    std::vector<char> out((size_t)bytes + 1);
-    device_copy_out(out.data(), (const char *)d->args.out, bytes);
-    return out;
+// Stripes have the same bits twice. Does not free.
+std::vector<char> device_pairs_run(const problem *p, const device_pairs *d) {
+    return device_problem_run(p, d, d->args.form == pairs_form_stripes,
+                              [&] { return device_pairs_start(d); });
 }
 
-// ---- judging ------------------------------------------------------------------------------------
-
-reference_verdict problem_judge(const problem *p, const void *out) {
-    const numeric type = p->shape.type;
-    std::vector<char> residual(p->residual.size() * (size_t)numeric_size(type) + 1);
-    reference_store(type, p->residual.data(), (int64_t)p->residual.size(), residual.data());
-    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
-                       p->scale.empty() ? nullptr : p->scale.data(),
-                       p->shift.empty() ? nullptr : p->shift.data(),
-                       p->residual.empty() ? nullptr : residual.data(),
-                       p->act,
-                       p->slope};
-    // A row more than there are: empty arrays have an address too.
-    std::vector<float> in = p->in, in2 = p->in2;
-    std::vector<int32_t> map = p->map;
-    in.resize(in.size() + (size_t)p->shape.cin);
-    in2.resize(in2.size() + (size_t)p->shape.cin2);
-    map.push_back(-1);
-    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
-                                map.data(), p->outputs, &e, out);
-}
-
-bool verdict_check(const problem *p, reference_verdict v, int line) {
-    char text[512];
-    snprintf(text, sizeof text,
-             "%s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", p->name,
-             (long long)v.at, v.got, v.expected, v.ratio, v.bound);
-    return test_check(v.ratio <= 1, __FILE__, line, text);
-}
-
-// Runs twice, the second time over the first one's memory: nothing beyond the count is written, and
-// stripes have the same bits. Does not free.
-std::vector<char> device_problem_run(const problem *p, const device_problem *d) {
-    CHECK_OK(device_problem_start(d));
-    std::vector<char> out = device_problem_fetch(p, d);
-    if (d->scratch_bytes) {
-        CUDA_CHECK(cudaMemset(d->scratch, 0xff, d->scratch_bytes));
-        CUDA_CHECK(cudaDeviceSynchronize());
-    }
-    CHECK_OK(device_problem_start(d));
-    std::vector<char> again = device_problem_fetch(p, d);
-    CHECK(d->args.form == pairs_form_atomic || again == out);
-    int64_t before = (char *)d->args.out - d->out, used = (int64_t)out.size() - 1;
-    CHECK(device_untouched(d->out, 0, before));
-    CHECK(device_untouched(d->out, before + used, d->out_bytes));
-    return again;
-}
-
-std::vector<char> problem_run(const problem *p, pairs_form form) {
-    device_problem d;
-    device_problem_make(p, form, &d);
-    std::vector<char> out = device_problem_run(p, &d);
+// Frees all buffers of the test.
+std::vector<char> pairs_run_form(const problem *p, pairs_form form) {
+    device_pairs d;
+    device_pairs_make(p, form, pairs_upload(p), &d);
+    std::vector<char> out = device_pairs_run(p, &d);
     guarded_finish();
     return out;
 }
 
-// Both forms.
-void problem_check(const problem *p, int line = __builtin_LINE()) {
+void check_forms(const problem *p, int line = __builtin_LINE()) {
     for (pairs_form form : forms) {
-        std::vector<char> out = problem_run(p, form);
-        verdict_check(p, problem_judge(p, out.data()), line);
+        problem_good(p, pairs_run_form(p, form), __FILE__, line);
     }
 }
 
@@ -272,22 +70,16 @@ void problem_check(const problem *p, int line = __builtin_LINE()) {
 const int channels_edges[] = {1,  2,  4,  7,  8,  9,  15, 16, 17,  31,  32,
                               33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
 
-int channels_random(random_state *random) {
-    const int count = (int)(sizeof channels_edges / sizeof *channels_edges);
-    return random_int(random, 0, 2) ? channels_edges[random_int(random, 0, count - 1)]
-                                    : random_int(random, 1, 130);
-}
-
 void check_random_shapes(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random), 0,
-                        channels_random(&random), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random) : 0;
+        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
+                        channels_random(&random, channels_edges), type};
+        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
         problem p =
             problem_make(&random, s, random_int(&random, 0, 120), random_int(&random, 0, 400));
         const int percents[] = {0, 3, 15, 40, 80, 100};
-        problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
+        problem_fill_lists(&random, &p, percents[random_int(&random, 0, 5)]);
         problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
                               (activation)random_int(&random, activation_none, activation_leaky));
         // A large capacity has long stripes, a small one short ones.
@@ -295,7 +87,7 @@ void check_random_shapes(numeric type, int problems) {
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         problem_name(&p, what);
-        problem_check(&p);
+        check_forms(&p);
     }
 }
 
@@ -334,10 +126,10 @@ DEVICE_TEST(gpu_pairs_channel_edges) {
             for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
                 *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
             }
-            problem_fill_map(&random, &p, 60);
+            problem_fill_lists(&random, &p, 60);
             problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
             problem_name(&p, "edges");
-            problem_check(&p);
+            check_forms(&p);
         }
     }
 }
@@ -355,10 +147,10 @@ DEVICE_TEST(gpu_pairs_many_channels) {
             conv_shape s = {c[0], c[1], c[2], c[3], type};
             problem p = problem_make(&random, s, 70, 66);
             p.room = type == numeric_f16 ? 5000 : 0;
-            problem_fill_map(&random, &p, 50);
+            problem_fill_lists(&random, &p, 50);
             problem_fill_epilogue(&random, &p, with_all, activation_relu);
             problem_name(&p, "many channels");
-            problem_check(&p);
+            check_forms(&p);
         }
     }
 }
@@ -374,11 +166,11 @@ DEVICE_TEST(gpu_pairs_every_size) {
             random_state random = random_make((uint64_t)(4 * n + type));
             conv_shape s = {5, n % 2 ? 9 : 70, 3, 20, type};
             problem p = problem_make(&random, s, n, n);
-            problem_fill_map(&random, &p, n % 3 ? 40 : 100);
+            problem_fill_lists(&random, &p, n % 3 ? 40 : 100);
             problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
             p.room = n % 4 ? 0 : 1500;
             problem_name(&p, "rows");
-            problem_check(&p);
+            check_forms(&p);
         }
     }
 }
@@ -400,7 +192,7 @@ DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
                     }
                     problem_fill_epilogue(&random, &p, with_all, activation_relu);
                     problem_name(&p, "few pairs");
-                    problem_check(&p);
+                    check_forms(&p);
                 }
             }
         }
@@ -429,7 +221,7 @@ DEVICE_TEST(gpu_pairs_unequal_lengths) {
                 }
                 problem_fill_epilogue(&random, &p, with_scale, activation_none);
                 problem_name(&p, "unequal");
-                problem_check(&p);
+                check_forms(&p);
             }
         }
     }
@@ -446,15 +238,15 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
                 random_state random = random_make((uint64_t)(capacity + type));
                 conv_shape s = {5, 40, 0, 20, type};
                 problem p = problem_make(&random, s, 50, capacity);
-                problem_fill_map(&random, &p, 60);
+                problem_fill_lists(&random, &p, 60);
                 problem_name(&p, "clamped");
-                device_problem d;
-                device_problem_make(&p, form, &d);
+                device_pairs d;
+                device_pairs_make(&p, form, pairs_upload(&p), &d);
                 for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
                     d.args.count = device_upload(&told, 1);
-                    CHECK_OK(device_problem_start(&d));
+                    CHECK_OK(device_pairs_start(&d));
                     std::vector<char> out = device_problem_fetch(&p, &d);
-                    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                    problem_good(&p, out);
                 }
                 int32_t fewer = capacity / 2; // the lists still have the others
                 problem q = p;
@@ -462,9 +254,9 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
                 q.map.resize((size_t)fewer * 5);
                 d.args.count = device_upload(&fewer, 1);
                 std::vector<char> kept = device_problem_fetch(&p, &d);
-                CHECK_OK(device_problem_start(&d));
+                CHECK_OK(device_pairs_start(&d));
                 std::vector<char> out = device_problem_fetch(&p, &d);
-                verdict_check(&q, problem_judge(&q, out.data()), __LINE__);
+                problem_good(&q, out);
                 int64_t used = (int64_t)fewer * 20 * numeric_size(type);
                 CHECK(std::equal(kept.begin() + used, kept.end(), out.begin() + used));
 
@@ -478,9 +270,9 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
                 }
                 d.args.count = device_upload(&capacity, 1);
                 d.args.pairs.capacity = left;
-                CHECK_OK(device_problem_start(&d));
+                CHECK_OK(device_pairs_start(&d));
                 out = device_problem_fetch(&p, &d);
-                verdict_check(&q, problem_judge(&q, out.data()), __LINE__);
+                problem_good(&q, out);
                 guarded_finish();
             }
         }
@@ -492,8 +284,8 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
 // Lists that the GPU builds, of the offsets with a norm of `threshold` or more; half: of those
 // before the centre. Frees all buffers of the test.
 template <typename W>
-void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, int threshold,
-                 int line = __builtin_LINE()) {
+void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, pairs_sides sides,
+                 int threshold, int line = __builtin_LINE()) {
     const kernel_shape *kernel = &scene->kernel;
     const int volume = p->shape.volume;
     p->map = forms_map(scene);
@@ -504,7 +296,7 @@ void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, int t
                        device_new<int32_t>(capacity), capacity};
     map_forms none = map_forms_os(nullptr);
     none.threshold = threshold;
-    none.half = p->sides != pairs_sides_one;
+    none.half = sides != pairs_sides_one;
     size_t bytes = 0;
     CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, capacity, &bytes));
     device_status *trouble = device_zeros<device_status>(1);
@@ -513,14 +305,14 @@ void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, int t
     for (size_t i = 0; i < p->map.size(); ++i) { // what the lists do not stand for
         int k = (int)(i % (size_t)volume);
         bool centre = none.half && k == volume / 2;
-        bool has = centre ? p->sides == pairs_sides_centre : kernel_norm(kernel, k) >= threshold;
+        bool has = centre ? sides == pairs_sides_centre : kernel_norm(kernel, k) >= threshold;
         p->map[i] = has ? p->map[i] : -1;
     }
-    device_problem d;
-    device_problem_arrays(p, form, &d);
-    d.args.pairs = pairs;
-    std::vector<char> out = device_problem_run(p, &d);
-    verdict_check(p, problem_judge(p, out.data()), line);
+    device_pairs d;
+    device_pairs_make(p, form, pairs, &d);
+    d.args.sides = sides;
+    std::vector<char> out = device_pairs_run(p, &d);
+    problem_good(p, out, __FILE__, line);
     guarded_finish();
 }
 
@@ -534,14 +326,15 @@ DEVICE_TEST(gpu_pairs_layers) {
                     kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
                     forms_scene<uint32_t> scene =
                         forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
-                    conv_shape s = {kernel_volume(&kernel), channels_random(&random),
-                                    turn % 4 ? 0 : 17, channels_random(&random), type};
+                    conv_shape s = {kernel_volume(&kernel),
+                                    channels_random(&random, channels_edges), turn % 4 ? 0 : 17,
+                                    channels_random(&random, channels_edges), type};
                     problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                              (int32_t)scene.outputs.size());
                     p.room = turn % 3 ? 0 : 100;
                     problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
                     problem_name(&p, scene.name);
-                    check_scene(&scene, &p, form, random_int(&random, 0, 2));
+                    check_scene(&scene, &p, form, pairs_sides_one, random_int(&random, 0, 2));
                 }
             }
         }
@@ -569,11 +362,11 @@ DEVICE_TEST(gpu_pairs_half_maps) {
                         conv_shape s = {kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type};
                         problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                                  (int32_t)scene.outputs.size());
-                        p.sides = sides;
                         p.room = turn % 3 ? 0 : 50;
                         problem_fill_epilogue(&random, &p, with_bias, activation_relu);
-                        problem_name(&p, scene.name);
-                        check_scene(&scene, &p, form, threshold);
+                        problem_name(&p, scene.name,
+                                     sides == pairs_sides_both ? ", both sides" : ", and centre");
+                        check_scene(&scene, &p, form, sides, threshold);
                     }
                 }
             }
@@ -593,7 +386,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
                 random_state random = random_make((uint64_t)(cout + turn + type));
                 conv_shape s = {9, turn % 2 ? 20 : 80, 0, cout, type};
                 problem all = problem_make(&random, s, 100, 330);
-                problem_fill_map(&random, &all, 60);
+                problem_fill_lists(&random, &all, 60);
                 problem_fill_epilogue(&random, &all, with_all, activation_relu);
                 all.room = turn ? 20 : 0;
                 problem_name(&all, "hybrid");
@@ -603,23 +396,23 @@ DEVICE_TEST(gpu_pairs_hybrid) {
                 }
                 int64_t pitch = conv_pairs_pitch(cout), capacity = all.outputs + all.room;
                 float *sums = device_new<float>(capacity * pitch);
-                device_problem d;
-                device_problem_make(&part[0], first, &d);
+                device_pairs d;
+                device_pairs_make(&part[0], first, pairs_upload(&part[0]), &d);
                 d.args.sums = sums;
                 d.args.leave = true;
                 d.args.out = nullptr;
-                device_problem_scratch(&d);
-                CHECK_OK(device_problem_start(&d));
+                device_pairs_scratch(&d);
+                CHECK_OK(device_pairs_start(&d));
                 CHECK(device_untouched(d.out, 0, d.out_bytes));
                 CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
-                device_problem e;
-                device_problem_make(&part[1], second, &e);
+                device_pairs e;
+                device_pairs_make(&part[1], second, pairs_upload(&part[1]), &e);
                 e.args.sums = sums;
                 e.args.begin = true;
-                device_problem_scratch(&e);
-                CHECK_OK(device_problem_start(&e));
+                device_pairs_scratch(&e);
+                CHECK_OK(device_pairs_start(&e));
                 std::vector<char> out = device_problem_fetch(&all, &e);
-                verdict_check(&all, problem_judge(&all, out.data()), __LINE__);
+                problem_good(&all, out);
                 CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
                 guarded_finish();
             }
@@ -632,16 +425,16 @@ DEVICE_TEST(gpu_pairs_sums_of_the_caller) {
     random_state random = random_make(5);
     conv_shape s = {4, 30, 0, 21, numeric_f16};
     problem p = problem_make(&random, s, 60, 90);
-    problem_fill_map(&random, &p, 50);
+    problem_fill_lists(&random, &p, 50);
     problem_name(&p, "sums");
-    device_problem d;
-    device_problem_make(&p, pairs_form_atomic, &d);
+    device_pairs d;
+    device_pairs_make(&p, pairs_form_atomic, pairs_upload(&p), &d);
     size_t all = d.scratch_bytes;
     d.args.sums = device_new<float>(90 * 24);
-    device_problem_scratch(&d);
+    device_pairs_scratch(&d);
     CHECK(d.scratch_bytes < all);
-    std::vector<char> out = device_problem_run(&p, &d);
-    verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+    std::vector<char> out = device_pairs_run(&p, &d);
+    problem_good(&p, out);
 }
 
 // The residual may be the output itself.
@@ -652,18 +445,16 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
                 random_state random = random_make((uint64_t)(cout + type));
                 conv_shape s = {3, 12, 0, cout, type};
                 problem p = problem_make(&random, s, 150, 190);
-                problem_fill_map(&random, &p, 50);
+                problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
                 problem_name(&p, "in place");
-                device_problem d;
-                device_problem_make(&p, form, &d);
-                std::vector<char> stored(p.residual.size() * (size_t)numeric_size(type));
-                reference_store(type, p.residual.data(), (int64_t)p.residual.size(), stored.data());
-                device_copy_in((char *)d.args.out, stored.data(), (int64_t)stored.size());
+                device_pairs d;
+                device_pairs_make(&p, form, pairs_upload(&p), &d);
+                features_refill(type, d.args.out, p.residual);
                 d.args.epilogue.residual = d.args.out;
-                CHECK_OK(device_problem_start(&d));
+                CHECK_OK(device_pairs_start(&d));
                 std::vector<char> out = device_problem_fetch(&p, &d);
-                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                problem_good(&p, out);
                 guarded_finish();
             }
         }
@@ -680,11 +471,11 @@ DEVICE_TEST(gpu_pairs_every_epilogue) {
                 random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
                 conv_shape s = {4, 10, what % 2 ? 7 : 0, what % 3 ? 21 : 24, type};
                 problem p = problem_make(&random, s, 50, 77);
-                problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+                problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
                 problem_fill_epilogue(&random, &p, what, act);
                 p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
                 problem_name(&p, "epilogue");
-                problem_check(&p);
+                check_forms(&p);
             }
         }
     }
@@ -700,13 +491,13 @@ DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
                 random_state random = random_make((uint64_t)(channels + type));
                 conv_shape s = {4, channels, channels % 3 ? 0 : 3, 18, type};
                 problem p = problem_make(&random, s, 50, 130);
-                problem_fill_map(&random, &p, 25);
+                problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = 20;
                 for (int c = 0; c < channels; ++c) {
                     p.in[(size_t)(20 * channels + c)] = NAN;
                 }
                 problem_name(&p, "special");
-                std::vector<char> out = problem_run(&p, form);
+                std::vector<char> out = pairs_run_form(&p, form);
                 int touched = 0, wrong = 0;
                 for (int32_t o = 0; o < p.outputs; ++o) {
                     const int32_t *taps = p.map.data() + o * 4;
@@ -717,7 +508,7 @@ DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
                     }
                 }
                 CHECK(touched > 0 && wrong == 0);
-                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                problem_good(&p, out);
             }
         }
     }
@@ -732,11 +523,11 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
             random_state random = random_make((uint64_t)type);
             conv_shape s = {8, 40, 0, 24, type};
             problem one = problem_make(&random, s, 200, 300);
-            problem_fill_map(&random, &one, 70);
+            problem_fill_lists(&random, &one, 70);
             problem_name(&one, "captured");
             one.room = 10000;
-            device_problem d;
-            device_problem_make(&one, form, &d);
+            device_pairs d;
+            device_pairs_make(&one, form, pairs_upload(&one), &d);
             CUDA_CHECK(cudaDeviceSynchronize());
             cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
                 CHECK_OK(conv_pairs_run(&d.args, d.scratch, d.scratch_bytes, stream));
@@ -744,7 +535,7 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
             REQUIRE(graph != nullptr);
             for (int32_t outputs : {300, 0, 1, 257, 1200}) {
                 problem p = problem_make(&random, s, 200, outputs);
-                problem_fill_map(&random, &p, outputs > 1000 ? 20 : 60);
+                problem_fill_lists(&random, &p, outputs > 1000 ? 20 : 60);
                 p.weight = one.weight;
                 problem_name(&p, "replayed");
                 map_pairs lists = pairs_upload(&p);
@@ -758,12 +549,10 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
                 device_copy_out(host.data(), lists.output, pairs);
                 device_copy_in(d.args.pairs.output, host.data(), pairs);
                 device_copy_in((int32_t *)d.args.count, &outputs, 1);
-                std::vector<char> stored(p.in.size() * (size_t)numeric_size(type));
-                reference_store(type, p.in.data(), (int64_t)p.in.size(), stored.data());
-                device_copy_in((char *)d.args.in, stored.data(), (int64_t)stored.size());
+                features_refill(type, d.args.in, p.in);
                 CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
                 std::vector<char> out = device_problem_fetch(&p, &d);
-                verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+                problem_good(&p, out);
             }
             CUDA_CHECK(cudaGraphExecDestroy(graph));
             guarded_finish();
@@ -792,32 +581,31 @@ DEVICE_TEST(gpu_pairs_beyond_32_bits) {
             problem p = problem_make(&random, s, 8, 8);
             p.map = {0, 1, 2, 3, 4, 5, 6, 7};
             problem_name(&p, far_out ? "output beyond 2^31" : "input beyond 2^31");
-            device_problem d;
-            device_problem_make(&p, form, &d);
+            device_pairs d;
+            device_pairs_make(&p, form, pairs_upload(&p), &d);
             char *huge = device_new<char>(rows * row_bytes);
             device_copy_in(far_out ? d.args.pairs.output : d.args.pairs.input, marked, 8);
             if (far_out) {
                 d.args.count = device_upload(&rows, 1);
                 d.args.capacity = rows;
                 d.args.out = huge;
-                device_problem_scratch(&d);
+                device_pairs_scratch(&d);
             } else {
-                std::vector<char> stored((size_t)(8 * row_bytes));
-                reference_store(s.type, p.in.data(), 8 * wide, stored.data());
+                std::vector<char> stored = features_store(s.type, p.in);
                 for (int i = 0; i < 8; ++i) {
                     device_copy_in(huge + marked[i] * row_bytes, stored.data() + i * row_bytes,
                                    row_bytes);
                 }
                 d.args.in = huge;
             }
-            CHECK_OK(device_problem_start(&d));
+            CHECK_OK(device_pairs_start(&d));
             std::vector<char> out((size_t)(8 * row_bytes));
             for (int i = 0; i < 8 && far_out; ++i) {
                 device_copy_out(out.data() + i * row_bytes, huge + marked[i] * row_bytes,
                                 row_bytes);
             }
             out = far_out ? out : device_problem_fetch(&p, &d);
-            verdict_check(&p, problem_judge(&p, out.data()), __LINE__);
+            problem_good(&p, out);
             guarded_finish();
         }
     }
@@ -829,10 +617,10 @@ DEVICE_TEST(gpu_pairs_refuses) {
     random_state random = random_make(29);
     conv_shape s = {3, 6, 5, 7, numeric_f16};
     problem p = problem_make(&random, s, 10, 12);
-    problem_fill_map(&random, &p, 50);
+    problem_fill_lists(&random, &p, 50);
     problem_fill_epilogue(&random, &p, with_all, activation_relu);
-    device_problem d;
-    device_problem_make(&p, pairs_form_atomic, &d);
+    device_pairs d;
+    device_pairs_make(&p, pairs_form_atomic, pairs_upload(&p), &d);
     static float *sums;
     sums = device_new<float>(12 * 8);
     struct {
@@ -901,38 +689,13 @@ DEVICE_TEST(gpu_pairs_refuses) {
 
 // ---- the test, tested ---------------------------------------------------------------------------
 
-double planted_ratio(const problem *run, const problem *wanted, pairs_form form) {
-    std::vector<char> out = problem_run(run, form);
-    return problem_judge(wanted, out.data()).ratio;
-}
-
 DEVICE_TEST(gpu_pairs_planted_errors_are_found) {
     for (numeric type : numerics) {
         for (pairs_form form : forms) {
             random_state random = random_make(37);
-            conv_shape s = {4, 6, 0, 9, type};
-            problem good = problem_make(&random, s, 60, 80);
-            problem_fill_map(&random, &good, 100);
-            problem_name(&good, "planted");
-            CHECK(planted_ratio(&good, &good, form) <= 1);
-
-            problem bad = good; // one weight, the largest, off by 2%
-            auto largest = std::max_element(bad.weight.begin(), bad.weight.end(),
-                                            [](float a, float c) { return fabsf(a) < fabsf(c); });
-            *largest *= 1.02f;
-            CHECK(planted_ratio(&bad, &good, form) > 1);
-
-            bad = good; // one tap dropped
-            bad.map[17] = -1;
-            CHECK(planted_ratio(&bad, &good, form) > 1);
-
-            bad = good; // one tap from another row
-            bad.map[17] = bad.map[17] ? bad.map[17] - 1 : 1;
-            CHECK(planted_ratio(&bad, &good, form) > 1);
-
-            problem shifted = good; // the epilogue forgets its shift
-            problem_fill_epilogue(&random, &shifted, with_shift, activation_none);
-            CHECK(planted_ratio(&good, &shifted, form) > 1);
+            problem good = problem_tight(&random, type);
+            problem_fill_lists(&random, &good, 100);
+            check_planted_errors(good, [&](const problem *p) { return pairs_run_form(p, form); });
         }
     }
 }

@@ -50,27 +50,14 @@ struct soak_sample {
     result<W> got;
 };
 
-// What the device says of a frame. A frame over capacity is cut off and told, and the one after it
-// is as if nothing had been.
-template <typename W>
-bool soak_told(const device_net<W> *d, int number) {
-    int32_t most = d->plan->limits.voxels, voxels = soak_voxels(number, most);
-    device_status trouble = device_value(d->trouble);
-    status s = device_status_read(&trouble);
-    bool good = CHECK_EQUAL(device_value(d->set.count), std::min(voxels, most));
-    good = CHECK_STATUS(s, voxels > most ? status_capacity : status_ok) && good;
-    return CHECK_EQUAL(s.detail, voxels > most ? voxels : 0) && good;
-}
-
 // Frames [begin, end) through the graph; stops at the first that is wrong.
 template <typename W>
-bool soak_replay(const device_net<W> *d, cudaGraphExec_t replay, cudaStream_t stream, int begin,
-                 int end, int step, std::vector<soak_sample<W>> *samples) {
+bool soak_replay(const device_net<W> *d, cudaGraphExec_t replay, int begin, int end, int step,
+                 std::vector<soak_sample<W>> *samples) {
     for (int number = begin; number < end; ++number) {
         frame f = soak_frame(d, number);
         device_net_upload(d, &f);
-        if (!CUDA_CHECK(cudaGraphLaunch(replay, stream)) ||
-            !CUDA_CHECK(cudaStreamSynchronize(stream)) || !soak_told(d, number)) {
+        if (!graph_replay(replay) || !check_told(d, soak_voxels(number, d->plan->limits.voxels))) {
             printf("frame %d of %d\n", number, end);
             return false;
         }
@@ -95,9 +82,7 @@ void soak_scope(F body) {
 template <typename W>
 result<W> soak_run(const network *n, const net_limits *limits, const frame *f, bool judge) {
     device_net<W> fresh = device_net_make<W>(n, limits);
-    device_net_upload(&fresh, f);
-    CHECK_OK(device_net_run(&fresh, nullptr));
-    result<W> r = result_fetch(&fresh);
+    result<W> r = device_net_result(&fresh, f);
     if (judge) {
         check_result(&fresh, f, r);
     }
@@ -149,20 +134,14 @@ void check_soak(numeric type) {
     reference_net_zoo(&n);
     net_limits limits = limits_make(&n, type, shape.most, false);
     device_net<W> d = device_net_make<W>(&n, &limits);
-    frame none = frame_make<W>(0, &d.plan->layout, 0, n.input_channels);
-    device_net_upload(&d, &none);
-    CHECK_OK(device_net_run(&d, nullptr)); // kernels are loaded at their first launch
-    CHECK(expect_no_cuda_error());
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
-    cudaStream_t stream;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 
     std::vector<soak_sample<W>> samples;
     size_t before = 0, after = 0, all = 0;
-    bool good = soak_replay(&d, replay, stream, 0, shape.warm, shape.step, &samples);
+    bool good = soak_replay(&d, replay, 0, shape.warm, shape.step, &samples);
     CUDA_CHECK(cudaMemGetInfo(&before, &all));
-    good = good && soak_replay(&d, replay, stream, shape.warm, shape.frames, shape.step, &samples);
+    good = good && soak_replay(&d, replay, shape.warm, shape.frames, shape.step, &samples);
     CUDA_CHECK(cudaMemGetInfo(&after, &all));
     CHECK(expect_no_cuda_error());
     CHECK(test_quick() || after >= before); // a sanitizer may allocate memory of its own
@@ -174,7 +153,6 @@ void check_soak(numeric type) {
         soak_scope([&] { soak_check_sample(&d, &samples[i], i % (size_t)shape.judged == 0); });
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
-    CUDA_CHECK(cudaStreamDestroy(stream));
     CHECK(expect_no_cuda_error());
 }
 

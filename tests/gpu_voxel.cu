@@ -8,15 +8,6 @@ using namespace spira;
 
 namespace {
 
-// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
-cudaStream_t stream_get() {
-    static cudaStream_t stream = nullptr;
-    if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    }
-    return stream;
-}
-
 // Around the edges of warps, blocks and the tiles of sorts and scans.
 const int sizes_all[] = {0,    1,    2,    7,    8,    9,    31,   32,   33,   63,    64,
                          65,   127,  128,  129,  255,  256,  257,  511,  512,  513,   1023,

@@ -247,6 +247,14 @@ result<W> result_fetch(const device_net<W> *d) {
     return r;
 }
 
+// A frame from its rows to what a run without a graph leaves.
+template <typename W>
+result<W> device_net_result(const device_net<W> *d, const frame *f) {
+    device_net_upload(d, f);
+    CHECK_OK(device_net_run(d, nullptr));
+    return result_fetch(d);
+}
+
 inline char finding[128]; // the first difference
 
 // Empty if two results are the same to the bit. `all`: also what only one of them kept.
@@ -327,34 +335,33 @@ void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
 
 // ---- one graph ----------------------------------------------------------------------------------
 
-// Captures a run in a blocking stream, in the strictest mode: a launch on the default stream, an
-// allocation or a wait makes an error of it. Null if it could not be captured.
+// A run of an empty frame, which loads the kernels, and its graph. Null if it could not be
+// captured.
 template <typename W>
 cudaGraphExec_t device_net_capture(const device_net<W> *d) {
-    cudaStream_t stream;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t replay = nullptr;
-    CUDA_CHECK(cudaStreamCreate(&stream));
-    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    CHECK_OK(device_net_run(d, stream));
-    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
-    if (CHECK(graph != nullptr)) {
-        size_t count = 0;
-        CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
-        std::vector<cudaGraphNode_t> nodes(count);
-        CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
-        CHECK(count >= (size_t)d->plan->layer_count);
-        for (cudaGraphNode_t node : nodes) {
-            cudaGraphNodeType type;
-            CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-            CHECK(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemset ||
-                  type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeEmpty);
-        }
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-        CUDA_CHECK(cudaGraphDestroy(graph));
-    }
-    CUDA_CHECK(cudaStreamDestroy(stream));
-    return replay;
+    frame none = frame_make<W>(0, &d->plan->layout, 0, d->net->input_channels);
+    device_net_upload(d, &none);
+    CHECK_OK(device_net_run(d, nullptr));
+    CHECK(expect_no_cuda_error());
+    return stream_capture([&](cudaStream_t stream) { CHECK_OK(device_net_run(d, stream)); },
+                          (size_t)d->plan->layer_count);
+}
+
+inline bool graph_replay(cudaGraphExec_t replay) {
+    return CUDA_CHECK(cudaGraphLaunch(replay, stream_get())) &&
+           CUDA_CHECK(cudaStreamSynchronize(stream_get()));
+}
+
+// What the device says of a frame of so many voxels. One over capacity is cut off and told, and the
+// one after it is as if nothing had been.
+template <typename W>
+bool check_told(const device_net<W> *d, int32_t voxels) {
+    int32_t most = d->plan->limits.voxels;
+    device_status trouble = device_value(d->trouble);
+    status s = device_status_read(&trouble);
+    bool good = CHECK_EQUAL(device_value(d->set.count), std::min(voxels, most));
+    good = CHECK_STATUS(s, voxels > most ? status_capacity : status_ok) && good;
+    return CHECK_EQUAL(s.detail, voxels > most ? voxels : 0) && good;
 }
 
 } // namespace nets

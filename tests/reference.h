@@ -304,11 +304,13 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
     return worst;
 }
 
-// Fails the test, with the worst output, if a convolution is not within its bound.
-SPIRA_API bool reference_conv_good(reference_verdict v, const char *file = __builtin_FILE(),
+// Fails the test, with the worst output and `name`, if a convolution is not within its bound.
+SPIRA_API bool reference_conv_good(reference_verdict v, const char *name = "convolution",
+                                   const char *file = __builtin_FILE(),
                                    int line = __builtin_LINE()) {
-    char text[200];
-    snprintf(text, sizeof text, "output %lld is %.9g instead of %.9g: %.3g times its bound %.3g",
+    char text[600];
+    snprintf(text, sizeof text,
+             "%.400s: output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", name,
              (long long)v.at, v.got, v.expected, v.ratio, v.bound);
     return test_check(v.ratio <= 1, file, line, text);
 }
