@@ -31,6 +31,7 @@
 #include "spira/group.h"
 #include "spira/layout.h"
 #include "spira/map.h"
+#include "spira/order.h"
 #include "spira/pool.h"
 #include "spira/voxel.h"
 
@@ -62,6 +63,7 @@
 #include "spira/expand.cuh"
 #include "spira/layout.cuh"
 #include "spira/map.cuh"
+#include "spira/order.cuh"
 #include "spira/pool.cuh"
 #include "spira/voxel.cuh"
 

@@ -31,6 +31,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
                 device_status *trouble, int32_t *map, const conv_args *args,
                 const conv_pairs_args *pairs, void *out) {
+    order_request order = {*kernel, map, map, 1, {map, (uint32_t *)map, map, 1, 1}};
     // Which kernels run is chosen at run time: each launcher brings in all of its own.
     const status all[] = {
         all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),
@@ -42,6 +43,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         exchange_spconv(kernel, {map, map, map, 1}, 1, map, map, trouble, nullptr),
         exchange_csr(map, 27, map, 1, {map, map, map, 1}, trouble, nullptr, 0, nullptr),
         tile_build(map, 27, map, 1, *args->layout, nullptr),
+        order_build(&order, 1, nullptr, 0, nullptr),
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),
         conv_pairs_run(pairs, nullptr, 0, nullptr),

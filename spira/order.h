@@ -1,0 +1,205 @@
+// spira/order.h: the kernel map with its outputs in the order of their taps.
+//
+// Ordered layout. Outputs with like taps stand side by side, in blocks of 64. So a block has few
+// offsets, and few of its outputs lack one of them: a dense matrix product over a block multiplies
+// few rows that are not there, and its sums can stay in registers.
+//
+//   row    [blocks, 64]          the output of each place, -1 behind the last
+//   mask   [blocks, words]       bit k % 32 of word k / 32: some output of the block has offset k
+//   source [blocks, volume, 64]  the source row of each place, -1: none
+//
+// Of `source` only the rows of offsets that are in the mask are written.
+//
+// The order. Offset (dx, dy, dz) of the kernel lies in the direction of its signs: one of 27, and
+// none is lost up to size 3. Directions are numbered by their L1 norm, those of one norm in the
+// order of the offsets: the centre is 0, then come faces, edges, corners. A bit for each direction
+// in which an output has a tap makes a number; its rank in the reflected Gray code is the output's
+// key. Neighbours in that code differ by one direction, and those that are often there change
+// fastest. Outputs ascend by key, and by row where keys agree.
+#ifndef SPIRA_ORDER_H
+#define SPIRA_ORDER_H
+
+#include "offset.h"
+#include "workspace.h"
+
+#include <algorithm>
+
+namespace spira {
+
+enum {
+    order_rows = 64, // outputs of a block
+    order_directions = 27,
+};
+
+struct order_layout {
+    int32_t *row;    // [blocks, order_rows]
+    uint32_t *mask;  // [blocks, order_words(volume)]
+    int32_t *source; // [blocks, volume, order_rows]
+    int32_t blocks;  // order_count(capacity)
+    int32_t volume;
+};
+
+// Blocks for a capacity of outputs.
+SPIRA_BOTH int32_t order_count(int32_t capacity) {
+    return (int32_t)ceil_div(capacity, order_rows);
+}
+
+// Words of a block's mask.
+SPIRA_BOTH int order_words(int volume) {
+    return (volume + 31) / 32;
+}
+
+// Where the sources of an offset of a block begin.
+SPIRA_BOTH int64_t order_begin(const order_layout *t, int64_t block, int k) {
+    return (block * t->volume + k) * order_rows;
+}
+
+// Carves an ordered layout out of the caller's memory (or counts its bytes: workspace.h).
+SPIRA_API order_layout order_layout_take(workspace *w, int32_t capacity, int32_t volume) {
+    order_layout t;
+    t.blocks = order_count(capacity);
+    t.volume = volume;
+    t.row = workspace_take<int32_t>(w, (int64_t)t.blocks * order_rows);
+    t.mask = workspace_take<uint32_t>(w, (int64_t)t.blocks * order_words(volume));
+    t.source = workspace_take<int32_t>(w, order_begin(&t, t.blocks, 0));
+    return t;
+}
+
+SPIRA_API status order_layout_check(const order_layout *t, int volume, int32_t capacity) {
+    SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(t->row && t->mask && t->source, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(t->volume == volume, status_bad_size, "layout.volume", t->volume);
+    SPIRA_REQUIRE(t->blocks >= order_count(capacity), status_capacity, "layout.blocks",
+                  order_count(capacity));
+    return status_success();
+}
+
+SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity) {
+    SPIRA_TRY(kernel_check(kernel));
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  capacity);
+    return status_success();
+}
+
+SPIRA_API status order_check(const kernel_shape *kernel, const int32_t *map, int32_t capacity,
+                             const order_layout *t) {
+    SPIRA_TRY(order_sizes_check(kernel, capacity));
+    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    return order_layout_check(t, kernel_volume(kernel), capacity);
+}
+
+// The number of each direction, by the offset of a kernel of size 3 that lies there.
+struct order_numbers {
+    uint8_t number[order_directions];
+};
+
+SPIRA_API order_numbers order_numbers_make() {
+    kernel_shape signs = kernel_cube(3, 1);
+    order_numbers n;
+    int next = 0;
+    for (int norm = 0; norm <= 3; ++norm) {
+        for (int k = 0; k < order_directions; ++k) {
+            if (kernel_norm(&signs, k) == norm) {
+                n.number[k] = (uint8_t)next++;
+            }
+        }
+    }
+    return n;
+}
+
+// The number of the direction of offset k. Sources of a transposed kernel lie on the other side;
+// for all of them alike, so that nothing is lost.
+SPIRA_BOTH int order_direction(const kernel_shape *kernel, const order_numbers *n, int k) {
+    triple d = kernel_lattice(kernel, k);
+    int x = (d.x > 0) - (d.x < 0), y = (d.y > 0) - (d.y < 0), z = (d.z > 0) - (d.z < 0);
+    return n->number[(x + 1) * 9 + (y + 1) * 3 + z + 1];
+}
+
+// The key of an output that has taps in the directions of the mask: 27 bits.
+SPIRA_BOTH uint32_t order_key(uint32_t mask) {
+    for (int step = 1; step < 32; step *= 2) {
+        mask ^= mask >> step;
+    }
+    return mask;
+}
+
+SPIRA_API uint64_t *order_host_carve(workspace *w, int32_t capacity) {
+    return workspace_take<uint64_t>(w, capacity); // key << 32 | row
+}
+
+// Bytes of scratch for order_build_host.
+SPIRA_API size_t order_host_workspace(int32_t capacity) {
+    workspace w = workspace_begin(nullptr);
+    order_host_carve(&w, capacity);
+    return w.used;
+}
+
+// The outputs [count] of a map in their order: the lower half of each element is the row.
+SPIRA_API void order_sort_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
+                               uint64_t *keys) {
+    order_numbers numbers = order_numbers_make();
+    uint8_t direction[kernel_volume_max];
+    int volume = kernel_volume(kernel);
+    for (int k = 0; k < volume; ++k) {
+        direction[k] = (uint8_t)order_direction(kernel, &numbers, k);
+    }
+    for (int32_t i = 0; i < count; ++i) {
+        uint32_t mask = 0;
+        for (int k = 0; k < volume; ++k) {
+            mask |= map[(int64_t)i * volume + k] >= 0 ? 1u << direction[k] : 0;
+        }
+        keys[i] = (uint64_t)order_key(mask) << 32 | (uint32_t)i;
+    }
+    std::sort(keys, keys + count);
+}
+
+// One block of the layout.
+SPIRA_API void order_put_host(const int32_t *map, const uint64_t *keys, int32_t count,
+                              int64_t block, const order_layout *t) {
+    int32_t *row = t->row + block * order_rows;
+    uint32_t *mask = t->mask + block * order_words(t->volume);
+    for (int p = 0; p < order_rows; ++p) {
+        int64_t at = block * order_rows + p;
+        row[p] = at < count ? (int32_t)(uint32_t)keys[at] : -1;
+    }
+    std::fill(mask, mask + order_words(t->volume), 0u);
+    for (int k = 0; k < t->volume; ++k) {
+        int32_t taps[order_rows];
+        bool any = false;
+        for (int p = 0; p < order_rows; ++p) {
+            taps[p] = row[p] < 0 ? -1 : map[(int64_t)row[p] * t->volume + k];
+            any |= taps[p] >= 0;
+        }
+        if (any) {
+            mask[k / 32] |= 1u << k % 32;
+            std::copy(taps, taps + order_rows, t->source + order_begin(t, block, k));
+        }
+    }
+}
+
+// Builds the ordered layout of a map: the host loop of `order_build` (order.cuh).
+//
+// inputs   kernel: that of the map; map [capacity, volume], of which `count` rows are read
+//          scratch: order_host_workspace(capacity) bytes, aligned to 256
+// outputs  t: all blocks of the capacity; those beyond the count have rows of -1 and no offsets
+// errors   null pointers, sizes, a layout that is too small for the capacity, scratch
+// Deterministic: the order is total.
+SPIRA_API status order_build_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
+                                  int32_t capacity, order_layout t, void *scratch,
+                                  size_t scratch_bytes) {
+    SPIRA_TRY(order_check(kernel, map, capacity, &t));
+    SPIRA_REQUIRE(count >= 0 && count <= capacity, status_bad_size, "count", count);
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, order_host_workspace(capacity)));
+    workspace w = workspace_begin(scratch);
+    uint64_t *keys = order_host_carve(&w, capacity);
+    order_sort_host(kernel, map, count, keys);
+    SPIRA_PARALLEL_FOR
+    for (int32_t block = 0; block < order_count(capacity); ++block) {
+        order_put_host(map, keys, count, block, &t);
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

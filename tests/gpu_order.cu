@@ -1,0 +1,562 @@
+// tests/gpu_order.cu: the ordered layout on the GPU, byte for byte that of the host loop.
+#include "../spira/order.cuh"
+#include "sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+char label[256];    // the case at hand, for the message
+char finding[1024]; // the first difference
+
+// ---- maps ---------------------------------------------------------------------------------------
+
+enum fill {
+    fill_none,
+    fill_all,
+    fill_sparse,
+    fill_half,
+    fill_by_offset, // some offsets are hardly ever there, some nearly always
+    fill_alike,     // many rows with the same taps
+    fill_last,      // the last offset alone: the largest key of all if the kernel is odd
+    fills,
+};
+
+// A map [capacity, volume] of which `count` rows are real; the others look real and must not be
+// read. `told`: the count that the device hears of.
+struct scene {
+    kernel_shape kernel;
+    int32_t count, capacity, told;
+    std::vector<int32_t> map;
+};
+
+bool fill_has(random_state *random, fill kind, int volume, int32_t row, int k) {
+    switch (kind) {
+    case fill_none:
+    case fills:
+        break;
+    case fill_all:
+        return true;
+    case fill_sparse:
+        return random_int(random, 0, 19) == 0;
+    case fill_half:
+        return random_int(random, 0, 1) == 0;
+    case fill_by_offset:
+        return random_int(random, 0, volume) <= k;
+    case fill_alike:
+        return (row % 7 + k) % 3 == 0;
+    case fill_last:
+        return k == volume - 1;
+    }
+    return false;
+}
+
+scene scene_make(random_state *random, triple size, int32_t count, int32_t capacity, fill kind) {
+    kernel_shape kernel = kernel_cube(1, 1);
+    kernel.size = size;
+    const int volume = kernel_volume(&kernel);
+    scene s = {kernel, count, capacity, count,
+               std::vector<int32_t>((size_t)capacity * (size_t)volume, 12345)};
+    for (int32_t row = 0; row < count; ++row) {
+        for (int k = 0; k < volume; ++k) {
+            bool has = fill_has(random, kind, volume, row, k);
+            s.map[(size_t)row * (size_t)volume + (size_t)k] =
+                has ? random_int(random, 0, 1 << 30) : -1;
+        }
+    }
+    return s;
+}
+
+// ---- one run, on either side --------------------------------------------------------------------
+
+struct blocks {
+    int32_t count, volume;
+    std::vector<int32_t> row, source;
+    std::vector<uint32_t> mask;
+};
+
+// What is not written stays as it is here, on both sides.
+template <typename T>
+void poison(std::vector<T> *v, int64_t count) {
+    v->resize((size_t)count);
+    memset(v->data(), guarded_poison, (size_t)count * sizeof(T));
+}
+
+// `extra` blocks are more than are needed.
+blocks blocks_make(const scene *s, int32_t extra) {
+    blocks b;
+    b.count = order_count(s->capacity) + extra;
+    b.volume = kernel_volume(&s->kernel);
+    poison(&b.row, (int64_t)b.count * order_rows);
+    poison(&b.mask, (int64_t)b.count * order_words(b.volume));
+    poison(&b.source, (int64_t)b.count * b.volume * order_rows);
+    return b;
+}
+
+blocks blocks_on_host(const scene *s, int32_t extra) {
+    blocks b = blocks_make(s, extra);
+    order_layout l = {b.row.data(), b.mask.data(), b.source.data(), b.count, b.volume};
+    const size_t bytes = order_host_workspace(s->capacity);
+    CHECK_OK(order_build_host(&s->kernel, s->map.data(), s->count, s->capacity, l,
+                              guarded_new<char>((int64_t)bytes), bytes));
+    return b;
+}
+
+template <typename T>
+T *device_poisoned(int64_t count) {
+    T *p = device_new<T>(count);
+    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    return p;
+}
+
+order_request request_make(const scene *s, int32_t extra) {
+    const int32_t volume = kernel_volume(&s->kernel), many = order_count(s->capacity) + extra;
+    order_request r = {s->kernel,
+                       device_upload(s->map.data(), (int64_t)s->map.size()),
+                       device_upload(&s->told, 1),
+                       s->capacity,
+                       {device_poisoned<int32_t>((int64_t)many * order_rows),
+                        device_poisoned<uint32_t>((int64_t)many * order_words(volume)),
+                        device_poisoned<int32_t>((int64_t)many * volume * order_rows), many,
+                        volume}};
+    return r;
+}
+
+// Everything the device has of a layout, the parts that are not written included.
+blocks request_fetch(const order_request *r, const scene *s, int32_t extra) {
+    blocks b = blocks_make(s, extra);
+    device_copy_out(b.row.data(), r->layout.row, (int64_t)b.row.size());
+    device_copy_out(b.mask.data(), r->layout.mask, (int64_t)b.mask.size());
+    device_copy_out(b.source.data(), r->layout.source, (int64_t)b.source.size());
+    return b;
+}
+
+template <typename T>
+bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        if (got[i] != wanted[i]) {
+            snprintf(finding, sizeof finding, "%s[%zu]: %lld instead of %lld (%s)", name, i,
+                     (long long)got[i], (long long)wanted[i], label);
+            return false;
+        }
+    }
+    return true;
+}
+
+// "" where all is the same; else what is not.
+const char *difference(const blocks &got, const blocks &wanted) {
+    finding[0] = 0;
+    bool equal = same("row", got.row, wanted.row) && same("mask", got.mask, wanted.mask) &&
+                 same("source", got.source, wanted.source);
+    return equal ? "" : finding;
+}
+
+struct scratch {
+    char *memory;
+    size_t bytes;
+};
+
+scratch scratch_make(const std::vector<order_request> &requests) {
+    scratch s = {nullptr, 0};
+    CHECK_OK(order_workspace(requests.data(), (int)requests.size(), &s.bytes));
+    s.memory = device_new<char>((int64_t)s.bytes);
+    return s;
+}
+
+status requests_build(const std::vector<order_request> &requests, const scratch *s,
+                      cudaStream_t stream) {
+    return order_build(requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
+}
+
+// Both sides, the device twice over its own output and scratch. Frees all buffers of the test.
+void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
+    std::vector<order_request> requests;
+    std::vector<blocks> wanted;
+    for (const scene &s : scenes) {
+        requests.push_back(request_make(&s, extra));
+        wanted.push_back(blocks_on_host(&s, extra));
+    }
+    scratch memory = scratch_make(requests);
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(requests_build(requests, &memory, stream_get()));
+        for (size_t i = 0; i < scenes.size(); ++i) {
+            CHECK_EQUAL(difference(request_fetch(&requests[i], &scenes[i], extra), wanted[i]), "");
+        }
+    }
+    guarded_finish();
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4},
+                        {5, 5, 5}, {2, 5, 3}, {7, 7, 7}, {1, 1, 15}, {13, 5, 1}};
+
+DEVICE_TEST(gpu_order_every_size) {
+    random_state random = random_make(1);
+    int turn = 0;
+    for (int n : {0,  1,  2,   15,  16,  17,  31,  32,  33,  47,  48,   62,   63,
+                  64, 65, 127, 128, 129, 255, 256, 257, 640, 641, 4097, 20000}) {
+        for (triple size : sizes) {
+            const int volume = size.x * size.y * size.z;
+            if ((n > 700 && volume > 64) ||
+                (test_quick() && (n > 130 || volume > 130 || turn++ % 3))) {
+                continue;
+            }
+            for (int room : {0, 1, 300}) {
+                int32_t capacity = n + room > 0 ? n + room : 1;
+                fill kind = (fill)(turn++ % fills);
+                snprintf(label, sizeof label, "%d of %d outputs, %d x %d x %d, fill %d", n,
+                         capacity, size.x, size.y, size.z, kind);
+                check_both({scene_make(&random, size, n, capacity, kind)}, room % 2);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_order_every_kernel) {
+    random_state random = random_make(2);
+    for (int x = 1; x <= kernel_size_max; ++x) {
+        for (triple size : {triple{x, 16 - x, 2}, triple{2, x, x}, triple{x, 1, 4}}) {
+            for (int kind = fill_none; kind < fills; ++kind) {
+                if (test_quick() && (x > 4 || kind % 3)) {
+                    continue;
+                }
+                snprintf(label, sizeof label, "%d x %d x %d, fill %d", size.x, size.y, size.z,
+                         kind);
+                check_both({scene_make(&random, size, 150 + kind, 200, (fill)kind)});
+            }
+        }
+    }
+    if (!test_quick()) {
+        for (fill kind : {fill_sparse, fill_all, fill_by_offset}) {
+            snprintf(label, sizeof label, "the largest kernel, fill %d", kind);
+            check_both({scene_make(&random, {15, 15, 15}, 200, 230, kind)});
+        }
+    }
+}
+
+// A count beyond the capacity: as many rows as there is room for, and not one more.
+DEVICE_TEST(gpu_order_clamps_the_count) {
+    random_state random = random_make(3);
+    for (int32_t capacity : {1, 63, 64, 128, 200}) {
+        for (int32_t over : {1, 64, 1000, INT32_MAX / 2}) {
+            std::vector<scene> scenes;
+            for (triple size : {sizes[1], sizes[2], sizes[5]}) {
+                scenes.push_back(scene_make(&random, size, capacity, capacity, fill_half));
+                scenes.back().told += scenes.size() == 3 ? 0 : over;
+            }
+            snprintf(label, sizeof label, "%d of %d outputs", capacity + over, capacity);
+            check_both(scenes, 3);
+        }
+    }
+}
+
+// Random maps of a go: any kernels, empty ones among them.
+std::vector<scene> scenes_random(random_state *random, int maps, int32_t most) {
+    std::vector<scene> scenes;
+    for (int m = 0; m < maps; ++m) {
+        triple size = sizes[random_int(random, 0, 9)];
+        int32_t few = size.x * size.y * size.z > 130 ? most / 10 : most;
+        int32_t count = random_int(random, 0, 3) ? random_int(random, 0, few) : 0;
+        int32_t capacity =
+            std::max(count + random_int(random, 0, 1) * random_int(random, 0, 200), 1);
+        fill kind = (fill)random_int(random, fill_none, fills - 1);
+        scenes.push_back(scene_make(random, size, count, capacity, kind));
+        scenes.back().told += count == capacity && m % 3 == 0 ? m : 0;
+    }
+    return scenes;
+}
+
+DEVICE_TEST(gpu_order_many_maps) {
+    for (int maps : {1, 2, 3, 7, 8, 9, 15, 16}) {
+        for (int seed = 0; seed < (test_quick() ? 1 : 20); ++seed) {
+            random_state random = random_make((uint64_t)(maps * 100 + seed));
+            snprintf(label, sizeof label, "%d maps, seed %d", maps, seed);
+            check_both(scenes_random(&random, maps, test_quick() ? 200 : 3000), seed % 2);
+        }
+    }
+}
+
+// The largest keys, and rows behind them that have none; no map has any rows; all but one are
+// empty.
+DEVICE_TEST(gpu_order_ends_of_the_keys) {
+    random_state random = random_make(4);
+    for (int maps : {1, 2, 3, 4, 8, 16}) {
+        for (int32_t room : {0, 70}) {
+            std::vector<scene> scenes, empty;
+            for (int m = 0; m < maps; ++m) {
+                scenes.push_back(scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
+                empty.push_back(scene_make(&random, {3, 3, 3}, 0, 100 + room, fill_none));
+            }
+            snprintf(label, sizeof label, "%d maps, %d rows more", maps, room);
+            check_both(scenes);
+            check_both(empty);
+            for (int m = 0; m < maps; ++m) {
+                std::vector<scene> one = empty;
+                one[(size_t)m] = scenes[(size_t)m];
+                check_both(one);
+            }
+        }
+    }
+}
+
+// More rows than are sorted by samples: one map, and many together.
+DEVICE_TEST(gpu_order_many_rows) {
+    if (test_quick()) {
+        SKIP("large");
+    }
+    random_state random = random_make(5);
+    const int32_t most = sort_rows_max; // by samples
+    for (int32_t count : {most - 5, most, most + 1}) {
+        for (fill kind : {fill_half, fill_alike, fill_last}) {
+            snprintf(label, sizeof label, "%d rows, fill %d", count, kind);
+            check_both({scene_make(&random, {2, 2, 2}, count, count + 5, kind)});
+        }
+    }
+    std::vector<scene> scenes;
+    for (int m = 0; m < order_maps_max; ++m) {
+        triple size = sizes[m % 3];
+        fill kind = m == 15 ? fill_last : (fill)(m % fills);
+        scenes.push_back(scene_make(&random, m == 15 ? sizes[2] : size, 18000 + m, 20000, kind));
+    }
+    snprintf(label, sizeof label, "16 maps of many rows");
+    check_both(scenes);
+}
+
+// ---- maps of layers -----------------------------------------------------------------------------
+
+// What map_build_host makes, with as many rows more.
+template <typename W>
+scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std::vector<W> source,
+                     std::vector<W> outputs, int32_t room) {
+    int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
+    scene s = {*kernel, count, count + room, count, {}};
+    s.map.resize((size_t)s.capacity * (size_t)kernel_volume(kernel), 12345);
+    voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
+    CHECK_OK(map_build_host(layout, kernel, from, to, s.map.data()));
+    return s;
+}
+
+DEVICE_TEST(gpu_order_strided_maps) {
+    random_state random = random_make(6);
+    const triple lo = {0, 0, 0}, hi = {39, 39, 15};
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, {2, 2, 2}, {4, 4, 4});
+    std::vector<uint32_t> fine(test_quick() ? 300 : 9000), coarse(test_quick() ? 80 : 2000);
+    fine.resize((size_t)reference_random_set(&random, &layout, lo, hi, {1, 1, 1},
+                                             (int32_t)fine.size(), fine.data()));
+    coarse.resize((size_t)reference_random_set(&random, &layout, lo, hi, {2, 2, 2},
+                                               (int32_t)coarse.size(), coarse.data()));
+    std::vector<scene> scenes;
+    for (int size : {2, 3, 4}) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        scenes.push_back(scene_of_layer(&layout, &kernel, fine, coarse, 7));
+        kernel.transposed = true;
+        scenes.push_back(scene_of_layer(&layout, &kernel, coarse, fine, 0));
+    }
+    snprintf(label, sizeof label, "strided maps");
+    check_both(scenes);
+}
+
+template <typename W>
+void check_scan(const char *name, std::initializer_list<int> kernels) {
+    word_layout layout;
+    std::vector<W> words = reference_scan<W>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    std::vector<scene> scenes;
+    for (int size : kernels) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        scenes.push_back(scene_of_layer(&layout, &kernel, words, words, size == 3 ? 0 : 1000));
+        snprintf(label, sizeof label, "%s, K = %d", name, size);
+        check_both({scenes.back()});
+    }
+    snprintf(label, sizeof label, "%s, all kernels", name);
+    check_both(scenes);
+}
+
+DEVICE_TEST(gpu_order_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    if (test_quick()) {
+        SKIP("large");
+    }
+    check_scan<uint32_t>("kitti00_000000_5cm.vox32", {3, 2, 5});
+    check_scan<uint64_t>("lone_star_5cm.vox32", {3});
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+// Another scene in the memory of the first.
+void request_refill(const order_request *r, const scene *s) {
+    device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
+    device_copy_in((int32_t *)r->count, &s->told, 1);
+    CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
+                          (size_t)r->layout.blocks * (size_t)r->layout.volume * order_rows *
+                              sizeof(int32_t)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+// One graph for the capacities; scenes of other sizes each time.
+void check_replays(const std::vector<triple> &kernels, int32_t capacity) {
+    random_state random = random_make(7);
+    std::vector<scene> scenes;
+    std::vector<order_request> requests;
+    for (triple size : kernels) {
+        scenes.push_back(scene_make(&random, size, 100, capacity, fill_half));
+        requests.push_back(request_make(&scenes.back(), 0));
+    }
+    scratch memory = scratch_make(requests);
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(requests_build(requests, &memory, stream)); });
+    REQUIRE(replay != nullptr);
+    for (int32_t count : {100, capacity, 0, 1, capacity - 1, 64, capacity}) {
+        for (size_t i = 0; i < kernels.size(); ++i) {
+            int32_t own = i % 2 ? capacity - count : count;
+            fill kind = (fill)random_int(&random, fill_none, fills - 1);
+            scenes[i] = scene_make(&random, kernels[i], own, capacity, kind);
+            request_refill(&requests[i], &scenes[i]);
+        }
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        for (size_t i = 0; i < kernels.size(); ++i) {
+            snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
+            CHECK_EQUAL(difference(request_fetch(&requests[i], &scenes[i], 0),
+                                   blocks_on_host(&scenes[i], 0)),
+                        "");
+        }
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_order_replays) {
+    check_replays({{3, 3, 3}}, 500);
+    check_replays({{3, 3, 3}, {2, 2, 2}, {5, 5, 5}}, 1000);
+    if (!test_quick()) {
+        check_replays({{3, 3, 3}, {2, 2, 2}}, sort_rows_max / 2 + 1);
+    }
+}
+
+// ---- sizes and errors ---------------------------------------------------------------------------
+
+// More entries than an int can count, of the map and of the sources.
+DEVICE_TEST(gpu_order_beyond_32_bits) {
+    const int32_t rows = 699990, volume = 3375, none = 100, own = 650000;
+    const int64_t taps = (int64_t)rows * volume;
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)taps * 8 + ((size_t)1 << 30)) {
+        SKIP("takes 20 GB of device memory and is not quick");
+    }
+    // All taps are there but for those of the last rows, which so come first. One row has taps of
+    // its own.
+    int32_t *map = device_new<int32_t>(taps);
+    CUDA_CHECK(cudaMemset(map, 1, (size_t)taps * sizeof(int32_t)));
+    CUDA_CHECK(cudaMemset(map + taps - (int64_t)none * volume, 0xff,
+                          (size_t)none * volume * sizeof(int32_t)));
+    std::vector<int32_t> numbers;
+    for (int32_t k = 0; k < volume; ++k) {
+        numbers.push_back(k);
+    }
+    device_copy_in(map + (int64_t)own * volume, numbers.data(), volume);
+    const int32_t many = order_count(rows);
+    order_request request = {kernel_cube(15, 1),
+                             map,
+                             device_upload(&rows, 1),
+                             rows,
+                             {device_new<int32_t>((int64_t)many * order_rows),
+                              device_new<uint32_t>((int64_t)many * order_words(volume)),
+                              device_new<int32_t>((int64_t)many * volume * order_rows), many,
+                              volume}};
+    scratch memory = scratch_make({request});
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    const int32_t *row = device_fetch(request.layout.row, (int64_t)many * order_rows);
+    for (int32_t p = 0; p < many * order_rows; ++p) {
+        CHECK_EQUAL(row[p], p < none ? rows - none + p : p < rows ? p - none : -1);
+    }
+    for (int64_t block : {(int64_t)1, ((int64_t)1 << 31) / (64 * volume),
+                          (int64_t)(own + none) / order_rows, (int64_t)many - 1}) {
+        const int32_t *source = device_fetch(request.layout.source + block * volume * order_rows,
+                                             (int64_t)volume * order_rows);
+        for (int64_t i = 0; i < (int64_t)volume * order_rows; ++i) {
+            int64_t place = block * order_rows + i % order_rows;
+            CHECK_EQUAL(source[i], place < none || place >= rows ? -1
+                                   : place == own + none         ? (int32_t)(i / order_rows)
+                                                                 : 0x01010101);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_order_refuses) {
+    random_state random = random_make(8);
+    const scene s = scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
+    const std::vector<order_request> good = {request_make(&s, 0), request_make(&s, 0)};
+    const scratch memory = scratch_make(good);
+    auto spoilt = [&](auto spoil) { // the second request, with the first a good one
+        std::vector<order_request> bad = good;
+        spoil(&bad[1]);
+        return requests_build(bad, &memory, stream_get());
+    };
+    auto null = [&](auto spoil, const char *name) {
+        CHECK_STATUS(spoilt(spoil), status_null_pointer);
+        CHECK_EQUAL(spoilt(spoil).subject, name);
+    };
+    null([](order_request *r) { r->map = nullptr; }, "map");
+    null([](order_request *r) { r->count = nullptr; }, "count");
+    null([](order_request *r) { r->layout.row = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.mask = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.source = nullptr; }, "layout");
+    CHECK_STATUS(spoilt([](order_request *r) { r->layout.volume = 8; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 2; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 0; }), status_kernel_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.z = 16; }), status_kernel_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->layout.blocks = 0; }), status_capacity);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
+    const std::vector<order_request> many((size_t)17, good[0]);
+    CHECK_STATUS(requests_build(many, &memory, stream_get()), status_bad_size);
+    for (int maps : {-1, 0, 17}) {
+        CHECK_STATUS(order_build(many.data(), maps, memory.memory, memory.bytes, stream_get()),
+                     status_bad_size);
+    }
+    CHECK_STATUS(order_build(nullptr, 1, memory.memory, memory.bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
+    const scratch low = {memory.memory, memory.bytes - 1}, none = {nullptr, memory.bytes},
+                  odd = {memory.memory + 8, memory.bytes};
+    CHECK_STATUS(requests_build(good, &low, stream_get()), status_workspace);
+    CHECK_STATUS(requests_build(good, &none, stream_get()), status_null_pointer);
+    CHECK_STATUS(requests_build(good, &odd, stream_get()), status_alignment);
+    // Nothing has been done.
+    for (const order_request &r : good) {
+        CHECK_EQUAL(difference(request_fetch(&r, &s, 0), blocks_make(&s, 0)), "");
+    }
+    CHECK_OK(requests_build(good, &memory, stream_get()));
+}
+
+DEVICE_TEST(gpu_order_planted_errors_are_found) {
+    random_state random = random_make(9);
+    const scene s = scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
+    const order_request request = request_make(&s, 1);
+    const scratch memory = scratch_make({request});
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    const blocks wanted = request_fetch(&request, &s, 1);
+    CHECK_EQUAL(difference(wanted, blocks_on_host(&s, 1)), "");
+    blocks bad = wanted;
+    std::swap(bad.row[70], bad.row[71]);
+    CHECK(strstr(difference(bad, wanted), "row[70]") != nullptr);
+    bad = wanted;
+    bad.mask[3] ^= 1u << 26;
+    CHECK(strstr(difference(bad, wanted), "mask[3]") != nullptr);
+    bad = wanted;
+    ++bad.source.back(); // a write behind the last block
+    CHECK(strstr(difference(bad, wanted), "source[") != nullptr);
+    // A row too few.
+    const int32_t fewer = s.count - 1;
+    device_copy_in((int32_t *)request.count, &fewer, 1);
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    CHECK(difference(request_fetch(&request, &s, 1), wanted)[0] != 0);
+}
+
+} // namespace
