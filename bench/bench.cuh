@@ -11,7 +11,8 @@
 // the time that one step adds to a chain of dependent work inside a graph. The host's launch gaps
 // are out, the start of each kernel behind the one before it is in. Nothing is rotated: every run
 // reads what the last one read, so that inputs which fit the L2 cache are in it, as they are in a
-// network, where the step before has just written them.
+// network, where the step before has just written them. Whole networks are timed as their caller
+// sees them instead: bench_wall.
 #ifndef SPIRA_BENCH_BENCH_CUH
 #define SPIRA_BENCH_BENCH_CUH
 
@@ -92,6 +93,19 @@ SPIRA_API T *bench_host(bench_pool *pool, int64_t count) {
     return (T *)bench_pool_keep(pool, malloc((size_t)count * sizeof(T) + 1), false);
 }
 
+// Memory for a workspace of the host loops.
+SPIRA_API char *bench_host_workspace(bench_pool *pool, size_t bytes) {
+    char *block = bench_host<char>(pool, (int64_t)bytes + spira::workspace_alignment);
+    return block + -(uintptr_t)block % spira::workspace_alignment;
+}
+
+// Whether so much device memory can be had. Some is left for others.
+SPIRA_API bool bench_memory(double bytes) {
+    size_t left, all;
+    BENCH_CUDA(cudaMemGetInfo(&left, &all));
+    return bytes < 0.9 * (double)left;
+}
+
 // Poisoned, so that what a kernel left out is seen.
 template <typename T>
 SPIRA_API T *bench_device(bench_pool *pool, int64_t count) {
@@ -149,13 +163,16 @@ SPIRA_API void bench_check_trouble(bench_pool *pool, const spira::device_status 
 enum { bench_files_most = 64 };
 
 struct bench_options {
-    float voxel;   // metres; 0: 0.05, or 0.02 for .xyz32
-    int only[3];   // cin, cout, K; 0: all layers
-    bool sweep;    // all forms of a convolution
-    int rows;      // of the tiles; 0: as usual
-    int dtype;     // a spira::numeric, or -1: all
-    int dataflows; // of the convolutions: bits of bench_dataflow_names
-    int minuet[2]; // B, C of bench/search_minuet.cuh; 0: the best of a few
+    float voxel;     // metres; 0: 0.05, or 0.02 for .xyz32
+    int only[3];     // cin, cout, K; 0: all layers
+    bool sweep;      // all forms of a convolution
+    int rows;        // of the tiles; 0: as usual
+    int dtype;       // a spira::numeric, or -1: all
+    int dataflows;   // of the convolutions: bits of bench_dataflow_names
+    int minuet[2];   // B, C of bench/search_minuet.cuh; 0: the best of a few
+    int parts;       // of bench/net.cu: bits of bench_part_names; 0: all
+    const char *net; // null: all
+    bool quick;      // fewer replays and cases of networks
     int files;
     const char *file[bench_files_most];
 };
@@ -165,12 +182,14 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--dataflow os|ws|ws-det|all] [--sweep forms] [--minuet B,C] [SCAN...]\n"
+        "       [--dataflow os|ws|ws-det|all] [--sweep forms] [--minuet B,C]\n"
+        "       [--only tables|fig13|fig15|table4|batches] [--net NAME] [--quick] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
-        "convolutions, --sweep times all forms of os; --minuet sets the block sizes (B up to 2048, "
-        "C 16 or more) of that "
-        "search.\n",
+        "convolutions, --sweep times all forms of os; --minuet sets the block sizes (B up to "
+        "2048,\n"
+        "C 16 or more) of that search. Among the parts of bench_net, --only (again for more) and\n"
+        "--net choose; --quick takes fewer cases and replays.\n",
         wrong, program);
     exit(2);
 }
@@ -199,11 +218,41 @@ SPIRA_API int bench_dataflow(const char *name) {
     return strcmp(name, "all") == 0 ? (1 << bench_dataflows) - 1 : 0;
 }
 
+// What bench/net.cu measures.
+static const char *const bench_part_names[] = {"tables", "fig13", "fig15", "table4", "batches"};
+
+enum {
+    bench_part_tables,
+    bench_part_fig13,
+    bench_part_fig15,
+    bench_part_table4,
+    bench_part_batches,
+    bench_parts
+};
+
+// The bit of a name; 0: there is no such.
+SPIRA_API int bench_part(const char *name) {
+    for (int p = 0; p < bench_parts; ++p) {
+        if (strcmp(name, bench_part_names[p]) == 0) {
+            return 1 << p;
+        }
+    }
+    return 0;
+}
+
+SPIRA_API bool bench_wants(const bench_options *o, int part) {
+    return !o->parts || o->parts >> part & 1;
+}
+
 // One option and its value.
 SPIRA_API bool bench_option(bench_options *o, const char *name, const char *value) {
     char rest;
     if (strcmp(name, "--voxel") == 0) {
         return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
+    }
+    if (strcmp(name, "--only") == 0 && bench_part(value)) {
+        o->parts |= bench_part(value);
+        return true;
     }
     if (strcmp(name, "--only") == 0) {
         int got = sscanf(value, "%d,%d,%d%c", &o->only[0], &o->only[1], &o->only[2], &rest);
@@ -219,6 +268,10 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     if (strcmp(name, "--dataflow") == 0) {
         o->dataflows = bench_dataflow(value);
         return o->dataflows != 0;
+    }
+    if (strcmp(name, "--net") == 0) {
+        o->net = value;
+        return true;
     }
     if (strcmp(name, "--minuet") == 0) {
         int got = sscanf(value, "%d,%d%c", &o->minuet[0], &o->minuet[1], &rest);
@@ -239,6 +292,8 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
                 bench_usage(argv[0], argv[i]);
             }
             o.file[o.files++] = argv[i];
+        } else if (strcmp(argv[i], "--quick") == 0) {
+            o.quick = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
             bench_usage(argv[0], argv[i]);
         } else {
@@ -254,6 +309,8 @@ struct bench_input {
     char name[128];
     scan::scan_cloud cloud; // voxels [rows, 3], in the order of the file; duplicates where it was
                             // points
+    int batches;            // 0: one
+    const int32_t *batch;   // [rows] of each row; null: one batch
 };
 
 // The file's name without folders and suffix.
@@ -311,17 +368,27 @@ SPIRA_API void bench_input_random(int64_t voxels, bench_input *in) {
     snprintf(in->name, sizeof in->name, "random_%lld", (long long)voxels);
 }
 
-// The layout that MinkUNet42 asks for (strides to 16, offsets to 16): false if it is 64 bits wide
-// and 32 are wanted.
-SPIRA_API bool bench_layout(const bench_input *in, int bits, spira::word_layout *layout) {
+enum { bench_reach = 16 }; // of the networks' offsets
+
+// The layout for strides to 16 and offsets to `reach`: of 32 bits where that is enough.
+SPIRA_API spira::word_layout bench_fit(const bench_input *in, int reach) {
+    spira::word_layout layout;
     spira::word_need need = {};
     int32_t lo[3], hi[3];
     BENCH_TRY(scan::scan_bounds_voxels(&in->cloud, lo, hi));
     need.lo = {lo[0], lo[1], lo[2]};
     need.hi = {hi[0], hi[1], hi[2]};
-    need.batches = 1;
-    need.stride = need.reach = {16, 16, 16};
-    BENCH_TRY(spira::word_fit(&need, layout));
+    need.batches = in->batches ? in->batches : 1;
+    need.stride = {16, 16, 16};
+    need.reach = {reach, reach, reach};
+    BENCH_TRY(spira::word_fit(&need, &layout));
+    return layout;
+}
+
+// The layout that each of the networks asks for (strides to 16, offsets to 16): false if it is 64
+// bits wide and 32 are wanted.
+SPIRA_API bool bench_layout(const bench_input *in, int bits, spira::word_layout *layout) {
+    *layout = bench_fit(in, bench_reach);
     bool fits = layout->bits <= bits;
     *layout = bits == 64 ? spira::word_widen(*layout) : *layout;
     if (!fits) {
@@ -337,6 +404,7 @@ struct bench_session {
     cudaStream_t stream;
     char gpu[256];
     bench_pool pool; // emptied after each input
+    int inputs;      // before the one at hand
 };
 
 typedef void (*bench_body)(bench_session *s, const bench_input *input);
@@ -379,6 +447,7 @@ SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
         rows = f == 0 ? input.cloud.rows : rows;
         body(s, &input);
         bench_input_free(s, &input);
+        ++s->inputs;
     }
     bench_input scattered = {};
     bench_input_random(rows, &scattered);
@@ -442,6 +511,7 @@ SPIRA_API void bench_scene_check(bench_pool *pool, const bench_input *input,
     int32_t rows = scene->in.rows;
     spira::voxel_input in = scene->in;
     in.coords = input->cloud.voxels;
+    in.batch = input->batch;
     in.count = &rows;
     spira::voxel_set<W> set = bench_set_host<W>(pool, rows);
     int keep = pool->blocks;
@@ -449,8 +519,7 @@ SPIRA_API void bench_scene_check(bench_pool *pool, const bench_input *input,
                                bench_host<int32_t>(pool, (int64_t)rows + 1)};
     spira::device_status trouble = {};
     size_t bytes = spira::voxelize_host_workspace<W>(&in);
-    char *scratch = bench_host<char>(pool, (int64_t)bytes + spira::workspace_alignment);
-    scratch += -(uintptr_t)scratch % spira::workspace_alignment;
+    char *scratch = bench_host_workspace(pool, bytes);
     BENCH_TRY(spira::voxelize_host(&scene->layout, &in, set, where, &trouble, scratch, bytes));
     bench_check_set(pool, set, scene->set, scene->input, "voxelize");
     bench_check_same(pool, where.voxel, scene->rows.voxel, rows, scene->input, "voxel of a row");
@@ -473,6 +542,7 @@ SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *i
     scene.input = input->name;
     scene.layout = *layout;
     scene.in.coords = bench_upload(pool, input->cloud.voxels, (int64_t)rows * 3);
+    scene.in.batch = input->batch ? bench_upload(pool, input->batch, rows) : nullptr;
     scene.in.count = bench_upload(pool, &rows, 1);
     scene.in.rows = rows;
     scene.in.columns = 3;
@@ -497,8 +567,7 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     int keep = pool->blocks;
     spira::device_status trouble = {};
     size_t host_bytes = spira::downsample_host_workspace(scene->fine.host), bytes = 0;
-    char *host = bench_host<char>(pool, (int64_t)host_bytes + spira::workspace_alignment);
-    host += -(uintptr_t)host % spira::workspace_alignment;
+    char *host = bench_host_workspace(pool, host_bytes);
     BENCH_TRY(spira::downsample_host(&scene->layout, scene->fine.host, by, coarse.host, &trouble,
                                      host, host_bytes));
     BENCH_TRY(spira::downsample_workspace(scene->fine.device, capacity, &bytes));
@@ -594,17 +663,24 @@ struct bench_time {
     int runs;  // steps that were timed
 };
 
-SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, void *context) {
+// A graph of so many runs of a step, one after another.
+SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, void *context,
+                                        int steps) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     BENCH_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < bench_steps; ++i) {
+    for (int i = 0; i < steps; ++i) {
         BENCH_TRY(step(context, stream));
     }
     BENCH_CUDA(cudaStreamEndCapture(stream, &graph));
     BENCH_CUDA(cudaGraphInstantiate(&exec, graph, 0));
     BENCH_CUDA(cudaGraphDestroy(graph));
     return exec;
+}
+
+SPIRA_API double bench_median(double *values, int count) {
+    std::sort(values, values + count);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 // Microseconds of one replay, which starts right behind another one: the host's part is hidden.
@@ -624,7 +700,7 @@ SPIRA_API double bench_replay(cudaStream_t stream, cudaGraphExec_t exec, const c
 SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, void *context,
                                           double most_us) {
     double us[bench_replays], last = 0, warm = 0;
-    cudaGraphExec_t exec = bench_capture(stream, step, context);
+    cudaGraphExec_t exec = bench_capture(stream, step, context, bench_steps);
     cudaEvent_t at[2];
     BENCH_CUDA(cudaEventCreate(&at[0]));
     BENCH_CUDA(cudaEventCreate(&at[1]));
@@ -636,19 +712,77 @@ SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, 
     for (int i = 0; i < replays; ++i) {
         us[i] = bench_replay(stream, exec, at);
     }
-    std::sort(us, us + replays);
     BENCH_CUDA(cudaEventDestroy(at[0]));
     BENCH_CUDA(cudaEventDestroy(at[1]));
     BENCH_CUDA(cudaGraphExecDestroy(exec));
     BENCH_CUDA(cudaGetLastError());
-    bench_time t = {(us[(replays - 1) / 2] + us[replays / 2]) / 2 / bench_steps,
-                    replays * bench_steps};
+    bench_time t = {bench_median(us, replays) / bench_steps, replays * bench_steps};
     return t;
 }
 
 // A step of over a millisecond gets fewer replays.
 SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
     return bench_measure_within(stream, step, context, bench_most_us);
+}
+
+enum { bench_wall_runs = 200, bench_wall_least = 5 };
+
+// Microseconds from an event before a step to one behind it, in a stream with nothing else.
+SPIRA_API double bench_wall_once(cudaStream_t stream, bench_step step, void *context,
+                                 const cudaEvent_t at[2]) {
+    float ms;
+    BENCH_CUDA(cudaEventRecord(at[0], stream));
+    BENCH_TRY(step(context, stream));
+    BENCH_CUDA(cudaEventRecord(at[1], stream));
+    BENCH_CUDA(cudaEventSynchronize(at[1]));
+    BENCH_CUDA(cudaEventElapsedTime(&ms, at[0], at[1]));
+    return 1000.0 * (double)ms;
+}
+
+// Times a step as its caller sees it, launches from the host and all: the median of up to `runs`
+// (at most bench_wall_runs), of fewer where they would take more than about most_us.
+SPIRA_API bench_time bench_wall(cudaStream_t stream, bench_step step, void *context, int runs,
+                                double most_us) {
+    double us[bench_wall_runs], last = 0, warm = 0;
+    cudaEvent_t at[2];
+    BENCH_CUDA(cudaEventCreate(&at[0]));
+    BENCH_CUDA(cudaEventCreate(&at[1]));
+    for (int i = 0; i < 3 || warm < bench_warm_us; ++i) {
+        last = bench_wall_once(stream, step, context, at);
+        warm += last;
+    }
+    runs = (int)fmin(runs, fmax(bench_wall_least, most_us / last));
+    for (int i = 0; i < runs; ++i) {
+        us[i] = bench_wall_once(stream, step, context, at);
+    }
+    BENCH_CUDA(cudaEventDestroy(at[0]));
+    BENCH_CUDA(cudaEventDestroy(at[1]));
+    BENCH_CUDA(cudaGetLastError());
+    bench_time t = {bench_median(us, runs), runs};
+    return t;
+}
+
+// A step that replays a graph: the context is a cudaGraphExec_t.
+SPIRA_API spira::status bench_graph_step(void *context, cudaStream_t stream) {
+    return spira::status_from_cuda(cudaGraphLaunch((cudaGraphExec_t)context, stream), "graph");
+}
+
+// The same, of a graph of one run of the step.
+SPIRA_API bench_time bench_wall_graph(cudaStream_t stream, bench_step step, void *context, int runs,
+                                      double most_us) {
+    cudaGraphExec_t exec = bench_capture(stream, step, context, 1);
+    bench_time t = bench_wall(stream, bench_graph_step, exec, runs, most_us);
+    BENCH_CUDA(cudaGraphExecDestroy(exec));
+    return t;
+}
+
+// Which row number `sample` of `samples` is: random ones, the first and the last among them; all
+// rows where there are few.
+SPIRA_API int bench_sample(int32_t rows, int samples, int sample) {
+    return rows <= samples ? sample
+           : sample == 0   ? 0
+           : sample == 1   ? rows - 1
+                           : (int)(scan::scene_mix((uint64_t)sample) % (uint64_t)rows);
 }
 
 // ---- results ------------------------------------------------------------------------------------
@@ -662,11 +796,14 @@ struct bench_row {
     const char *dtype;
     int word;
     const char *layout, *dataflow, *form, *net, *method;
+    int batch; // scans
     int t;
     int B, C;       // of the method "minuet"
     double density; // voxels per cell, percent
     bench_time time;
     int64_t pairs, bytes, flops;
+    // Of a network's `bytes`: sets and maps, features, what lives for a step, loaded parameters.
+    int64_t index_bytes, feature_bytes, scratch_bytes, parameter_bytes;
 };
 
 SPIRA_API void bench_print_text(const char *key, const char *value) {
@@ -698,15 +835,15 @@ SPIRA_API void bench_print_targets(const bench_session *s, const bench_row *r) {
     if (!strstr(s->gpu, BENCH_TARGET_GPU)) {
         return;
     }
-    const char *form = r->net && strcmp(r->bench, "net") == 0 ? r->net
-                       : r->layout                            ? r->layout
-                                                              : r->method;
+    bool network = strcmp(r->bench, "net") == 0 && bench_same_text(r->method, "graph");
+    const char *form = network ? r->net : r->layout ? r->layout : r->method;
+    bool comparable = r->word != 64 && (!r->dtype || strcmp(r->dtype, "fp16") == 0);
     const bench_target *t =
-        r->word == 64 || (r->dtype && strcmp(r->dtype, "fp16") != 0)
-            ? nullptr
-            : bench_target_find(r->bench, r->input, form, r->cin, r->cout, r->K);
+        comparable ? bench_target_find(r->bench, r->input, form, r->cin, r->cout, r->K) : nullptr;
+    int64_t memory = network && comparable ? bench_memory_target(r->input, r->net) : 0;
     bool writes = strcmp(r->bench, "map") == 0 || strcmp(r->bench, "index") == 0;
     bench_print_figure("target_us", t ? t->us : 0);
+    bench_print_count("target_bytes", memory);
     bench_print_figure("limit_us", writes ? bench_write_us((double)r->bytes) : t ? t->limit_us : 0);
 }
 
@@ -727,6 +864,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("t", r->t);
     bench_print_text("net", r->net);
     bench_print_text("method", r->method);
+    bench_print_count("batch", r->batch);
     bench_print_count("B", r->B);
     bench_print_count("C", r->C);
     bench_print_figure("density", r->density);
@@ -734,6 +872,10 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("runs", r->time.runs);
     bench_print_count("pairs", r->pairs);
     bench_print_count("bytes", r->bytes);
+    bench_print_count("index_bytes", r->index_bytes);
+    bench_print_count("feature_bytes", r->feature_bytes);
+    bench_print_count("scratch_bytes", r->scratch_bytes);
+    bench_print_count("parameter_bytes", r->parameter_bytes);
     bench_print_count("flops", r->flops);
     bench_print_targets(s, r);
     bench_print_text("gpu", s->gpu);

@@ -233,14 +233,6 @@ static int64_t conv_not_finite(spira::numeric type, const void *out, int64_t ele
     return bad;
 }
 
-// Random rows, the first and the last among them; all rows where there are few.
-static int conv_sample(int32_t voxels, int sample) {
-    return voxels <= conv_samples ? sample
-           : sample == 0          ? 0
-           : sample == 1          ? voxels - 1
-                                  : (int)(scan::scene_mix((uint64_t)sample) % (uint64_t)voxels);
-}
-
 static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, const char *label) {
     const spira::conv_shape *shape = &w->args.shape;
     int64_t elements = (int64_t)m->voxels * shape->cout;
@@ -255,7 +247,7 @@ static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, 
     int samples = m->voxels < conv_samples ? m->voxels : conv_samples;
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < samples; ++i) {
-        worst[i] = conv_check_row(w, m, out, conv_sample(m->voxels, i));
+        worst[i] = conv_check_row(w, m, out, bench_sample(m->voxels, conv_samples, i));
     }
     for (int i = 0; i < samples; ++i) {
         if (!(worst[i].ratio <= 1)) {

@@ -64,19 +64,12 @@ static spira::status step_grid(void *context, cudaStream_t stream) {
 
 // ---- making a case ------------------------------------------------------------------------------
 
-// Whether an array can be had on this GPU. Some memory is left for others.
-SPIRA_API bool search_memory(double bytes) {
-    size_t left, all;
-    BENCH_CUDA(cudaMemGetInfo(&left, &all));
-    return bytes < 0.9 * (double)left;
-}
-
 // The grid, its cells -1; or null, with a message, where it is larger than 8 GiB or the GPU.
 SPIRA_API search_grid search_grid_make(bench_pool *pool, const spira::word_layout *layout,
                                        const char *input) {
     search_grid grid = {};
     double bytes = ldexp(sizeof *grid.cells, spira::word_bits(layout));
-    if (spira::word_bits(layout) > grid_bits_max || !search_memory(bytes)) {
+    if (spira::word_bits(layout) > grid_bits_max || !bench_memory(bytes)) {
         fprintf(stderr, "%s: left out: a grid of %.1f GiB\n", input, ldexp(bytes, -30));
         return grid;
     }

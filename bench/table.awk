@@ -11,9 +11,37 @@ function figure(us) {
     return us == "" || us == "-" ? "-" : sprintf(us + 0 < 100 ? "%.1f" : "%.0f", us)
 }
 
-# The tables whose rows are cases and whose columns are the searches of bench/search_*.cuh.
+function ms(us) {
+    return us == "" || us == "-" ? "-" : sprintf(us + 0 < 10000 ? "%.2f" : "%.1f", us / 1000)
+}
+
+function mib(bytes) {
+    return bytes == "" ? "-" : sprintf(bytes + 0 < 10485760 ? "%.1f" : "%.0f", bytes / 1048576)
+}
+
+# The tables whose rows are cases and whose columns are the methods: the searches of
+# bench/search_*.cuh, or the ways of bench/net_ways.cuh.
 function is_cases(table) {
-    return table == "searches" || table == "growth" || table == "density"
+    return table == "searches" || table == "growth" || table == "density" || is_ways(table)
+}
+
+function is_ways(table) {
+    return table == "fig13" || table == "fig15"
+}
+
+# The tables of whole networks: a row has the parts of a run.
+function is_nets(table) {
+    return table == "networks" || table == "table4" || table == "batches"
+}
+
+# The name of a network, and of its format where that is not the usual one.
+function net_name() {
+    return value("net") (value("dtype") == "fp16" ? "" : " " value("dtype"))
+}
+
+# Whether the columns are there once for each K.
+function has_sizes(table) {
+    return table == "growth" || table == "density"
 }
 
 # Keeps a line of such a table: a figure, and the row's first cells.
@@ -22,6 +50,9 @@ function take_case(table,    key) {
     if (table == "searches") {
         key = key SUBSEP value("K") SUBSEP value("word")
         head[key] = value("input") " | " value("K") " | " value("word")
+    } else if (is_ways(table)) {
+        key = key SUBSEP net_name()
+        head[key] = net_name() " | " value("input")
     } else if (table == "growth")
         head[key] = value("voxels")
     else
@@ -30,10 +61,37 @@ function take_case(table,    key) {
         seen[key] = 1
         row[table, ++rows[table]] = key
     }
-    cell[key, table == "searches" ? "-" : value("K"), value("method")] = value("us")
+    cell[key, has_sizes(table) ? value("K") : "-", value("method")] = value("us")
     if (value("method") == "minuet")
         blocks[key] = value("B") ", " value("C")
     gpu = value("gpu")
+}
+
+# Keeps a line of a whole network: a figure, the row's first cells and, with the graph, its memory.
+function take_net(table,    key, i, part) {
+    key = table SUBSEP net_name() SUBSEP value("input") SUBSEP value("K") SUBSEP value("batch")
+    if (!(key in seen)) {
+        seen[key] = 1
+        row[table, ++rows[table]] = key
+    }
+    gpu = value("gpu")
+    head[key] = net_name() " | " value("input")
+    if (table != "networks")
+        head[key] = (table == "table4" ? value("K") : net_name()) " | " value("batch") " | " \
+            value("input") " | " value("voxels") " | " value("word")
+    else if (value("word") == 64) {
+        wide[key, value("method")] = value("us")
+        return
+    }
+    cell[key, value("method")] = value("us")
+    if (value("method") != "graph")
+        return
+    target[key] = value("target_us")
+    most[key] = value("target_bytes")
+    memory[key] = mib(value("bytes"))
+    split("index feature scratch parameter", part, " ")
+    for (i = 1; i <= 4; ++i)
+        parts[key] = (i == 1 ? "" : parts[key] " + ") mib(value(part[i] "_bytes"))
 }
 
 # What a line is about, words and input apart.
@@ -48,8 +106,6 @@ function step_name(bench,    layout, method) {
         return "downsample by 2"
     if (bench == "index")
         return "index of " value("net") ", " layout
-    if (bench == "net")
-        return value("net") (value("dtype") == "" ? "" : " " value("dtype"))
     return value("cin") "," value("cout") "," value("K") " " value("dtype")
 }
 
@@ -58,11 +114,16 @@ function take(    bench, table, key) {
     bench = value("bench")
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return # tables of their own
-    if (bench == "search" || bench == "growth" || bench == "density") {
-        take_case(bench == "search" ? "searches" : bench)
+    table = bench == "search" ? "searches" : bench == "net" ? "networks" : bench
+    if (is_cases(table)) {
+        take_case(table)
         return
     }
-    table = bench == "conv" ? "features" : bench == "net" ? "networks" : "indexing"
+    if (is_nets(table)) {
+        take_net(table)
+        return
+    }
+    table = bench == "conv" ? "features" : "indexing"
     key = table SUBSEP step_name(bench) SUBSEP value("input")
     if (!(key in seen)) {
         seen[key] = 1
@@ -78,12 +139,12 @@ function take(    bench, table, key) {
     gpu = value("gpu")
 }
 
-function source() {
-    printf "\nMicroseconds%s.\n\n", gpu == "" || gpu == "-" ? "; not measured yet" : " on one " gpu
+function source(unit) {
+    printf "\n%s%s.\n\n", unit, gpu == "" || gpu == "-" ? "; not measured yet" : " on one " gpu
 }
 
 function print_table(table,    i, key, part) {
-    source()
+    source("Microseconds")
     print "| step | input | target | measured | limit |"
     print "|---|---|---:|---:|---:|"
     for (i = 1; i <= rows[table]; ++i) {
@@ -97,7 +158,7 @@ function print_table(table,    i, key, part) {
 }
 
 function print_words(    i, key, part, known, ratio) {
-    source()
+    source("Microseconds")
     print "| step | input | 32-bit words | 64-bit words | ratio |"
     print "|---|---|---:|---:|---:|"
     for (i = 1; i <= rows["indexing"]; ++i) {
@@ -113,19 +174,24 @@ function print_words(    i, key, part, known, ratio) {
     print ""
 }
 
-# Such a table: the searches are columns, once for each K where K is not in the row. A search that
-# was left out has no figure.
-function print_cases(table,    heads, left, sizes, size, names, name, line, i, k, n) {
+# A table of cases: the methods are columns, once for each K where K is not in the row. A method
+# that was left out has no figure.
+function print_cases(table,    heads, left, sizes, size, list, names, name, line, i, k, n) {
     heads["searches"] = "| input | K | word |"
     heads["growth"] = "| voxels |"
     heads["density"] = "| density | voxels |"
     left["searches"] = "|---|---:|---:|"
     left["growth"] = "|---:|"
     left["density"] = "|---:|---:|"
-    names = split(table == "searches" ? "zdelta bsearch minuet hash hash-query grid grid-query" \
-                                      : "zdelta bsearch minuet hash grid", name, " ")
-    sizes = split(table == "searches" ? "-" : "3 5", size, " ")
-    source()
+    heads["fig13"] = heads["fig15"] = "| network | input |"
+    left["fig13"] = left["fig15"] = "|---|---|"
+    list["searches"] = "zdelta bsearch minuet hash hash-query grid grid-query"
+    list["growth"] = list["density"] = "zdelta bsearch minuet hash grid"
+    list["fig13"] = "bsearch zdelta network-wide graph"
+    list["fig15"] = "sequential streams batch"
+    names = split(list[table], name, " ")
+    sizes = split(has_sizes(table) ? "3 5" : "-", size, " ")
+    source("Microseconds")
     line = heads[table]
     for (k = 1; k <= sizes; ++k)
         for (n = 1; n <= names; ++n) {
@@ -144,11 +210,41 @@ function print_cases(table,    heads, left, sizes, size, names, name, line, i, k
     print ""
 }
 
+function print_nets(table,    heads, left, line, key, i) {
+    heads["networks"] = "| network | input | target |"
+    left["networks"] = "|---|---|---:|"
+    heads["table4"] = "| K | batch | input | voxels | word |"
+    left["table4"] = "|---:|---:|---|---:|---:|"
+    heads["batches"] = "| network | batch | input | voxels | word |"
+    left["batches"] = "|---|---:|---|---:|---:|"
+    source("Milliseconds and MiB")
+    print heads[table] " graph |" (table == "networks" ? " 64-bit words |" : "") \
+        " voxelise | index | features | memory |" (table == "networks" ? " target |" : "") \
+        " index + features + scratch + parameters |"
+    print left[table] "---:|" (table == "networks" ? "---:|" : "") "---:|---:|---:|---:|" \
+        (table == "networks" ? "---:|" : "") "---:|"
+    for (i = 1; i <= rows[table]; ++i) {
+        key = row[table, i]
+        line = "| " head[key] " |"
+        if (table == "networks")
+            line = line " " ms(target[key]) " | " ms(cell[key, "graph"]) " | " \
+                ms(wide[key, "graph"]) " |"
+        else
+            line = line " " ms(cell[key, "graph"]) " |"
+        line = line " " ms(cell[key, "voxelize"]) " | " ms(cell[key, "index"]) " | " \
+            ms(cell[key, "features"]) " | " (key in memory ? memory[key] : "-") " |"
+        print line (table == "networks" ? " " mib(most[key]) " |" : "") " " parts[key] " |"
+    }
+    print ""
+}
+
 function print_named(name) {
     if (name == "words")
         print_words()
     else if (is_cases(name))
         print_cases(name)
+    else if (is_nets(name))
+        print_nets(name)
     else
         print_table(name)
 }
@@ -169,7 +265,7 @@ function print_named(name) {
 {
     print
 }
-/^<!-- table [a-z]+ -->/ && rows[$3 == "words" ? "indexing" : $3] {
+/^<!-- table [a-z0-9]+ -->/ && rows[$3 == "words" ? "indexing" : $3] {
     print_named($3)
     inside = 1
 }
@@ -178,13 +274,9 @@ END {
         print_named("indexing")
         print_named("words")
         print_named("features")
-        if (rows["networks"])
-            print_named("networks")
-        if (rows["searches"])
-            print_named("searches")
-        if (rows["growth"])
-            print_named("growth")
-        if (rows["density"])
-            print_named("density")
+        others = split("networks fig13 fig15 table4 batches searches growth density", other, " ")
+        for (i = 1; i <= others; ++i)
+            if (rows[other[i]])
+                print_named(other[i])
     }
 }

@@ -58,6 +58,17 @@ static const bench_target bench_targets[] = {
     {"net", BENCH_LONE_STAR, "MinkUNet42", 0, 0, 0, 4000, 0},
 };
 
+// Peak memory of a network's run, in MiB.
+struct bench_memory_goal {
+    const char *input, *net;
+    int mib;
+};
+
+static const bench_memory_goal bench_memory_goals[] = {
+    {BENCH_KITTI, "MinkUNet42", 200},
+    {BENCH_LONE_STAR, "MinkUNet42", 500},
+};
+
 SPIRA_API bool bench_same_text(const char *a, const char *b) {
     return !a || !b ? a == b : strcmp(a, b) == 0;
 }
@@ -73,6 +84,16 @@ SPIRA_API const bench_target *bench_target_find(const char *bench, const char *i
         }
     }
     return nullptr;
+}
+
+// The bytes that a network may take, or 0 where there is no such figure.
+SPIRA_API int64_t bench_memory_target(const char *input, const char *net) {
+    for (const bench_memory_goal &g : bench_memory_goals) {
+        if (bench_same_text(g.input, input) && bench_same_text(g.net, net)) {
+            return (int64_t)g.mib << 20;
+        }
+    }
+    return 0;
 }
 
 // Writing 10, 40 and 160 MB of device memory takes 3.1, 10.0 and 36.6 us; straight lines between.

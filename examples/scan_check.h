@@ -98,6 +98,16 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
     return spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->magnitude);
 }
 
+static inline void check_free(check_layer *c) {
+    free(c->in);
+    free(c->in2);
+    free(c->residual);
+    free(c->got);
+    free(c->weight);
+    free(c->sum);
+    free(c->magnitude);
+}
+
 template <typename W>
 static spira::status check_one(const job *j, const device_job<W> *d, const result<W> *r, int layer,
                                const int32_t *map, double *worst) {
@@ -115,13 +125,7 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
     s = spira::status_failed(s) ? s
                                 : check_compute(&c, r->voxels[c.step->source_set], j->chosen->type);
     *worst = spira::status_failed(s) ? HUGE_VAL : check_worst(&c, j->chosen->type);
-    free(c.in);
-    free(c.in2);
-    free(c.residual);
-    free(c.got);
-    free(c.weight);
-    free(c.sum);
-    free(c.magnitude);
+    check_free(&c);
     return s;
 }
 

@@ -1,0 +1,195 @@
+// bench/net_check.cuh: what a network computes, compared before it is timed.
+//
+// The network runs once with all features kept: its sets are compared with the host's, and of each
+// layer a sample of rows with sums in double over what the device gave the layer, by the bounds of
+// examples/scan_check.h. Whatever is timed afterwards must leave the same sets and, to the bit, the
+// same features of the last layer.
+#ifndef SPIRA_BENCH_NET_CHECK_CUH
+#define SPIRA_BENCH_NET_CHECK_CUH
+
+#include "net_work.cuh"
+
+// Rows of a layer that are computed again; fewer of a kernel with more offsets than that.
+enum { net_samples = 256, net_samples_large = 64, net_volume_large = 343 };
+
+struct net_sample {
+    int32_t outputs, pairs;
+    const int32_t *output; // [outputs] rows of the layer
+    const int32_t *source; // [pairs] rows of its source; without a map the same
+    const int32_t *map;    // [outputs, volume] into source, or -1; null: the identity
+};
+
+template <typename W>
+static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int layer) {
+    const spira::net_step *step = &w->plan->step[layer];
+    int volume = step->shape.volume,
+        most = volume > net_volume_large ? net_samples_large : net_samples;
+    int32_t rows = *w->sets[step->set].count, outputs = rows < most ? rows : most;
+    int32_t *output = bench_host<int32_t>(pool, (int64_t)outputs * (1 + 2 * volume));
+    int32_t *map = output + outputs, *source = map + (int64_t)outputs * volume;
+    for (int i = 0; i < outputs; ++i) {
+        output[i] = bench_sample(rows, most, i);
+    }
+    net_sample sample = {outputs, outputs, output, output, nullptr};
+    if (step->map == spira::net_none) {
+        return sample;
+    }
+    const spira::net_map *m = &w->plan->map[step->map];
+    spira::voxel_set<W> from = w->sets[m->source], to = w->sets[m->outputs];
+    sample = {outputs, 0, output, source, map};
+    for (int i = 0; i < outputs; ++i) {
+        int32_t *taps = map + (int64_t)i * volume;
+        spira::search_voxel(&w->scene.layout, &m->kernel, from.words, *from.count,
+                            to.words[output[i]], taps);
+        for (int k = 0; k < volume; ++k) {
+            if (taps[k] >= 0) {
+                source[sample.pairs] = taps[k];
+                taps[k] = sample.pairs++;
+            }
+        }
+    }
+    return sample;
+}
+
+// to [rows, bytes]: the rows of `from` that `row` [rows] names. A thread a byte.
+SPIRA_KERNEL void net_gather_kernel(const char *from, const int32_t *row, int64_t rows, int bytes,
+                                    char *to) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < rows * bytes) {
+        to[i] = from[(int64_t)row[i / bytes] * bytes + i % bytes];
+    }
+}
+
+// Rows of a layer, or of the network's input, as floats: the caller frees them. Null for no layer.
+template <typename W>
+static float *net_fetch(bench_session *s, const net_work<W> *w, int source, const int32_t *row,
+                        int32_t rows) {
+    if (source == spira::net_none) {
+        return nullptr;
+    }
+    int keep = s->pool.blocks, channels = spira::net_source_channels(w->plan, source);
+    int bytes = channels * spira::numeric_size(w->limits.type);
+    int64_t values = (int64_t)rows * channels;
+    char *gathered = bench_device<char>(&s->pool, (int64_t)rows * bytes);
+    const char *from =
+        (const char *)spira::net_features_of(w->plan, source, w->features, w->memory);
+    net_gather_kernel<<<(unsigned)spira::ceil_div((int64_t)rows * bytes, 256), 256, 0, s->stream>>>(
+        from, bench_upload(&s->pool, row, rows), rows, bytes, gathered);
+    BENCH_CUDA(cudaGetLastError());
+    const char *host = bench_download(&s->pool, gathered, (int64_t)rows * bytes);
+    float *floats = (float *)malloc((size_t)values * sizeof(float));
+    if (!floats) {
+        bench_fail("out of host memory");
+    }
+    for (int64_t i = 0; i < values; ++i) {
+        floats[i] = spira::numeric_load(w->limits.type, host, i);
+    }
+    bench_pool_free(&s->pool, keep);
+    return floats;
+}
+
+// The sampled rows of a layer, with what they are computed from.
+template <typename W>
+static side::check_layer net_check_fetch(bench_session *s, const net_work<W> *w, int layer,
+                                         const net_sample *sample) {
+    side::check_layer c = {};
+    c.layer = &w->plan->layers[layer];
+    c.step = &w->plan->step[layer];
+    c.at = spira::net_params_of(w->plan, layer);
+    c.params = w->params;
+    c.map = sample->map;
+    c.outputs = sample->outputs;
+    c.in = net_fetch(s, w, c.layer->source, sample->source, sample->pairs);
+    c.in2 = net_fetch(s, w, c.layer->source2, sample->source, sample->pairs);
+    c.residual = net_fetch(s, w, c.layer->residual, sample->output, sample->outputs);
+    c.got = net_fetch(s, w, layer, sample->output, sample->outputs);
+    return c;
+}
+
+template <typename W>
+static void net_check_layers(bench_session *s, const net_work<W> *w) {
+    int keep = s->pool.blocks, layers = w->plan->layer_count;
+    side::check_layer *c = bench_host<side::check_layer>(&s->pool, layers);
+    net_sample *sample = bench_host<net_sample>(&s->pool, layers);
+    spira::status *status = bench_host<spira::status>(&s->pool, layers);
+    double *worst = bench_host<double>(&s->pool, layers); // in units of the bound
+    for (int i = 0; i < layers; ++i) {                    // all of them convolutions
+        sample[i] = net_sample_make(&s->pool, w, i);
+        c[i] = net_check_fetch(s, w, i, &sample[i]);
+    }
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < layers; ++i) {
+        status[i] = side::check_compute(&c[i], sample[i].pairs, w->limits.type);
+        worst[i] = spira::status_failed(status[i]) ? 0 : side::check_worst(&c[i], w->limits.type);
+        side::check_free(&c[i]);
+    }
+    for (int i = 0; i < layers; ++i) {
+        BENCH_TRY(status[i]);
+        if (!(worst[i] <= 1)) {
+            bench_fail("%s: %s: an output is off by %.3g times its bound", w->label,
+                       w->plan->layers[i].name, worst[i]);
+        }
+    }
+    bench_pool_free(&s->pool, keep);
+}
+
+template <typename W>
+static void net_check_sets(bench_session *s, const net_work<W> *w) {
+    for (int i = 0; i < w->plan->sets; ++i) {
+        bench_check_set(&s->pool, w->sets[i], net_set(w, i), w->label, "coordinate sets");
+    }
+    bench_check_trouble(&s->pool, w->scene.trouble);
+}
+
+// Checks a run with all features kept, and keeps those of the last layer.
+template <typename W>
+static void net_check(bench_session *s, net_work<W> *w) {
+    size_t bytes = (size_t)net_output_bytes(w);
+    w->expected = bench_host<char>(&s->pool, (int64_t)bytes);
+    int keep = s->pool.blocks;
+    w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
+    BENCH_TRY(net_run_step<W>(w, s->stream));
+    net_check_sets(s, w);
+    net_check_layers(s, w);
+    BENCH_CUDA(
+        cudaMemcpyAsync(w->expected, net_output(w), bytes, cudaMemcpyDeviceToHost, s->stream));
+    bench_pool_free(&s->pool, keep); // waits
+}
+
+// The plan that is timed, whose features share memory, and its workspace.
+template <typename W>
+static void net_place(bench_session *s, net_work<W> *w) {
+    net_plan_make(w, false);
+    w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
+}
+
+// Runs a step, captured in a graph or not, and compares what it leaves with what net_check has
+// found; the features too, if the step computes them. Nothing of an earlier run is left in the sets
+// and the last layer: that one is NaN, which the run of net_check cannot have left where nobody
+// wrote.
+template <typename W>
+static void net_check_step(bench_session *s, const net_work<W> *w, bench_step step, void *context,
+                           bool captured, bool features) {
+    for (int i = 1; i < w->plan->sets; ++i) {
+        spira::voxel_set<W> set = net_set(w, i);
+        BENCH_CUDA(
+            cudaMemsetAsync(set.words, bench_poison, (size_t)set.capacity * sizeof(W), s->stream));
+        BENCH_CUDA(cudaMemsetAsync(set.count, bench_poison, sizeof *set.count, s->stream));
+    }
+    BENCH_CUDA(cudaMemsetAsync(net_output(w), 0xff, (size_t)net_output_bytes(w), s->stream));
+    if (captured) {
+        cudaGraphExec_t exec = bench_capture(s->stream, step, context, 1);
+        BENCH_TRY(bench_graph_step(exec, s->stream));
+        BENCH_CUDA(cudaStreamSynchronize(s->stream));
+        BENCH_CUDA(cudaGraphExecDestroy(exec));
+    } else {
+        BENCH_TRY(step(context, s->stream));
+    }
+    net_check_sets(s, w);
+    if (features) {
+        bench_check_same(&s->pool, w->expected, (const char *)net_output(w), net_output_bytes(w),
+                         w->label, "features of the last layer");
+    }
+}
+
+#endif

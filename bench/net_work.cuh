@@ -1,0 +1,214 @@
+// bench/net_work.cuh: a planned network on a scene with all that it has in memory, and the steps of
+// a run of it.
+#ifndef SPIRA_BENCH_NET_WORK_CUH
+#define SPIRA_BENCH_NET_WORK_CUH
+
+#include "../examples/scan_input.h"
+#include "../examples/scan_side.h"
+#include "bench.cuh"
+
+enum { net_values = 4 }; // channels of the networks' input
+
+// Parts and further cases have fewer replays where they would take more than this.
+enum { net_part_us = 100000, net_quick_runs = 20 };
+
+SPIRA_API int net_runs(const bench_session *s) {
+    return s->options.quick ? (int)net_quick_runs : (int)bench_wall_runs;
+}
+
+// A network that is to be run.
+struct net_job {
+    const char *bench; // of its JSON lines; null: it is not timed as it is
+    const char *name;
+    int K;       // of all kernels of SparseResNet21 but the last; 0: the network as it is
+    int batches; // scans of the scene
+    bool ways;   // also run in the ways of net_ways.cuh
+};
+
+template <typename W>
+struct net_work {
+    const net_job *job;
+    const networks::network *table;
+    bench_scene<W> scene; // its set has room for just its voxels
+    spira::net_limits limits;
+    spira::net_plan *plan;
+    spira::voxel_set<W> sets[spira::net_sets_max]; // on the host
+    const float *values;                           // [rows, 4]
+    void *features;                                // [voxels, 4]
+    float *params;                                 // [plan->params], on the host
+    void *loaded;
+    char *memory;   // of the plan
+    char *expected; // of the last layer, on the host
+    char label[200];
+};
+
+SPIRA_API const networks::network *net_table(bench_pool *pool, const net_job *job) {
+    networks::network *table = bench_host<networks::network>(pool, 1);
+    if (job->K) {
+        networks::network_sparseresnet(table, job->K, true);
+    } else if (!networks::network_make(job->name, table)) {
+        bench_fail("no such network: %s", job->name);
+    }
+    return table;
+}
+
+// ---- the steps of a run -------------------------------------------------------------------------
+
+// From raw coordinates to a set of voxels with features.
+template <typename W>
+static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
+    const net_work<W> *w = (const net_work<W> *)context;
+    const bench_scene<W> *scene = &w->scene;
+    SPIRA_TRY(spira::device_status_clear(scene->trouble, stream));
+    SPIRA_TRY(bench_voxelize(scene, stream));
+    return spira::voxel_features(spira::voxel_feature_mean, w->values, net_values, net_values,
+                                 scene->rows, scene->set.count, scene->set.capacity, w->limits.type,
+                                 w->features, stream);
+}
+
+template <typename W>
+static spira::status net_index_step(void *context, cudaStream_t stream) {
+    const net_work<W> *w = (const net_work<W> *)context;
+    return spira::net_index(w->plan, w->scene.set, w->scene.trouble, w->memory,
+                            w->plan->workspace_bytes, stream);
+}
+
+template <typename W>
+static spira::status net_layer_step(const net_work<W> *w, int layer, cudaStream_t stream) {
+    return spira::net_layer_run(w->plan, layer, w->scene.set, w->features, w->loaded, w->memory,
+                                stream);
+}
+
+// All layers, their index ready.
+template <typename W>
+static spira::status net_features_step(void *context, cudaStream_t stream) {
+    const net_work<W> *w = (const net_work<W> *)context;
+    for (int i = 0; i < w->plan->layer_count; ++i) {
+        SPIRA_TRY(net_layer_step(w, i, stream));
+    }
+    return spira::status_success();
+}
+
+// From raw coordinates to the features of the last layer.
+template <typename W>
+static spira::status net_run_step(void *context, cudaStream_t stream) {
+    const net_work<W> *w = (const net_work<W> *)context;
+    SPIRA_TRY(net_voxelize_step<W>(context, stream));
+    return spira::net_run(w->plan, w->scene.set, w->features, w->loaded, w->scene.trouble,
+                          w->memory, w->plan->workspace_bytes, stream);
+}
+
+// ---- planning -----------------------------------------------------------------------------------
+
+template <typename W>
+static void net_plan_make(net_work<W> *w, bool keep_all) {
+    w->limits.keep_all = keep_all;
+    BENCH_TRY(spira::net_plan_device<W>(w->table->layers, w->table->count, &w->scene.layout,
+                                        &w->limits, w->plan));
+}
+
+// The sets on the host; the plan has room for just them.
+template <typename W>
+static void net_sets_make(bench_pool *pool, net_work<W> *w) {
+    w->limits.voxels = w->scene.set.capacity;
+    BENCH_TRY(spira::net_plan_sets(w->table->layers, w->table->count, &w->limits, true, w->plan));
+    w->sets[0] = w->scene.fine.host;
+    for (int i = 1; i < w->plan->sets; ++i) {
+        spira::voxel_set<W> from = w->sets[w->plan->set[i].parent];
+        w->sets[i] = bench_set_host<W>(pool, from.capacity);
+        int keep = pool->blocks;
+        spira::device_status trouble = {};
+        size_t bytes = spira::downsample_host_workspace(from);
+        BENCH_TRY(spira::downsample_host(&w->scene.layout, from, w->plan->set[i].stride, w->sets[i],
+                                         &trouble, bench_host_workspace(pool, bytes), bytes));
+        bench_pool_free(pool, keep);
+        w->sets[i].capacity = w->limits.set_voxels[i] = *w->sets[i].count;
+    }
+}
+
+// Random parameters, for the host and for the device.
+template <typename W>
+static void net_params_make(bench_session *s, net_work<W> *w) {
+    const spira::net_plan *plan = w->plan;
+    w->params = bench_host<float>(&s->pool, plan->params);
+    networks::network_weights(plan, 1, w->params);
+    w->loaded = bench_device<char>(&s->pool, (int64_t)plan->loaded_bytes);
+    int keep = s->pool.blocks;
+    const float *given = bench_upload(&s->pool, w->params, plan->params);
+    BENCH_TRY(spira::net_load(plan, given, w->loaded, plan->loaded_bytes, s->stream));
+    bench_pool_free(&s->pool, keep);
+}
+
+// Whether the device has the memory for a plan and its parameters, once packed and once as they
+// come; says so if it has not.
+template <typename W>
+static bool net_fits(const net_work<W> *w) {
+    double workspace = (double)w->plan->workspace_bytes;
+    double params = (double)w->plan->loaded_bytes + 4.0 * (double)w->plan->params;
+    bool fits = bench_memory(workspace + params);
+    if (!fits) {
+        fprintf(stderr,
+                "%s: left out: more than this GPU has free: workspace %.0f bytes, parameters %.0f "
+                "bytes\n",
+                w->label, workspace, params);
+    }
+    return fits;
+}
+
+// All but the workspace: the plan keeps all features. False: there is no memory for it.
+template <typename W>
+static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const float *values,
+                          const net_job *job, net_work<W> *w) {
+    w->job = job;
+    w->table = net_table(&s->pool, job);
+    w->scene = *scene;
+    w->scene.set = scene->fine.device;
+    w->values = values;
+    w->limits.channels = net_values;
+    w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
+    snprintf(w->label, sizeof w->label, "%.100s: %s, K %d, batch %d, %d-bit words", scene->input,
+             job->name, job->K, job->batches, (int)(8 * sizeof(W)));
+    w->plan = bench_host<spira::net_plan>(&s->pool, 1);
+    net_sets_make(&s->pool, w);
+    net_plan_make(w, true);
+    if (!net_fits(w)) {
+        return false;
+    }
+    w->features = bench_device<char>(&s->pool, (int64_t)w->limits.voxels * net_values *
+                                                   spira::numeric_size(w->limits.type));
+    net_params_make(s, w);
+    return true;
+}
+
+// ---- what a run has left ------------------------------------------------------------------------
+
+template <typename W>
+static spira::voxel_set<W> net_set(const net_work<W> *w, int set) {
+    return spira::net_voxels(w->plan, set, w->scene.set, w->memory);
+}
+
+// The features of the last layer, and their bytes.
+template <typename W>
+static char *net_output(const net_work<W> *w) {
+    return w->memory + w->plan->step[w->plan->layer_count - 1].features;
+}
+
+template <typename W>
+static int64_t net_output_bytes(const net_work<W> *w) {
+    const spira::net_step *last = &w->plan->step[w->plan->layer_count - 1];
+    return (int64_t)*w->sets[last->set].count * last->channels *
+           spira::numeric_size(w->limits.type);
+}
+
+template <typename W>
+static bench_row net_row(const char *bench, const net_work<W> *w) {
+    bench_row row = bench_row_make(bench, &w->scene);
+    row.K = w->job->K;
+    row.dtype = spira::numeric_name(w->limits.type);
+    row.word = 8 * (int)sizeof(W);
+    row.net = w->job->name;
+    row.batch = w->job->batches;
+    return row;
+}
+
+#endif
