@@ -48,6 +48,11 @@ FASTFLAGS = -std=c++17 -O3 $(call accepted,-march=native) $(OPENMP)
 NVCCFLAGS = -std=c++17 -O3 -lineinfo -Xcompiler -fopenmp -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Werror
 gencode   = -gencode=arch=compute_$1,code=sm_$1
+# Where nothing runs and no architecture is asked for, what is built stops short of machine code,
+# which takes as long again; `make check` compiles all kernels down to it.
+SHORT    := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
+build_for = -gencode=arch=compute_$1,code=$(if $(SHORT),compute,sm)_$1
+BUILT    := $(if $(SHORT),compute,sm)_$(ARCH)
 
 # One line for each step; what the compiler says is shown in one piece, and only if it fails.
 step = @mkdir -p $(@D); echo '$1'; \
@@ -131,7 +136,7 @@ build/test_host: $(HOST_TESTS:tests/%.cpp=build/host/%.o)
 	$(call step,link $@,$(CXX) $(OPENMP) $(filter %.o,$^) -o $@)
 
 build/gpu_$(ARCH)/%.o: tests/%.cu
-	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) -c $< -o $@)
+	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
 build/test_gpu: $(GPU_TESTS:tests/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/gpu_cublas.o
@@ -152,7 +157,7 @@ build/test_calls: $(CALLS).o $(CALLS)_wrap.o
 build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).list)
 
 build/test_gpu build/test_cublas build/test_calls:
-	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call gencode,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
+	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # What was built for another architecture is built again.
 $(TESTS_BUILT) $(GPU_BUILDS): build/arch_$(ARCH)
@@ -161,10 +166,10 @@ build/arch_$(ARCH):
 	@mkdir -p build; rm -f build/arch_*; touch $@
 
 build/example_%: examples/%.cu
-	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) $< -o $@)
+	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< -o $@)
 
 build/bench_%: bench/%.cu
-	$(call step,nvcc $< (sm_$(ARCH)),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
+	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
 
 # The same source is plain C++ where there is no CUDA.
 build/host_%: examples/%.cu
