@@ -4,7 +4,8 @@
 // through it, in the order of the files:
 //
 //   points -> voxels (voxel) -> coordinate sets of larger strides (downsample, expand) -> kernel
-//   maps by z-delta search (map) -> layouts (layout) -> features (conv, pool) -> networks (net)
+//   maps by z-delta search (map) -> layouts (layout, order) -> features (conv, pool) -> networks
+//   (net)
 //
 // noun.h says what a thing is and holds its host loop; noun.cuh holds its kernels and launchers.
 // Everything has internal linkage. The caller owns all memory; nothing allocates, synchronises or
@@ -33,10 +34,13 @@
 #include "spira/map.h"
 #include "spira/order.h"
 #include "spira/pool.h"
+#include "spira/tune.h"
 #include "spira/voxel.h"
 
 #include "spira/conv_pairs.h"
 #include "spira/exchange.h"
+
+#include "spira/conv_hybrid.h"
 
 #include "spira/net.h"
 
@@ -71,6 +75,9 @@
 
 #include "spira/conv_pairs.cuh"
 #include "spira/net.cuh"
+
+#include "spira/conv_hybrid.cuh"
+#include "spira/tune.cuh"
 
 #endif
 

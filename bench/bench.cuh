@@ -163,16 +163,20 @@ SPIRA_API void bench_check_trouble(bench_pool *pool, const spira::device_status 
 enum { bench_files_most = 64 };
 
 struct bench_options {
-    float voxel;     // metres; 0: 0.05, or 0.02 for .xyz32
-    int only[3];     // cin, cout, K; 0: all layers
-    bool sweep;      // all forms of a convolution
-    int rows;        // of the tiles; 0: as usual
-    int dtype;       // a spira::numeric, or -1: all
-    int dataflows;   // of the convolutions: bits of bench_dataflow_names
-    int minuet[2];   // B, C of bench/search_minuet.cuh; 0: the best of a few
-    int parts;       // of bench/net.cu: bits of bench_part_names; 0: all
-    const char *net; // null: all
-    bool quick;      // fewer replays and cases of networks
+    float voxel;       // metres; 0: 0.05, or 0.02 for .xyz32
+    int only[3];       // cin, cout, K; 0: all layers
+    bool sweep;        // all forms of a convolution
+    int rows;          // of the tiles; 0: as usual
+    int dtype;         // a spira::numeric, or -1: all
+    int dataflows;     // of the convolutions: bits of bench_dataflow_names
+    int threshold;     // of the hybrid ones; -1: all there are
+    int minuet[2];     // B, C of bench/search_minuet.cuh; 0: the best of a few
+    int parts;         // of bench/net.cu: bits of bench_part_names; 0: all
+    const char *net;   // null: all
+    bool quick;        // fewer replays and cases of networks
+    const char *in;    // tuning records: to compare with; null: none
+    const char *out;   // to write, as text; null: nowhere
+    const char *table; // to write, as initialisers; null: nowhere
     int files;
     const char *file[bench_files_most];
 };
@@ -182,14 +186,17 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--dataflow os|ws|ws-det|all] [--sweep forms] [--minuet B,C]\n"
-        "       [--only tables|fig13|fig15|table4|batches] [--net NAME] [--quick] [SCAN...]\n"
+        "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
+        "       [--minuet B,C]\n"
+        "       [--only tables|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
+        "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
-        "convolutions, --sweep times all forms of os; --minuet sets the block sizes (B up to "
-        "2048,\n"
-        "C 16 or more) of that search. Among the parts of bench_net, --only (again for more) and\n"
-        "--net choose; --quick takes fewer cases and replays.\n",
+        "convolutions, --threshold (all) among the hybrid ones; --sweep times all forms of os;\n"
+        "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
+        "parts of bench_net, --only (again for more) and\n"
+        "--net choose; --quick takes fewer cases and replays. bench_tune compares with the\n"
+        "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
 }
@@ -203,10 +210,16 @@ SPIRA_API int bench_dtype(const char *name) {
     return -1;
 }
 
-// Output-stationary, weight-stationary with atomic sums, and deterministic.
-static const char *const bench_dataflow_names[] = {"os", "ws", "ws-det"};
+// Output-stationary, weight-stationary with atomic sums, and deterministic; both, by a threshold.
+static const char *const bench_dataflow_names[] = {"os", "ws", "ws-det", "hybrid"};
 
-enum { bench_dataflow_os, bench_dataflow_ws, bench_dataflow_ws_det, bench_dataflows };
+enum {
+    bench_dataflow_os,
+    bench_dataflow_ws,
+    bench_dataflow_ws_det,
+    bench_dataflow_hybrid,
+    bench_dataflows
+};
 
 // The bits of a name; 0: there is no such.
 SPIRA_API int bench_dataflow(const char *name) {
@@ -244,9 +257,21 @@ SPIRA_API bool bench_wants(const bench_options *o, int part) {
     return !o->parts || o->parts >> part & 1;
 }
 
+// Where the name of a file goes; null: the option has none.
+SPIRA_API const char **bench_option_file(bench_options *o, const char *name) {
+    return strcmp(name, "--in") == 0      ? &o->in
+           : strcmp(name, "--out") == 0   ? &o->out
+           : strcmp(name, "--table") == 0 ? &o->table
+                                          : nullptr;
+}
+
 // One option and its value.
 SPIRA_API bool bench_option(bench_options *o, const char *name, const char *value) {
     char rest;
+    if (const char **file = bench_option_file(o, name)) {
+        *file = value;
+        return true;
+    }
     if (strcmp(name, "--voxel") == 0) {
         return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
     }
@@ -269,6 +294,11 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
         o->dataflows = bench_dataflow(value);
         return o->dataflows != 0;
     }
+    if (strcmp(name, "--threshold") == 0) {
+        o->threshold = -1;
+        return strcmp(value, "all") == 0 ||
+               (sscanf(value, "%d%c", &o->threshold, &rest) == 1 && o->threshold >= 0);
+    }
     if (strcmp(name, "--net") == 0) {
         o->net = value;
         return true;
@@ -285,6 +315,7 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
 SPIRA_API bench_options bench_options_read(int argc, char **argv) {
     bench_options o = {};
     o.dtype = -1;
+    o.threshold = -1;
     o.dataflows = 1 << bench_dataflow_os;
     for (int i = 1; i < argc; ++i) {
         if (argv[i][0] != '-') {
@@ -581,7 +612,7 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     return coarse;
 }
 
-// ---- maps and tiled layouts ---------------------------------------------------------------------
+// ---- maps and layouts ---------------------------------------------------------------------------
 
 // The kernel map on the host; how many of its elements are pairs.
 template <typename W>
@@ -648,6 +679,60 @@ SPIRA_API int64_t bench_check_tiles(bench_pool *pool, const int32_t *map, int32_
     bench_check_same(pool, host.input, device.input, entries, input, "source rows of the tiles");
     bench_check_same(pool, host.row, device.row, entries, input, "output rows of the tiles");
     int64_t bytes = bench_tiles_bytes(&host);
+    bench_pool_free(pool, keep);
+    return bytes;
+}
+
+SPIRA_API spira::order_layout bench_order(bench_pool *pool, int32_t capacity, int volume,
+                                          bool on_device) {
+    spira::workspace count = spira::workspace_begin(nullptr);
+    spira::order_layout_take(&count, capacity, volume);
+    int64_t bytes = (int64_t)count.used;
+    spira::workspace w = spira::workspace_begin(on_device ? bench_device<char>(pool, bytes)
+                                                          : bench_host<char>(pool, bytes));
+    return spira::order_layout_take(&w, capacity, volume);
+}
+
+// Scratch to build ordered layouts in one go.
+SPIRA_API void *bench_order_scratch(bench_pool *pool, const spira::order_request *request, int maps,
+                                    size_t *bytes) {
+    BENCH_TRY(spira::order_workspace(request, maps, bytes));
+    return bench_device<char>(pool, (int64_t)*bytes);
+}
+
+// What is written of a layout that is in host memory.
+SPIRA_API int64_t bench_order_bytes(const spira::order_layout *t) {
+    int64_t words = (int64_t)t->blocks * spira::order_words(t->volume), offsets = 0;
+    for (int64_t w = 0; w < words; ++w) {
+        offsets += __builtin_popcount(t->mask[w]);
+    }
+    return words * (int64_t)sizeof *t->mask +
+           spira::order_pairs(t->blocks) * (int64_t)sizeof *t->turn +
+           spira::order_rows * ((int64_t)t->blocks * (int64_t)sizeof *t->row +
+                                offsets * (int64_t)sizeof *t->source);
+}
+
+// The same as bench_check_tiles, for an ordered layout.
+SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape *kernel,
+                                    const int32_t *map, int32_t count, spira::order_layout device,
+                                    const char *input) {
+    int keep = pool->blocks;
+    spira::order_layout host = bench_order(pool, count, device.volume, false);
+    int64_t entries = spira::order_begin(&host, host.blocks, 0);
+    memset(host.source, bench_poison, (size_t)entries * sizeof *host.source);
+    size_t scratch = spira::order_host_workspace(count);
+    BENCH_TRY(spira::order_build_host(kernel, spira::map_all, map, count, count, host,
+                                      bench_host_workspace(pool, scratch), scratch));
+    bench_check_same(pool, host.row, device.row, (int64_t)host.blocks * spira::order_rows, input,
+                     "ordered outputs");
+    bench_check_same(pool, host.mask, device.mask,
+                     (int64_t)host.blocks * spira::order_words(host.volume), input,
+                     "offsets of the blocks of outputs");
+    bench_check_same(pool, host.source, device.source, entries, input,
+                     "source rows of the blocks of outputs");
+    bench_check_same(pool, host.turn, device.turn, (int64_t)spira::order_pairs(host.blocks), input,
+                     "turns of the blocks of outputs");
+    int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);
     return bytes;
 }
@@ -796,8 +881,8 @@ struct bench_row {
     const char *dtype;
     int word;
     const char *layout, *dataflow, *form, *net, *method;
-    int batch; // scans
-    int t;
+    int batch;      // scans
+    int t;          // of hybrid layouts
     int B, C;       // of the method "minuet"
     double density; // voxels per cell, percent
     bench_time time;
@@ -861,7 +946,9 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_text("layout", r->layout);
     bench_print_text("dataflow", r->dataflow);
     bench_print_text("form", r->form);
-    bench_print_count("t", r->t);
+    if (bench_same_text(r->layout, "hybrid")) { // 0 is one of them
+        printf(", \"t\": %d", r->t);
+    }
     bench_print_text("net", r->net);
     bench_print_text("method", r->method);
     bench_print_count("batch", r->batch);

@@ -1,8 +1,9 @@
 // bench/conv.cu: feature computation of one submanifold layer, its map ready in the form that the
-// dataflow reads: tiled layout (os) or lists of pairs (ws, atomic; ws-det, deterministic).
+// dataflow reads: tiled or ordered layout, as conv_form_of says (os), lists of pairs (ws, atomic;
+// ws-det, deterministic), or both, divided by a threshold (hybrid, atomic).
 //
 //     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]
-//                      [--dataflow os|ws|ws-det|all] data/*.vox32
+//                      [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] data/*.vox32
 //
 // `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does. Before a
 // layer is timed, 2000 of its output rows are compared with sums in double, and all are looked at
@@ -29,15 +30,18 @@ struct conv_map {
     const int32_t *count; // [1], device
     const int32_t *map;   // [voxels, volume], host
     int64_t pairs;
-    spira::tile_layout tiles; // device
-    spira::map_pairs lists;   // device; where a dataflow reads them
+    spira::tile_layout tiles;  // device
+    spira::order_layout order; // device
+    spira::map_pairs lists;    // device; where a dataflow reads them
 };
 
 struct conv_work {
     int dataflow;
+    spira::conv_form form; // of the map, for os
     spira::conv_args args;
-    spira::conv_pairs_args pairs; // the same over lists of pairs
-    void *scratch;                // of those
+    spira::conv_pairs_args pairs;   // the same over lists of pairs
+    spira::conv_hybrid_args hybrid; // and by both
+    void *scratch;                  // of these
     size_t scratch_bytes;
     const void *in;      // [voxels, cin], host, as stored
     const float *weight; // [volume, cin, cout], host, as it enters the product
@@ -49,21 +53,38 @@ static float conv_random(uint64_t stream, int64_t index) {
     return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
 }
 
-// All pairs as lists: what is computed from them is compared with the host.
-static void conv_map_lists(bench_session *s, const bench_scene<uint64_t> *scene,
-                           const spira::kernel_shape *kernel, conv_map *m) {
+// Pairs as lists: what is computed from them is compared with the host. forms: what else the search
+// writes; null: nothing, and all pairs are in the lists.
+static spira::map_pairs conv_map_lists(bench_session *s, const bench_scene<uint64_t> *scene,
+                                       const spira::kernel_shape *kernel, const conv_map *m,
+                                       const spira::map_forms *forms) {
     int32_t pairs = (int32_t)m->pairs;
-    m->lists = {bench_device<int32_t>(&s->pool, spira::kernel_volume(kernel) + 1),
-                bench_device<int32_t>(&s->pool, pairs), bench_device<int32_t>(&s->pool, pairs),
-                pairs};
+    spira::map_pairs lists = {bench_device<int32_t>(&s->pool, spira::kernel_volume(kernel) + 1),
+                              bench_device<int32_t>(&s->pool, pairs),
+                              bench_device<int32_t>(&s->pool, pairs), pairs};
     size_t bytes = 0;
     BENCH_TRY(spira::map_pairs_workspace(kernel, m->voxels, pairs, &bytes));
     int keep = s->pool.blocks;
     BENCH_TRY(spira::map_build_pairs(
-        &scene->layout, kernel, scene->fine.device, scene->fine.device, nullptr, m->lists,
+        &scene->layout, kernel, scene->fine.device, scene->fine.device, forms, lists,
         scene->trouble, bench_device<char>(&s->pool, (int64_t)bytes), bytes, s->stream));
     bench_check_trouble(&s->pool, scene->trouble);
     bench_pool_free(&s->pool, keep);
+    return lists;
+}
+
+// The ordered layout of a map in device memory.
+static void conv_map_order(bench_session *s, const spira::kernel_shape *kernel, const int32_t *map,
+                           conv_map *m) {
+    m->order = bench_order(&s->pool, m->voxels, spira::kernel_volume(kernel), true);
+    int keep = s->pool.blocks;
+    const spira::order_request request = {*kernel,  spira::map_all, map,
+                                          m->count, m->voxels,      m->order};
+    size_t bytes;
+    void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
+    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
+    bench_pool_free(&s->pool, keep);
+    bench_check_order(&s->pool, kernel, m->map, m->voxels, m->order, m->input);
 }
 
 // The map is built by the code under test and compared with the host's before it is used.
@@ -85,8 +106,9 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
     bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
+    conv_map_order(s, &kernel, map, &m);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
-        conv_map_lists(s, scene, &kernel, &m);
+        m.lists = conv_map_lists(s, scene, &kernel, &m, nullptr);
     }
     return m;
 }
@@ -135,7 +157,9 @@ static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_
     w.args.in =
         bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
     conv_weights(s, &w);
-    w.args.layout = &m->tiles;
+    BENCH_TRY(spira::conv_form_of(&w.args.shape, &w.form));
+    w.args.layout = w.form == spira::conv_form_tiles ? &m->tiles : nullptr;
+    w.args.order = w.form == spira::conv_form_order ? &m->order : nullptr;
     w.args.count = m->count;
     w.args.capacity = m->voxels;
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
@@ -162,10 +186,80 @@ static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, c
     w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
 }
 
+// ---- by a threshold -----------------------------------------------------------------------------
+
+// Layouts of the dense offsets; the one that is read is there.
+struct conv_dense {
+    spira::tile_layout tiles;
+    spira::order_layout order;
+};
+
+// os [voxels, columns of the threshold], device.
+static void conv_dense_make(bench_session *s, const conv_map *m, const int32_t *os,
+                            spira::conv_hybrid_args *a, conv_dense *d) {
+    const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    spira::conv_form form = spira::conv_form_tiles;
+    BENCH_TRY(spira::conv_hybrid_form_of(&a->shape, &a->kernel, a->threshold, &form));
+    if (form == spira::conv_form_tiles) {
+        int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
+        int rows = spira::tile_rows_choose(dense.volume, channels, m->voxels);
+        d->tiles = bench_tiles(&s->pool, m->voxels, dense.volume, rows, true);
+        a->layout = &d->tiles;
+        BENCH_TRY(spira::tile_build(os, dense.volume, m->count, m->voxels, d->tiles, s->stream));
+        return;
+    }
+    spira::workspace count = spira::workspace_begin(nullptr);
+    spira::order_layout_take(&count, m->voxels, dense.volume);
+    spira::workspace w = spira::workspace_begin(bench_device<char>(&s->pool, (int64_t)count.used));
+    d->order = spira::order_layout_take(&w, m->voxels, dense.volume);
+    a->order = &d->order;
+    spira::order_request request = {a->kernel, a->threshold, os, m->count, m->voxels, d->order};
+    size_t bytes = 0;
+    BENCH_TRY(spira::order_workspace(&request, 1, &bytes));
+    BENCH_TRY(spira::order_build(&request, 1, bench_device<char>(&s->pool, (int64_t)bytes), bytes,
+                                 s->stream));
+}
+
+// The layer with the offsets of a norm below `threshold` output-stationary.
+static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scene,
+                             const conv_map *m, int threshold, conv_work *w, conv_dense *d) {
+    spira::conv_hybrid_args a = {};
+    a.shape = w->args.shape;
+    a.kernel = spira::kernel_cube(m->K, 1);
+    a.threshold = threshold;
+    a.in = w->args.in;
+    a.count = w->args.count;
+    a.capacity = w->args.capacity;
+    a.out = w->args.out;
+    a.form = spira::pairs_form_atomic;
+    int columns = spira::map_os_columns(&a.kernel, threshold, false);
+    spira::map_forms forms = spira::map_forms_os(nullptr);
+    forms.threshold = threshold;
+    if (columns) {
+        forms.os = bench_device<int32_t>(&s->pool, (int64_t)m->voxels * columns);
+    }
+    a.pairs = conv_map_lists(s, scene, &a.kernel, m, &forms);
+    if (columns) {
+        conv_dense_make(s, m, forms.os, &a, d);
+    }
+    size_t bytes = 0;
+    int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
+    const float *weight = bench_upload(&s->pool, w->weight, elements);
+    BENCH_TRY(spira::conv_hybrid_weights_bytes(&a.shape, &a.kernel, threshold, &bytes));
+    char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
+    BENCH_TRY(spira::conv_hybrid_weights_pack(&a.shape, &a.kernel, threshold, weight, packed, bytes,
+                                              s->stream));
+    a.weights = packed;
+    BENCH_TRY(spira::conv_hybrid_workspace(&a, &w->scratch_bytes));
+    w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
+    w->hybrid = a;
+}
+
 static spira::status conv_step(void *context, cudaStream_t stream) {
     const conv_work *w = (const conv_work *)context;
-    return w->dataflow == bench_dataflow_os
-               ? spira::conv(&w->args, nullptr, 0, stream)
+    return w->dataflow == bench_dataflow_os ? spira::conv(&w->args, nullptr, 0, stream)
+           : w->dataflow == bench_dataflow_hybrid
+               ? spira::conv_hybrid(&w->hybrid, w->scratch, w->scratch_bytes, stream)
                : spira::conv_pairs_run(&w->pairs, w->scratch, w->scratch_bytes, stream);
 }
 
@@ -295,6 +389,26 @@ static void conv_sweep(bench_session *s, conv_work *w, const conv_map *m, bench_
     w->args.sizes = nullptr;
 }
 
+// After Figure 11 of the Spira paper: every threshold from 0, all offsets weight-stationary, to the
+// one above all norms, all output-stationary; or the one that is asked for.
+static void conv_thresholds(bench_session *s, const bench_scene<uint64_t> *scene, conv_work *w,
+                            const conv_map *m, bench_row *row, const char *label) {
+    const spira::kernel_shape kernel = spira::kernel_cube(m->K, 1);
+    const int asked = s->options.threshold;
+    const int last = asked < 0 ? spira::kernel_norm_max(&kernel) + 1 : asked;
+    row->layout = "hybrid";
+    for (int t = asked < 0 ? 0 : asked; t <= last; ++t) {
+        int keep = s->pool.blocks;
+        char name[250];
+        conv_dense dense = {};
+        snprintf(name, sizeof name, "%.200s, t = %d", label, t);
+        conv_work_hybrid(s, scene, m, t, w, &dense);
+        row->t = t;
+        conv_time(s, w, m, row, name);
+        bench_pool_free(&s->pool, keep);
+    }
+}
+
 static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
                      const conv_layer *layer, spira::numeric type) {
     int keep = s->pool.blocks;
@@ -320,8 +434,14 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
         }
         w.dataflow = d;
         row.form = nullptr;
-        row.layout = d == bench_dataflow_os ? "tiled" : "ws";
+        row.layout = d != bench_dataflow_os             ? "ws"
+                     : w.form == spira::conv_form_order ? "ordered"
+                                                        : "tiled";
         row.dataflow = bench_dataflow_names[d];
+        if (d == bench_dataflow_hybrid) {
+            conv_thresholds(s, scene, &w, m, &row, label);
+            continue;
+        }
         if (d != bench_dataflow_os) {
             conv_work_lists(s, m, d, &w);
         }

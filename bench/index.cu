@@ -5,8 +5,9 @@
 // "sort", method "pack+sort": from raw coordinates to sorted words with their rows, repeats still
 // in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
 // "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
-// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch, as they stand
-// (layout "os") or tiled, which is what its convolutions read.
+// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch: as they stand
+// (layout "os"); as tiled layouts; or as they stand and then in order (layout "ordered"), the
+// layouts of all maps in one go. The convolutions read one of these layouts or both.
 #include "bench.cuh"
 
 // ---- sort ---------------------------------------------------------------------------------------
@@ -121,12 +122,17 @@ static void downsample_run(bench_session *s, const bench_scene<W> *scene) {
 
 enum { index_levels = 5, index_maps = 3 * index_levels - 2 };
 
+enum index_form { index_os, index_tiled, index_ordered, index_forms };
+
+static const char *const index_form_names[] = {"os", "tiled", "ordered"};
+
 template <typename W>
 struct index_map {
     spira::kernel_shape kernel;
     int source, outputs; // levels
     int32_t *map;
     spira::tile_layout tiles;
+    spira::order_layout order;
 };
 
 // MinkUNet42: levels of stride 1, 2, 4, 8, 16, each with its submanifold map; between neighbours
@@ -136,11 +142,23 @@ struct index_work {
     bench_scene<W> scene;
     bench_sets<W> level[index_levels];
     index_map<W> map[index_maps];
-    bool tiled;
-    int64_t tile_bytes; // written of the layouts: known once they have been checked
-    void *scratch;      // of downsample
+    int form;
+    int64_t bytes[index_forms]; // written of the maps or layouts: known once they have been checked
+    void *scratch;              // of downsample
     size_t scratch_bytes;
+    void *order_scratch;
+    size_t order_bytes;
 };
+
+// What order_build is asked for.
+template <typename W>
+static void index_orders(const index_work<W> *w, spira::order_request *request) {
+    for (int i = 0; i < index_maps; ++i) {
+        const index_map<W> *m = &w->map[i];
+        spira::voxel_set<W> outputs = w->level[m->outputs].device;
+        request[i] = {m->kernel, spira::map_all, m->map, outputs.count, outputs.capacity, m->order};
+    }
+}
 
 template <typename W>
 static spira::status index_step(void *context, cudaStream_t stream) {
@@ -158,9 +176,15 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
-                      w->tiled ? spira::map_forms_tiles(m->tiles) : spira::map_forms_os(m->map)};
+                      w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
+                                             : spira::map_forms_os(m->map)};
     }
-    return spira::map_build_batch(&scene->layout, request, index_maps, stream);
+    SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
+    spira::order_request orders[index_maps];
+    index_orders(w, orders);
+    return w->form == index_ordered
+               ? spira::order_build(orders, index_maps, w->order_scratch, w->order_bytes, stream)
+               : spira::status_success();
 }
 
 template <typename W>
@@ -168,11 +192,12 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
                                    int outputs) {
     int finer = source < outputs ? source : outputs;
     int32_t rows = w->level[outputs].host.capacity;
-    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}};
+    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}, {}};
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
     m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
+    m.order = bench_order(pool, rows, volume, true);
     return m;
 }
 
@@ -198,6 +223,9 @@ static void index_work_make(bench_pool *pool, const bench_scene<W> *scene, index
             w->map[maps++] = index_map_make(pool, w, 2, l, l - 1);
         }
     }
+    spira::order_request orders[index_maps];
+    index_orders(w, orders);
+    w->order_scratch = bench_order_scratch(pool, orders, index_maps, &w->order_bytes);
 }
 
 // Compares sets, maps and layouts with the host's. Returns the pairs of all maps.
@@ -217,7 +245,11 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         const int32_t *expected = bench_map_host(pool, &w->scene.layout, &m->kernel,
                                                  &w->level[m->source], outputs, &pairs);
         bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
-        w->tile_bytes += bench_check_tiles(pool, expected, rows, m->tiles, input);
+        w->bytes[index_os] += total * (int64_t)sizeof *m->map;
+        w->bytes[index_tiled] += bench_check_tiles(pool, expected, rows, m->tiles, input);
+        w->bytes[index_ordered] +=
+            total * (int64_t)sizeof *m->map +
+            bench_check_order(pool, &m->kernel, expected, rows, m->order, input);
         bench_pool_free(pool, keep);
         all += pairs;
     }
@@ -225,23 +257,11 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
     return all;
 }
 
-// `bytes`: of the maps or layouts.
-template <typename W>
-static int64_t index_bytes(const index_work<W> *w) {
-    int64_t bytes = w->tiled ? w->tile_bytes : 0;
-    for (int i = 0; i < index_maps && !w->tiled; ++i) {
-        const index_map<W> *m = &w->map[i];
-        bytes += (int64_t)w->level[m->outputs].host.capacity * spira::kernel_volume(&m->kernel) * 4;
-    }
-    return bytes;
-}
-
 template <typename W>
 static void index_run(bench_session *s, const bench_scene<W> *scene) {
     index_work<W> w = {};
     index_work_make(&s->pool, scene, &w);
-    for (int tiled = 0; tiled <= 1; ++tiled) {
-        w.tiled = tiled;
+    for (w.form = 0; w.form < index_forms; ++w.form) {
         BENCH_TRY(index_step<W>(&w, s->stream));
     }
     bench_row row = bench_row_make("index", scene);
@@ -249,10 +269,9 @@ static void index_run(bench_session *s, const bench_scene<W> *scene) {
     row.word = 8 * (int)sizeof(W);
     row.net = "MinkUNet42";
     row.method = "zdelta";
-    for (int tiled = 0; tiled <= 1; ++tiled) {
-        w.tiled = tiled;
-        row.layout = tiled ? "tiled" : "os";
-        row.bytes = index_bytes(&w);
+    for (w.form = 0; w.form < index_forms; ++w.form) {
+        row.layout = index_form_names[w.form];
+        row.bytes = w.bytes[w.form];
         row.time = bench_measure(s->stream, index_step<W>, &w);
         bench_print(s, &row);
     }

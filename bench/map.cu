@@ -5,8 +5,9 @@
 // Layouts: "os" is a submanifold map [outputs, volume]; "os-down2" the map from stride 1 to 2 of a
 // strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "ws" the filtered
 // weight-stationary form of the submanifold map, "hybrid" the same but for the offsets with an L1
-// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" the tiled
-// layout that convolutions read. `bytes` are those of the map, or layout, that is written.
+// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" and "ordered"
+// the two layouts that convolutions read, the ordered one by way of the map. `bytes` are those of
+// the map, or layout, that is written; of "ordered" those of both.
 #include "bench.cuh"
 
 struct map_case {
@@ -29,10 +30,11 @@ struct map_work {
     bench_sets<W> source, outputs;
     int32_t *map; // [outputs, volume]
     spira::tile_layout tiles;
+    spira::order_request order; // of `map`
     spira::map_forms forms;
     spira::map_pairs pairs;
     spira::device_status *trouble;
-    void *scratch; // of map_build_pairs
+    void *scratch; // of map_build_pairs or order_build
     size_t scratch_bytes;
 };
 
@@ -62,6 +64,33 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
     row.bytes = bench_check_tiles(&s->pool, expected, count, w->tiles, row.input);
     row.layout = "tiled";
     row.time = bench_measure(s->stream, map_tile_step<W>, w);
+    bench_print(s, &row);
+}
+
+template <typename W>
+static spira::status map_order_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    SPIRA_TRY(map_step<W>(context, stream));
+    return spira::order_build(&w->order, 1, w->scratch, w->scratch_bytes, stream);
+}
+
+// Times the search and, of its map, the ordered layout.
+template <typename W>
+static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *expected,
+                            bench_row row) {
+    int32_t count = *w->outputs.host.count;
+    int64_t entries = (int64_t)count * spira::kernel_volume(&w->kernel);
+    w->order = {w->kernel, spira::map_all,
+                w->map,    w->outputs.device.count,
+                count,     bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true)};
+    w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
+    BENCH_CUDA(cudaMemsetAsync(w->map, bench_poison, (size_t)entries * sizeof *w->map, s->stream));
+    BENCH_TRY(map_order_step<W>(w, s->stream));
+    bench_check_same(&s->pool, expected, (const int32_t *)w->map, entries, row.input, "kernel map");
+    row.bytes +=
+        bench_check_order(&s->pool, &w->kernel, expected, count, w->order.layout, row.input);
+    row.layout = "ordered";
+    row.time = bench_measure(s->stream, map_order_step<W>, w);
     bench_print(s, &row);
 }
 
@@ -175,6 +204,7 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
         map_run_pairs(s, &w, 0, row);
         map_run_pairs(s, &w, 2, row);
         map_run_tiled(s, &w, expected, row);
+        map_run_ordered(s, &w, expected, row);
     }
     bench_pool_free(pool, keep);
 }

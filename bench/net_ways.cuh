@@ -1,9 +1,9 @@
 // bench/net_ways.cuh: a network that finds its maps in other ways than net_run does.
 //
 // All maps here are output-stationary, in every way: what differs is how they are found, and when.
-// The convolutions read the form that net_index has written before; turning a map into that form is
+// The convolutions read the layouts that net_index has written before; turning a map into those is
 // in no way's time. So the figures compare the ways with each other, and not with net_run, which
-// writes the convolutions' form and no such map.
+// writes these layouts, and such a map only where one of them is made of it or pooling reads it.
 #ifndef SPIRA_BENCH_NET_WAYS_CUH
 #define SPIRA_BENCH_NET_WAYS_CUH
 

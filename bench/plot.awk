@@ -1,10 +1,15 @@
-# bench/plot.awk: the JSON lines of bench/growth.cu as an SVG picture, one panel for each K.
+# bench/plot.awk: the JSON lines of bench/growth.cu, or those of bench/conv.cu over the thresholds of
+# the hybrid dataflow, as an SVG picture, one panel for each K.
 #
 #     awk -f bench/json.awk -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/growth.svg
 #     awk -v bench=density -f bench/json.awk -f bench/plot.awk out/gpu/bench_growth.jsonl >bench/density.svg
 #
-# Microseconds over voxels, or over the density in percent; both axes are logarithmic, and the
-# panels share the one of time. Of two lines for one point, the last one counts. POSIX awk.
+#     awk -v bench=fig11 -v input=kitti00_000000_5cm -f bench/json.awk -f bench/plot.awk \
+#         out/gpu/bench_fig11.jsonl >bench/fig11.svg
+#
+# Microseconds over voxels, over the density in percent, or over the threshold (fp16, one input); both
+# axes are logarithmic, that of the threshold is not, and the panels share the one of time. Of two
+# lines for one point, the last one counts. POSIX awk.
 
 function escape(text) {
     gsub(/&/, "\\&amp;", text)
@@ -24,9 +29,9 @@ function take(K, method, x, us,    line, i) {
     }
     time[line, x] = us
     panel[K] = 1
-    if (!low_x || x < low_x)
+    if (low_x == "" || x < low_x)
         low_x = x
-    if (x > high_x)
+    if (high_x == "" || x > high_x)
         high_x = x
     if (!low_us || us < low_us)
         low_us = us
@@ -47,6 +52,8 @@ function whole(a, up,    i) {
 }
 
 function to_x(x) {
+    if (bench == "fig11")
+        return 12 + (width - 24) * (x - low_x) / (high_x - low_x + 1e-9)
     return 12 + (width - 24) * (log10(x) - log10(low_x)) / (log10(high_x / low_x) + 1e-9)
 }
 
@@ -76,6 +83,15 @@ function mark(n, x, y) {
     printf "<path class=\"mark\" fill=\"%s\" d=\"M%.1f %.1f%s\"/>\n", color[n], x, y, shape[n]
 }
 
+# A threshold is a whole number.
+function draw_thresholds(    t) {
+    for (t = low_x; t <= high_x; ++t) {
+        stroke(to_x(t), 0, to_x(t), height, "grid")
+        stroke(to_x(t), height, to_x(t), height + 6, "axis")
+        text(to_x(t), height + 20, "middle", t "")
+    }
+}
+
 # Grid and labels of a panel: decades, and 2 to 9 of each as short ticks.
 function draw_axes(named,    d, i, a) {
     for (d = decade_low; d <= decade_high; ++d) {
@@ -83,7 +99,9 @@ function draw_axes(named,    d, i, a) {
         if (named)
             text(-8, to_y(10 ^ d) + 4, "end", short(10 ^ d))
     }
-    for (d = whole(log10(low_x), 0); d <= whole(log10(high_x), 1); ++d)
+    if (bench == "fig11")
+        draw_thresholds()
+    for (d = whole(log10(low_x), 0); bench != "fig11" && d <= whole(log10(high_x), 1); ++d)
         for (i = 1; i <= 9; ++i) {
             a = i * 10 ^ d
             if (a < low_x * 0.999 || a > high_x * 1.001)
@@ -133,14 +151,15 @@ function draw(    K, drawn, n, left) {
         printf "<g transform=\"translate(%d 78)\">\n", left + drawn * 420
         if (!drawn) {
             draw_legend()
-            text(0, -60, "start", "Kernel map, microseconds" (gpu ? ", " gpu : ""))
+            text(0, -60, "start", title ", microseconds" (gpu ? ", " gpu : ""))
         }
         text(width / 2, -12, "middle", "K = " K)
         draw_axes(!drawn)
         for (n = methods; n >= 1; --n)
             draw_line(K, n)
         text(width / 2, height + 42, "middle", \
-            bench == "density" ? "voxels per cell, 200 x 200 x 200 cells" : "voxels")
+            bench == "density" ? "voxels per cell, 200 x 200 x 200 cells" : \
+            bench == "fig11" ? "threshold t" : "voxels")
         print "</g>"
         ++drawn
     }
@@ -152,7 +171,9 @@ BEGIN {
     height = 290
     if (bench == "")
         bench = "growth"
-    methods = split("zdelta bsearch minuet hash grid", method, " ")
+    title = bench == "fig11" ? "Convolution (cin,cout), fp16, " input : "Kernel map"
+    methods = split(bench == "fig11" ? "16,16 32,32 64,64 128,128 256,256" : \
+        "zdelta bsearch minuet hash grid", method, " ")
     split("#d55e00 #0072b2 #009e73 #b65a92 #5b5b5b", color, " ")
     shape[1] = "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"
     shape[2] = "m-4 -4h8v8h-8z"
@@ -160,13 +181,18 @@ BEGIN {
     shape[4] = "m0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z"
     shape[5] = "m0 5l5 -9h-10z"
 }
+/^\{/ && bench == "fig11" && value("dataflow") == "hybrid" && value("dtype") == "fp16" && \
+    value("input") == input && value("us") + 0 > 0 {
+    take(value("K"), value("cin") "," value("cout"), value("t") + 0, value("us") + 0)
+    gpu = value("gpu")
+}
 /^\{/ && value("bench") == bench && value("us") + 0 > 0 {
     take(value("K"), value("method"), \
         (bench == "density" ? value("density") : value("voxels")) + 0, value("us") + 0)
     gpu = value("gpu")
 }
 END {
-    if (!high_x) {
+    if (high_x == "") {
         print "no lines of bench \"" bench "\"" >"/dev/stderr"
         exit 1
     }

@@ -20,9 +20,10 @@ function mib(bytes) {
 }
 
 # The tables whose rows are cases and whose columns are the methods: the searches of
-# bench/search_*.cuh, or the ways of bench/net_ways.cuh.
+# bench/search_*.cuh, the ways of bench/net_ways.cuh, or thresholds.
 function is_cases(table) {
-    return table == "searches" || table == "growth" || table == "density" || is_ways(table)
+    return table == "searches" || table == "growth" || table == "density" || table == "fig11" || \
+        is_ways(table)
 }
 
 function is_ways(table) {
@@ -53,6 +54,9 @@ function take_case(table,    key) {
     } else if (is_ways(table)) {
         key = key SUBSEP net_name()
         head[key] = net_name() " | " value("input")
+    } else if (table == "fig11") {
+        key = key SUBSEP step_name("conv")
+        head[key] = step_name("conv") " | " value("input")
     } else if (table == "growth")
         head[key] = value("voxels")
     else
@@ -61,7 +65,8 @@ function take_case(table,    key) {
         seen[key] = 1
         row[table, ++rows[table]] = key
     }
-    cell[key, has_sizes(table) ? value("K") : "-", value("method")] = value("us")
+    cell[key, has_sizes(table) ? value("K") : "-", \
+        table == "fig11" ? "t=" value("t") : value("method")] = value("us")
     if (value("method") == "minuet")
         blocks[key] = value("B") ", " value("C")
     gpu = value("gpu")
@@ -94,6 +99,21 @@ function take_net(table,    key, i, part) {
         parts[key] = (i == 1 ? "" : parts[key] " + ") mib(value(part[i] "_bytes"))
 }
 
+# Keeps a line of a tuned layer: the best choice, and the one without tuning.
+function take_tuned(    key, step) {
+    step = step_name("conv") (value("deterministic") ? ", deterministic" : "")
+    key = "tuning" SUBSEP step SUBSEP value("input")
+    if (!(key in seen)) {
+        seen[key] = 1
+        row["tuning", ++rows["tuning"]] = key
+    }
+    head[key] = step " | " value("input")
+    cell[key, "untuned"] = value("untuned") " | " figure(value("untuned_us"))
+    cell[key, "best"] = value("choice") " | " figure(value("us"))
+    cell[key, "over"] = sprintf("%.2f", value("over"))
+    gpu = value("gpu")
+}
+
 # What a line is about, words and input apart.
 function step_name(bench,    layout, method) {
     layout = value("layout")
@@ -112,6 +132,14 @@ function step_name(bench,    layout, method) {
 # Keeps a line: rows of each table stand in the order of their first line.
 function take(    bench, table, key) {
     bench = value("bench")
+    if (value("dataflow") == "hybrid") {
+        take_case("fig11")
+        return
+    }
+    if (bench == "tune")
+        take_tuned()
+    if (bench ~ /^tune/)
+        return
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return # tables of their own
     table = bench == "search" ? "searches" : bench == "net" ? "networks" : bench
@@ -184,9 +212,11 @@ function print_cases(table,    heads, left, sizes, size, list, names, name, line
     left["growth"] = "|---:|"
     left["density"] = "|---:|---:|"
     heads["fig13"] = heads["fig15"] = "| network | input |"
-    left["fig13"] = left["fig15"] = "|---|---|"
+    heads["fig11"] = "| step | input |"
+    left["fig11"] = left["fig13"] = left["fig15"] = "|---|---|"
     list["searches"] = "zdelta bsearch minuet hash hash-query grid grid-query"
     list["growth"] = list["density"] = "zdelta bsearch minuet hash grid"
+    list["fig11"] = "t=0 t=1 t=2 t=3 t=4 t=5 t=6 t=7"
     list["fig13"] = "bsearch zdelta network-wide graph"
     list["fig15"] = "sequential streams batch"
     names = split(list[table], name, " ")
@@ -238,9 +268,23 @@ function print_nets(table,    heads, left, line, key, i) {
     print ""
 }
 
+function print_tuned(    i, key) {
+    source("Microseconds")
+    print "| step | input | without tuning | us | best | us | ratio |"
+    print "|---|---|---|---:|---|---:|---:|"
+    for (i = 1; i <= rows["tuning"]; ++i) {
+        key = row["tuning", i]
+        print "| " head[key] " | " cell[key, "untuned"] " | " cell[key, "best"] " | " \
+            cell[key, "over"] " |"
+    }
+    print ""
+}
+
 function print_named(name) {
     if (name == "words")
         print_words()
+    else if (name == "tuning")
+        print_tuned()
     else if (is_cases(name))
         print_cases(name)
     else if (is_nets(name))
@@ -274,7 +318,7 @@ END {
         print_named("indexing")
         print_named("words")
         print_named("features")
-        others = split("networks fig13 fig15 table4 batches searches growth density", other, " ")
+        others = split("tuning fig11 networks fig13 fig15 table4 batches searches growth density", other, " ")
         for (i = 1; i <= others; ++i)
             if (rows[other[i]])
                 print_named(other[i])

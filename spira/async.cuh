@@ -28,6 +28,12 @@ SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
     return v;
 }
 
+SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    return v;
+}
+
 SPIRA_DEVICE uint2 shared_load_2(uint32_t from) {
     uint2 v;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
@@ -56,6 +62,10 @@ SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
                  : "memory");
 }
 
+SPIRA_DEVICE void shared_store(uint32_t to, uint32_t v) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+
 SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
 }
@@ -66,11 +76,14 @@ SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
                  : "memory");
 }
 
-// Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros.
+// Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
+// not looked at.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(there ? 16 : 0)
+    asm volatile("{ .reg .pred missing;\n"
+                 "setp.eq.u32 missing, %2, 0;\n"
+                 "cp.async.cg.shared.global [%0], [%1], 16, missing; }" ::"r"(to),
+                 "l"(from), "r"((uint32_t)there)
                  : "memory");
 #endif
 }
@@ -109,6 +122,26 @@ SPIRA_DEVICE void barrier_arrive(uint32_t barrier) {
 SPIRA_DEVICE void barrier_arrive_copies(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
+// Arrives, and expects so many bytes of barrier_copy before the phase can end.
+SPIRA_DEVICE void barrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b64 state;\n"
+                 "mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(barrier),
+                 "r"(bytes)
+                 : "memory");
+#endif
+}
+
+// Copies a multiple of 16 bytes, both sides aligned to 16, by the copy engine.
+SPIRA_DEVICE void barrier_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
 #endif
 }
 

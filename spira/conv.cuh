@@ -12,16 +12,21 @@ namespace spira {
 // One convolution. Arrays are in device memory, features of shape.type's storage.
 struct conv_args {
     conv_shape shape;
-    const void *in;            // [inputs, cin]
-    const void *in2;           // [inputs, cin2], or null where cin2 is 0
-    const void *weights;       // of conv_weights_pack, with the same shape, on the same device
-    const tile_layout *layout; // host struct of the kernel map's tiled layout;
-                               // null: the identity, volume 1 (a 1x1x1 convolution)
-    const int32_t *count;      // [1] outputs, at most `capacity`
+    const void *in;      // [inputs, cin]
+    const void *in2;     // [inputs, cin2], or null where cin2 is 0
+    const void *weights; // of conv_weights_pack, with the same shape, on the same device
+    // Host structs of the kernel map's layouts: the tiled one is read or, where conv_form_of says
+    // so, the ordered one; the other is not looked at. Both null: the identity (volume 1).
+    const tile_layout *layout;
+    const order_layout *order;
+    const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
     conv_epilogue epilogue;
     void *out;               // [capacity, cout]
     const conv_sizes *sizes; // how to cut the work (depth is not read), or null: chosen
+    const float *sums; // [capacity, conv_sums_pitch(cout)], aligned to 16: what the sums begin
+                       // from, as conv_pairs_run leaves it; null: zero. Null where conv_form_of
+                       // says the ordered layout
 };
 
 // Read from the current device at each call: nothing is cached.
@@ -51,6 +56,19 @@ SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) 
     return !conv_uses_tensor(s->type, d->capability) ? conv_kernel_exact
            : hopper_takes(s, d)                      ? conv_kernel_hopper
                                                      : conv_kernel_tensor;
+}
+
+// The forms of the kernel map that convolutions read: tiled (layout.h), ordered (order.h).
+enum conv_form { conv_form_tiles, conv_form_order };
+
+// The one that a shape is computed from on the current device.
+SPIRA_API status conv_form_of(const conv_shape *shape, conv_form *form) {
+    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_REQUIRE(form, status_null_pointer, "form", 0);
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    *form = conv_kernel_of(shape, &d) == conv_kernel_hopper ? conv_form_order : conv_form_tiles;
+    return status_success();
 }
 
 // Packed weights: how many elements (exact), or 16 bytes of them.
@@ -89,11 +107,9 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
     conv_tensor_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
 }
 
-// Packs weights for a kernel: conv_weights_pack, whose arguments these are.
-SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
-                           void *packed, size_t packed_bytes, cudaStream_t stream) {
-    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel)));
+// Launches what packs weights for a kernel. packed: as large as conv_packed_bytes says.
+SPIRA_API status conv_pack_run(const conv_shape *shape, conv_kernel kernel, const float *weight,
+                               void *packed, cudaStream_t stream) {
     int64_t total = conv_packed_count(shape, kernel), grid = ceil_div(total, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     if (kernel == conv_kernel_exact) {
@@ -105,6 +121,14 @@ SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const fl
         });
     }
     return status_of_launch("conv_weights_pack");
+}
+
+// Packs weights for a kernel: conv_weights_pack, whose arguments these are.
+SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
+                           void *packed, size_t packed_bytes, cudaStream_t stream) {
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel)));
+    return conv_pack_run(shape, kernel, weight, packed, stream);
 }
 
 // Packs weights into the order of the current device's kernels; once, when a network is loaded.
@@ -148,14 +172,27 @@ SPIRA_API status conv_check(const conv_args *a) {
     SPIRA_REQUIRE(a->count, status_null_pointer, "count", 0);
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   a->capacity);
-    SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2), status_unsupported,
-                  "out (overlaps an input)", 0);
-    if (a->layout) {
-        SPIRA_TRY(tile_layout_check(a->layout, a->shape.volume, a->capacity));
-    } else {
-        SPIRA_REQUIRE(a->shape.volume == 1, status_null_pointer, "layout", a->shape.volume);
-    }
+    SPIRA_REQUIRE((uintptr_t)a->sums % sizeof(float4) == 0, status_alignment, "sums",
+                  sizeof(float4));
+    SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
+                  status_unsupported, "out (overlaps an input)", 0);
     return status_success();
+}
+
+// The layout that the kernel reads is there and large enough; the identity has none.
+SPIRA_API status conv_check_layout(const conv_args *a, conv_kernel kernel) {
+    int volume = a->shape.volume;
+    SPIRA_REQUIRE(!a->sums || kernel != conv_kernel_hopper, status_unsupported,
+                  "sums (where conv_form_of says ordered)", volume);
+    if (volume == 1 && !a->layout && !a->order) {
+        return status_success();
+    }
+    if (kernel == conv_kernel_hopper) {
+        SPIRA_REQUIRE(a->order, status_null_pointer, "order (see conv_form_of)", volume);
+        return order_layout_check(a->order, volume, a->capacity);
+    }
+    SPIRA_REQUIRE(a->layout, status_null_pointer, "layout (see conv_form_of)", volume);
+    return tile_layout_check(a->layout, volume, a->capacity);
 }
 
 // Bytes of scratch for conv: none for the dataflows there are now.
@@ -188,6 +225,7 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
     p.count = a->count;
     p.capacity = a->capacity;
     p.epilogue = a->epilogue;
+    p.sums = a->sums;
     p.shape = a->shape;
     return element_dispatch(a->shape.type,
                             [&](auto e) { return conv_exact_launch<decltype(e)>(p, stream); });
@@ -198,24 +236,24 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
 // outputs  sizes [conv_sizes_most]
 SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
                               conv_sizes *sizes) {
-    return hopper_takes(s, d) ? hopper_sizes_list(s, rows, d, sizes)
+    return hopper_takes(s, d) ? hopper_sizes_list(s, d, sizes)
                               : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
 SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
                               const conv_sizes *size) {
-    return hopper_takes(s, d) ? hopper_sizes_fit(s, rows, d, size)
+    return hopper_takes(s, d) ? hopper_sizes_fit(s, d, size)
                               : conv_tensor_sizes_fit(s, rows, d, size);
 }
 
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
                                        const conv_device *d) {
-    return hopper_takes(s, d) ? hopper_sizes_choose(s, rows, d)
+    return hopper_takes(s, d) ? hopper_sizes_choose(s, capacity, d)
                               : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
 
-// What does not depend on how the work is cut; the chunks are those of conv_tile.cuh.
+// What does not depend on the layout, nor on how the work is cut.
 SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     const conv_shape *s = &a->shape;
     int element = numeric_size(s->type);
@@ -225,17 +263,16 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     p.weights = a->weights;
     p.residual = a->epilogue.residual;
     p.out = a->out;
-    p.layout = conv_layout(a->layout);
     p.count = a->count;
     p.capacity = a->capacity;
     p.epilogue = a->epilogue;
+    p.sums = a->sums;
     p.volume = s->volume;
     p.cin = s->cin;
     p.cin2 = s->cin2;
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
     p.chunks = conv_shape_chunks(s);
-    p.rows = a->layout ? a->layout->rows : tile_rows(1);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
@@ -243,22 +280,38 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     return p;
 }
 
+SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+    const conv_shape *s = &a->shape;
+    conv_tensor_params p = conv_params_of(a);
+    p.order = a->order ? *a->order : order_layout{nullptr, nullptr, nullptr, nullptr, 0, 1};
+    p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, a->capacity, d);
+    SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
+    p.part_log = hopper_part_log(s);
+    p.chunks1 = hopper_parts(s->cin, p.part_log);
+    p.chunks = p.chunks1 + hopper_parts(s->cin2, p.part_log);
+    return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
+                                  : hopper_run<__nv_bfloat16>(p, d, stream);
+}
+
 SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a);
-    p.size = a->sizes ? *a->sizes : conv_sizes_choose(s, p.rows, a->capacity, d);
-    SPIRA_REQUIRE(conv_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
-    if (hopper_takes(s, d)) {
-        p.chunks1 = hopper_parts(s->cin);
-        p.chunks = p.chunks1 + hopper_parts(s->cin2);
-        p.slices = hopper_slices(s->cout);
-        return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
-                                      : hopper_run<__nv_bfloat16>(p, d, stream);
-    }
+    p.layout = conv_layout(a->layout);
+    p.rows = a->layout ? a->layout->rows : tile_rows(1);
+    p.size = a->sizes ? *a->sizes : conv_tensor_sizes_choose(s, p.rows, a->capacity, d);
+    SPIRA_REQUIRE(conv_tensor_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
     p.slices = conv_slices(s->cout) / p.size.slices;
     p.size.depth = conv_depth(p.chunks);
     return element_dispatch(s->type,
                             [&](auto e) { return conv_tensor_run<decltype(e)>(p, stream); });
+}
+
+// By the kernel that the weights are packed for.
+SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_device *d,
+                          cudaStream_t stream) {
+    return kernel == conv_kernel_hopper   ? conv_run_hopper(a, d, stream)
+           : kernel == conv_kernel_tensor ? conv_run_tensor(a, d, stream)
+                                          : conv_run_exact(a, stream);
 }
 
 // Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).
@@ -266,14 +319,17 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 // inputs   args: see conv_args; features, residual and out are aligned to their element
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
 //          the inputs may not.
+// hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
+//          others (conv_hybrid.cuh); `out` may not be these sums.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
-// list. Sums are fp32 and are rounded once. Another capacity, another GPU or other sizes may add in
-// another order: with `split` an output's sum has so many parts, and more than 128 bytes of input
-// channels are added part by part. On sm_90a layers with many channels have a kernel of their own
-// (hopper_takes), which adds up the channels of an offset first.
-// cost     see bench/README.md; work is proportional to the groups of 16 pairs
+// list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU or
+// other sizes may add in another order: with `split` an output's sum has so many parts, and more
+// than 128 bytes of input channels are added part by part. On sm_90a layers of fp16 and bf16 with
+// enough channels (hopper_takes) have a kernel of their own, and read the ordered layout.
+// cost     see bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
+//          of the row blocks
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
     SPIRA_TRY(conv_check(args));
@@ -282,8 +338,9 @@ SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    return conv_uses_tensor(args->shape.type, d.capability) ? conv_run_tensor(args, &d, stream)
-                                                            : conv_run_exact(args, stream);
+    conv_kernel kernel = conv_kernel_of(&args->shape, &d);
+    SPIRA_TRY(conv_check_layout(args, kernel));
+    return conv_run(args, kernel, &d, stream);
 }
 
 } // namespace spira

@@ -37,6 +37,11 @@ struct conv_shape {
     numeric type;
 };
 
+// Floats of a row of sums that one kernel leaves for another: four channels stand together.
+SPIRA_BOTH int conv_sums_pitch(int cout) {
+    return (int)round_up(cout, 4);
+}
+
 SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, float residual) {
     if (e->bias) {
         sum += e->bias[channel];
@@ -94,6 +99,17 @@ SPIRA_API void conv_host_row(const float *x, const float *weight, int cin, int c
     }
 }
 
+// sum [cout] += what a source row gives by the weights [cin + cin2, cout] of one offset.
+template <typename Sum>
+SPIRA_API void conv_host_add(const conv_shape *s, const float *in, const float *in2,
+                             const float *weight, int64_t source, Sum *sum) {
+    conv_host_row(in + source * s->cin, weight, s->cin, s->cout, sum);
+    if (s->cin2) {
+        conv_host_row(in2 + source * s->cin2, weight + (int64_t)s->cin * s->cout, s->cin2, s->cout,
+                      sum);
+    }
+}
+
 // The sums alone: the host loop of every dataflow, in float or, as a reference, in double.
 //
 // inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
@@ -122,14 +138,8 @@ SPIRA_API status conv_sum_host(const conv_shape *s, const float *in, const float
         for (int k = 0; k < s->volume; ++k) {
             for (int64_t o = b * block; o < end; ++o) {
                 int64_t source = map ? map[o * s->volume + k] : o;
-                if (source < 0) {
-                    continue;
-                }
-                const float *w = weight + k * pitch;
-                conv_host_row(in + source * s->cin, w, s->cin, s->cout, sum + o * cout);
-                if (s->cin2) {
-                    conv_host_row(in2 + source * s->cin2, w + s->cin * cout, s->cin2, s->cout,
-                                  sum + o * cout);
+                if (source >= 0) {
+                    conv_host_add(s, in, in2, weight + k * pitch, source, sum + o * cout);
                 }
             }
         }
@@ -137,21 +147,33 @@ SPIRA_API status conv_sum_host(const conv_shape *s, const float *in, const float
     return status_success();
 }
 
-// A convolution in fp32 on the host: what users get where there is no GPU. `shape.type` is not
-// looked at. The epilogue's residual is float [outputs, cout]; no array may be `out` itself.
-SPIRA_API status conv_host(const conv_shape *s, const float *in, const float *in2,
-                           const float *weight, const int32_t *map, int32_t outputs,
-                           const conv_epilogue *e, float *out) {
+SPIRA_API status conv_host_check(const conv_epilogue *e, const float *in, const float *in2,
+                                 const float *out) {
     SPIRA_TRY(epilogue_check(e));
     SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
     SPIRA_REQUIRE(out != in && out != in2 && out != e->residual, status_unsupported,
                   "out (overlaps an input)", 0);
-    SPIRA_TRY(conv_sum_host<float>(s, in, in2, weight, map, outputs, out));
+    return status_success();
+}
+
+// The sums in `out` become the outputs.
+SPIRA_API void conv_host_finish(const conv_shape *s, const conv_epilogue *e, int32_t outputs,
+                                float *out) {
     const float *residual = (const float *)e->residual;
     int64_t total = (int64_t)outputs * s->cout;
     for (int64_t i = 0; i < total; ++i) {
         out[i] = epilogue_apply(out[i], e, (int)(i % s->cout), residual ? residual[i] : 0.0f);
     }
+}
+
+// A convolution in fp32 on the host: what users get where there is no GPU. `shape.type` is not
+// looked at. The epilogue's residual is float [outputs, cout]; no array may be `out` itself.
+SPIRA_API status conv_host(const conv_shape *s, const float *in, const float *in2,
+                           const float *weight, const int32_t *map, int32_t outputs,
+                           const conv_epilogue *e, float *out) {
+    SPIRA_TRY(conv_host_check(e, in, in2, out));
+    SPIRA_TRY(conv_sum_host<float>(s, in, in2, weight, map, outputs, out));
+    conv_host_finish(s, e, outputs, out);
     return status_success();
 }
 

@@ -38,6 +38,7 @@ struct conv_exact_params {
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
+    const float *sums; // [capacity, conv_sums_pitch(cout)] to begin from, or null
     conv_shape shape;
     int slices, rows; // rows: of a tile
 };
@@ -148,8 +149,10 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     } else {
         conv_exact_identity((int)first_row, same_input, same_row);
     }
+    const bool begin = p.sums && channel < cout;
     for (int r = low; r < high; ++r) {
-        sums[r][lane] = 0.0f;
+        int64_t from = (first_row + r) * conv_sums_pitch(cout) + channel;
+        sums[r][lane] = begin ? p.sums[from] : 0.0f;
     }
     const int32_t *first = p.layout.first + (int64_t)tile * (p.shape.volume + 1);
     for (int k = 0; k < p.shape.volume; ++k) {

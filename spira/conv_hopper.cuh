@@ -1,14 +1,13 @@
-// spira/conv_hopper.cuh: convolution with many channels on Hopper's warpgroup instructions
-// (sm_90a).
+// spira/conv_hopper.cuh: convolution on Hopper's warpgroup instructions (sm_90a).
 //
-// A block owns a unit of outputs, some neighbouring tiles of the layout, and 128 of the output
-// channels; their sums stay in shared memory, in fp32. It walks the offsets. Four warps gather the
-// source rows of up to 128 pairs of an offset, a batch, into a ring of stages, 64 input channels
-// each. Two warpgroups multiply a batch, each by the weights of 64 output channels, which it holds
-// in registers (the product is transposed: output channels are the instruction's 64 rows, pairs its
-// columns), and then add the columns to the sums. A warp owns 16 output channels of all outputs, so
-// that no warp waits for another one's sums. Blocks go from unit to unit, and the gathering runs
-// ahead over their borders.
+// Reads the ordered layout (order.h): outputs with like taps stand side by side, in blocks of 64. A
+// thread block owns a tile, two of those blocks, for a slice of the output channels. Each block of
+// outputs has a warpgroup, which keeps its sums in registers from the first offset to the epilogue
+// and multiplies for the offsets that its block has. Four further warps fetch into a ring of
+// stages, a stage each in turn: the source rows of both blocks by asynchronous copies, the weights
+// by the copy engine, 128 bytes of each row. They run ahead over the borders of the tiles. Thread
+// blocks stay and take tiles in turns. Where registers allow, two pairs of warpgroups take the
+// tiles of a thread block in turns: one multiplies while the other finishes its outputs.
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 
@@ -19,37 +18,38 @@
 namespace spira {
 
 enum {
-    hopper_stages = 5,
-    hopper_columns = wgmma_columns_most, // pairs that are multiplied at a time
-    hopper_stage_bytes = hopper_columns * wgmma_row_bytes,
-    hopper_group = 128,    // threads of a warpgroup
-    hopper_warpgroups = 2, // that multiply
-    hopper_threads = (hopper_warpgroups + 1) * hopper_group,
-    hopper_gatherers = 4, // warps,
-    hopper_teams = 2,     // in teams
-    hopper_team = hopper_gatherers / hopper_teams,
-    hopper_part_channels = 64, // input channels of a stage, output channels of a warpgroup
-    hopper_part_weights = 512, // of 16 bytes: 64 input channels for 64 output channels
-    hopper_pitch = hopper_warpgroups * hopper_part_channels * 4, // bytes of an output's sums
-    hopper_rows_most = 256,                                      // outputs of a unit
-    hopper_rows_unread = 4,     // behind their sums: see hopper_shared.place
-    hopper_volume_most = 128,   // offsets
-    hopper_first_most = 512,    // offsets and one, of the tiles of a unit
-    hopper_shared_align = 1024, // of the stages
+    hopper_group = 128,  // threads of a warpgroup
+    hopper_groups = 2,   // that multiply, each for a row block
+    hopper_fetchers = 4, // warps
+    hopper_columns_most = 256,
+    hopper_stages_most = 8,
+    hopper_volume_most = 1024, // offsets: a lane has 32
+    hopper_group_bytes = wgmma_rows * wgmma_row_most,
 };
 
-// Parts of one source's channels.
-SPIRA_BOTH int hopper_parts(int channels) {
-    return (int)ceil_div(channels, hopper_part_channels);
+// ---- parts and weights --------------------------------------------------------------------------
+
+// Parts of a source's channels, of 1 << log bytes.
+SPIRA_BOTH int hopper_parts(int channels, int log) {
+    return (int)ceil_div(channels * 2, 1 << log);
 }
 
-// ---- weights ------------------------------------------------------------------------------------
+// Bytes of a part, as a power of two. Offsets of few channels share a stage.
+SPIRA_BOTH int hopper_part_log(const conv_shape *s) {
+    return s->cin2 || s->cin > 32 || s->cout > 64 ? wgmma_row_log_most : wgmma_row_log_most - 1;
+}
 
-// Packed weights [volume, parts of both sources, parts of cout, 4 warps, 4 steps, 32 lanes] of 16
-// bytes: a lane's operand of a step. Channels beyond the ends are zero.
+// Output channels of the packed weights.
+SPIRA_BOTH int hopper_couts(int cout) {
+    return (int)round_up(cout, 16);
+}
+
+// Packed weights [volume, parts of both sources, hopper_couts, part] in pieces of 16 bytes, as they
+// stand in shared memory (wgmma_place). Channels beyond the ends are zero.
 SPIRA_API int64_t hopper_weights(const conv_shape *s) {
-    return (int64_t)s->volume * (hopper_parts(s->cin) + hopper_parts(s->cin2)) *
-           hopper_parts(s->cout) * hopper_part_weights;
+    int log = hopper_part_log(s);
+    return (int64_t)s->volume * (hopper_parts(s->cin, log) + hopper_parts(s->cin2, log)) *
+           hopper_couts(s->cout) * ((1 << log) / conv_lane_bytes);
 }
 
 template <typename E>
@@ -60,765 +60,726 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= total) {
         return;
     }
-    int lane = (int)(i % 32), step = (int)(i / 32 % 4), warp = (int)(i / 128 % 4);
-    int parts1 = hopper_parts(s.cin), parts = parts1 + hopper_parts(s.cin2);
-    int outs = hopper_parts(s.cout), out_part = (int)(i / hopper_part_weights % outs);
-    int part = (int)(i / hopper_part_weights / outs % parts);
-    int64_t k = i / hopper_part_weights / outs / parts;
+    const int log = hopper_part_log(&s), bytes = 1 << log, pieces = bytes / conv_lane_bytes;
+    const int couts = hopper_couts(s.cout), parts1 = hopper_parts(s.cin, log);
+    const int parts = parts1 + hopper_parts(s.cin2, log);
+    int piece = (int)(i % pieces), out = (int)(i / pieces % couts);
+    int64_t image = i / pieces / couts, k = image / parts;
+    int part = (int)(image % parts);
     bool second = part >= parts1;
-    int first = (second ? part - parts1 : part) * hopper_part_channels + step * 16 + lane % 4 * 2;
-    int first_out = out_part * hopper_part_channels + warp * 16 + lane / 4;
+    int first = (second ? part - parts1 : part) * (bytes / 2) + piece * 8;
+    uint32_t place = wgmma_place((uint32_t)(out * bytes + piece * conv_lane_bytes), log);
+    E *to = packed + image * couts * (bytes / 2) + place / 2;
     for (int e = 0; e < 8; ++e) {
-        int channel = first + e % 2 + e / 4 * 8, out = first_out + e / 2 % 2 * 8;
+        int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
         int64_t at = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
-        packed[i * 8 + e] = element_from_float<E>(inside ? weight[at] : 0.0f);
+        to[e] = element_from_float<E>(inside ? weight[at] : 0.0f);
     }
 }
 
-// ---- what a block shares ------------------------------------------------------------------------
+// ---- what a thread block shares -----------------------------------------------------------------
 
-// What the multiplying warps are told of a stage, before its rows have come.
-struct hopper_stage {
-    uint32_t form;    // columns | part << hopper_part_shift | flags
-    uint32_t weights; // which: offset * parts + part
-};
-
-enum {
-    hopper_columns_mask = 0xff, // 0 where a unit has no pairs at all
-    hopper_part_shift = 8,
-    hopper_new_unit = 1 << 16, // the first of its unit
-    hopper_end = 1 << 17,      // nothing more will come
-};
+// What a warpgroup is told of a stage: the steps that it has pairs for, and
+enum { hopper_steps = 4, hopper_last = 1 << hopper_steps }; // the last stage of its tile
 
 struct hopper_shared {
-    uint64_t empty[hopper_stages], told[hopper_stages], full[hopper_stages];
-    hopper_stage stage[hopper_stages];
-    // Where the sums of a column are: the shared address of the output's, the swizzle in its low
-    // bits. Of the columns behind the last, up to a multiple of 32: rows that nobody reads.
-    uint32_t place[hopper_stages][hopper_columns];
-    int32_t source[hopper_gatherers][hopper_columns]; // rows that a warp gathers
-    uint32_t scan[hopper_gatherers];
+    uint64_t full[hopper_stages_most], empty[hopper_stages_most];
+    uint64_t turn[2][hopper_groups];   // of the pairs
+    uint32_t begins[2][hopper_groups]; // where in the ring: hopper_turn_pass
+    uint32_t told[hopper_stages_most][hopper_groups];
+    alignas(16) float scale[hopper_columns_most], shift[hopper_columns_most]; // of the slice
 };
 
-// The sums of 8 channels of four rows whose numbers differ modulo 4 stand in different banks.
-SPIRA_DEVICE uint32_t hopper_swizzle(uint32_t row) {
-    return (row & 3) << 5;
+// Stages of a thread block: of each of the row blocks, and of the weights.
+SPIRA_BOTH int hopper_stage_bytes(int columns) {
+    return hopper_groups * hopper_group_bytes + columns * wgmma_row_most;
 }
 
-// A unit's batches: the pairs of one offset that are multiplied at a time.
-struct hopper_batch {
-    uint8_t offset, groups; // of 16
-    uint16_t first;         // in hopper_memory.group
-};
-
-enum { hopper_tile_shift = 11 }; // of a group of the unit: tile, number in the tile's list
-
-SPIRA_BOTH int hopper_groups_most(int tiles, int rows, int volume) {
-    return tiles * rows * volume / tile_group;
+// Thread blocks of a multiprocessor at a time, and pairs of warpgroups that take tiles in turns, so
+// that one finishes its outputs while the other one multiplies: what registers allow.
+SPIRA_BOTH constexpr int hopper_resident(int columns) {
+    return columns <= 64 ? 2 : 1;
 }
 
-// An offset's last batch is not full.
-SPIRA_BOTH int hopper_batches_most(int tiles, int rows, int volume) {
-    return volume + hopper_groups_most(tiles, rows, volume) * tile_group / hopper_columns;
+SPIRA_BOTH constexpr int hopper_pairs(int columns) {
+    return columns > 64 && columns <= 128 ? 2 : 1;
 }
 
-SPIRA_BOTH int hopper_sums_bytes(int tiles, int rows) {
-    return (tiles * rows + hopper_rows_unread) * hopper_pitch;
+SPIRA_BOTH constexpr int hopper_threads(int columns) {
+    return (hopper_pairs(columns) * hopper_groups + 1) * hopper_group;
 }
 
-SPIRA_BOTH int hopper_first_count(int tiles, int volume) {
-    return tiles * (volume + 1);
+// Bytes behind the stages that read as zeros, for parts of less than a stage.
+SPIRA_BOTH int hopper_zeros(int columns) {
+    return (int)max_of(wgmma_rows, columns) * wgmma_row_most / 2;
 }
 
-SPIRA_BOTH int hopper_memory_bytes(int tiles, int rows, int volume) {
-    return hopper_shared_align + hopper_stages * hopper_stage_bytes +
-           hopper_sums_bytes(tiles, rows) +
-           hopper_first_count(tiles, volume) * (int)sizeof(int32_t) +
-           2 * hopper_batches_most(tiles, rows, volume) * (int)sizeof(hopper_batch) +
-           2 * hopper_groups_most(tiles, rows, volume) * (int)sizeof(uint16_t);
+SPIRA_BOTH int hopper_memory_bytes(int columns, int stages) {
+    return wgmma_align + stages * hopper_stage_bytes(columns) + hopper_zeros(columns);
 }
 
-// The shared memory, and which thread looks at it. The addresses are the instructions'.
-struct hopper_memory {
-    uint32_t shared;       // hopper_shared
-    uint32_t stages, sums; // of the dynamic memory: rows; [rows of a unit, channels]
-    int32_t *first;        // [tiles, volume + 1] of a unit: tile_layout.first
-    hopper_batch *batch;   // [2, hopper_batches_most] of units, even and odd
-    uint16_t *group;       // [2, groups of the tiles] by offset: tile << hopper_tile_shift | number
-    int lane;
-};
-
-SPIRA_DEVICE hopper_memory hopper_memory_of(const conv_tensor_params &p,
-                                            const hopper_shared &shared, char *memory) {
-    const int tiles = p.size.tiles;
-    const int batches = hopper_batches_most(tiles, p.rows, p.volume);
-    hopper_memory m;
-    uint32_t base = shared_address(memory), skip = (0u - base) & (hopper_shared_align - 1);
-    m.shared = shared_address(&shared);
-    m.lane = threadIdx.x % 32;
-    m.stages = base + skip;
-    m.sums = m.stages + hopper_stages * hopper_stage_bytes;
-    // In registers: the compiler would find them out again, slowly, wherever they are used.
-    asm volatile("" : "+r"(m.shared), "+r"(m.lane), "+r"(m.stages), "+r"(m.sums));
-    m.first = (int32_t *)(memory + (m.sums - base) + hopper_sums_bytes(tiles, p.rows));
-    m.batch = (hopper_batch *)(m.first + hopper_first_count(tiles, p.volume));
-    m.group = (uint16_t *)(m.batch + 2 * batches);
-    return m;
-}
-
-SPIRA_DEVICE hopper_batch *hopper_batches(const conv_tensor_params &p, const hopper_memory &m,
-                                          int unit) {
-    return m.batch + (unit & 1) * hopper_batches_most(p.size.tiles, p.rows, p.volume);
-}
-
-SPIRA_DEVICE uint16_t *hopper_group_list(const conv_tensor_params &p, const hopper_memory &m,
-                                         int unit) {
-    return m.group + (unit & 1) * hopper_groups_most(p.size.tiles, p.rows, p.volume);
-}
-
-SPIRA_DEVICE uint32_t hopper_empty(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared, empty) + (uint32_t)stage * 8;
-}
-
-SPIRA_DEVICE uint32_t hopper_told(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared, told) + (uint32_t)stage * 8;
-}
-
-SPIRA_DEVICE uint32_t hopper_full(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared, full) + (uint32_t)stage * 8;
-}
-
-SPIRA_DEVICE uint32_t hopper_place(const hopper_memory &m, int stage) {
-    return m.shared + (uint32_t)offsetof(hopper_shared, place) +
-           (uint32_t)(stage * hopper_columns * 4);
-}
-
-SPIRA_DEVICE uint32_t hopper_rows(const hopper_memory &m, int stage) {
-    return m.stages + (uint32_t)(stage * hopper_stage_bytes);
+// Stages that fit; a thread block costs 1024 bytes by itself.
+SPIRA_BOTH int hopper_stages(int columns, int shared) {
+    int each = (shared + 1024) / hopper_resident(columns) - 1024 - (int)sizeof(hopper_shared) -
+               hopper_memory_bytes(columns, 0);
+    return (int)min_of(each / hopper_stage_bytes(columns), hopper_stages_most);
 }
 
 // Where a warp is in the ring.
 struct hopper_ring {
-    int at;         // stage
-    uint32_t phase; // of its barriers
+    uint32_t shared; // of hopper_shared
+    uint32_t memory; // of the stages
+    uint32_t bytes;  // of a stage
+    int stages, at;
+    uint32_t phase; // of the barriers
 };
 
-SPIRA_DEVICE void hopper_ring_next(hopper_ring &r) {
-    r.at = r.at + 1 < hopper_stages ? r.at + 1 : 0;
-    r.phase ^= r.at == 0;
+SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_tensor_params &p, int columns,
+                                        const hopper_shared &shared, const char *memory) {
+    hopper_ring r;
+    r.shared = shared_address(&shared);
+    r.memory = (shared_address(memory) + wgmma_align - 1) & ~(uint32_t)(wgmma_align - 1);
+    r.bytes = (uint32_t)hopper_stage_bytes(columns);
+    r.stages = p.size.depth;
+    r.at = 0;
+    r.phase = 0;
+    // In registers: the compiler would find them out again, slowly, wherever they are used.
+    asm volatile("" : "+r"(r.shared), "+r"(r.memory));
+    return r;
 }
 
-// What a block does: every so many'th unit. A unit has tiles side by side, up to p.size.tiles;
-// units are as equal as they can be, and there is a whole number for each block.
+// Goes so many stages on, at most all of them.
+SPIRA_DEVICE void hopper_ring_next(hopper_ring &r, int stages = 1) {
+    bool around = r.at + stages >= r.stages;
+    r.at += stages - (around ? r.stages : 0);
+    r.phase ^= around;
+}
+
+SPIRA_DEVICE uint32_t hopper_full(const hopper_ring &r) {
+    return r.shared + (uint32_t)offsetof(hopper_shared, full) + (uint32_t)r.at * 8;
+}
+
+SPIRA_DEVICE uint32_t hopper_empty(const hopper_ring &r, int at) {
+    return r.shared + (uint32_t)offsetof(hopper_shared, empty) + (uint32_t)at * 8;
+}
+
+SPIRA_DEVICE uint32_t hopper_told(const hopper_ring &r, int group) {
+    return r.shared + (uint32_t)offsetof(hopper_shared, told) +
+           (uint32_t)(r.at * hopper_groups + group) * 4;
+}
+
+SPIRA_DEVICE uint32_t hopper_stage(const hopper_ring &r) {
+    return r.memory + (uint32_t)r.at * r.bytes;
+}
+
+// What a thread block does: one slice of the channels, and a tile of each round. Tiles come in
+// their turn (order.h), and every other round begins at the last thread block, so that all have
+// much the same to do.
 struct hopper_work {
-    int outputs, tiles;   // of all
-    int blocks, own;      // that share the units, and which this is
-    int units, all_units; // of the block
+    int outputs, blocks; // of outputs
+    int own, workers;    // thread blocks of the slice
+    int tiles;           // of the thread block
+    int channel;         // the slice's first
 };
 
+SPIRA_DEVICE int hopper_rank(const hopper_work &w, int tile) {
+    return tile * w.workers + (tile & 1 ? w.workers - 1 - w.own : w.own);
+}
+
+template <int columns>
 SPIRA_DEVICE hopper_work hopper_work_of(const conv_tensor_params &p) {
     hopper_work w;
     w.outputs = min(*p.count, p.capacity);
-    w.tiles = (w.outputs + p.rows - 1) / p.rows;
-    w.blocks = (int)gridDim.x / p.slices;
+    w.blocks = (w.outputs + order_rows - 1) / order_rows;
+    w.workers = (int)gridDim.x / p.slices; // gridDim.x is a multiple of the slices
     w.own = (int)blockIdx.x / p.slices;
-    w.units = (w.tiles + w.blocks * p.size.tiles - 1) / (w.blocks * p.size.tiles);
-    w.all_units = w.units * w.blocks;
+    w.channel = (int)blockIdx.x % p.slices * columns;
+    int all = (w.blocks + hopper_groups - 1) / hopper_groups, rounds = all / w.workers;
+    w.tiles = rounds + (hopper_rank(w, rounds) < all);
     return w;
 }
 
-// The first tile of a unit of the block, and the end.
-SPIRA_DEVICE int hopper_unit_first(const hopper_work &w, int unit) {
-    return (int)((int64_t)w.tiles * (w.own + unit * w.blocks) / w.all_units);
+// The number of the thread block's next tile but so many; any number behind the last.
+SPIRA_DEVICE int hopper_tile(const conv_tensor_params &p, const hopper_work &w, int tile) {
+    int rank = hopper_rank(w, tile);
+    return tile < w.tiles && p.order.row ? __ldg(p.order.turn + rank) : rank;
 }
 
-SPIRA_DEVICE int hopper_unit_end(const hopper_work &w, int unit) {
-    return (int)((int64_t)w.tiles * (w.own + unit * w.blocks + 1) / w.all_units);
-}
+// ---- fetching -----------------------------------------------------------------------------------
 
-// ---- the batches of a unit ----------------------------------------------------------------------
-
-// What a thread of the gathering warps reads ahead: starts of a unit's offsets.
-struct hopper_first {
-    enum { most = hopper_first_most / hopper_group };
-    int32_t value[most];
+// Where a fetching warp looks ahead: its next stage of a tile.
+struct hopper_cursor {
+    int tile;                          // in the order of the thread block
+    int at, stages;                    // the warp's next stage of the tile, and how many it has
+    int offsets;                       // that some row block of the tile has
+    uint32_t mask[hopper_groups];      // a lane's 32 offsets of each row block of the tile
+    int before;                        // offsets in the words of lower lanes
+    int number, next, after_next;      // of the tile, and of the two behind it: read ahead,
+    uint32_t mask_next[hopper_groups]; // and the masks of the next
 };
 
-SPIRA_DEVICE hopper_first hopper_first_load(const conv_tensor_params &p, const hopper_work &work,
-                                            int unit) {
-    hopper_first ahead = {};
-    if (unit < work.units && p.layout.first) {
-        int tile = hopper_unit_first(work, unit), end = hopper_unit_end(work, unit);
-        const int32_t *from = p.layout.first + (int64_t)tile * (p.volume + 1);
-#pragma unroll
-        for (int j = 0; j < ahead.most; ++j) {
-            int i = j * hopper_group + (int)threadIdx.x % hopper_group;
-            ahead.value[j] = i < (end - tile) * (p.volume + 1) ? __ldg(from + i) : 0;
-        }
-    }
-    return ahead;
-}
-
-// Groups of an offset in a unit; of the identity, a unit's groups.
-SPIRA_DEVICE int hopper_groups(const conv_tensor_params &p, const hopper_work &work, int unit,
-                               const int32_t *first, int offset) {
-    if (offset >= p.volume) {
-        return 0;
-    }
-    int tile = hopper_unit_first(work, unit), end = hopper_unit_end(work, unit);
-    if (!p.layout.first) {
-        return (min(work.outputs, end * p.rows) - tile * p.rows + tile_group - 1) / tile_group;
-    }
-    int groups = 0;
-    for (; tile < end; ++tile, first += p.volume + 1) {
-        groups += first[offset + 1] - first[offset];
-    }
-    return groups;
-}
-
-// The sum of the values of the threads before this one, of the gathering warps; total: of all.
-SPIRA_DEVICE uint32_t hopper_scan(uint32_t value, uint32_t *warps, uint32_t *total) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % hopper_gatherers;
-    uint32_t sum = value;
-    for (int step = 1; step < 32; step *= 2) {
-        uint32_t lower = __shfl_up_sync(~0u, sum, step);
-        sum += lane >= step ? lower : 0;
-    }
-    if (lane == 31) {
-        warps[warp] = sum;
-    }
-    block_part_sync(1, hopper_group);
-    uint32_t before = 0;
-    *total = 0;
-#pragma unroll
-    for (int w = 0; w < hopper_gatherers; ++w) {
-        before += w < warp ? warps[w] : 0;
-        *total += warps[w];
-    }
-    return before + sum - value;
-}
-
-// Lists the batches of a unit, whose starts are in `ahead`, a thread for each offset. Returns how
-// many there are: one without pairs, if there are no others.
-SPIRA_DEVICE int hopper_plan(const conv_tensor_params &p, const hopper_work &work, int unit,
-                             const hopper_first &ahead, const hopper_memory &memory,
-                             uint32_t *warps) {
-    enum { most = hopper_columns / tile_group };
-    static_assert(hopper_volume_most <= hopper_group, "a thread for each offset");
-    const int offset = threadIdx.x % hopper_group;
-    const int32_t *first = memory.first;
-#pragma unroll
-    for (int j = 0; j < ahead.most; ++j) {
-        int i = j * hopper_group + offset;
-        if (i < hopper_first_count(p.size.tiles, p.volume)) {
-            memory.first[i] = ahead.value[j];
-        }
-    }
-    block_part_sync(1, hopper_group); // also: the unit before the last is gathered
-    int groups = hopper_groups(p, work, unit, first, offset);
-    uint32_t total, before;
-    before =
-        hopper_scan((uint32_t)((groups + most - 1) / most) << 16 | (uint32_t)groups, warps, &total);
-    hopper_batch *batch = hopper_batches(p, memory, unit) + (before >> 16);
-    uint16_t *group = hopper_group_list(p, memory, unit);
-    int at = (int)(before & 0xffff);
-    for (int done = 0; done < groups; done += most) {
-        hopper_batch b = {(uint8_t)offset, (uint8_t)min(groups - done, most),
-                          (uint16_t)(at + done)};
-        *batch++ = b;
-    }
-    if (offset == 0 && !total) {
-        hopper_batch none = {0, 0, 0};
-        *batch = none;
-    }
-    for (int u = 0; u < p.size.tiles && groups; ++u, first += p.volume + 1) {
-        int from = p.layout.first ? first[offset] : 0;
-        int here = p.layout.first ? first[offset + 1] - from : u ? 0 : groups;
-        for (int i = 0; i < here; ++i) {
-            group[at++] = (uint16_t)(u << hopper_tile_shift | (from + i));
-        }
-    }
-    block_part_sync(1, hopper_group);
-    return max((int)(total >> 16), 1);
-}
-
-// ---- gathering ----------------------------------------------------------------------------------
-
-// A lane's pairs of a batch: the source (-1: none) and the output's row in its tile, the tile;
-// after hopper_compact, of those that are there, the place of their sums and the column.
-struct hopper_pairs {
-    enum { own = hopper_columns / 32 };
-    int32_t source[own];
-    uint32_t row[own], tile[own];
+// What fills a stage: a part of an offset, or the offsets of a tile that share it.
+template <int slots>
+struct hopper_job {
+    int32_t source[slots][hopper_groups][2]; // a lane's rows of the row blocks
+    uint32_t what[slots];                    // offset | row blocks that have it << 16; 0: none
+    int part;
+    bool last, stop; // the last of its tile; there are no more
 };
 
-// Of a batch; tile: the first of its unit.
-SPIRA_DEVICE void hopper_pairs_load(const conv_tensor_params &p, const hopper_work &work, int tile,
-                                    const hopper_batch &batch, const uint16_t *group,
-                                    hopper_pairs &pairs) {
+enum { hopper_offset_bits = 16 };
+
+// A lane's word of the masks of a tile.
+SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_work &work, int tile,
+                                    int number, uint32_t (&mask)[hopper_groups]) {
+    const int lane = threadIdx.x % 32, words = order_words(p.volume);
 #pragma unroll
-    for (int j = 0; j < pairs.own; ++j) {
-        uint32_t pair = j * 32 + threadIdx.x % 32;
-        pairs.source[j] = -1;
-        pairs.row[j] = pairs.tile[j] = 0;
-        if (pair >= (uint32_t)batch.groups * tile_group) {
-            continue;
-        }
-        uint32_t at = group[batch.first + pair / tile_group], own = at >> hopper_tile_shift;
-        uint32_t in_list = (at & ((1u << hopper_tile_shift) - 1)) * tile_group + pair % tile_group;
-        if (p.layout.first) {
-            int64_t list = tile_begin(&p.layout, (int64_t)tile + own) + in_list;
-            pairs.source[j] = __ldg(p.layout.input + list);
-            pairs.row[j] = __ldg(p.layout.row + list);
-            pairs.tile[j] = own;
-        } else {
-            int64_t row = (int64_t)tile * p.rows + in_list;
-            pairs.source[j] = row < work.outputs ? (int32_t)row : -1;
-            pairs.row[j] = in_list;
+    for (int g = 0; g < hopper_groups; ++g) {
+        int block = number * hopper_groups + g;
+        mask[g] = 0;
+        if (tile < work.tiles && lane < words && block < work.blocks) {
+            mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)block * words + lane) : 1;
         }
     }
 }
 
-// Of pairs side by side, four have different rows modulo 4, and lanes that exchange their sums at a
-// time have every other column.
-SPIRA_DEVICE uint32_t hopper_column(uint32_t pair) {
-    return (pair & ~7u) | (pair & 3) * 2 | (pair >> 2 & 1);
+template <int slots>
+SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_work &work,
+                                   hopper_cursor &c) {
+    ++c.tile;
+    c.number = c.next;
+    c.next = c.after_next;
+#pragma unroll
+    for (int g = 0; g < hopper_groups; ++g) {
+        c.mask[g] = c.mask_next[g];
+    }
+    hopper_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
+    c.after_next = hopper_tile(p, work, c.tile + 2);
+    int own = __popc(c.mask[0] | c.mask[1]), sum = own;
+    static_assert(hopper_groups == 2, "two masks");
+    for (int step = 1; step < order_words(p.volume); step *= 2) {
+        int lower = __shfl_up_sync(~0u, sum, step);
+        sum += (int)threadIdx.x % 32 >= step ? lower : 0;
+    }
+    c.before = sum - own;
+    c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
+    c.stages = max(slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks, 1);
 }
 
-// Numbers the pairs that are there and puts their sources side by side. Returns how many.
-SPIRA_DEVICE int hopper_compact(const conv_tensor_params &p, uint32_t sums, int32_t *source,
-                                hopper_pairs &pairs) {
-    uint32_t columns = 0, before = (1u << threadIdx.x % 32) - 1;
+// Offset number `at` of the tile, which there is: see hopper_job.what.
+SPIRA_DEVICE uint32_t hopper_find(const hopper_cursor &c, int words, int at) {
+    const int lane = threadIdx.x % 32;
+    int word = 0;
+    if (words > 1) {
+        word = 31 - __clz((int)__ballot_sync(~0u, lane < words && c.before <= at));
+        at -= __shfl_sync(~0u, c.before, word);
+    }
+    uint32_t has[hopper_groups], any = 0;
 #pragma unroll
-    for (int j = 0; j < pairs.own; ++j) {
-        uint32_t there = __ballot_sync(~0u, pairs.source[j] >= 0);
-        uint32_t at = columns + __popc(there & before), row = pairs.row[j];
-        if (pairs.source[j] >= 0) {
-            source[at] = pairs.source[j];
+    for (int g = 0; g < hopper_groups; ++g) {
+        has[g] = __shfl_sync(~0u, c.mask[g], word);
+        any |= has[g];
+    }
+    bool own = (any >> lane & 1) && __popc(any & ((1u << lane) - 1)) == at;
+    uint32_t bit = (uint32_t)__ffs((int)__ballot_sync(~0u, own)) - 1, what = word * 32 + bit;
+#pragma unroll
+    for (int g = 0; g < hopper_groups; ++g) {
+        what |= (has[g] >> bit & 1) << (hopper_offset_bits + g);
+    }
+    return what;
+}
+
+SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_work &work,
+                                      int number, uint32_t what,
+                                      int32_t (&source)[hopper_groups][2]) {
+    const int lane = threadIdx.x % 32, offset = (int)(what & ((1u << hopper_offset_bits) - 1));
+#pragma unroll
+    for (int g = 0; g < hopper_groups; ++g) {
+        int block = number * hopper_groups + g;
+        bool there = what >> (hopper_offset_bits + g) & 1;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            int place = h * 32 + lane, row = block * order_rows + place;
+            source[g][h] = row < work.outputs ? row : -1;
+            if (p.order.row && there) {
+                int64_t from = ((int64_t)block * p.volume + offset) * order_rows + place;
+                source[g][h] = __ldg(p.order.source + from);
+            }
         }
-        pairs.row[j] = sums + (pairs.tile[j] * p.rows + row) * hopper_pitch + hopper_swizzle(row);
-        pairs.tile[j] = hopper_column(at);
-        columns += __popc(there);
+    }
+}
+
+// The warp's next job, its sources read ahead.
+template <int slots>
+SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_work &work,
+                                    hopper_cursor &c, hopper_job<slots> &job) {
+    while (c.at >= c.stages && c.tile < work.tiles) {
+        c.at -= c.stages;
+        hopper_tile_next<slots>(p, work, c);
+    }
+    int first = slots > 1 ? c.at * slots : (int)((uint32_t)c.at / (uint32_t)p.chunks);
+    job.stop = c.tile >= work.tiles;
+    job.last = c.at == c.stages - 1;
+    job.part = slots > 1 ? 0 : c.at - first * p.chunks;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+        job.what[i] = 0;
+        if (first + i < c.offsets) {
+            job.what[i] = hopper_find(c, order_words(p.volume), first + i);
+            hopper_sources_load(p, work, c.number, job.what[i], job.source[i]);
+        }
+    }
+    c.at += hopper_fetchers;
+}
+
+// A part of a source.
+struct hopper_part {
+    const char *base; // the lane's 16 bytes of row 0,
+    uint32_t pitch;   // to the next row
+    int bytes;        // that there are of them; none or less: it reads as zeros
+    bool wide;
+};
+
+template <typename E, int log>
+SPIRA_DEVICE hopper_part hopper_part_of(const conv_tensor_params &p, int part) {
+    const bool second = part >= p.chunks1;
+    const int lane = threadIdx.x % (1 << (log - 4)) * conv_lane_bytes;
+    const int at = ((second ? part - p.chunks1 : part) << log) + lane;
+    hopper_part from;
+    from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
+    from.bytes = (int)from.pitch - at;
+    from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
+    from.wide = second ? p.wide_in2 : p.wide_in;
+    return from;
+}
+
+// Copies a part of the rows of a row block; missing rows become zero.
+template <int log>
+SPIRA_DEVICE void hopper_gather(const hopper_part &from, const int32_t (&source)[2], uint32_t to) {
+    enum { lanes = 1 << (log - 4), rows = 32 / lanes }; // of a row, at a time
+    const int lane = threadIdx.x % 32, own = lane / lanes;
+    const uint32_t place = (uint32_t)(own << log | lane % lanes * conv_lane_bytes);
+    // Rows at a time are 512 bytes: every other time their swizzle is the same.
+    const uint32_t even = to + wgmma_place(place, log), odd = to + wgmma_place(place + 512, log);
+    const bool inside = from.bytes > 0;
+#pragma unroll
+    for (int i = 0; i < order_rows / rows; ++i) {
+        int32_t row = __shfl_sync(~0u, source[i * rows / 32], i * rows % 32 + own);
+        const char *at = from.base + (uint64_t)(uint32_t)row * from.pitch;
+        async_copy_16(i % 2 ? odd + (i - 1) * 512 : even + i * 512, at, inside && row >= 0);
+    }
+}
+
+// The same element by element: of rows that are not aligned.
+template <typename E, int log>
+SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&source)[2],
+                                     uint32_t to) {
+    enum { lanes = 1 << (log - 4), rows = 32 / lanes };
+    const int lane = threadIdx.x % 32, own = lane / lanes;
+    const uint32_t piece = (uint32_t)(lane % lanes * conv_lane_bytes);
+#pragma unroll 1
+    for (int row = own; row < order_rows; row += rows) {
+        int32_t low = __shfl_sync(~0u, source[0], row % 32);
+        int32_t high = __shfl_sync(~0u, source[1], row % 32), at = row < 32 ? low : high;
+        uint4 v = conv_read_each<E>(from.base + (uint64_t)(uint32_t)max(at, 0) * from.pitch,
+                                    at >= 0 ? from.bytes : 0);
+        shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
+    }
+}
+
+// Fetches a part of an offset's weights.
+template <int columns, int log>
+SPIRA_DEVICE uint32_t hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
+                                           int offset, int part, uint32_t to, uint32_t barrier) {
+    int couts = hopper_couts(p.cout);
+    uint32_t bytes = (uint32_t)(min(columns, couts - work.channel) << log);
+    int64_t row = (int64_t)(offset * p.chunks + part) * couts + work.channel;
+    barrier_copy(to, (const char *)p.weights + (row << log), bytes, barrier);
+    return bytes;
+}
+
+// Fills a stage.
+template <typename E, int columns, int log, int slots>
+SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work,
+                              const hopper_job<slots> &job, const hopper_ring &ring) {
+    const uint32_t stage = hopper_stage(ring), offsets = (1u << hopper_offset_bits) - 1;
+    const hopper_part from = hopper_part_of<E, log>(p, job.part);
+    const int lane = threadIdx.x % 32;
+    uint32_t steps = 0, bytes = 0;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+        if (lane == 0 && job.what[i]) {
+            uint32_t to =
+                stage + hopper_groups * hopper_group_bytes + (uint32_t)(i * columns << log);
+            bytes += hopper_weights_fetch<columns, log>(p, work, (int)(job.what[i] & offsets),
+                                                        job.part, to, hopper_full(ring));
+        }
+#pragma unroll
+        for (int g = 0; g < hopper_groups; ++g) {
+            if (job.what[i] >> (hopper_offset_bits + g) & 1) {
+                uint32_t to = stage + (uint32_t)(g * hopper_group_bytes + (i * wgmma_rows << log));
+                if (from.wide) {
+                    hopper_gather<log>(from, job.source[i][g], to);
+                } else {
+                    hopper_gather_each<E, log>(from, job.source[i][g], to);
+                }
+                if (lane == g) {
+                    steps |= ((1u << hopper_steps / slots) - 1) << i * hopper_steps / slots;
+                }
+            }
+        }
+    }
+    barrier_arrive_copies(hopper_full(ring));
+    if (lane < hopper_groups) {
+        shared_store(hopper_told(ring, lane), steps | (job.last ? hopper_last : 0));
     }
     __syncwarp();
-    return (int)columns;
-}
-
-// Tells where the sums of the columns are, each warp of a team those of some pairs; unread: the
-// rows behind the unit's.
-SPIRA_DEVICE void hopper_tell_places(const hopper_pairs &pairs, int columns, uint32_t unread,
-                                     uint32_t *place) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % hopper_team;
-#pragma unroll
-    for (int j = 0; j < pairs.own; ++j) {
-        if (j % hopper_team == warp && pairs.source[j] >= 0) {
-            place[pairs.tile[j]] = pairs.row[j];
-        }
-    }
-    if (warp == hopper_team - 1 && lane < (-columns & 31)) {
-        place[hopper_column((uint32_t)(columns + lane))] =
-            unread + (uint32_t)((lane & 3) * hopper_pitch) + hopper_swizzle((uint32_t)lane);
+    if (lane == 0) {
+        barrier_arrive_expect(hopper_full(ring), bytes);
     }
 }
 
-// Copies 64 channels of the rows to a stage, a warp of a team four at a time: eight lanes a row.
-template <typename E>
-SPIRA_DEVICE void hopper_gather(const conv_tensor_params &p, const int32_t *source, int columns,
-                                int part, uint32_t stage) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % hopper_team;
-    const bool second = part >= p.chunks1, wide = second ? p.wide_in2 : p.wide_in;
-    const uint32_t pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
-    const int at = (second ? part - p.chunks1 : part) * wgmma_row_bytes + lane % 8 * 16;
-    const bool inside = at < (int)pitch;
-    const char *base = (const char *)(second ? p.in2 : p.in) + (inside ? at : 0);
-#pragma unroll 2
-    for (int pair = warp * 4 + lane / 8; pair < columns; pair += 4 * hopper_team) {
-        uint32_t to = stage + wgmma_place(hopper_column((uint32_t)pair), lane % 8);
-        const char *from = base + (uint64_t)(uint32_t)source[pair] * pitch;
-        if (wide) {
-            async_copy_16(to, from, inside);
-        } else {
-            shared_store_4(to, conv_read_each<E>(from, (int)pitch - at));
-        }
-    }
-}
-
-// One thread of a team tells of a stage.
-SPIRA_DEVICE void hopper_tell(const hopper_memory &memory, int at, uint32_t form,
-                              uint32_t weights) {
-    if (threadIdx.x % (32 * hopper_team) == 0) {
-        uint32_t stage = (uint32_t)offsetof(hopper_shared, stage);
-        shared_store_2(memory.shared + stage + (uint32_t)(at * (int)sizeof(hopper_stage)),
-                       make_uint2(form, weights));
-        barrier_arrive(hopper_told(memory, at));
-    }
-}
-
-// Gathers a batch into the next stages.
-template <typename E>
-SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_memory &memory,
-                              hopper_shared &shared, uint32_t flags, int offset,
-                              hopper_pairs &pairs, hopper_ring &ring) {
-    int32_t *source = shared.source[threadIdx.x / 32 % hopper_gatherers];
-    const uint32_t unread = memory.sums + p.size.tiles * p.rows * hopper_pitch;
-    const int columns = hopper_compact(p, memory.sums, source, pairs);
-    for (int part = 0; part < p.chunks; ++part) {
-        uint32_t form = (uint32_t)columns | (uint32_t)part << hopper_part_shift;
-        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
-        hopper_tell(memory, ring.at, form | (part ? 0 : flags),
-                    (uint32_t)(offset * p.chunks + part));
-        hopper_gather<E>(p, source, columns, part, hopper_rows(memory, ring.at));
-        barrier_arrive_copies(hopper_full(memory, ring.at));
-        if (part == p.chunks - 1) {
-            hopper_tell_places(pairs, columns, unread, shared.place[ring.at]);
-        }
-        barrier_arrive(hopper_full(memory, ring.at));
-        hopper_ring_next(ring);
-    }
-    __syncwarp(); // the next batch overwrites `source`
-}
-
-// Waits for the stages of another team's batch: a barrier knows its last phase only.
-SPIRA_DEVICE void hopper_pass(const conv_tensor_params &p, const hopper_memory &memory,
-                              hopper_ring &ring) {
-    for (int part = 0; part < p.chunks; ++part) {
-        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
-        hopper_ring_next(ring);
-    }
-}
-
-// The batches of a unit and of the next, as far as they are planned.
-struct hopper_plans {
-    int unit, here, next; // batches
-};
-
-// Reads the pairs of batch `own` of the unit, or of the next; false: it is not planned yet.
-SPIRA_DEVICE bool hopper_look_ahead(const conv_tensor_params &p, const hopper_work &work,
-                                    const hopper_memory &memory, const hopper_plans &plans, int own,
-                                    hopper_pairs &pairs) {
-    int unit = plans.unit + (own >= plans.here);
-    own -= own >= plans.here ? plans.here : 0;
-    if (unit > plans.unit && own >= plans.next) {
-        return false;
-    }
-    hopper_pairs_load(p, work, hopper_unit_first(work, unit), hopper_batches(p, memory, unit)[own],
-                      hopper_group_list(p, memory, unit), pairs);
-    return true;
-}
-
-// The gathering warps: teams take batches in turns; units are planned one ahead.
-template <typename E>
-SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, const hopper_memory &memory,
-                                 hopper_shared &shared) {
-    const hopper_work work = hopper_work_of(p);
-    hopper_ring ring = {0, 0};
-    hopper_pairs pairs, ahead;
-    hopper_first first = hopper_first_load(p, work, 0);
-    hopper_plans plans = {0, 0, 0};
-    int own = threadIdx.x / 32 % hopper_gatherers / hopper_team; // the team's next batch
-    bool looked = false;
-    if (work.units > 0) {
-        plans.next = hopper_plan(p, work, 0, first, memory, shared.scan);
-        first = hopper_first_load(p, work, 1);
-    }
-    for (; plans.unit < work.units; ++plans.unit) {
-        plans.here = plans.next;
-        plans.next = 0;
-        if (plans.unit + 1 < work.units) {
-            plans.next = hopper_plan(p, work, plans.unit + 1, first, memory, shared.scan);
-            first = hopper_first_load(p, work, plans.unit + 2);
-        }
-        looked = looked || hopper_look_ahead(p, work, memory, plans, own, ahead);
-        for (int b = 0; b < plans.here; ++b) {
-            if (b != own) {
-                hopper_pass(p, memory, ring);
-                continue;
-            }
-            own += hopper_teams;
-            pairs = ahead;
-            looked = hopper_look_ahead(p, work, memory, plans, own, ahead);
-            hopper_fill<E>(p, memory, shared, b ? 0 : hopper_new_unit,
-                           hopper_batches(p, memory, plans.unit)[b].offset, pairs, ring);
-        }
-        own -= plans.here;
-    }
-    if (threadIdx.x % hopper_group < 32) {
-        barrier_wait(hopper_empty(memory, ring.at), ring.phase ^ 1);
-        hopper_tell(memory, ring.at, hopper_end | hopper_new_unit, 0);
+// A fetching warp fills every fourth stage, the sources of its next one read ahead. There are at
+// least four stages, so that no warp is a phase of a barrier ahead of another.
+template <typename E, int columns, int log>
+SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
+    enum { slots = wgmma_row_most >> log };
+    const hopper_work work = hopper_work_of<columns>(p);
+    const int warp = threadIdx.x / 32 % hopper_fetchers;
+    hopper_cursor cursor = {};
+    hopper_job<slots> job, ahead;
+    cursor.tile = -1;
+    cursor.at = warp;
+    cursor.next = hopper_tile(p, work, 0);
+    cursor.after_next = hopper_tile(p, work, 1);
+    hopper_masks_load(p, work, 0, cursor.next, cursor.mask_next);
+    hopper_tile_next<slots>(p, work, cursor);
+    hopper_look_ahead(p, work, cursor, ahead);
+    hopper_ring_next(ring, warp);
+    while (!ahead.stop) {
+        job = ahead;
+        hopper_look_ahead(p, work, cursor, ahead);
+        barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
+        hopper_fill<E, columns, log>(p, work, job, ring);
+        hopper_ring_next(ring, hopper_fetchers);
     }
     async_copy_wait();
 }
 
+// Whether a part may be half a stage: see hopper_part_log.
+SPIRA_BOTH constexpr bool hopper_halves(int columns) {
+    return columns <= 64;
+}
+
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
+    if constexpr (hopper_halves(columns)) {
+        if (p.part_log < wgmma_row_log_most) {
+            hopper_fetch<E, columns, wgmma_row_log_most - 1>(p, ring);
+            return;
+        }
+    }
+    hopper_fetch<E, columns, wgmma_row_log_most>(p, ring);
+}
+
 // ---- multiplying --------------------------------------------------------------------------------
 
-// A lane's weights of a part, for the steps.
-struct hopper_weights_part {
-    uint4 step[wgmma_steps];
-};
-
-SPIRA_DEVICE hopper_weights_part hopper_weights_load(const uint4 *from) {
-    hopper_weights_part w;
-#pragma unroll
-    for (int s = 0; s < wgmma_steps; ++s) {
-        w.step[s] = __ldg(from + s * 32);
-    }
-    return w;
-}
-
-// A lane's sums of a batch: see wgmma.cuh.
-struct hopper_sums {
-    float at[hopper_columns / 2];
-};
-
-// The rows of `stages` stages, a multiple of 32, times their weights.
-template <typename E, int stages, int columns>
-SPIRA_DEVICE void hopper_steps(const hopper_weights_part (&weights)[2], const uint32_t (&stage)[2],
-                               bool add, hopper_sums &sum) {
+// Adds what a stage has for the warpgroup; whole: one offset has all of it. Steps that it has no
+// pairs for read zeros: a branch would make the compiler wait for each step.
+template <typename E, int columns, bool whole>
+SPIRA_DEVICE void hopper_multiply(int part_log, uint32_t rows, uint32_t weights, uint32_t zeros,
+                                  uint32_t steps, float (&sum)[columns / 2]) {
+    const uint32_t log = whole ? wgmma_row_log_most : part_log;
+    const uint32_t form = wgmma_form((int)log), half = log - wgmma_row_log_least;
+    const uint32_t a = wgmma_address(rows), b = wgmma_address(weights), z = wgmma_address(zeros);
     wgmma_begin();
 #pragma unroll
-    for (int i = 0; i < stages; ++i) {
-#pragma unroll
-        for (int s = 0; s < wgmma_steps; ++s) {
-            wgmma_step<E, columns>(sum.at, weights[i].step[s], stage[i] + s * wgmma_step_bytes,
-                                   add || i + s > 0);
+    for (uint32_t s = 0; s < hopper_steps; ++s) {
+        uint32_t slot = s >> half, at = (s & ((1u << half) - 1)) * wgmma_step_bytes;
+        bool there = whole || (steps >> s & 1);
+        wgmma_step<E, columns>(sum, there ? a + (((slot * wgmma_rows << log) + at) >> 4) : z,
+                               there ? b + (((slot * columns << log) + at) >> 4) : z, form);
+    }
+    wgmma_end();
+}
+
+SPIRA_DEVICE void hopper_release(const hopper_ring &ring, int at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        barrier_arrive(hopper_empty(ring, at));
+    }
+}
+
+// Goes to the next stage that has something for the warpgroup; others, and then the one before
+// them, are given back. Returns what it is told there; 0 at the end of the tile.
+SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
+    for (;;) {
+        barrier_wait(hopper_full(ring), ring.phase);
+        uint32_t told = __shfl_sync(~0u, shared_load(hopper_told(ring, group)), 0);
+        if (told & (hopper_last - 1)) {
+            return told;
+        }
+        if (before >= 0) {
+            wgmma_wait<0>();
+            hopper_release(ring, before);
+            before = -1;
+        }
+        hopper_release(ring, ring.at);
+        hopper_ring_next(ring);
+        if (told) {
+            return 0;
         }
     }
-    wgmma_finish();
 }
 
-template <typename E, int stages>
-SPIRA_DEVICE void hopper_multiply(const hopper_weights_part (&weights)[2],
-                                  const uint32_t (&stage)[2], int columns, bool add,
-                                  hopper_sums &sum) {
-    if (columns <= 32) {
-        hopper_steps<E, stages, 32>(weights, stage, add, sum);
-    } else if (columns <= 64) {
-        hopper_steps<E, stages, 64>(weights, stage, add, sum);
-    } else if (columns <= 96) {
-        hopper_steps<E, stages, 96>(weights, stage, add, sum);
-    } else {
-        hopper_steps<E, stages, 128>(weights, stage, add, sum);
-    }
-}
-
-// Where a lane's sums of 32 columns are, for each 8 of them 2 t and 2 t + 1; the second channel:
-// ^ 32.
-struct hopper_places {
-    uint32_t at[8];
-};
-
-// own: shared address of the lane's first place; channel: bytes of its first channel from an
-// output's sums
-SPIRA_DEVICE hopper_places hopper_places_load(uint32_t own, uint32_t channel) {
-    hopper_places places;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        uint2 two = shared_load_2(own + j * 32);
-        places.at[2 * j] = two.x ^ channel;
-        places.at[2 * j + 1] = two.y ^ channel;
-    }
-    return places;
-}
-
-// Adds to the sums of 32 columns; no two have the same output.
-SPIRA_DEVICE void hopper_add(const hopper_places &places, const float *add) {
-    float sum[16];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        sum[2 * i] = shared_load_float(places.at[i]);
-        sum[2 * i + 1] = shared_load_float(places.at[i] ^ 32);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float *own = add + i / 2 * 4 + i % 2;
-        shared_store_float(places.at[i], sum[2 * i] + own[0]);
-        shared_store_float(places.at[i] ^ 32, sum[2 * i + 1] + own[2]);
-    }
-}
-
-// Adds a warp's 16 channels of the columns to the outputs' sums; places: of the first 32.
-SPIRA_DEVICE void hopper_add_all(uint32_t own, int columns, uint32_t channel, hopper_places places,
-                                 const hopper_sums &sum) {
-#pragma unroll
-    for (int b = 0; b < hopper_columns / 32; ++b) {
-        if (b * 32 >= columns) {
-            break;
-        }
-        if (b > 0) {
-            places = hopper_places_load(own + b * 128, channel);
-        }
-        hopper_add(places, sum.at + b * 16);
-    }
-    __syncwarp(); // the next columns may have the same outputs, at other lanes
-}
-
-// Finishes four channels of a unit's outputs, and leaves the sums at zero.
-//
-// sums: of the unit; bytes: from those of an output to the lane's, before the swizzle
-template <typename E, bool wide>
-SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const conv_output &output,
-                                     int first_row, int there, uint32_t sums, uint32_t bytes) {
-    int turn = threadIdx.x % 32 / 4;
-    int own = (turn & 1) * 2 + (turn >> 1 & 1) + (turn & 4); // neighbours in different banks
-#pragma unroll 2
-    for (int row = own; row < there; row += 8) {
-        uint32_t at =
-            sums + (uint32_t)(row * hopper_pitch) + (bytes ^ hopper_swizzle((uint32_t)row));
-        uint4 sum = shared_load_4(at);
-        shared_store_4(at, make_uint4(0, 0, 0, 0));
-        conv_output_store_as<E, wide>(p, output, first_row + row,
-                                      make_float4(__uint_as_float(sum.x), __uint_as_float(sum.y),
-                                                  __uint_as_float(sum.z), __uint_as_float(sum.w)));
-    }
-}
-
-// Where a multiplying warp is: its 16 channels.
-struct hopper_warp {
-    int channel;          // the first; there may be none
-    uint32_t bytes;       // of its sums from those of an output, before the swizzle
-    const uint4 *weights; // the lane's of the first part
-    uint32_t stride;      // to the next part's
-};
-
-SPIRA_DEVICE hopper_warp hopper_warp_of(const conv_tensor_params &p) {
-    const int warp = threadIdx.x / 32 % 4, group = threadIdx.x / hopper_group;
-    const int slice = (int)blockIdx.x % p.slices; // gridDim.x is a multiple of p.slices
-    const int part = slice * hopper_warpgroups + group, parts = hopper_parts(p.cout);
-    hopper_warp w;
-    w.channel = part * hopper_part_channels + warp * 16;
-    w.bytes = (uint32_t)(group * hopper_part_channels + warp * 16) * (uint32_t)sizeof(float);
-    w.weights = (const uint4 *)p.weights + (int64_t)min(part, parts - 1) * hopper_part_weights +
-                warp * 128 + threadIdx.x % 32;
-    w.stride = (uint32_t)(parts * hopper_part_weights);
-    return w;
-}
-
-// Finishes a warp's channels of a unit.
-template <typename E>
-SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_work &work,
-                                const hopper_warp &own, int unit, uint32_t sums) {
-    const int first = hopper_unit_first(work, unit) * p.rows, quad = threadIdx.x % 4;
-    const int there = min(work.outputs, hopper_unit_end(work, unit) * p.rows) - first;
-    if (own.channel + quad * 4 < p.cout) {
-        const conv_output output = conv_output_of(p, own.channel + quad * 4);
-        const uint32_t bytes = own.bytes + (uint32_t)quad * 16;
-        if (p.wide_out) {
-            hopper_finish_rows<E, true>(p, output, first, there, sums, bytes);
-        } else {
-            hopper_finish_rows<E, false>(p, output, first, there, sums, bytes);
-        }
+// Lets the other pair go on from here in the ring.
+SPIRA_DEVICE void hopper_turn_pass(int pair, int group, const hopper_ring &ring) {
+    const uint32_t own = (uint32_t)((1 - pair) * hopper_groups + group);
+    if (threadIdx.x % hopper_group == 0) {
+        shared_store(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4,
+                     (uint32_t)ring.at << 1 | ring.phase);
     }
     __syncwarp();
-}
-
-// What is told of a stage. The form is the same for all lanes, as the compiler sees.
-SPIRA_DEVICE hopper_stage hopper_listen(const hopper_memory &memory, const hopper_ring &ring) {
-    uint32_t stage = (uint32_t)offsetof(hopper_shared, stage);
-    barrier_wait(hopper_told(memory, ring.at), ring.phase);
-    uint2 v =
-        shared_load_2(memory.shared + stage + (uint32_t)(ring.at * (int)sizeof(hopper_stage)));
-    hopper_stage s = {__shfl_sync(~0u, v.x, 0), v.y};
-    return s;
-}
-
-// Gives a stage back.
-SPIRA_DEVICE void hopper_release(const hopper_memory &memory, const hopper_ring &ring) {
-    barrier_arrive(hopper_empty(memory, ring.at));
-}
-
-// Reads the weights of the next stage, and of the one behind it if both are multiplied at a time.
-SPIRA_DEVICE void hopper_weights_next(const hopper_warp &own, uint32_t index, bool two,
-                                      hopper_weights_part (&weights)[2]) {
-    const uint4 *from = own.weights + (uint64_t)(index * own.stride);
-    weights[0] = hopper_weights_load(from);
-    if (two) {
-        weights[1] = hopper_weights_load(from + own.stride);
+    if (threadIdx.x % 32 == 0) {
+        barrier_arrive(ring.shared + (uint32_t)offsetof(hopper_shared, turn) + own * 8);
     }
 }
 
-// A multiplying warpgroup: two stages at a time, where a batch has so many.
-template <typename E>
-SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_memory &memory) {
-    const hopper_work work = hopper_work_of(p);
-    const hopper_warp own = hopper_warp_of(p);
-    const uint32_t channel = own.bytes + (uint32_t)(memory.lane / 4 * 4),
-                   place = memory.lane % 4 * 8;
-    hopper_sums sum;
-    hopper_weights_part weights[2];
-    hopper_ring low = {0, 0};
-    hopper_stage stage = hopper_listen(memory, low);
-    hopper_weights_next(own, stage.weights, p.chunks > 1, weights);
-    for (int unit = 0; !(stage.form & hopper_end);) {
-        const int part = stage.form >> hopper_part_shift & 0xff;
-        const int columns = stage.form & hopper_columns_mask;
-        const bool two = part + 1 < p.chunks, last = part + 2 >= p.chunks;
-        hopper_ring high = low;
-        barrier_wait(hopper_full(memory, low.at), low.phase);
-        if (two) {
-            hopper_ring_next(high);
-            barrier_wait(hopper_told(memory, high.at), high.phase);
-            barrier_wait(hopper_full(memory, high.at), high.phase);
-        }
-        const uint32_t own_places = hopper_place(memory, high.at) + place;
-        const hopper_places places = hopper_places_load(own_places, channel);
-        const uint32_t rows[2] = {hopper_rows(memory, low.at), hopper_rows(memory, high.at)};
-        if (two) {
-            hopper_multiply<E, 2>(weights, rows, columns, part > 0, sum);
-            hopper_release(memory, low);
-        } else {
-            hopper_multiply<E, 1>(weights, rows, columns, part > 0, sum);
-        }
-        low = high;
-        hopper_ring_next(low);
-        stage = hopper_listen(memory, low);
-        hopper_weights_next(own, stage.weights,
-                            (int)(stage.form >> hopper_part_shift & 0xff) + 1 < p.chunks, weights);
-        if (last && own.channel < p.cout) {
-            hopper_add_all(own_places, columns, channel, places, sum);
-        }
-        hopper_release(memory, high);
-        if (stage.form & hopper_new_unit) {
-            hopper_finish<E>(p, work, own, unit, memory.sums);
-            ++unit;
+SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_ring &ring) {
+    const uint32_t own = (uint32_t)(pair * hopper_groups + group);
+    barrier_wait(ring.shared + (uint32_t)offsetof(hopper_shared, turn) + own * 8, phase);
+    uint32_t at = shared_load(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4);
+    at = __shfl_sync(~0u, at, 0);
+    ring.at = (int)(at >> 1);
+    ring.phase = at & 1;
+}
+
+// All stages of a tile.
+template <typename E, int columns, bool whole>
+SPIRA_DEVICE void hopper_sum(const conv_tensor_params &p, int pair, int group, uint32_t zeros,
+                             hopper_ring &ring, float (&sum)[columns / 2]) {
 #pragma unroll
-            for (float &f : sum.at) { // so that they need no registers before
-                f = 0.0f;
+    for (float &f : sum) {
+        f = 0.0f;
+    }
+    int before = -1;
+    for (uint32_t told = hopper_listen(group, before, ring); told;) {
+        uint32_t stage = hopper_stage(ring);
+        hopper_multiply<E, columns, whole>(p.part_log, stage + group * hopper_group_bytes,
+                                           stage + hopper_groups * hopper_group_bytes, zeros, told,
+                                           sum);
+        wgmma_wait<1>();
+        if (before >= 0) {
+            hopper_release(ring, before);
+        }
+        before = ring.at;
+        hopper_ring_next(ring);
+        told = told & hopper_last ? 0 : hopper_listen(group, before, ring);
+    }
+    if (hopper_pairs(columns) > 1) {
+        hopper_turn_pass(pair, group, ring);
+    }
+    wgmma_wait<0>();
+    wgmma_settle(sum);
+    if (before >= 0) {
+        hopper_release(ring, before);
+    }
+}
+
+// A lane's number that nothing is kept of over the steps: registers are scarce there.
+SPIRA_DEVICE int hopper_lane() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+// Finishes two rows of a lane: neighbours exchange sums, so that each has four channels.
+template <typename E, int columns, bool wide>
+SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
+                                int channel, const int (&row)[2], const float (&sum)[columns / 2]) {
+    const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
+    conv_output output;
+    output.floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    output.leaky = p.epilogue.act == activation_leaky;
+#pragma unroll
+    for (int j = 0; j < columns / 8; j += 2) {
+        output.channel = channel + own + 8 * j;
+        *(float4 *)output.scale = *(const float4 *)(shared.scale + own + 8 * j);
+        *(float4 *)output.shift = *(const float4 *)(shared.shift + own + 8 * j);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float *low = sum + 4 * j + 2 * h, *high = low + 4;
+            float x = __shfl_xor_sync(~0u, t & 1 ? low[0] : high[0], 1);
+            float y = __shfl_xor_sync(~0u, t & 1 ? low[1] : high[1], 1);
+            float4 v =
+                t & 1 ? make_float4(x, y, high[0], high[1]) : make_float4(low[0], low[1], x, y);
+            if (row[h] >= 0 && output.channel < p.cout) {
+                conv_output_store_as<E, wide, false>(p, output, row[h], v);
             }
         }
     }
 }
 
+// Two neighbouring channels, finished: scale, shift, and the larger of that and `floor`.
+template <typename E>
+SPIRA_DEVICE uint32_t hopper_pack(float x, float y, float2 scale, float2 shift, float floor) {
+    union {
+        E element[2];
+        uint32_t all;
+    } v;
+    v.element[0] = element_from_float<E>(conv_max_nan(fmaf(x, scale.x, shift.x), floor));
+    v.element[1] = element_from_float<E>(conv_max_nan(fmaf(y, scale.y, shift.y), floor));
+    return v.all;
+}
+
+// The same in fewer steps, where nothing is added and wide_out holds.
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
+                                      int channel, const int (&row)[2],
+                                      const float (&sum)[columns / 2]) {
+    const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
+    const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    char *to[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        to[h] = (char *)p.out + ((int64_t)row[h] * p.cout + channel + own) * (int)sizeof(E);
+    }
+#pragma unroll
+    for (int j = 0; j < columns / 8; j += 2) {
+        float2 scale[2], shift[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            scale[i] = *(const float2 *)(shared.scale + 8 * (j + i) + 2 * t);
+            shift[i] = *(const float2 *)(shared.shift + 8 * (j + i) + 2 * t);
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float *v = sum + 4 * j + 2 * h;
+            uint32_t low = hopper_pack<E>(v[0], v[1], scale[0], shift[0], floor);
+            uint32_t high = hopper_pack<E>(v[4], v[5], scale[1], shift[1], floor);
+            uint32_t other = __shfl_xor_sync(~0u, t & 1 ? low : high, 1);
+            uint2 all = t & 1 ? make_uint2(other, high) : make_uint2(low, other);
+            if (row[h] >= 0 && channel + own + 8 * j < p.cout) {
+                *(uint2 *)(to[h] + 8 * j * (int)sizeof(E)) = all;
+            }
+        }
+    }
+}
+
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
+                                    int channel, const int (&row)[2],
+                                    const float (&sum)[columns / 2]) {
+    if (p.wide_out && !p.residual && p.epilogue.act != activation_leaky) {
+        hopper_finish_plain<E, columns>(p, shared, channel, row, sum);
+    } else if (p.wide_out) {
+        hopper_finish<E, columns, true>(p, shared, channel, row, sum);
+    } else {
+        hopper_finish<E, columns, false>(p, shared, channel, row, sum);
+    }
+}
+
+// The outputs of a lane's two rows of a row block, -1: none.
+SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int block,
+                                   int (&row)[2]) {
+    const int own = threadIdx.x % hopper_group / 32 * 16 + hopper_lane() / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        int place = block * order_rows + own + h * 8;
+        row[h] = place >= outputs ? -1 : p.order.row ? __ldg(p.order.row + place) : place;
+    }
+}
+
+template <typename E, int columns, bool whole>
+SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
+                                 hopper_ring ring) {
+    const hopper_work work = hopper_work_of<columns>(p);
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_group, 0);
+    const int group = warpgroup % hopper_groups, pair = warpgroup / hopper_groups;
+    const bool turns = hopper_pairs(columns) > 1;
+    const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
+    float sum[columns / 2];
+    uint32_t turn = 0;
+    int next = hopper_tile(p, work, pair);
+    for (int tile = pair; tile < work.tiles; tile += hopper_pairs(columns)) {
+        // Where pairs take turns one multiplies meanwhile, and registers are scarcer than time.
+        int number = turns ? hopper_tile(p, work, tile) : next;
+        int block = number * hopper_groups + group, row[2];
+        next = turns ? 0 : hopper_tile(p, work, tile + 1);
+        if (turns && tile > 0) {
+            hopper_turn_take(pair, group, turn, ring);
+            turn ^= 1;
+        }
+        if (!turns) {
+            hopper_rows_load(p, work.outputs, block, row);
+        }
+        hopper_sum<E, columns, whole>(p, pair, group, zeros, ring, sum);
+        if (turns) {
+            hopper_rows_load(p, work.outputs, block, row);
+        }
+        hopper_finish_any<E, columns>(p, shared, work.channel, row, sum);
+    }
+}
+
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
+                                     const hopper_ring &ring) {
+    if constexpr (hopper_halves(columns)) {
+        if (p.part_log < wgmma_row_log_most) {
+            hopper_consume<E, columns, false>(p, shared, ring);
+            return;
+        }
+    }
+    hopper_consume<E, columns, true>(p, shared, ring);
+}
+
 // ---- kernel -------------------------------------------------------------------------------------
 
-template <typename E>
-SPIRA_KERNEL void __launch_bounds__(hopper_threads, 1)
+// The epilogue's numbers of the slice: see conv_output_of.
+SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int columns,
+                                 hopper_shared &shared) {
+    for (int i = threadIdx.x; i < columns; i += blockDim.x) {
+        bool inside = channel + i < p.cout;
+        float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
+        float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
+        float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
+        shared.scale[i] = scale;
+        shared.shift[i] = fmaf(bias, scale, shift);
+    }
+}
+
+template <typename E, int columns>
+SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns), hopper_resident(columns))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
     extern __shared__ __align__(128) char hopper_dynamic[];
-    __shared__ hopper_shared shared;
-    const hopper_memory memory = hopper_memory_of(p, shared, hopper_dynamic);
-    if (threadIdx.x < hopper_stages) {
-        barrier_begin(&shared.empty[threadIdx.x], hopper_warpgroups * hopper_group);
-        barrier_begin(&shared.told[threadIdx.x], 1);
-        barrier_begin(&shared.full[threadIdx.x], 2 * 32 * hopper_team); // a team, and its copies
+    __shared__ __align__(16) hopper_shared shared;
+    if ((int)threadIdx.x < p.size.depth) {
+        barrier_begin(&shared.empty[threadIdx.x], hopper_groups * 4);
+        barrier_begin(&shared.full[threadIdx.x], 33); // a warp's copies, and its word
+    }
+    if (threadIdx.x < 2 * hopper_groups) {
+        barrier_begin(&shared.turn[0][0] + threadIdx.x, 4);
+    }
+    hopper_vectors(p, (int)blockIdx.x % p.slices * columns, columns, shared);
+    const hopper_ring ring = hopper_ring_of(p, columns, shared, hopper_dynamic);
+    for (int i = threadIdx.x * 16; i < hopper_zeros(columns); i += blockDim.x * 16) {
+        shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
     }
     __syncthreads();
-    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) == hopper_warpgroups) {
-        hopper_produce<E>(p, memory, shared);
+    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) == hopper_pairs(columns) * hopper_groups) {
+        hopper_fetch_any<E, columns>(p, ring);
     } else {
-        uint32_t bytes = (uint32_t)hopper_sums_bytes(p.size.tiles, p.rows);
-        for (uint32_t i = threadIdx.x * 16; i < bytes; i += hopper_warpgroups * hopper_group * 16) {
-            shared_store_4(memory.sums + i, make_uint4(0, 0, 0, 0));
-        }
-        block_part_sync(2, hopper_warpgroups * hopper_group);
-        hopper_consume<E>(p, memory);
+        hopper_consume_any<E, columns>(p, shared, ring);
     }
     __syncthreads();
-    if (threadIdx.x < hopper_stages) {
+    if ((int)threadIdx.x < p.size.depth) {
         barrier_end(&shared.empty[threadIdx.x]);
-        barrier_end(&shared.told[threadIdx.x]);
         barrier_end(&shared.full[threadIdx.x]);
+    }
+    if (threadIdx.x < 2 * hopper_groups) {
+        barrier_end(&shared.turn[0][0] + threadIdx.x);
     }
 #endif
 }
@@ -830,8 +791,8 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        SPIRA_TRY(
-            status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half>), "device"));
+        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half, 32>),
+                                   "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
     return status_success();
@@ -839,59 +800,87 @@ SPIRA_API status hopper_query(int capability, bool *there) {
 
 // Which layers: told by their shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const conv_device *d) {
+    int least = s->volume <= 32 ? 16 : 32;
     return d->warpgroups && numeric_size(s->type) == 2 && s->volume <= hopper_volume_most &&
-           s->cin + s->cin2 > hopper_part_channels && s->cout > hopper_part_channels;
+           s->cin + s->cin2 >= least && s->cout >= least;
 }
 
-// conv_sizes: `tiles` of a unit.
-SPIRA_API bool hopper_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
-                                const conv_sizes *size) {
-    return size->slices == 1 && size->split == 1 && size->tiles >= 1 &&
-           size->tiles <= hopper_rows_most / rows &&
-           hopper_first_count(size->tiles, s->volume) <= hopper_first_most &&
-           hopper_memory_bytes(size->tiles, rows, s->volume) + (int)sizeof(hopper_shared) <=
-               d->shared_max;
+// Columns there are kernels for.
+SPIRA_API int hopper_columns_next(int columns) {
+    return columns < 32 ? 32 : columns < 64 ? 64 : columns < 96 ? 96 : columns < 128 ? 128 : 256;
 }
 
-SPIRA_API int hopper_sizes_list(const conv_shape *s, int rows, const conv_device *d,
-                                conv_sizes *sizes) {
+// The fewest that hold all output channels, if 128 or less do.
+SPIRA_API int hopper_columns_choose(int cout) {
+    int columns = 32;
+    while (columns < cout && columns < 128) {
+        columns = hopper_columns_next(columns);
+    }
+    return columns;
+}
+
+// conv_sizes: `slices` are a thread block's output channels / 32; the others are 1.
+SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
+    if (size->slices < 1 || size->slices > hopper_columns_most / 32) {
+        return false;
+    }
+    int columns = size->slices * 32;
+    return hopper_columns_next(columns - 1) == columns && size->tiles == 1 && size->split == 1 &&
+           (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
+           hopper_stages(columns, d->shared_max) >= hopper_fetchers;
+}
+
+SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_sizes *sizes) {
     int count = 0;
-    conv_sizes c = {1, 1, 1, 1};
-    for (; hopper_sizes_fit(s, rows, d, &c); ++c.tiles) {
-        sizes[count++] = c;
+    for (int slices = 1; slices <= hopper_columns_most / 32; ++slices) {
+        conv_sizes c = {1, slices, 1, 1};
+        if (hopper_sizes_fit(s, d, &c)) {
+            sizes[count++] = c;
+        }
     }
     return count;
 }
 
-// The largest units, for the fewest fetches of the weights.
-SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int rows, const conv_device *d) {
-    conv_sizes c = {hopper_rows_most / rows, 1, 1, 1};
-    while (c.tiles > 1 && !hopper_sizes_fit(s, rows, d, &c)) {
-        --c.tiles;
-    }
-    return c;
+// 256 output channels at a time read rows half as often, where there are tiles for all.
+SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
+                                         const conv_device *d) {
+    int64_t tiles = order_pairs(order_count(capacity));
+    bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
+    return {1, (most ? 256 : hopper_columns_choose(s->cout)) / 32, 1, 1};
 }
 
-// Slices of 128 output channels.
-SPIRA_API int hopper_slices(int cout) {
-    return (int)ceil_div(hopper_parts(cout), hopper_warpgroups);
+template <typename E, int columns>
+SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
+    auto kernel = hopper_kernel<E, columns>;
+    p.size.depth = hopper_stages(columns, d->shared_max);
+    p.slices = (int)ceil_div(p.cout, columns);
+    int bytes = hopper_memory_bytes(columns, p.size.depth);
+    int64_t tiles = ceil_div(order_count(p.capacity), hopper_groups);
+    int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices;
+    int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices;
+    SPIRA_TRY(status_from_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "conv (shared memory)"));
+    kernel<<<(unsigned)blocks, hopper_threads(columns), (size_t)bytes, stream>>>(p);
+    return status_of_launch("conv");
 }
 
-// Blocks of the grid: as many as run at a time, a multiple of the slices.
-SPIRA_API int64_t hopper_blocks(const conv_tensor_params &p, const conv_device *d) {
-    return max_of(min_of(tile_count(p.capacity, p.rows), d->multiprocessors / p.slices), 1) *
-           p.slices;
-}
-
+// size: fits.
 template <typename E>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
                             cudaStream_t stream) {
-    int bytes = hopper_memory_bytes(p.size.tiles, p.rows, p.volume);
-    SPIRA_TRY(status_from_cuda(
-        cudaFuncSetAttribute(hopper_kernel<E>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv (shared memory)"));
-    hopper_kernel<E><<<(unsigned)hopper_blocks(p, d), hopper_threads, (size_t)bytes, stream>>>(p);
-    return status_of_launch("conv");
+    switch (p.size.slices) {
+    case 1:
+        return hopper_launch<E, 32>(p, d, stream);
+    case 2:
+        return hopper_launch<E, 64>(p, d, stream);
+    case 3:
+        return hopper_launch<E, 96>(p, d, stream);
+    case 4:
+        return hopper_launch<E, 128>(p, d, stream);
+    default:
+        return hopper_launch<E, 256>(p, d, stream);
+    }
 }
 
 } // namespace spira

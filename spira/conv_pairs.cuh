@@ -754,16 +754,7 @@ SPIRA_KERNEL void __launch_bounds__(pairs_threads)
 #pragma unroll 2
         for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < rows;
              row += step) {
-            // Behind the last channel nobody has written.
-            const float *from = p.sums + row * p.pitch + channel;
-            float4 sum;
-            if (channel + 4 <= p.conv.cout) {
-                sum = *(const float4 *)from;
-            } else {
-                sum = make_float4(from[0], 0, 0, 0);
-                sum.y = channel + 1 < p.conv.cout ? from[1] : 0;
-                sum.z = channel + 2 < p.conv.cout ? from[2] : 0;
-            }
+            float4 sum = conv_sums_fetch(p.sums + row * p.pitch + channel, p.conv.cout - channel);
             conv_output_store<E>(p.conv, output, (int)row, sum);
         }
     }
@@ -812,25 +803,26 @@ struct conv_pairs_args {
     conv_epilogue epilogue;
     void *out;       // [capacity, cout]; not looked at with `leave`
     pairs_form form; // pairs_form_atomic or, deterministic, pairs_form_stripes
-    float *sums;     // [capacity, conv_pairs_pitch(cout)], aligned to 16, or null
+    float *sums;     // [capacity, conv_sums_pitch(cout)], aligned to 16, or null
     bool begin;      // from what is in `sums`, else from zero
     bool leave;      // the sums in `sums`, without epilogue
 };
 
-// Floats of a row of sums: four channels stand together.
-SPIRA_BOTH int conv_pairs_pitch(int cout) {
-    return (int)round_up(cout, 4);
-}
-
 // The same without the lists.
 SPIRA_API conv_args pairs_conv_args(const conv_pairs_args *a) {
-    return {a->shape,    a->in,       a->in2,
-            a->weights,  nullptr,     a->count,
-            a->capacity, a->epilogue, a->leave ? a->sums : a->out,
-            nullptr};
+    conv_args same = {};
+    same.shape = a->shape;
+    same.in = a->in;
+    same.in2 = a->in2;
+    same.weights = a->weights;
+    same.count = a->count;
+    same.capacity = a->capacity;
+    same.epilogue = a->epilogue;
+    same.out = a->leave ? a->sums : a->out;
+    return same;
 }
 
-// The arrays are checked as those of a convolution of the identity are.
+// The arrays are checked as those of `conv` are.
 SPIRA_API status conv_pairs_check(const conv_pairs_args *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&a->shape));
@@ -844,26 +836,26 @@ SPIRA_API status conv_pairs_check(const conv_pairs_args *a) {
                   sizeof(float4));
     SPIRA_REQUIRE(!a->sums || (a->out != a->sums && a->in != a->sums && a->in2 != a->sums),
                   status_unsupported, "sums (overlap another array)", 0);
-    conv_args same = pairs_conv_args(a);
-    same.shape.volume = 1;
+    const conv_args same = pairs_conv_args(a);
     return conv_check(&same);
 }
 
-// Scratch of the atomic form.
+// Scratch of the atomic form. Sums that are begun from or left are the caller's.
 SPIRA_API void pairs_scratch_take(workspace *w, const conv_pairs_args *a, pairs_params *p) {
     p->sums = a->sums;
     p->first = nullptr;
     if (a->form == pairs_form_atomic) {
         p->first = workspace_take<int32_t>(w, (int64_t)a->shape.volume + 1);
-        p->sums =
-            a->sums
-                ? a->sums
-                : workspace_take<float>(w, (int64_t)a->capacity * conv_pairs_pitch(a->shape.cout));
+        if (!a->sums && !a->begin && !a->leave) {
+            p->sums =
+                workspace_take<float>(w, (int64_t)a->capacity * conv_sums_pitch(a->shape.cout));
+        }
     }
 }
 
 // Bytes of scratch for conv_pairs_run: none for stripes; the atomic form keeps fp32 sums there,
-// unless the caller gives `sums`. No pointer is read.
+// unless the caller gives `sums` (with begin or leave, `sums` may still be null here). No pointer
+// is read.
 SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
@@ -998,7 +990,7 @@ SPIRA_API pairs_params pairs_params_make(const conv_pairs_args *a) {
     p.conv = conv_params_of(&same);
     p.pairs = a->pairs;
     p.sides = a->sides;
-    p.pitch = conv_pairs_pitch(a->shape.cout);
+    p.pitch = conv_sums_pitch(a->shape.cout);
     p.begin = a->begin;
     p.leave = a->leave;
     p.tf32 = a->shape.type == numeric_tf32;
@@ -1012,13 +1004,13 @@ SPIRA_API pairs_params pairs_params_make(const conv_pairs_args *a) {
 //          sides the same of inputs. The lists of map_build_pairs are so. (The atomic form takes
 //          them in any order.) Pairs whose output is not below *count are left out, as are those
 //          behind pairs.capacity
-// outputs  args->out, or with `leave` args->sums [capacity, conv_pairs_pitch(cout)]; rows from
+// outputs  args->out, or with `leave` args->sums [capacity, conv_sums_pitch(cout)]; rows from
 //          *count on are not written. The residual may be `out` itself, the inputs may not. What
 //          `sums` holds afterwards means nothing without `leave`.
-// hybrid   With `leave` the offsets that a hybrid map has in lists are added here, for a kernel of
-//          the caller's that goes on from these sums (`conv` does not). The other way round, this
-//          one has `begin`: stripes read the sums once, the atomic form adds to them where they
-//          are.
+// hybrid   With `leave` the offsets that a hybrid map has in lists are added here, for a kernel
+//          that goes on from these sums, as `conv` does (conv_hybrid.cuh). The other way round,
+//          this one has `begin`: stripes read the sums once, the atomic form adds to them where
+//          they are.
 // errors   null pointers, sizes, alignment, a half map of an even volume, begin or leave without
 //          sums, a workspace that is too small
 // Asynchronous. Sums are fp32 and are rounded once. Stripes: deterministic; the bits depend on

@@ -74,13 +74,8 @@ SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const 
     for (int64_t b = 0; b < blocks; ++b) {
         for (int64_t j = b * block; j < min_of(count, (b + 1) * block); ++j) {
             int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
-            if (target >= outputs) {
-                continue;
-            }
-            conv_host_row(in + source * s->cin, weight, s->cin, s->cout, sum + target * cout);
-            if (s->cin2) {
-                conv_host_row(in2 + source * s->cin2, weight + s->cin * cout, s->cin2, s->cout,
-                              sum + target * cout);
+            if (target < outputs) {
+                conv_host_add(s, in, in2, weight, source, sum + target * cout);
             }
         }
     }

@@ -8,6 +8,9 @@
 //
 // A lane loads exactly the bytes of a row that it will multiply: 16 bytes, which are both depth
 // halves of two instructions once the weights are packed in the same order.
+//
+// All that is for conv_tensor.cuh. Hopper's kernel (conv_hopper.cuh) packs its weights and keeps
+// its sums in ways of its own, and shares the parameters, the reads of odd rows and the epilogue.
 #ifndef SPIRA_CONV_TILE_CUH
 #define SPIRA_CONV_TILE_CUH
 
@@ -15,6 +18,7 @@
 #include "conv.h"
 #include "layout.h"
 #include "mma.cuh"
+#include "order.h"
 #include "status.cuh"
 
 namespace spira {
@@ -93,22 +97,25 @@ enum { conv_sizes_most = 256 };
 
 // How the work of a layer is cut.
 struct conv_sizes {
-    int tiles;  // of a block, or of its unit (conv_hopper.cuh)
-    int slices; // of a block: of up to 32 output channels, a warp's; 1 (conv_hopper.cuh)
-    int split;  // warps that share the list of a tile: 1, 2, 4
-    int depth;  // chunks that are multiplied at a time: 1, 2, 4
+    int tiles;  // of a block; 1 (conv_hopper.cuh)
+    int slices; // of a block: of up to 32 output channels each
+    int split;  // warps that share the list of a tile: 1, 2, 4; 1 (conv_hopper.cuh)
+    int depth;  // chunks that are multiplied at a time: 1, 2, 4; not read of the caller's
 };
 
 struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
     tile_layout layout; // first is null for the identity
+    order_layout order; // row is null for the identity; conv_hopper.cuh
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
+    const float *sums; // [capacity, conv_sums_pitch(cout)] to begin from, or null
     int volume, cin, cin2, cout;
     int chunks1, chunks; // parts of the input channels: of the first source, of both
     int slices;          // of the output channels, a block's together
+    int part_log;        // bytes of a row's part; conv_hopper.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
     bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
@@ -275,7 +282,8 @@ SPIRA_DEVICE void conv_quad_store(E *to, int left, const conv_quad<E> &q) {
 
 // What is done to the sums of four channels: scale * sum + shift, the bias folded in, and so on.
 struct conv_output {
-    float scale[4], shift[4], floor;
+    alignas(16) float scale[4], shift[4];
+    float floor;
     int channel; // the first
     bool leaky;
 };
@@ -297,11 +305,31 @@ SPIRA_DEVICE conv_output conv_output_of(const conv_tensor_params &p, int channel
     return f;
 }
 
-// Finishes four channels of an output; wide: p.wide_out.
-template <typename E, bool wide>
+// Four neighbouring channels of a row of sums, of which `left` are there: behind the last nobody
+// has written.
+SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
+    if (left >= 4) {
+        return *(const float4 *)from;
+    }
+    return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
+}
+
+// Adds the sums that an output begins from; wide: p.wide_out.
+template <bool wide>
+SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int channel, float4 sum) {
+    const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);
+    asm volatile("" : "+r"(row)); // or the compiler keeps an address for each row
+    const float *from = p.sums + (int64_t)row * pitch + channel;
+    float4 first = conv_sums_fetch(from, wide ? 4 : p.cout - channel);
+    return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
+}
+
+// Finishes four channels of an output; wide: p.wide_out; begin: there may be sums to begin from.
+template <typename E, bool wide, bool begin>
 SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
                                        float4 sum) {
     int64_t at = (int64_t)row * p.cout + f.channel;
+    sum = begin && p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
     const float value[4] = {sum.x, sum.y, sum.z, sum.w};
     conv_quad<E> extra, q;
     if (p.residual) {
@@ -320,9 +348,9 @@ template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
                                     float4 sum) {
     if (p.wide_out) {
-        conv_output_store_as<E, true>(p, f, row, sum);
+        conv_output_store_as<E, true, true>(p, f, row, sum);
     } else {
-        conv_output_store_as<E, false>(p, f, row, sum);
+        conv_output_store_as<E, false, true>(p, f, row, sum);
     }
 }
 

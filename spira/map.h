@@ -11,7 +11,7 @@
 //   filtered            for each offset the list of its (input, output) pairs, outputs ascending
 //   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
 //   masks               one bit for each offset that an output has
-//   tiled               what the convolutions read: see layout.h
+//   tiled               what convolutions read: see layout.h; or, made of os: see order.h
 // The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
 // itself.
@@ -100,11 +100,7 @@ SPIRA_BOTH int map_columns(const kernel_shape *kernel, bool half) {
 
 // Columns of os.
 SPIRA_BOTH int map_os_columns(const kernel_shape *kernel, int threshold, bool half) {
-    int columns = 0;
-    for (int k = 0; k < map_columns(kernel, half); ++k) {
-        columns += kernel_norm(kernel, k) < threshold;
-    }
-    return columns;
+    return kernel_norm_count(kernel, threshold, map_columns(kernel, half));
 }
 
 SPIRA_BOTH int map_mask_words(int volume) {

@@ -51,6 +51,14 @@ SPIRA_BOTH int bits_for(uint64_t a) {
     return bits;
 }
 
+SPIRA_BOTH int count_bits(uint32_t a) {
+#if defined(__CUDA_ARCH__)
+    return __popc(a);
+#else
+    return __builtin_popcount(a);
+#endif
+}
+
 SPIRA_BOTH int64_t min_of(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

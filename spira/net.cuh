@@ -7,9 +7,62 @@
 #include "layout.cuh"
 #include "map.cuh"
 #include "net.h"
+#include "order.cuh"
 #include "pool.cuh"
 
 namespace spira {
+
+// Which layouts of its maps a network's convolutions read.
+SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const net_step *step = &p->step[i];
+        if (net_is_conv(&p->layers[i]) && step->map != net_none) {
+            net_map *map = &p->map[step->map];
+            bool ordered = conv_kernel_of(&step->shape, device) == conv_kernel_hopper;
+            map->ordered |= ordered;
+            map->tiled |= !ordered;
+        }
+    }
+}
+
+// The ordered layouts of a plan, up to 16 from map `first` on. Returns how many there are; first:
+// where to go on.
+template <typename W>
+SPIRA_API int net_orders(const net_plan *p, voxel_set<W> input, void *memory, int *first,
+                         order_request *request) {
+    int count = 0;
+    for (; *first < p->maps && count < order_maps_max; ++*first) {
+        const net_map *map = &p->map[*first];
+        if (map->ordered) {
+            voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
+            request[count++] = {
+                map->kernel,   map_all,          (const int32_t *)((char *)memory + map->map),
+                outputs.count, outputs.capacity, net_order(p, map, memory)};
+        }
+    }
+    return count;
+}
+
+// Bytes of scratch for what net_index calls.
+template <typename W>
+SPIRA_API status net_scratch(const net_plan *p, size_t *scratch) {
+    voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};
+    order_request request[order_maps_max];
+    *scratch = 0;
+    for (int s = 1; s < p->sets; ++s) {
+        size_t bytes;
+        voxel_set<W> from = {nullptr, nullptr, p->set[p->set[s].parent].capacity};
+        SPIRA_TRY(downsample_workspace(from, p->set[s].capacity, &bytes));
+        *scratch = *scratch < bytes ? bytes : *scratch;
+    }
+    int first = 0;
+    while (int count = net_orders(p, input, nullptr, &first, request)) {
+        size_t bytes;
+        SPIRA_TRY(order_workspace(request, count, &bytes));
+        *scratch = *scratch < bytes ? bytes : *scratch;
+    }
+    return status_success();
+}
 
 // Plans a network for the current device.
 //
@@ -22,20 +75,18 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
                                  const net_limits *limits, net_plan *plan) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
-    size_t scratch = 0;
-    for (int s = 1; s < plan->sets; ++s) {
-        size_t bytes;
-        voxel_set<W> from = {nullptr, nullptr, plan->set[plan->set[s].parent].capacity};
-        SPIRA_TRY(downsample_workspace(from, plan->set[s].capacity, &bytes));
-        scratch = scratch < bytes ? bytes : scratch;
-    }
+    conv_device device;
+    SPIRA_TRY(conv_device_query(&device));
+    net_plan_forms(plan, &device);
+    size_t scratch;
+    SPIRA_TRY(net_scratch<W>(plan, &scratch));
     SPIRA_TRY(net_plan_place(layout, scratch, plan));
     SPIRA_TRY(net_check_strides<W>(plan));
     workspace w = workspace_begin(nullptr);
     for (int i = 0; i < count; ++i) {
         if (net_is_conv(&layers[i])) {
-            size_t bytes;
-            SPIRA_TRY(conv_weights_bytes(&plan->step[i].shape, &bytes));
+            const conv_shape *shape = &plan->step[i].shape;
+            size_t bytes = conv_packed_bytes(shape, conv_kernel_of(shape, &device));
             plan->step[i].packed = net_take<char>(&w, (int64_t)bytes);
             net_params at = net_params_of(plan, i);
             net_take<float>(&w, at.end - at.vectors); // bias, scale, shift follow the weights
@@ -88,7 +139,8 @@ SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, 
 // network-wide indexing).
 //
 // inputs   input: set 0, of the planned capacity; memory: plan->workspace_bytes, aligned to 256
-// outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed
+// outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed.
+//          The features of an earlier run are lost: maps pass through their place
 // Asynchronous, deterministic.
 template <typename W>
 SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status *trouble,
@@ -107,17 +159,23 @@ SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status 
         request[m].kernel = map->kernel;
         request[m].source = net_voxels(p, map->source, input, memory);
         request[m].outputs = net_voxels(p, map->outputs, input, memory);
-        request[m].forms = map_forms_tiles(net_tiles(p, map, memory));
-        if (map->kept || p->limits.count_pairs) {
+        request[m].forms = map_forms_os(nullptr);
+        if (map->tiled) {
+            request[m].forms.tiles = net_tiles(p, map, memory);
+        }
+        if (net_map_needed(p, map)) {
             request[m].forms.os = (int32_t *)((char *)memory + map->map);
         }
     }
-    if (!p->limits.count_pairs) {
-        return map_build_batch(&p->layout, request, p->maps, stream);
+    SPIRA_TRY(map_build_batch(&p->layout, request, p->maps, stream));
+    order_request orders[order_maps_max];
+    int first = 0;
+    while (int count = net_orders(p, input, memory, &first, orders)) {
+        SPIRA_TRY(
+            order_build(orders, count, (char *)memory + p->scratch, p->scratch_bytes, stream));
     }
-    for (int m = 0; m < p->maps; ++m) { // one after the other: they share the memory of the map
+    for (int m = 0; m < p->maps && p->limits.count_pairs; ++m) {
         const map_request<W> *r = request + m;
-        SPIRA_TRY(map_build_batch(&p->layout, r, 1, stream));
         SPIRA_TRY(map_count(r->forms.os, p->map[m].volume, r->outputs.count, r->outputs.capacity,
                             (int32_t *)((char *)memory + p->map[m].pairs), stream));
     }
@@ -130,19 +188,23 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
                               cudaStream_t stream) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
+    const net_map *map = step->map == net_none ? nullptr : &p->map[step->map];
     tile_layout tiles = {};
-    if (step->map != net_none) {
-        tiles = net_tiles(p, &p->map[step->map], memory);
+    order_layout order = {};
+    if (map) {
+        tiles = net_tiles(p, map, memory);
+        order = net_order(p, map, memory);
     }
     net_params at = net_params_of(p, layer);
     const float *vectors;
     SPIRA_TRY(net_loaded_vectors(p, layer, loaded, &vectors));
-    conv_args args;
+    conv_args args = {};
     args.shape = step->shape;
     args.in = net_features_of(p, l->source, features, memory);
     args.in2 = net_features_of(p, l->source2, features, memory);
     args.weights = (const char *)loaded + step->packed;
-    args.layout = step->map == net_none ? nullptr : &tiles;
+    args.layout = map && map->tiled ? &tiles : nullptr;
+    args.order = map && map->ordered ? &order : nullptr;
     args.count = outputs.count;
     args.capacity = outputs.capacity;
     args.epilogue.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
@@ -152,7 +214,6 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.act = l->act;
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
-    args.sizes = nullptr;
     return conv(&args, nullptr, 0, stream);
 }
 

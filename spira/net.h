@@ -7,6 +7,11 @@
 // first and then computes the features (Spira paper: network-wide indexing).
 //
 // Coordinate sets follow from the input by the stride alone: two layers at stride 4 have one set.
+//
+// On the device a kernel map has the layouts that its convolutions read: tiled, ordered or both
+// (conv_form_of, conv.cuh). The map itself stays only where pooling reads it. Where it is needed
+// just to make a layout or to count its pairs, it stands in the place of the features, which come
+// later.
 #ifndef SPIRA_NET_H
 #define SPIRA_NET_H
 
@@ -14,6 +19,7 @@
 #include "downsample.h"
 #include "layout.h"
 #include "map.h"
+#include "order.h"
 #include "pool.h"
 
 namespace spira {
@@ -71,10 +77,13 @@ struct net_map {
     kernel_shape kernel;
     int volume;
     int rows;     // of a tile of the layout
-    size_t map;   // [capacity, volume]; unless `kept` shared scratch, and with count_pairs only
-    size_t tiles; // the tiled layout; device plans only
-    size_t pairs; // [volume], with count_pairs
     bool kept;    // pooling and the host read the map itself
+    bool tiled;   // convolutions read its tiled layout,
+    bool ordered; // or its ordered layout; device plans only
+    size_t map;   // [capacity, volume], of net_map_needed; unless `kept` features take its place
+    size_t tiles; // tiled
+    size_t order; // ordered
+    size_t pairs; // [volume], with count_pairs
 };
 
 struct net_step {
@@ -100,9 +109,10 @@ struct net_plan {
     net_step step[net_layers_max];
     int64_t params; // floats: see net_step.params
     bool device;
-    size_t scratch, scratch_bytes; // of downsampling
+    size_t scratch, scratch_bytes; // of downsampling, and of the ordered layouts
     size_t workspace_bytes;
-    size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features
+    size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features, or
+                                       // the maps whose place they take
     size_t loaded_bytes;               // of the loaded parameters; device plans only
 };
 
@@ -340,43 +350,71 @@ SPIRA_API size_t net_take(workspace *w, int64_t count) {
     return at;
 }
 
+// Whether the map itself is written: it is read, counted, or put in order.
+SPIRA_API bool net_map_needed(const net_plan *p, const net_map *m) {
+    return m->kept || m->ordered || p->limits.count_pairs;
+}
+
+SPIRA_API int64_t net_map_entries(const net_plan *p, const net_map *m) {
+    return (int64_t)p->set[m->outputs].capacity * m->volume;
+}
+
+// The layouts of a map, over the workspace's memory.
+SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memory) {
+    workspace w = {(char *)memory, m->tiles};
+    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume, m->rows);
+}
+
+SPIRA_API order_layout net_order(const net_plan *p, const net_map *m, void *memory) {
+    workspace w = {(char *)memory, m->order};
+    return order_layout_take(&w, p->set[m->outputs].capacity, m->volume);
+}
+
+SPIRA_API void net_place_layouts(const net_plan *p, net_map *map, workspace *w) {
+    workspace counter = workspace_begin(nullptr); // the layout's arrays, one by one
+    if (map->tiled) {
+        map->tiles = w->used;
+        tile_layout_take(&counter, p->set[map->outputs].capacity, map->volume, map->rows);
+        w->used += counter.used;
+    }
+    counter = workspace_begin(nullptr);
+    if (map->ordered) {
+        map->order = w->used;
+        order_layout_take(&counter, p->set[map->outputs].capacity, map->volume);
+        w->used += counter.used;
+    }
+}
+
 SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     size_t word = (size_t)p->layout.bits / 8;
     for (int s = 1; s < p->sets; ++s) {
         p->set[s].words = net_take<char>(w, (int64_t)(p->set[s].capacity * word));
         p->set[s].count = net_take<int32_t>(w, 1);
     }
-    int64_t shared = 0; // the largest map that is only counted
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];
-        int32_t capacity = p->set[map->outputs].capacity;
-        if (p->device) {
-            workspace counter = workspace_begin(nullptr); // the layout's arrays, one by one
-            map->tiles = w->used;
-            tile_layout_take(&counter, capacity, map->volume, map->rows);
-            w->used += counter.used;
-        }
+        net_place_layouts(p, map, w);
         if (p->limits.count_pairs) {
             map->pairs = net_take<int32_t>(w, map->volume);
         }
         if (map->kept) {
-            map->map = net_take<int32_t>(w, (int64_t)capacity * map->volume);
-        } else if (p->limits.count_pairs) {
-            shared = max_of(shared, (int64_t)capacity * map->volume);
-        }
-    }
-    size_t scratch = net_take<int32_t>(w, shared);
-    for (int m = 0; m < p->maps; ++m) {
-        if (!p->map[m].kept) {
-            p->map[m].map = scratch;
+            map->map = net_take<int32_t>(w, net_map_entries(p, map));
         }
     }
 }
 
-// The tiled layout of a map, over the workspace's memory.
-SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memory) {
-    workspace w = {(char *)memory, m->tiles};
-    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume, m->rows);
+// Maps that nobody reads after indexing stand where the features will.
+SPIRA_API void net_place_passing(net_plan *p) {
+    workspace w = {nullptr, p->index_bytes};
+    for (int m = 0; m < p->maps; ++m) {
+        net_map *map = &p->map[m];
+        if (net_map_needed(p, map) && !map->kept) {
+            map->map = net_take<int32_t>(&w, net_map_entries(p, map));
+        }
+    }
+    if (p->feature_bytes < w.used - p->index_bytes) {
+        p->feature_bytes = w.used - p->index_bytes;
+    }
 }
 
 // The checks of what a plan is made from, and a plan without layers.
@@ -473,6 +511,7 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
     for (int i = 0; i < p->layer_count; ++i) {
         net_place_features(p, i, w.used);
     }
+    net_place_passing(p);
     p->workspace_bytes = p->index_bytes + p->feature_bytes;
     return status_success();
 }

@@ -117,6 +117,21 @@ SPIRA_BOTH int kernel_norm(const kernel_shape *s, int k) {
     return (d.x < 0 ? -d.x : d.x) + (d.y < 0 ? -d.y : d.y) + (d.z < 0 ? -d.z : d.z);
 }
 
+// The largest norm there is.
+SPIRA_BOTH int kernel_norm_max(const kernel_shape *s) {
+    return kernel_reach_axis(s->size.x, 1, 1) + kernel_reach_axis(s->size.y, 1, 1) +
+           kernel_reach_axis(s->size.z, 1, 1);
+}
+
+// Of the first `offsets`, how many have a norm below the threshold.
+SPIRA_BOTH int kernel_norm_count(const kernel_shape *s, int threshold, int offsets) {
+    int count = 0;
+    for (int k = 0; k < offsets; ++k) {
+        count += kernel_norm(s, k) < threshold;
+    }
+    return count;
+}
+
 SPIRA_BOTH bool kernel_is_odd(const kernel_shape *s) {
     return s->size.x % 2 && s->size.y % 2 && s->size.z % 2;
 }

@@ -1,15 +1,17 @@
 // spira/order.cuh: the ordered layout on the GPU, from maps that are there; up to 16 in one go.
 //
 // One launch finds the keys of all outputs of all maps, with the map's number above the key; one
-// sort puts them in order, map by map; one launch writes the layouts. Both kernels have a block of
-// threads for 64 outputs of a map. A warp reads 16 rows at a time, 32 offsets of each, so that a
-// ballot has what a row has.
+// sort puts them in order, map by map; one launch writes the layouts, and one the turns of their
+// pairs of blocks. The keys' and layouts' kernels have a block of threads for 64 outputs of a map.
+// A warp reads 16 rows at a time, 32 offsets of each, so that a ballot has what a row has.
 #ifndef SPIRA_ORDER_CUH
 #define SPIRA_ORDER_CUH
 
 #include "order.h"
 #include "sort.cuh"
 #include "status.cuh"
+
+#include <cub/block/block_radix_sort.cuh>
 
 namespace spira {
 
@@ -32,7 +34,8 @@ enum { order_blocks = 12 };
 // One map of order_build.
 struct order_request {
     kernel_shape kernel;
-    const int32_t *map;   // [capacity, volume]
+    int threshold;        // the map's columns: offsets with a norm below it; map_all (map.h): all
+    const int32_t *map;   // [capacity, columns]
     const int32_t *count; // [1] rows that are read
     int32_t capacity;
     order_layout layout;
@@ -41,15 +44,16 @@ struct order_request {
 struct order_task {
     order_request request;
     int32_t first; // its first row, among those of all maps
-    int32_t block; // its first block of a launch
+    int32_t block; // its first block of a launch,
+    int32_t scope; // and its first scope of turns
 };
 
 struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    int32_t rows, blocks; // of all maps
-    int32_t volume;       // the largest
+    int32_t rows, blocks, scopes; // of all maps
+    int32_t volume;               // the largest
 };
 
 // The number of the map that a block of a launch works on.
@@ -73,19 +77,27 @@ SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// sets [words, 32]: the offsets of a word that lie in each direction. By all threads of a block.
-SPIRA_DEVICE void order_fill_sets(const kernel_shape &kernel, const order_numbers &numbers,
+// sets [words, 32]: the columns of a word that lie in each direction. By all threads of a block.
+// Each warp counts the columns of all offsets; the offsets are dealt out to the warps, 32 at a
+// time.
+SPIRA_DEVICE void order_fill_sets(const order_request &r, const order_numbers &numbers,
                                   uint32_t *sets) {
-    int lane = threadIdx.x % 32, volume = kernel_volume(&kernel);
-    for (int w = threadIdx.x / 32; w < order_words(volume); w += order_warps) {
-        int k = w * 32 + lane;
-        int direction = k < volume ? order_direction(&kernel, &numbers, k) : order_directions;
-        uint32_t mine = 0;
-        for (int d = 0; d < order_directions; ++d) {
-            uint32_t all = __ballot_sync(~0u, direction == d);
-            mine = lane == d ? all : mine;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
+    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += order_threads) {
+        sets[i] = 0;
+    }
+    __syncthreads();
+    int column = 0;
+    for (int first = 0; first < volume; first += 32) {
+        int k = first + lane;
+        bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
+        uint32_t all = __ballot_sync(~0u, has);
+        if (has && first / 32 % order_warps == warp) {
+            int c = column + __popc(all & ((1u << lane) - 1));
+            int direction = order_direction(&r.kernel, &numbers, k);
+            atomicOr(sets + c / 32 * 32 + direction, 1u << c % 32);
         }
-        sets[w * 32 + lane] = mine;
+        column += __popc(all);
     }
 }
 
@@ -121,10 +133,9 @@ SPIRA_KERNEL void __launch_bounds__(order_threads, order_blocks)
     int32_t row = ((int32_t)blockIdx.x - batch.task[t].block) * order_rows +
                   (int32_t)threadIdx.x / 32 * order_each + lane;
     bool there = lane < order_each && row < min(*r.count, r.capacity);
-    order_fill_sets(r.kernel, batch.numbers, order_sets);
+    order_fill_sets(r, batch.numbers, order_sets);
     __syncthreads();
-    uint32_t mask =
-        order_find_directions(r.map, kernel_volume(&r.kernel), there ? row : -1, order_sets);
+    uint32_t mask = order_find_directions(r.map, r.layout.volume, there ? row : -1, order_sets);
     if (lane < order_each && row < r.capacity) {
         keys[batch.task[t].first + row] =
             there ? (uint32_t)t << order_key_bits | order_key(mask) : word_none<uint32_t>();
@@ -239,6 +250,43 @@ SPIRA_KERNEL void __launch_bounds__(order_threads, order_blocks)
     }
 }
 
+// ---- turns --------------------------------------------------------------------------------------
+
+enum { order_turn_threads = 1024, order_turn_each = order_scope / order_turn_threads };
+
+// A block of threads for each scope of pairs.
+SPIRA_KERNEL void __launch_bounds__(order_turn_threads)
+    order_turn_kernel(const __grid_constant__ order_batch batch) {
+    typedef cub::BlockRadixSort<uint32_t, order_turn_threads, order_turn_each, int32_t> turn_sort;
+    __shared__ typename turn_sort::TempStorage storage;
+    int number = 0;
+    while (number + 1 < batch.tasks && (int)blockIdx.x >= batch.task[number + 1].scope) {
+        ++number;
+    }
+    const order_request &r = batch.task[number].request;
+    const order_layout &t = r.layout;
+    const int32_t first = ((int32_t)blockIdx.x - batch.task[number].scope) * order_scope;
+    const int32_t blocks = order_count(min(*r.count, r.capacity));
+    const int32_t pairs = order_pairs(blocks);
+    if (first >= pairs) {
+        return;
+    }
+    uint32_t key[order_turn_each]; // offsets that the pair has not
+    int32_t pair[order_turn_each];
+    for (int i = 0; i < order_turn_each; ++i) {
+        pair[i] = first + (int32_t)threadIdx.x * order_turn_each + i;
+        bool there = pair[i] < pairs;
+        key[i] = (uint32_t)(t.volume + (there ? -order_pair_offsets(&t, pair[i], blocks) : 1));
+    }
+    turn_sort(storage).SortBlockedToStriped(key, pair, 0, bits_for((uint64_t)t.volume + 2));
+    for (int i = 0; i < order_turn_each; ++i) {
+        int32_t place = first + i * order_turn_threads + (int32_t)threadIdx.x;
+        if (place < pairs) {
+            t.turn[place] = pair[i];
+        }
+    }
+}
+
 // ---- launchers ----------------------------------------------------------------------------------
 
 struct order_scratch {
@@ -285,9 +333,11 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     batch.numbers = order_numbers_make();
     batch.tasks = maps;
     for (int m = 0; m < maps; ++m) {
-        batch.task[m] = {request[m], batch.rows, batch.blocks};
+        batch.task[m] = {request[m], batch.rows, batch.blocks, batch.scopes};
         batch.rows += request[m].capacity;
         batch.blocks += order_count(request[m].capacity);
+        int32_t pairs = order_pairs(order_count(request[m].capacity));
+        batch.scopes += (int32_t)ceil_div(pairs, order_scope);
         batch.volume = (int32_t)max_of(batch.volume, request[m].layout.volume);
     }
     return batch;
@@ -304,14 +354,14 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 //          launched then
 // Asynchronous, deterministic, equal to order_build_host.
 // cost     reads the maps twice, writes 256 bytes for each offset of each block; one sort of
-//          (key, row) pairs (sort.cuh), two launches beside it
+//          (key, row) pairs (sort.cuh), three launches beside it
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
-        SPIRA_TRY(order_check(&r->kernel, r->map, r->capacity, &r->layout));
+        SPIRA_TRY(order_check(&r->kernel, r->threshold, r->map, r->capacity, &r->layout));
         SPIRA_REQUIRE(r->count, status_null_pointer, "count", 0);
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
@@ -327,6 +377,7 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     int bits = bits_for((uint64_t)maps << order_key_bits);
     SPIRA_TRY(sort_words(s.keys, batch.rows, bits, s.sorted, s.order, &s.sort, stream));
     order_put_kernel<<<blocks, order_threads, taps, stream>>>(batch, s.order);
+    order_turn_kernel<<<(unsigned)batch.scopes, order_turn_threads, 0, stream>>>(batch);
     return status_of_launch("order_build");
 }
 

@@ -1,4 +1,5 @@
-// spira/order.h: the kernel map with its outputs in the order of their taps.
+// spira/order.h: the kernel map with its outputs in the order of their taps: what convolutions on
+// Hopper's warpgroups read (conv_hopper.cuh).
 //
 // Ordered layout. Outputs with like taps stand side by side, in blocks of 64. So a block has few
 // offsets, and few of its outputs lack one of them: a dense matrix product over a block multiplies
@@ -8,7 +9,11 @@
 //   mask   [blocks, words]       bit k % 32 of word k / 32: some output of the block has offset k
 //   source [blocks, volume, 64]  the source row of each place, -1: none
 //
-// Of `source` only the rows of offsets that are in the mask are written.
+//   turn   [pairs]               pairs of neighbouring blocks, those with many offsets first
+//
+// Of `source` only the rows of offsets that are in the mask are written, of `turn` only pairs that
+// have outputs. Who shares the pairs out among workers in their turn gives all of them much the
+// same to do; they are in order within scopes of 4096 pairs.
 //
 // The order. Offset (dx, dy, dz) of the kernel lies in the direction of its signs: one of 27, and
 // none is lost up to size 3. Directions are numbered by their L1 norm, those of one norm in the
@@ -16,6 +21,9 @@
 // in which an output has a tap makes a number; its rank in the reflected Gray code is the output's
 // key. Neighbours in that code differ by one direction, and those that are often there change
 // fastest. Outputs ascend by key, and by row where keys agree.
+//
+// Maps may have the columns of a threshold (map_forms.os): offsets with an L1 norm below it,
+// ascending. `volume` is the number of columns then, and k counts columns.
 #ifndef SPIRA_ORDER_H
 #define SPIRA_ORDER_H
 
@@ -29,19 +37,26 @@ namespace spira {
 enum {
     order_rows = 64, // outputs of a block
     order_directions = 27,
+    order_scope = 4096, // pairs of blocks
 };
 
 struct order_layout {
     int32_t *row;    // [blocks, order_rows]
     uint32_t *mask;  // [blocks, order_words(volume)]
     int32_t *source; // [blocks, volume, order_rows]
+    int32_t *turn;   // [order_pairs(blocks)]
     int32_t blocks;  // order_count(capacity)
-    int32_t volume;
+    int32_t volume;  // columns of the map
 };
 
 // Blocks for a capacity of outputs.
 SPIRA_BOTH int32_t order_count(int32_t capacity) {
     return (int32_t)ceil_div(capacity, order_rows);
+}
+
+// Pairs of so many blocks; the last may be one block.
+SPIRA_BOTH int32_t order_pairs(int32_t blocks) {
+    return (blocks + 1) / 2;
 }
 
 // Words of a block's mask.
@@ -62,12 +77,13 @@ SPIRA_API order_layout order_layout_take(workspace *w, int32_t capacity, int32_t
     t.row = workspace_take<int32_t>(w, (int64_t)t.blocks * order_rows);
     t.mask = workspace_take<uint32_t>(w, (int64_t)t.blocks * order_words(volume));
     t.source = workspace_take<int32_t>(w, order_begin(&t, t.blocks, 0));
+    t.turn = workspace_take<int32_t>(w, order_pairs(t.blocks));
     return t;
 }
 
 SPIRA_API status order_layout_check(const order_layout *t, int volume, int32_t capacity) {
     SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(t->row && t->mask && t->source, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(t->row && t->mask && t->source && t->turn, status_null_pointer, "layout", 0);
     SPIRA_REQUIRE(t->volume == volume, status_bad_size, "layout.volume", t->volume);
     SPIRA_REQUIRE(t->blocks >= order_count(capacity), status_capacity, "layout.blocks",
                   order_count(capacity));
@@ -81,11 +97,13 @@ SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity)
     return status_success();
 }
 
-SPIRA_API status order_check(const kernel_shape *kernel, const int32_t *map, int32_t capacity,
-                             const order_layout *t) {
+SPIRA_API status order_check(const kernel_shape *kernel, int threshold, const int32_t *map,
+                             int32_t capacity, const order_layout *t) {
     SPIRA_TRY(order_sizes_check(kernel, capacity));
+    SPIRA_REQUIRE(threshold >= 1, status_bad_size, "threshold", threshold);
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    return order_layout_check(t, kernel_volume(kernel), capacity);
+    return order_layout_check(t, kernel_norm_count(kernel, threshold, kernel_volume(kernel)),
+                              capacity);
 }
 
 // The number of each direction, by the offset of a kernel of size 3 that lies there.
@@ -135,18 +153,20 @@ SPIRA_API size_t order_host_workspace(int32_t capacity) {
 }
 
 // The outputs [count] of a map in their order: the lower half of each element is the row.
-SPIRA_API void order_sort_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
-                               uint64_t *keys) {
+SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const int32_t *map,
+                               int32_t count, uint64_t *keys) {
     order_numbers numbers = order_numbers_make();
-    uint8_t direction[kernel_volume_max];
-    int volume = kernel_volume(kernel);
-    for (int k = 0; k < volume; ++k) {
-        direction[k] = (uint8_t)order_direction(kernel, &numbers, k);
+    uint8_t direction[kernel_volume_max]; // of each column
+    int columns = 0;
+    for (int k = 0; k < kernel_volume(kernel); ++k) {
+        if (kernel_norm(kernel, k) < threshold) {
+            direction[columns++] = (uint8_t)order_direction(kernel, &numbers, k);
+        }
     }
     for (int32_t i = 0; i < count; ++i) {
         uint32_t mask = 0;
-        for (int k = 0; k < volume; ++k) {
-            mask |= map[(int64_t)i * volume + k] >= 0 ? 1u << direction[k] : 0;
+        for (int c = 0; c < columns; ++c) {
+            mask |= map[(int64_t)i * columns + c] >= 0 ? 1u << direction[c] : 0;
         }
         keys[i] = (uint64_t)order_key(mask) << 32 | (uint32_t)i;
     }
@@ -177,26 +197,54 @@ SPIRA_API void order_put_host(const int32_t *map, const uint64_t *keys, int32_t 
     }
 }
 
+// Offsets that a pair of blocks has.
+SPIRA_BOTH int order_pair_offsets(const order_layout *t, int64_t pair, int64_t blocks) {
+    const int words = order_words(t->volume);
+    const uint32_t *mask = t->mask + 2 * pair * words;
+    const bool both = 2 * pair + 1 < blocks;
+    int offsets = 0;
+    for (int w = 0; w < words; ++w) {
+        offsets += count_bits(mask[w] | (both ? mask[words + w] : 0));
+    }
+    return offsets;
+}
+
+SPIRA_API void order_turn_host(int32_t count, const order_layout *t) {
+    const int32_t blocks = order_count(count), pairs = order_pairs(blocks);
+    for (int32_t first = 0; first < pairs; first += order_scope) {
+        int32_t end = (int32_t)min_of(first + order_scope, pairs);
+        for (int32_t pair = first; pair < end; ++pair) {
+            t->turn[pair] = pair;
+        }
+        std::sort(t->turn + first, t->turn + end, [&](int32_t a, int32_t b) {
+            int of_a = order_pair_offsets(t, a, blocks), of_b = order_pair_offsets(t, b, blocks);
+            return of_a != of_b ? of_a > of_b : a < b;
+        });
+    }
+}
+
 // Builds the ordered layout of a map: the host loop of `order_build` (order.cuh).
 //
-// inputs   kernel: that of the map; map [capacity, volume], of which `count` rows are read
+// inputs   kernel: that of the map; threshold: of its columns, map_all (map.h): all offsets
+//          map [capacity, columns], of which `count` rows are read
 //          scratch: order_host_workspace(capacity) bytes, aligned to 256
 // outputs  t: all blocks of the capacity; those beyond the count have rows of -1 and no offsets
 // errors   null pointers, sizes, a layout that is too small for the capacity, scratch
 // Deterministic: the order is total.
-SPIRA_API status order_build_host(const kernel_shape *kernel, const int32_t *map, int32_t count,
-                                  int32_t capacity, order_layout t, void *scratch,
+SPIRA_API status order_build_host(const kernel_shape *kernel, int threshold, const int32_t *map,
+                                  int32_t count, int32_t capacity, order_layout t, void *scratch,
                                   size_t scratch_bytes) {
-    SPIRA_TRY(order_check(kernel, map, capacity, &t));
+    SPIRA_TRY(order_check(kernel, threshold, map, capacity, &t));
     SPIRA_REQUIRE(count >= 0 && count <= capacity, status_bad_size, "count", count);
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, order_host_workspace(capacity)));
     workspace w = workspace_begin(scratch);
     uint64_t *keys = order_host_carve(&w, capacity);
-    order_sort_host(kernel, map, count, keys);
+    order_sort_host(kernel, threshold, map, count, keys);
     SPIRA_PARALLEL_FOR
     for (int32_t block = 0; block < order_count(capacity); ++block) {
         order_put_host(map, keys, count, block, &t);
     }
+    order_turn_host(count, &t);
     return status_success();
 }
 

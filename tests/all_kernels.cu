@@ -25,13 +25,13 @@ static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
 int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
                 device_status *trouble, int32_t *map, const conv_args *args,
-                const conv_pairs_args *pairs, void *out);
+                const conv_pairs_args *pairs, const tune_args *tuned, void *out);
 
 int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
                 device_status *trouble, int32_t *map, const conv_args *args,
-                const conv_pairs_args *pairs, void *out) {
-    order_request order = {*kernel, map, map, 1, {map, (uint32_t *)map, map, 1, 1}};
+                const conv_pairs_args *pairs, const tune_args *tuned, void *out) {
+    order_request order = {*kernel, map_all, map, map, 1, {map, (uint32_t *)map, map, map, 1, 1}};
     // Which kernels run is chosen at run time: each launcher brings in all of its own.
     const status all[] = {
         all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),
@@ -47,6 +47,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),
         conv_pairs_run(pairs, nullptr, 0, nullptr),
+        tune_judge(tuned, (const float *)out, map, 1, (float *)out, nullptr),
         pool(pool_max, numeric_f32, out, 1, map, 27, map, 1, out, nullptr),
     };
     int failed = 0;

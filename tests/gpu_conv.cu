@@ -144,12 +144,13 @@ DEVICE_TEST(gpu_conv_every_size) {
 DEVICE_TEST(gpu_conv_clamps_the_count) {
     for (numeric type : numerics) {
         for (int32_t capacity : {1, 63, 64, 100, 128}) {
-            for (int volume : {1, 5}) {
+            for (int which = 0; which < 4; ++which) {
                 if (test_quick() && capacity != 63 && capacity != 100) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(capacity + type));
-                conv_shape s = {volume, 40, 0, 20, type};
+                const int volume = which % 2 ? 5 : 1;
+                conv_shape s = {volume, 40, 0, which < 2 ? 20 : 40, type};
                 problem p = problem_make(&random, s, capacity, capacity, capacity);
                 p.identity = volume == 1;
                 p.rows = capacity % 2 ? tile_rows_limit(volume) : p.rows;
@@ -202,17 +203,19 @@ DEVICE_TEST(gpu_conv_every_epilogue) {
                 if (test_quick() && (what + act + type) % 5) {
                     continue;
                 }
-                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
-                int cout = what % 3 ? 21 : 24;
-                conv_shape s = {4, 10, what % 2 ? 7 : 0, cout, type};
-                problem p = problem_make(&random, s, 50, 77, 80);
-                problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
-                problem_fill_epilogue(&random, &p, what, act);
-                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
-                char text[64];
-                snprintf(text, sizeof text, "epilogue %d, activation %d", what, act);
-                problem_name(&p, text);
-                problem_check(&p);
+                for (int more : {0, 30}) { // channels
+                    random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
+                    int cout = more + (what % 3 ? 21 : 24);
+                    conv_shape s = {4, 10 + more, what % 2 ? 7 : 0, cout, type};
+                    problem p = problem_make(&random, s, 50, 77, 80);
+                    problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+                    problem_fill_epilogue(&random, &p, what, act);
+                    p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
+                    char text[64];
+                    snprintf(text, sizeof text, "epilogue %d, activation %d", what, act);
+                    problem_name(&p, text);
+                    problem_check(&p);
+                }
             }
         }
     }
@@ -221,9 +224,9 @@ DEVICE_TEST(gpu_conv_every_epilogue) {
 // The residual may be the output itself.
 DEVICE_TEST(gpu_conv_residual_in_place) {
     for (numeric type : numerics) {
-        for (int cout : {5, 16, 40}) {
+        for (int cout : {5, 16, 40, 66}) {
             random_state random = random_make((uint64_t)(cout + type));
-            conv_shape s = {3, 12, 0, cout, type};
+            conv_shape s = {3, cout < 40 ? 12 : cout, 0, cout, type};
             problem p = problem_make(&random, s, 150, 190, 200);
             problem_fill_map(&random, &p, 50);
             problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -329,8 +332,8 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + bad + type));
-                    conv_shape s = {4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3, 18,
-                                    type};
+                    conv_shape s = {4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3,
+                                    channels < 32 ? 18 : 40, type};
                     problem p = problem_make(&random, s, 50, 130, 140);
                     p.rows = bad == 20 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 15);
@@ -375,15 +378,17 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
 DEVICE_TEST(gpu_conv_small_and_large_values) {
     for (numeric type : numerics) {
         for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f}) {
-            random_state random = random_make((uint64_t)(type + 1));
-            conv_shape s = {5, 40, 0, 24, type};
-            problem p = problem_make(&random, s, 100, 150, 150);
-            problem_fill_map(&random, &p, 60);
-            reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
-            char text[64];
-            snprintf(text, sizeof text, "size %g", (double)size);
-            problem_name(&p, text);
-            problem_check(&p);
+            for (int cout : {24, 48}) {
+                random_state random = random_make((uint64_t)(type + 1));
+                conv_shape s = {5, 40, 0, cout, type};
+                problem p = problem_make(&random, s, 100, 150, 150);
+                problem_fill_map(&random, &p, 60);
+                reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
+                char text[64];
+                snprintf(text, sizeof text, "size %g", (double)size);
+                problem_name(&p, text);
+                problem_check(&p);
+            }
         }
     }
 }
@@ -736,7 +741,8 @@ DEVICE_TEST(gpu_conv_many_offsets) {
     }
 }
 
-// What fits need not be listed: three tiles, slices that leave some over, one warp.
+// What fits need not be listed, where warps own tiles: three tiles, slices that leave some over,
+// one warp.
 DEVICE_TEST(gpu_conv_cut_at_random) {
     conv_device device;
     REQUIRE_OK(conv_device_query(&device));
@@ -793,7 +799,9 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     problem_good(&p, out);
                     conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, &device);
                     sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
-                    size = {2, 1, 1, conv_depth(conv_shape_chunks(&s))};
+                    size = hopper_takes(&s, &device)
+                               ? conv_sizes{1, 1, 1, 1}
+                               : conv_sizes{2, 1, 1, conv_depth(conv_shape_chunks(&s))};
                     whole[large] = sizes_run(&p, &d, &size);
                     guarded_finish();
                 }
@@ -820,20 +828,31 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
             {4, 1, 4, depth},  {1, 3, 4, depth},  {1, 1, 0, depth},       {1, 1, -1, depth},
             {1, 1, 3, depth},  {1, 1, 8, depth},  {1 << 30, 1, 4, depth}, {1, 1 << 30, 4, depth},
         };
+        const conv_sizes hopper_bad[] = {
+            // the first is good without warpgroups
+            {2, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 4, 1},
+            {1, 5, 1, 1}, {1, 6, 1, 1}, {1, 7, 1, 1},
+            {1, 8, 1, 1}, {1, 9, 1, 1}, {1, (1 << 27) + 1, 1, 1},
+        };
         problem p = problem_make(&random, s, 100, 150, 150);
         problem_fill_map(&random, &p, 30);
         problem_name(&p, "refused");
         device_problem d;
         device_problem_make(&p, &d);
-        for (const conv_sizes &size : bad) {
+        auto refused = [&](const conv_sizes &size) {
             d.args.sizes = &size;
             sizes_check(device_problem_start(&d).code == status_unsupported, &p, &size,
                         "is not refused");
+        };
+        bool hopper = hopper_takes(&s, &device);
+        std::for_each(std::begin(bad), std::end(bad), refused);
+        if (hopper) {
+            std::for_each(std::begin(hopper_bad), std::end(hopper_bad), refused);
         }
         CHECK(device_untouched(d.out, 0, d.out_bytes));
         // A depth that is not the layer's is refused or does no harm.
         for (int other : {-4, 0, 1, 2, 3, 8}) {
-            conv_sizes size = {2, 1, 1, other};
+            conv_sizes size = {hopper ? 1 : 2, 1, 1, other};
             d.args.sizes = &size;
             status said = device_problem_start(&d);
             if (said.code != status_unsupported) {
@@ -860,13 +879,64 @@ DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
     }
 }
 
-// What is listed fits, once each, and so does what is chosen, whatever the device.
+// What is listed fits, once each.
+std::vector<conv_sizes> sizes_of_device(const conv_shape *s, int rows, const conv_device *d) {
+    std::vector<conv_sizes> sizes(conv_sizes_most);
+    int count = conv_sizes_list(s, rows, d, sizes.data());
+    CHECK(count > 0 && count <= conv_sizes_most);
+    sizes.resize((size_t)std::max(count, 0));
+    for (size_t a = 0; a < sizes.size(); ++a) {
+        CHECK(conv_sizes_fit(s, rows, d, &sizes[a]));
+        for (size_t b = 0; b < a; ++b) {
+            CHECK(memcmp(&sizes[a], &sizes[b], sizeof sizes[a]) != 0);
+        }
+    }
+    return sizes;
+}
+
+// A block has the shared memory that it asks for; what does not fit asks for more.
+void check_tensor_fits(random_state *random, const conv_shape *s, int rows, const conv_device *d) {
+    const int depth = conv_depth(conv_shape_chunks(s));
+    for (const conv_sizes &size : sizes_of_device(s, rows, d)) {
+        CHECK(conv_block_bytes(rows, conv_slice_blocks(s->cout), size) <= d->shared_max);
+        CHECK_EQUAL(size.depth, depth);
+    }
+    conv_sizes one = {random_int(random, 1, 8), 1, 1, depth};
+    int bytes = one.tiles * (rows + 1) * (s->cout <= 16 ? 64 : 128); // at least
+    CHECK(!conv_sizes_fit(s, rows, d, &one) || bytes <= d->shared_max);
+    CHECK(conv_sizes_fit(s, rows, d, &one) || bytes + 8 * 128 > d->shared_max);
+}
+
+// The blocks that registers allow have the shared memory that they ask for, and a stage for each
+// warp that fetches. What is not listed does not fit.
+void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
+    std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
+    CHECK(d->warpgroups);
+    for (const conv_sizes &size : listed) {
+        int columns = 32 * size.slices, stages = hopper_stages(columns, d->shared_max);
+        int bytes = hopper_memory_bytes(columns, stages) + (int)sizeof(hopper_shared);
+        CHECK(stages >= hopper_fetchers && stages <= hopper_stages_most);
+        CHECK(bytes <= d->shared_max);
+        CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
+    }
+    for (int i = 0; i < 12 * 12 * 5; ++i) {
+        conv_sizes c = {i / 60 - 1, i / 5 % 12 - 1, i % 5, 1};
+        bool in_list = false;
+        for (const conv_sizes &size : listed) {
+            in_list = in_list || memcmp(&c, &size, sizeof c) == 0;
+        }
+        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), in_list);
+    }
+}
+
+// What is listed fits, and so does what is chosen, whatever the device.
 TEST(conv_sizes_fit_the_device) {
     const conv_device devices[] = {{80, 108, 166912, false},  {86, 82, 101376, false},
                                    {87, 16, 166912, false},   {89, 128, 101376, false},
                                    {90, 132, 232448, false},  {90, 132, 232448, true},
                                    {100, 148, 232448, false}, {120, 170, 101376, false}};
     random_state random = random_make(47);
+    int ordered = 0;
     for (int i = 0; i < 500; ++i) {
         conv_shape s = {random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
                         random_int(&random, 1, random_int(&random, 0, 1) ? 130 : 1024), 0,
@@ -875,28 +945,13 @@ TEST(conv_sizes_fit_the_device) {
         s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
         int rows = i % 2 ? tile_rows(s.volume) : tile_rows_limit(s.volume);
         for (const conv_device &d : devices) {
-            conv_sizes sizes[conv_sizes_most];
-            int count = conv_sizes_list(&s, rows, &d, sizes);
-            CHECK(count > 0 && count <= conv_sizes_most);
             bool hopper = hopper_takes(&s, &d);
-            CHECK(!hopper || d.warpgroups);
-            for (int a = 0; a < count; ++a) {
-                CHECK(conv_sizes_fit(&s, rows, &d, &sizes[a]));
-                CHECK((hopper ? hopper_memory_bytes(sizes[a].tiles, rows, s.volume)
-                              : conv_block_bytes(rows, conv_slice_blocks(s.cout), sizes[a])) <=
-                      d.shared_max);
-                CHECK_EQUAL(sizes[a].depth, hopper ? 1 : conv_depth(conv_shape_chunks(&s)));
-                for (int b = 0; b < a; ++b) {
-                    CHECK(memcmp(&sizes[a], &sizes[b], sizeof sizes[a]) != 0);
-                }
+            ordered += hopper;
+            if (hopper) {
+                check_hopper_fits(&s, rows, &d);
+            } else {
+                check_tensor_fits(&random, &s, rows, &d);
             }
-            conv_sizes one = {random_int(&random, 1, 8), 1, 1, conv_depth(conv_shape_chunks(&s))};
-            int bytes = hopper ? hopper_memory_bytes(one.tiles, rows, s.volume)
-                               : one.tiles * (rows + 1) * (s.cout <= 16 ? 64 : 128); // at least
-            bool most = hopper && one.tiles * rows > hopper_rows_most;
-            CHECK(!conv_sizes_fit(&s, rows, &d, &one) || bytes <= d.shared_max);
-            CHECK(conv_sizes_fit(&s, rows, &d, &one) || most ||
-                  bytes + 8 * 128 + (int)sizeof(hopper_shared) > d.shared_max);
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
                 conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
                 CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
@@ -904,6 +959,7 @@ TEST(conv_sizes_fit_the_device) {
             }
         }
     }
+    CHECK(ordered > 20 && ordered < 480);
 }
 
 // Channels around the edges of chunks, blocks and slices, in random combination; arrays that start
@@ -949,6 +1005,200 @@ DEVICE_TEST(gpu_conv_channel_edges) {
     }
 }
 
+// ---- the ordered layout -------------------------------------------------------------------------
+
+// Which layers read the ordered layout follows from the shape. Where there is no kernel for it,
+// these tests are of the tiled one.
+const numeric half_numerics[] = {numeric_f16, numeric_bf16};
+
+bool reads_order(const conv_shape *s) {
+    conv_form form = conv_form_tiles;
+    CHECK_OK(conv_form_of(s, &form));
+    return form == conv_form_order;
+}
+
+DEVICE_TEST(gpu_conv_form_of) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    for (int volume : {1, 8, 27, 32, 33, 125, 1024, 1025, 3375}) {
+        for (int channels : {1, 16, 31, 32, 33, 63, 64, 65, 128, 1024}) {
+            for (numeric type : numerics) {
+                const conv_shape s = {volume, channels, 0, channels, type};
+                bool ordered = reads_order(&s);
+                CHECK_EQUAL(ordered, hopper_takes(&s, &device));
+                CHECK(!ordered || (numeric_size(type) == 2 && device.capability == 90));
+            }
+        }
+    }
+    conv_shape s = {27, 64, 0, 64, numeric_f16}, none = s;
+    none.cin = 0;
+    conv_form form = conv_form_order;
+    CHECK_EQUAL(reads_order(&s), device.warpgroups); // the kernel is used at all
+    CHECK_STATUS(conv_form_of(nullptr, &form), status_null_pointer);
+    CHECK_STATUS(conv_form_of(&s, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_form_of(&none, &form), status_bad_size);
+}
+
+// Volumes and channels on both sides of where the other kernel begins.
+DEVICE_TEST(gpu_conv_ordered_edges_of_shapes) {
+    const int channels[][3] = {{31, 0, 32},  {32, 0, 31},  {32, 0, 32},  {16, 16, 32},
+                               {31, 33, 63}, {63, 0, 64},  {64, 0, 63},  {64, 0, 64},
+                               {33, 32, 65}, {65, 0, 100}, {100, 29, 97}};
+    int turn = 0;
+    for (int volume : {1, 2, 31, 32, 33, 64, 65, 1023, 1024, 1025}) {
+        for (auto &c : channels) {
+            if (test_quick() && (volume > 65 || ++turn % 7)) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(volume + c[0] + c[2]));
+            conv_shape s = {volume, c[0], c[1], c[2], half_numerics[(volume + c[0]) % 2]};
+            problem p = problem_make(&random, s, 90, 200, 270);
+            problem_fill_map(&random, &p, volume > 65 ? 2 : 30);
+            problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
+            problem_name(&p, "edges of shapes");
+            check_sizes(&p, sizes_listed(&p));
+        }
+    }
+}
+
+// Input channels around the parts of a row and the 16 bytes of a copy, output channels around what
+// a block computes; one source or two; arrays that start at any element or at a multiple of 16
+// bytes.
+DEVICE_TEST(gpu_conv_ordered_edges_of_channels) {
+    const int edges[] = {32,  33,  39,  40,  41,  63,  64,  65,  72,  95,  96,  97,  104, 127, 128,
+                         129, 136, 159, 160, 161, 192, 193, 255, 256, 257, 288, 289, 511, 512, 513};
+    const int count = (int)(sizeof edges / sizeof *edges);
+    int turn = 0;
+    for (int cin : edges) {
+        for (int which = 0; which < 4; ++which) {
+            if (test_quick() && (cin > 130 || ++turn % 9)) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(4 * cin + which));
+            conv_shape s = {which == 3 ? 1 : 9, cin, 0, edges[random_int(&random, 0, count - 1)],
+                            half_numerics[which % 2]};
+            s.cin2 = which == 2 ? edges[random_int(&random, 0, count - 1)] : 0;
+            s.cout = test_quick() ? std::min(s.cout, 65) : s.cout;
+            problem p = problem_make(&random, s, 200, 200, 220);
+            p.identity = which == 3;
+            const int offs[] = {0, 8, 1, random_int(&random, 0, 15)};
+            for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
+                *off = offs[random_int(&random, 0, 3)];
+            }
+            problem_fill_map(&random, &p, 40);
+            problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
+            problem_name(&p, "edges of channels");
+            check_sizes(&p, sizes_listed(&p, test_quick() ? 2 : 1));
+        }
+    }
+}
+
+// Shapes whose offsets share a stage, fill one, or take more than one, and the identity.
+const conv_shape order_shapes[] = {
+    {27, 32, 0, 32, numeric_f16},   {8, 20, 12, 32, numeric_bf16},  {5, 64, 0, 96, numeric_f16},
+    {40, 128, 0, 64, numeric_bf16}, {3, 70, 90, 140, numeric_f16},  {1, 32, 0, 64, numeric_f16},
+    {1, 96, 64, 129, numeric_bf16}, {64, 300, 0, 64, numeric_bf16},
+};
+
+// Outputs around the row blocks and the tiles of them, as many as the capacity and fewer.
+DEVICE_TEST(gpu_conv_ordered_every_count) {
+    for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 640}) {
+        for (const conv_shape &s : order_shapes) {
+            for (int room : {0, 1, 63, 500}) {
+                if (test_quick() && (room == 1 || (outputs + s.volume) % 5 || s.cin > 100)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(1000 * outputs + room));
+                problem p = problem_make(&random, s, s.volume == 1 ? outputs : outputs / 2 + 1,
+                                         outputs, outputs + room);
+                p.identity = s.volume == 1 && room != 1;
+                problem_fill_map(&random, &p, 25);
+                problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
+                problem_name(&p, "counts");
+                check_sizes(&p, sizes_listed(&p, 2));
+            }
+        }
+    }
+}
+
+// Few pairs: blocks of outputs without any, tiles of which one block has some, offsets that one
+// block alone has; none at all.
+DEVICE_TEST(gpu_conv_ordered_blocks_without_pairs) {
+    for (const conv_shape &s : order_shapes) {
+        for (int pairs : {0, 1, 2, 5, 20, 100}) {
+            if (test_quick() && (pairs > 5 || s.cin > 100)) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(pairs + s.cin));
+            const int32_t outputs = test_quick() ? 300 : 1500;
+            problem p = problem_make(&random, s, 50, outputs, outputs + 10);
+            problem_fill_map(&random, &p, 0);
+            for (int i = 0; i < pairs; ++i) { // offsets at the ends are more often there
+                int k = random_int(&random, 0, 2) ? random_int(&random, 0, 1) * (s.volume - 1)
+                                                  : random_int(&random, 0, s.volume - 1);
+                int32_t row = random_int(&random, 0, outputs - 1);
+                p.map[(size_t)(row * s.volume + k)] = random_int(&random, 0, 49);
+            }
+            problem_fill_epilogue(&random, &p, with_shift, activation_none);
+            problem_name(&p, "few pairs");
+            check_sizes(&p, sizes_listed(&p));
+        }
+    }
+}
+
+// More tiles than there are blocks of threads at a time: each takes some after another.
+DEVICE_TEST(gpu_conv_ordered_many_tiles) {
+    const conv_shape shapes[] = {
+        {3, 32, 0, 32, numeric_f16}, {3, 64, 0, 128, numeric_bf16}, {2, 33, 0, 256, numeric_f16}};
+    for (const conv_shape &s : shapes) {
+        random_state random = random_make((uint64_t)s.cout);
+        const int32_t outputs = test_quick() ? 500 : s.cout == 32 ? 80000 : 40000;
+        problem p = problem_make(&random, s, 1000, outputs, outputs + 300);
+        problem_fill_lists(&random, &p, 60);
+        problem_fill_epilogue(&random, &p, with_all, activation_relu);
+        problem_name(&p, "many tiles");
+        check_sizes(&p, sizes_listed(&p, test_quick() ? 3 : 1));
+    }
+}
+
+// The layout that a layer does not read may be missing, or be nonsense; it is no substitute for the
+// other one, and makes no identity of a map of one offset.
+DEVICE_TEST(gpu_conv_looks_at_one_layout) {
+    for (numeric type : numerics) {
+        for (int which = 0; which < 4; ++which) {
+            const int channels = which % 2 ? 40 : 8;
+            random_state random = random_make((uint64_t)(channels + type));
+            conv_shape s = {which < 2 ? 4 : 1, channels, 0, channels, type};
+            problem p = problem_make(&random, s, 100, 150, 160);
+            problem_fill_map(&random, &p, 40);
+            problem_name(&p, "one layout");
+            device_problem d;
+            device_problem_make(&p, &d);
+            CHECK_OK(device_problem_start(&d));
+            std::vector<char> out = device_problem_fetch(&p, &d);
+            problem_good(&p, out);
+            const conv_args good = d.args;
+            const bool ordered = reads_order(&s);
+            tile_layout tiles;
+            order_layout order;
+            memset((void *)&tiles, guarded_poison, sizeof tiles);
+            memset((void *)&order, guarded_poison, sizeof order);
+            for (bool missing : {true, false}) {
+                d.args.layout = !ordered ? good.layout : missing ? nullptr : &tiles;
+                d.args.order = ordered ? good.order : missing ? nullptr : &order;
+                CUDA_CHECK(cudaMemset(d.out, 0xff, (size_t)d.out_bytes));
+                CUDA_CHECK(cudaDeviceSynchronize());
+                CHECK_OK(device_problem_start(&d));
+                CHECK(device_problem_fetch(&p, &d) == out);
+            }
+            d.args.layout = ordered ? good.layout : nullptr;
+            d.args.order = ordered ? nullptr : good.order;
+            CHECK_STATUS(device_problem_start(&d), status_null_pointer);
+            guarded_finish();
+        }
+    }
+}
+
 // ---- more elements than an int can count --------------------------------------------------------
 
 // rows * channels passes 2^31 on the input side (a gather) and on the output side (the identity).
@@ -962,13 +1212,19 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         SKIP("takes 10 GB of device memory and is not quick");
     }
     const int64_t marked[] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
-    for (numeric type : {numeric_f16, numeric_f32}) {
+    static const struct {
+        numeric type;
+        int few; // channels of the other side
+    } cases[] = {{numeric_f16, 8}, {numeric_f16, 32}, {numeric_f32, 8}};
+    for (auto &c : cases) {
+        const numeric type = c.type;
+        const int few = c.few;
         int64_t element = numeric_size(type);
         char *huge = device_new<char>((int64_t)rows * wide * element);
         random_state random = random_make(23);
 
         // The input side: one tap for each output, all from marked rows.
-        conv_shape s = {2, wide, 0, 8, type};
+        conv_shape s = {2, wide, 0, few, type};
         problem p = problem_make(&random, s, 8, 8, 8);
         p.map.clear();
         for (int32_t o = 0; o < 8; ++o) {
@@ -992,13 +1248,13 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         problem_good(&p, out);
 
         // The output side: few input channels, 1024 output channels.
-        conv_shape back = {1, 2, 0, wide, type};
+        conv_shape back = {1, few, 0, wide, type};
         problem q = problem_make(&random, back, 8, 8, 8);
         q.identity = true;
         problem_name(&q, "output beyond 2^31");
-        std::vector<float> in((size_t)rows * 2, 0.25f);
-        for (int i = 0; i < 16; ++i) {
-            in[(size_t)marked[i / 2] * 2 + (size_t)i % 2] = q.in[(size_t)i];
+        std::vector<float> in((size_t)(rows * few), 0.25f);
+        for (int i = 0; i < 8 * few; ++i) {
+            in[(size_t)(marked[i / few] * few + i % few)] = q.in[(size_t)i];
         }
         std::vector<char> in_stored = features_store(type, in);
         device_problem e;
@@ -1040,6 +1296,11 @@ DEVICE_TEST(gpu_conv_refuses) {
             {status_null_pointer, [](conv_args *a, auto *) { a->count = nullptr; }},
             {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
             {status_null_pointer, [](conv_args *a, auto *) { a->layout = nullptr; }},
+            {status_null_pointer,
+             [](conv_args *a, auto *) {
+                 a->layout = nullptr;
+                 a->order = nullptr;
+             }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->first = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->offset = nullptr; }},
             {status_null_pointer, [](conv_args *, tile_layout *t) { t->input = nullptr; }},
@@ -1088,6 +1349,53 @@ DEVICE_TEST(gpu_conv_refuses) {
         CHECK_STATUS(conv_workspace(nullptr, &bytes), status_null_pointer);
         CHECK_STATUS(conv_workspace(&d.args, nullptr), status_null_pointer);
         CHECK_STATUS(conv_workspace(&none, &bytes), status_bad_size);
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+    }
+}
+
+// The same of the ordered layout, where that is read.
+DEVICE_TEST(gpu_conv_refuses_orders) {
+    static const struct {
+        status_code code;
+        const char *subject;
+        void (*spoil)(conv_args *, order_layout *);
+    } bad[] = {
+        {status_null_pointer, "order", [](conv_args *a, auto *) { a->order = nullptr; }},
+        {status_null_pointer, "order",
+         [](conv_args *a, auto *) {
+             a->layout = nullptr;
+             a->order = nullptr;
+         }},
+        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->row = nullptr; }},
+        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->mask = nullptr; }},
+        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->source = nullptr; }},
+        {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 4; }},
+        {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 0; }},
+        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { --t->blocks; }},
+        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { t->blocks = -1; }},
+        {status_capacity, "layout.blocks",
+         [](conv_args *a, order_layout *t) { a->capacity = t->blocks * order_rows + 1; }},
+        {status_bad_size, "capacity", [](conv_args *a, auto *) { a->capacity = 0; }},
+    };
+    for (numeric type : half_numerics) {
+        conv_shape s = {3, 40, 5, 33, type};
+        if (!reads_order(&s)) {
+            SKIP("no layer reads the ordered layout here");
+        }
+        random_state random = random_make(53);
+        problem p = problem_make(&random, s, 10, 120, 150);
+        problem_fill_map(&random, &p, 50);
+        device_problem d;
+        device_problem_make(&p, &d);
+        for (auto &b : bad) {
+            conv_args args = d.args;
+            order_layout order = d.order;
+            args.order = &order;
+            b.spoil(&args, &order);
+            status said = conv(&args, d.scratch, d.scratch_bytes, stream_get());
+            CHECK_STATUS(said, b.code);
+            CHECK(strstr(said.subject, b.subject) != nullptr);
+        }
         CHECK(device_untouched(d.out, 0, d.out_bytes));
     }
 }

@@ -4,6 +4,7 @@
 #include "../spira/downsample.cuh"
 #include "../spira/layout.cuh"
 #include "../spira/map.cuh"
+#include "../spira/order.cuh"
 #include "../spira/pool.cuh"
 #include "../spira/voxel.cuh"
 #include "problems.cuh"
@@ -21,8 +22,22 @@ enum {
     columns = 4,
 };
 
-// Channels: points 4 -> first 24 -> down 40 -> up 24; up and first together -> 20 -> pooled.
-enum { first_channels = 24, down_channels = 40, last_channels = 20 };
+// Channels: points 4 -> first 32 -> down 40 -> up 32; up and first together -> 36 -> pooled. The
+// first layer reads the tiled layout everywhere, the others what conv_form_of says.
+enum { first_channels = 32, down_channels = 40, last_channels = 36 };
+
+// A kernel map, and the layout of it that its layer reads.
+struct layer_map {
+    kernel_shape kernel;
+    const int32_t *count; // of the outputs
+    int32_t capacity;
+    int32_t *os;
+    conv_form form;
+    tile_layout tiles;  // conv_form_tiles
+    order_layout order; // conv_form_order
+};
+
+enum { map_same, map_down, map_up, maps };
 
 // All that one network has in device memory; every buffer of its own exact size.
 template <typename W>
@@ -32,9 +47,8 @@ struct network {
     voxel_input in;
     voxel_set<W> fine, coarse;
     voxel_rows rows;
-    kernel_shape same_kernel, down_kernel, up_kernel;
-    int32_t *same_map, *down_map, *up_map, *pairs;
-    tile_layout same_tiles, down_tiles, up_tiles;
+    layer_map map[maps];
+    int32_t *pairs;
     conv_args first, down, up, last;
     char *points_features, *first_out, *down_out, *up_out, *last_out, *pooled, *global;
     device_status *trouble;
@@ -52,6 +66,36 @@ tile_layout tiles_new(int32_t capacity, int32_t volume, int32_t rows) {
                      volume,
                      rows};
     return t;
+}
+
+order_layout order_new(int32_t capacity, int32_t volume) {
+    const int64_t many = order_count(capacity);
+    order_layout t = {device_new<int32_t>(many * order_rows),
+                      device_new<uint32_t>(many * order_words(volume)),
+                      device_new<int32_t>(many * order_rows * volume),
+                      device_new<int32_t>(order_pairs((int32_t)many)),
+                      (int32_t)many,
+                      volume};
+    return t;
+}
+
+// rows: of a tile.
+layer_map layer_map_new(kernel_shape kernel, const int32_t *count, int32_t capacity, int cin,
+                        int cout, numeric type, int rows) {
+    const int32_t volume = kernel_volume(&kernel);
+    const conv_shape shape = {volume, cin, 0, cout, type};
+    layer_map m = {};
+    m.kernel = kernel;
+    m.count = count;
+    m.capacity = capacity;
+    m.os = device_new<int32_t>((int64_t)capacity * volume);
+    CHECK_OK(conv_form_of(&shape, &m.form));
+    if (m.form == conv_form_order) {
+        m.order = order_new(capacity, volume);
+    } else {
+        m.tiles = tiles_new(capacity, volume, rows);
+    }
+    return m;
 }
 
 char *features_new(numeric type, int64_t rows, int channels) {
@@ -77,15 +121,17 @@ layer_values layer_values_make(uint64_t seed, conv_shape shape) {
     return v;
 }
 
+// map: null for the identity.
 conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void *in2,
-                     const tile_layout *layout, const int32_t *count, int32_t capacity, void *out) {
+                     const layer_map *map, const int32_t *count, int32_t capacity, void *out) {
     layer_values v = layer_values_make(seed, shape);
-    conv_args a;
+    conv_args a = {};
     a.shape = shape;
     a.in = in;
     a.in2 = in2;
     a.weights = problems::weights_upload(&shape, v.weight);
-    a.layout = layout;
+    a.layout = map && map->form == conv_form_tiles ? &map->tiles : nullptr;
+    a.order = map && map->form == conv_form_order ? &map->order : nullptr;
     a.count = count;
     a.capacity = capacity;
     a.epilogue = {nullptr,
@@ -95,7 +141,6 @@ conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void
                   activation_relu,
                   0};
     a.out = out;
-    a.sizes = nullptr;
     return a;
 }
 
@@ -110,20 +155,34 @@ void network_convolutions(network<W> *n) {
     n->pooled = features_new(t, coarse_most, last_channels);
     n->global = features_new(t, n->layout.batches, last_channels);
     n->first = layer_make(1, {27, columns, 0, first_channels, t}, n->points_features, nullptr,
-                          &n->same_tiles, n->fine.count, fine_most, n->first_out);
+                          &n->map[map_same], n->fine.count, fine_most, n->first_out);
     n->down = layer_make(2, {8, first_channels, 0, down_channels, t}, n->first_out, nullptr,
-                         &n->down_tiles, n->coarse.count, coarse_most, n->down_out);
+                         &n->map[map_down], n->coarse.count, coarse_most, n->down_out);
     n->up = layer_make(3, {8, down_channels, 0, first_channels, t}, n->down_out, nullptr,
-                       &n->up_tiles, n->fine.count, fine_most, n->up_out);
+                       &n->map[map_up], n->fine.count, fine_most, n->up_out);
     n->last = layer_make(4, {1, first_channels, first_channels, last_channels, t}, n->up_out,
                          n->first_out, nullptr, n->fine.count, fine_most, n->last_out);
     n->last.epilogue.residual = nullptr;
 }
 
+// The ordered layouts that there are to build; returns how many.
+template <typename W>
+int network_orders(const network<W> *n, order_request (&request)[maps]) {
+    int count = 0;
+    for (const layer_map &m : n->map) {
+        if (m.form == conv_form_order) {
+            request[count++] = {m.kernel, map_all, m.os, m.count, m.capacity, m.order};
+        }
+    }
+    return count;
+}
+
 // Takes the scratch of every stage from one buffer: they run one after the other.
 template <typename W>
 void network_scratch(network<W> *n) {
-    size_t bytes[7] = {};
+    size_t bytes[8] = {};
+    order_request orders[maps];
+    int ordered = network_orders(n, orders);
     CHECK_OK(voxelize_workspace<W>(&n->in, fine_most, &bytes[0]));
     CHECK_OK(downsample_workspace(n->fine, coarse_most, &bytes[1]));
     CHECK_OK(pool_global_workspace(&n->layout, last_channels, &bytes[2]));
@@ -131,7 +190,10 @@ void network_scratch(network<W> *n) {
     CHECK_OK(conv_workspace(&n->down, &bytes[4]));
     CHECK_OK(conv_workspace(&n->up, &bytes[5]));
     CHECK_OK(conv_workspace(&n->last, &bytes[6]));
-    n->scratch_bytes = *std::max_element(bytes, bytes + 7);
+    if (ordered) {
+        CHECK_OK(order_workspace(orders, ordered, &bytes[7]));
+    }
+    n->scratch_bytes = *std::max_element(bytes, bytes + 8);
     n->scratch = device_new<char>((int64_t)n->scratch_bytes);
 }
 
@@ -153,19 +215,31 @@ void network_make(numeric type, network<W> *n) {
     n->coarse = {device_new<W>(coarse_most), device_new<int32_t>(1), coarse_most};
     n->rows = {device_new<int32_t>(rows_most), device_new<int32_t>(rows_most),
                device_new<int32_t>(fine_most + 1)};
-    n->same_kernel = kernel_cube(3, 1);
-    n->down_kernel = n->up_kernel = kernel_cube(2, 1);
-    n->up_kernel.transposed = true;
-    n->same_map = device_new<int32_t>(fine_most * 27);
-    n->down_map = device_new<int32_t>(coarse_most * 8);
-    n->up_map = device_new<int32_t>(fine_most * 8);
+    kernel_shape down = kernel_cube(2, 1), up = down;
+    up.transposed = true;
+    n->map[map_same] = layer_map_new(kernel_cube(3, 1), n->fine.count, fine_most, columns,
+                                     first_channels, type, tile_rows(27));
+    n->map[map_down] = layer_map_new(down, n->coarse.count, coarse_most, first_channels,
+                                     down_channels, type, tile_rows(8));
+    n->map[map_up] = layer_map_new(up, n->fine.count, fine_most, down_channels, first_channels,
+                                   type, tile_rows_limit(8));
     n->pairs = device_new<int32_t>(27);
-    n->same_tiles = tiles_new(fine_most, 27, tile_rows(27));
-    n->down_tiles = tiles_new(coarse_most, 8, tile_rows(8));
-    n->up_tiles = tiles_new(fine_most, 8, tile_rows_limit(8));
     n->trouble = device_new<device_status>(1);
     network_convolutions(n);
     network_scratch(n);
+}
+
+template <typename W>
+status network_layouts(const network<W> *n, cudaStream_t s) {
+    for (const layer_map &m : n->map) {
+        if (m.form == conv_form_tiles) {
+            SPIRA_TRY(tile_build(m.os, m.tiles.volume, m.count, m.capacity, m.tiles, s));
+        }
+    }
+    order_request orders[maps];
+    int ordered = network_orders(n, orders);
+    return ordered ? order_build(orders, ordered, n->scratch, n->scratch_bytes, s)
+                   : status_success();
 }
 
 template <typename W>
@@ -177,13 +251,14 @@ status network_index(const network<W> *n, cudaStream_t s) {
                              n->fine.count, fine_most, n->type, n->points_features, s));
     SPIRA_TRY(downsample<W>(&n->layout, n->fine, {2, 2, 2}, n->coarse, n->trouble, n->scratch,
                             n->scratch_bytes, s));
-    SPIRA_TRY(map_build<W>(&n->layout, &n->same_kernel, n->fine, n->fine, n->same_map, s));
-    SPIRA_TRY(map_build<W>(&n->layout, &n->down_kernel, n->fine, n->coarse, n->down_map, s));
-    SPIRA_TRY(map_build<W>(&n->layout, &n->up_kernel, n->coarse, n->fine, n->up_map, s));
-    SPIRA_TRY(map_count(n->same_map, 27, n->fine.count, fine_most, n->pairs, s));
-    SPIRA_TRY(tile_build(n->same_map, 27, n->fine.count, fine_most, n->same_tiles, s));
-    SPIRA_TRY(tile_build(n->down_map, 8, n->coarse.count, coarse_most, n->down_tiles, s));
-    return tile_build(n->up_map, 8, n->fine.count, fine_most, n->up_tiles, s);
+    const layer_map *m = n->map;
+    const voxel_set<W> source[maps] = {n->fine, n->fine, n->coarse};
+    const voxel_set<W> outputs[maps] = {n->fine, n->coarse, n->fine};
+    for (int i = 0; i < maps; ++i) {
+        SPIRA_TRY(map_build<W>(&n->layout, &m[i].kernel, source[i], outputs[i], m[i].os, s));
+    }
+    SPIRA_TRY(map_count(m[map_same].os, 27, n->fine.count, fine_most, n->pairs, s));
+    return network_layouts(n, s);
 }
 
 template <typename W>
@@ -193,8 +268,8 @@ status network_run(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(conv(&n->down, n->scratch, n->scratch_bytes, s));
     SPIRA_TRY(conv(&n->up, n->scratch, n->scratch_bytes, s));
     SPIRA_TRY(conv(&n->last, n->scratch, n->scratch_bytes, s));
-    SPIRA_TRY(pool(pool_max, n->type, n->last_out, last_channels, n->down_map, 8, n->coarse.count,
-                   coarse_most, n->pooled, s));
+    SPIRA_TRY(pool(pool_max, n->type, n->last_out, last_channels, n->map[map_down].os, 8,
+                   n->coarse.count, coarse_most, n->pooled, s));
     return pool_global<W>(pool_average, n->type, &n->layout, n->coarse, n->pooled, last_channels,
                           n->global, n->scratch, n->scratch_bytes, s);
 }
@@ -289,6 +364,24 @@ void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part>
     }
 }
 
+// Of the sources those of the offsets in the masks: the others are not written.
+void parts_fetch_order(const char *name, const order_layout *t, std::vector<part> *parts) {
+    const int words = order_words(t->volume);
+    std::vector<uint32_t> mask((size_t)(t->blocks * words));
+    device_copy_out(mask.data(), t->mask, (int64_t)mask.size());
+    parts->push_back(part_fetch(name, t->row, (int64_t)t->blocks * order_rows));
+    parts->push_back(part_fetch(name, t->mask, (int64_t)mask.size()));
+    part source = {name, {}};
+    for (int64_t block = 0; block < t->blocks; ++block) {
+        for (int k = 0; k < t->volume; ++k) {
+            if (mask[(size_t)(block * words + k / 32)] >> k % 32 & 1) {
+                part_append(&source, t->source + order_begin(t, block, k), order_rows);
+            }
+        }
+    }
+    parts->push_back(source);
+}
+
 // All that a run has to give, up to the counts that it found.
 template <typename W>
 std::vector<part> network_fetch(const network<W> *n) {
@@ -303,13 +396,16 @@ std::vector<part> network_fetch(const network<W> *n) {
     parts.push_back(part_fetch("rows.voxel", n->rows.voxel, rows_most));
     parts.push_back(part_fetch("rows.begin", n->rows.begin, fine + 1));
     parts.push_back(part_fetch("rows.order", n->rows.order, kept));
-    parts.push_back(part_fetch("same_map", n->same_map, fine * 27));
-    parts.push_back(part_fetch("down_map", n->down_map, coarse * 8));
-    parts.push_back(part_fetch("up_map", n->up_map, fine * 8));
+    parts.push_back(part_fetch("same_map", n->map[map_same].os, fine * 27));
+    parts.push_back(part_fetch("down_map", n->map[map_down].os, coarse * 8));
+    parts.push_back(part_fetch("up_map", n->map[map_up].os, fine * 8));
     parts.push_back(part_fetch("pairs", n->pairs, 27));
-    parts_fetch_tiles("same_tiles", &n->same_tiles, &parts);
-    parts_fetch_tiles("down_tiles", &n->down_tiles, &parts);
-    parts_fetch_tiles("up_tiles", &n->up_tiles, &parts);
+    static const char *const layouts[maps] = {"same_layout", "down_layout", "up_layout"};
+    for (int i = 0; i < maps; ++i) {
+        const layer_map *m = &n->map[i];
+        m->form == conv_form_order ? parts_fetch_order(layouts[i], &m->order, &parts)
+                                   : parts_fetch_tiles(layouts[i], &m->tiles, &parts);
+    }
     parts.push_back(part_fetch("points_features", n->points_features, fine * columns * size));
     parts.push_back(part_fetch("first_out", n->first_out, fine * first_channels * size));
     parts.push_back(part_fetch("down_out", n->down_out, coarse * down_channels * size));
@@ -443,7 +539,7 @@ void check_chain(const scene *s) {
 
     // A map and a convolution from what the device itself had as their input.
     std::vector<int32_t> map((size_t)fine * 27 + 1);
-    CHECK_OK(map_build_host(&n.layout, &n.same_kernel, fine_set, fine_set, map.data()));
+    CHECK_OK(map_build_host(&n.layout, &n.map[map_same].kernel, fine_set, fine_set, map.data()));
     CHECK_EQUAL(memcmp(got[8].bytes.data(), map.data(), (size_t)fine * 27 * 4), 0);
     layer_values first = layer_values_make(1, n.first.shape);
     std::vector<float> features((size_t)(fine + 1) * columns);

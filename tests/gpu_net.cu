@@ -6,15 +6,34 @@ using namespace nets;
 
 namespace {
 
+// Nothing has been written to bytes [from, end) of the workspace but by maps that stood there
+// before the features; those follow each other.
+template <typename W>
+bool spare_bytes_untouched(const device_net<W> *d, const result<W> &r, int64_t from, int64_t end) {
+    const net_plan *p = d->plan.get();
+    bool good = true;
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        if (!map->kept && net_map_needed(p, map)) {
+            int64_t entries = (int64_t)r.words[map->outputs].size() * map->volume;
+            int64_t first = (int64_t)map->map, last = first + entries * (int64_t)sizeof(int32_t);
+            good = device_untouched(d->memory, from, std::min(end, first)) && good;
+            from = std::max(from, last);
+        }
+    }
+    return device_untouched(d->memory, from, end) && good;
+}
+
 // The rows behind the voxels are as they were: for the first run in a workspace.
 template <typename W>
 void check_spare_rows(const device_net<W> *d, const result<W> &r) {
     const net_plan *p = d->plan.get();
     for (int i = 0; i < p->layer_count; ++i) {
         const net_step *step = &p->step[i];
+        int64_t at = (int64_t)step->features;
         int64_t row = (int64_t)step->channels * numeric_size(p->limits.type);
-        CHECK(device_untouched(d->memory + step->features, (int64_t)r.words[step->set].size() * row,
-                               p->set[step->set].capacity * row));
+        CHECK(spare_bytes_untouched(d, r, at + (int64_t)r.words[step->set].size() * row,
+                                    at + p->set[step->set].capacity * row));
     }
 }
 
@@ -322,6 +341,32 @@ DEVICE_TEST(gpu_net_plan_refuses) {
     network_named("zoo", &n);
     layout = reference_layout<uint32_t>(scene_lo, scene_hi, 1, {4, 4, 6}, {4, 4, 4});
     CHECK_STATUS(make(n.layers, n.count, &layout, &good, &plan), status_stride); // 4 and 6: 12
+}
+
+// Each map has the layouts that its convolutions read, and no other.
+DEVICE_TEST(gpu_net_plan_has_the_layouts_that_are_read) {
+    for (const char *name : {"zoo", "MinkUNet42", "SparseResNet-Large"}) {
+        for (numeric type : types) {
+            network n;
+            network_named(name, &n);
+            word_layout layout = layout_make<uint64_t>(&n);
+            net_limits limits = limits_make(&n, type, 100, false);
+            net_plan plan;
+            REQUIRE_OK(net_plan_device<uint64_t>(n.layers, n.count, &layout, &limits, &plan));
+            bool tiled[net_maps_max] = {}, ordered[net_maps_max] = {};
+            for (int i = 0; i < n.count; ++i) {
+                conv_form form = conv_form_tiles;
+                if (n.layers[i].op == net_conv && plan.step[i].map != net_none) {
+                    CHECK_OK(conv_form_of(&plan.step[i].shape, &form));
+                    (form == conv_form_tiles ? tiled : ordered)[plan.step[i].map] = true;
+                }
+            }
+            for (int m = 0; m < plan.maps; ++m) {
+                CHECK_EQUAL(plan.map[m].tiled, tiled[m]);
+                CHECK_EQUAL(plan.map[m].ordered, ordered[m]);
+            }
+        }
+    }
 }
 
 DEVICE_TEST(gpu_net_run_refuses) {

@@ -22,13 +22,18 @@ enum fill {
     fills,
 };
 
-// A map [capacity, volume] of which `count` rows are real; the others look real and must not be
+// A map [capacity, columns] of which `count` rows are real; the others look real and must not be
 // read. `told`: the count that the device hears of.
 struct scene {
     kernel_shape kernel;
+    int threshold; // of the map's columns
     int32_t count, capacity, told;
     std::vector<int32_t> map;
 };
+
+int32_t scene_columns(const scene *s) {
+    return map_os_columns(&s->kernel, s->threshold, false);
+}
 
 bool fill_has(random_state *random, fill kind, int volume, int32_t row, int k) {
     switch (kind) {
@@ -51,12 +56,13 @@ bool fill_has(random_state *random, fill kind, int volume, int32_t row, int k) {
     return false;
 }
 
-scene scene_make(random_state *random, triple size, int32_t count, int32_t capacity, fill kind) {
+scene scene_make(random_state *random, triple size, int32_t count, int32_t capacity, fill kind,
+                 int threshold = map_all) {
     kernel_shape kernel = kernel_cube(1, 1);
     kernel.size = size;
-    const int volume = kernel_volume(&kernel);
-    scene s = {kernel, count, capacity, count,
-               std::vector<int32_t>((size_t)capacity * (size_t)volume, 12345)};
+    scene s = {kernel, threshold, count, capacity, count, {}};
+    const int volume = scene_columns(&s);
+    s.map.resize((size_t)capacity * (size_t)volume, 12345);
     for (int32_t row = 0; row < count; ++row) {
         for (int k = 0; k < volume; ++k) {
             bool has = fill_has(random, kind, volume, row, k);
@@ -71,7 +77,7 @@ scene scene_make(random_state *random, triple size, int32_t count, int32_t capac
 
 struct blocks {
     int32_t count, volume;
-    std::vector<int32_t> row, source;
+    std::vector<int32_t> row, source, turn;
     std::vector<uint32_t> mask;
 };
 
@@ -86,18 +92,20 @@ void poison(std::vector<T> *v, int64_t count) {
 blocks blocks_make(const scene *s, int32_t extra) {
     blocks b;
     b.count = order_count(s->capacity) + extra;
-    b.volume = kernel_volume(&s->kernel);
+    b.volume = scene_columns(s);
     poison(&b.row, (int64_t)b.count * order_rows);
     poison(&b.mask, (int64_t)b.count * order_words(b.volume));
     poison(&b.source, (int64_t)b.count * b.volume * order_rows);
+    poison(&b.turn, order_pairs(b.count));
     return b;
 }
 
 blocks blocks_on_host(const scene *s, int32_t extra) {
     blocks b = blocks_make(s, extra);
-    order_layout l = {b.row.data(), b.mask.data(), b.source.data(), b.count, b.volume};
+    order_layout l = {b.row.data(),  b.mask.data(), b.source.data(),
+                      b.turn.data(), b.count,       b.volume};
     const size_t bytes = order_host_workspace(s->capacity);
-    CHECK_OK(order_build_host(&s->kernel, s->map.data(), s->count, s->capacity, l,
+    CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity, l,
                               guarded_new<char>((int64_t)bytes), bytes));
     return b;
 }
@@ -111,15 +119,16 @@ T *device_poisoned(int64_t count) {
 }
 
 order_request request_make(const scene *s, int32_t extra) {
-    const int32_t volume = kernel_volume(&s->kernel), many = order_count(s->capacity) + extra;
+    const int32_t volume = scene_columns(s), many = order_count(s->capacity) + extra;
     order_request r = {s->kernel,
+                       s->threshold,
                        device_upload(s->map.data(), (int64_t)s->map.size()),
                        device_upload(&s->told, 1),
                        s->capacity,
                        {device_poisoned<int32_t>((int64_t)many * order_rows),
                         device_poisoned<uint32_t>((int64_t)many * order_words(volume)),
-                        device_poisoned<int32_t>((int64_t)many * volume * order_rows), many,
-                        volume}};
+                        device_poisoned<int32_t>((int64_t)many * volume * order_rows),
+                        device_poisoned<int32_t>(order_pairs(many)), many, volume}};
     return r;
 }
 
@@ -129,6 +138,7 @@ blocks request_fetch(const order_request *r, const scene *s, int32_t extra) {
     device_copy_out(b.row.data(), r->layout.row, (int64_t)b.row.size());
     device_copy_out(b.mask.data(), r->layout.mask, (int64_t)b.mask.size());
     device_copy_out(b.source.data(), r->layout.source, (int64_t)b.source.size());
+    device_copy_out(b.turn.data(), r->layout.turn, (int64_t)b.turn.size());
     return b;
 }
 
@@ -148,7 +158,7 @@ bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wan
 const char *difference(const blocks &got, const blocks &wanted) {
     finding[0] = 0;
     bool equal = same("row", got.row, wanted.row) && same("mask", got.mask, wanted.mask) &&
-                 same("source", got.source, wanted.source);
+                 same("source", got.source, wanted.source) && same("turn", got.turn, wanted.turn);
     return equal ? "" : finding;
 }
 
@@ -233,6 +243,30 @@ DEVICE_TEST(gpu_order_every_kernel) {
             snprintf(label, sizeof label, "the largest kernel, fill %d", kind);
             check_both({scene_make(&random, {15, 15, 15}, 200, 230, kind)});
         }
+    }
+}
+
+// Maps with the columns of each threshold, alone and of all thresholds together.
+DEVICE_TEST(gpu_order_every_threshold) {
+    random_state random = random_make(10);
+    int turn = 0;
+    for (triple size : {sizes[1], sizes[2], sizes[5], sizes[6], sizes[3], triple{9, 9, 9}}) {
+        kernel_shape kernel = kernel_cube(1, 1);
+        kernel.size = size;
+        std::vector<scene> all;
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 2; ++threshold) {
+            const int32_t counts[] = {0, 1, 64, 65, 300, 1000};
+            int32_t count = counts[turn % 6];
+            fill kind = (fill)(turn++ % fills);
+            all.push_back(scene_make(&random, size, count, count + turn % 3 * 40 + 1, kind,
+                                     turn % 5 ? threshold : (int)map_all));
+            snprintf(label, sizeof label, "%d x %d x %d, t = %d, %d outputs, fill %d", size.x,
+                     size.y, size.z, all.back().threshold, count, kind);
+            check_both({all.back()}, turn % 2);
+        }
+        all.resize(std::min(all.size(), (size_t)order_maps_max), all[0]);
+        snprintf(label, sizeof label, "%d x %d x %d, all thresholds", size.x, size.y, size.z);
+        check_both(all);
     }
 }
 
@@ -331,7 +365,7 @@ template <typename W>
 scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std::vector<W> source,
                      std::vector<W> outputs, int32_t room) {
     int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
-    scene s = {*kernel, count, count + room, count, {}};
+    scene s = {*kernel, map_all, count, count + room, count, {}};
     s.map.resize((size_t)s.capacity * (size_t)kernel_volume(kernel), 12345);
     voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
     CHECK_OK(map_build_host(layout, kernel, from, to, s.map.data()));
@@ -394,6 +428,8 @@ void request_refill(const order_request *r, const scene *s) {
     CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
                           (size_t)r->layout.blocks * (size_t)r->layout.volume * order_rows *
                               sizeof(int32_t)));
+    CUDA_CHECK(cudaMemset(r->layout.turn, guarded_poison,
+                          (size_t)order_pairs(r->layout.blocks) * sizeof(int32_t)));
     CUDA_CHECK(cudaDeviceSynchronize());
 }
 
@@ -461,13 +497,14 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
     device_copy_in(map + (int64_t)own * volume, numbers.data(), volume);
     const int32_t many = order_count(rows);
     order_request request = {kernel_cube(15, 1),
+                             map_all,
                              map,
                              device_upload(&rows, 1),
                              rows,
                              {device_new<int32_t>((int64_t)many * order_rows),
                               device_new<uint32_t>((int64_t)many * order_words(volume)),
-                              device_new<int32_t>((int64_t)many * volume * order_rows), many,
-                              volume}};
+                              device_new<int32_t>((int64_t)many * volume * order_rows),
+                              device_new<int32_t>(order_pairs(many)), many, volume}};
     scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
     const int32_t *row = device_fetch(request.layout.row, (int64_t)many * order_rows);
@@ -506,10 +543,14 @@ DEVICE_TEST(gpu_order_refuses) {
     null([](order_request *r) { r->layout.row = nullptr; }, "layout");
     null([](order_request *r) { r->layout.mask = nullptr; }, "layout");
     null([](order_request *r) { r->layout.source = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.turn = nullptr; }, "layout");
     CHECK_STATUS(spoilt([](order_request *r) { r->layout.volume = 8; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 2; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 0; }), status_kernel_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.z = 16; }), status_kernel_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 3; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 0; }), status_bad_size);
+    CHECK_EQUAL(spoilt([](order_request *r) { r->threshold = -1; }).subject, "threshold");
     CHECK_STATUS(spoilt([](order_request *r) { r->layout.blocks = 0; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);

@@ -394,7 +394,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
                 for (size_t i = 0; i < all.map.size(); ++i) {
                     part[i % 9 < 4].map[i] = -1;
                 }
-                int64_t pitch = conv_pairs_pitch(cout), capacity = all.outputs + all.room;
+                int64_t pitch = conv_sums_pitch(cout), capacity = all.outputs + all.room;
                 float *sums = device_new<float>(capacity * pitch);
                 device_pairs d;
                 device_pairs_make(&part[0], first, pairs_upload(&part[0]), &d);

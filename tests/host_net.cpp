@@ -481,44 +481,44 @@ int feature_faults(const network *n, const net_plan *p) {
     return faults;
 }
 
-// The same for sets, maps, layouts and scratch, which all live to the end.
-int index_faults(const net_plan *p) {
-    std::vector<span> spans;
-    int64_t shared = 0;
-    for (int s = 1; s < p->sets; ++s) {
-        size_t bytes = (size_t)p->set[s].capacity * (size_t)(p->layout.bits / 8);
-        spans.push_back({p->set[s].words, p->set[s].words + bytes});
-        spans.push_back({p->set[s].count, p->set[s].count + sizeof(int32_t)});
+// A map that is written to make a layout of it or to count its pairs, and that nobody reads later.
+bool map_passes(const net_plan *p, const net_map *map) {
+    return !map->kept && (map->ordered || p->limits.count_pairs);
+}
+
+span map_span(const net_plan *p, const net_map *map) {
+    int64_t entries = (int64_t)p->set[map->outputs].capacity * map->volume;
+    return {map->map, map->map + (size_t)entries * sizeof(int32_t)};
+}
+
+// What a map has to the end: layouts, counts, itself.
+void spans_of_map(const net_plan *p, const net_map *map, std::vector<span> *spans) {
+    int32_t capacity = p->set[map->outputs].capacity;
+    if (map->tiled) {
+        workspace w = workspace_begin(nullptr);
+        tile_layout_take(&w, capacity, map->volume, map->rows);
+        spans->push_back({map->tiles, map->tiles + w.used});
     }
-    for (int m = 0; m < p->maps; ++m) {
-        const net_map *map = &p->map[m];
-        int32_t capacity = p->set[map->outputs].capacity;
-        int64_t bytes = (int64_t)capacity * map->volume * (int64_t)sizeof(int32_t);
-        if (p->device) {
-            workspace w = workspace_begin(nullptr);
-            tile_layout_take(&w, capacity, map->volume, map->rows);
-            spans.push_back({map->tiles, map->tiles + w.used});
-        }
-        if (p->limits.count_pairs) {
-            size_t pairs = (size_t)map->volume * sizeof(int32_t);
-            spans.push_back({map->pairs, map->pairs + pairs});
-        }
-        if (map->kept) {
-            spans.push_back({map->map, map->map + (size_t)bytes});
-        } else if (p->limits.count_pairs) {
-            shared = std::max(shared, bytes);
-        }
+    if (map->ordered) {
+        workspace w = workspace_begin(nullptr);
+        order_layout_take(&w, capacity, map->volume);
+        spans->push_back({map->order, map->order + w.used});
     }
-    for (int m = 0; m < p->maps; ++m) {
-        if (!p->map[m].kept) { // one place for all of them
-            spans.push_back({p->map[m].map, p->map[m].map + (size_t)shared});
-            break;
-        }
+    if (p->limits.count_pairs) {
+        size_t pairs = (size_t)map->volume * sizeof(int32_t);
+        spans->push_back({map->pairs, map->pairs + pairs});
     }
-    spans.push_back({p->scratch, p->scratch + p->scratch_bytes});
+    if (map->kept) {
+        spans->push_back(map_span(p, map));
+    }
+}
+
+// How many spans are not aligned, not within [begin, end), or meet another.
+int span_faults(const std::vector<span> &spans, size_t begin, size_t end) {
     int faults = 0;
     for (size_t a = 0; a < spans.size(); ++a) {
-        faults += spans[a].begin % workspace_alignment != 0 || spans[a].end > p->index_bytes;
+        faults += spans[a].begin % workspace_alignment != 0;
+        faults += spans[a].begin < begin || spans[a].end > end;
         for (size_t b = 0; b < a; ++b) {
             faults += spans_meet(spans[a], spans[b]);
         }
@@ -526,13 +526,42 @@ int index_faults(const net_plan *p) {
     return faults;
 }
 
-// A plan for the device's half of the workspace, where there is no device.
-status plan_places(const network *n, const net_limits *limits, bool device, net_plan *p) {
-    word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
-    if (!device) {
-        return net_plan_host<uint64_t>(n->layers, n->count, &layout, limits, p);
+// The same for sets, maps, layouts and scratch, which all live to the end; and for maps that pass,
+// which stand apart from each other where the features will.
+int index_faults(const net_plan *p) {
+    std::vector<span> spans, passing;
+    for (int s = 1; s < p->sets; ++s) {
+        size_t bytes = (size_t)p->set[s].capacity * (size_t)(p->layout.bits / 8);
+        spans.push_back({p->set[s].words, p->set[s].words + bytes});
+        spans.push_back({p->set[s].count, p->set[s].count + sizeof(int32_t)});
     }
+    for (int m = 0; m < p->maps; ++m) {
+        spans_of_map(p, &p->map[m], &spans);
+        if (map_passes(p, &p->map[m])) {
+            passing.push_back(map_span(p, &p->map[m]));
+        }
+    }
+    spans.push_back({p->scratch, p->scratch + p->scratch_bytes});
+    return span_faults(spans, 0, p->index_bytes) +
+           span_faults(passing, p->index_bytes, p->workspace_bytes);
+}
+
+status plan_places(const network *n, const net_limits *limits, net_plan *p) {
+    word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
+    return net_plan_host<uint64_t>(n->layers, n->count, &layout, limits, p);
+}
+
+enum : uint64_t { all_tiled = 0x5555555555555555, all_ordered = 0xaaaaaaaaaaaaaaaa };
+
+// The same for the device's half of the workspace, where there is no device to say which layouts
+// are read. Two bits of `forms` for each map: tiled, ordered.
+status plan_device_places(const network *n, const net_limits *limits, uint64_t forms, net_plan *p) {
+    word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
     SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
+    for (int m = 0; m < p->maps; ++m) {
+        p->map[m].tiled = forms >> 2 * (m % 32) & 1;
+        p->map[m].ordered = forms >> 2 * (m % 32) & 2;
+    }
     return net_plan_place(&layout, 12345, p);
 }
 
@@ -557,7 +586,15 @@ TEST(net_places_never_overlap) {
         for (int s = 0; s < net_sets_max; ++s) {
             limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
-        REQUIRE_OK(plan_places(&n, &limits, device, &plan));
+        const uint64_t forms[] = {all_tiled, all_ordered, all_tiled | all_ordered, random_u64(&r)};
+        if (device) {
+            REQUIRE_OK(plan_device_places(&n, &limits, forms[i / 6 % 4], &plan));
+        } else {
+            REQUIRE_OK(plan_places(&n, &limits, &plan));
+        }
+        for (int m = 0; m < plan.maps && !device; ++m) { // host plans have the maps alone
+            CHECK(plan.map[m].kept && !plan.map[m].tiled && !plan.map[m].ordered);
+        }
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
         CHECK_EQUAL(plan.workspace_bytes, plan.index_bytes + plan.feature_bytes);
@@ -580,9 +617,9 @@ TEST(net_places_are_shared) {
     net_plan kept, shared;
     REQUIRE(networks::network_make("MinkUNet42", &n));
     net_limits limits = limits_make(1000, 4);
-    REQUIRE_OK(plan_places(&n, &limits, false, &shared));
+    REQUIRE_OK(plan_places(&n, &limits, &shared));
     limits.keep_all = true;
-    REQUIRE_OK(plan_places(&n, &limits, false, &kept));
+    REQUIRE_OK(plan_places(&n, &limits, &kept));
     CHECK_EQUAL(shared.index_bytes, kept.index_bytes);
     CHECK(shared.feature_bytes * 4 < kept.feature_bytes);
     size_t all = 0, largest = 0;
@@ -598,13 +635,89 @@ TEST(net_places_are_shared) {
     CHECK(shared.feature_bytes >= largest && shared.feature_bytes <= largest * 3 / 2);
 }
 
+namespace {
+
+// Bytes of the maps that pass, each rounded up.
+size_t passing_bytes(const net_plan *p) {
+    size_t bytes = 0;
+    for (int m = 0; m < p->maps; ++m) {
+        span s = map_span(p, &p->map[m]);
+        int64_t own = map_passes(p, &p->map[m]) ? (int64_t)(s.end - s.begin) : 0;
+        bytes += (size_t)round_up(own, workspace_alignment);
+    }
+    return bytes;
+}
+
+// Against a plan without maps that pass. Returns whether the features alone take more than these.
+bool check_passing(const network *n, bool count_pairs) {
+    net_plan passing, without;
+    net_limits limits = limits_make(1000, n->input_channels);
+    limits.type = numeric_f16;
+    CHECK_OK(plan_device_places(n, &limits, all_tiled, &without));
+    CHECK_EQUAL(passing_bytes(&without), 0u);
+    limits.count_pairs = count_pairs;
+    CHECK_OK(plan_device_places(n, &limits, count_pairs ? all_tiled : all_ordered, &passing));
+    CHECK(passing_bytes(&passing) > 0);
+    CHECK_EQUAL(passing.feature_bytes, std::max(without.feature_bytes, passing_bytes(&passing)));
+    CHECK_EQUAL(passing.workspace_bytes, passing.index_bytes + passing.feature_bytes);
+    for (int i = 0; i < n->count; ++i) { // features do not make way
+        CHECK_EQUAL(passing.step[i].features - passing.index_bytes,
+                    without.step[i].features - without.index_bytes);
+    }
+    return without.feature_bytes > passing_bytes(&passing);
+}
+
+} // namespace
+
+// Maps that pass cost nothing where the features take more, and else the difference.
+TEST(net_places_of_passing_maps) {
+    for (bool count_pairs : {false, true}) {
+        network n;
+        network_plain(&n); // 8 channels
+        CHECK(!check_passing(&n, count_pairs));
+        REQUIRE(networks::network_make("MinkUNet42", &n));
+        CHECK(check_passing(&n, count_pairs));
+        reference_net_zoo(&n); // pools: some maps stay
+        check_passing(&n, count_pairs);
+    }
+}
+
+// Each map's places, one after the other.
+static void check_planted_places(const net_plan *good, int m) {
+    const net_map *map = &good->map[m];
+    net_plan bad = *good;
+    if (map->tiled) {
+        bad.map[m].tiles -= workspace_alignment;
+        CHECK(index_faults(&bad) > 0);
+    }
+    bad = *good;
+    if (map->ordered) {
+        bad.map[m].order -= workspace_alignment;
+        CHECK(index_faults(&bad) > 0);
+    }
+    bad = *good;
+    if (m > 0) {
+        bad.map[m].pairs = bad.map[m - 1].pairs;
+        CHECK(index_faults(&bad) > 0);
+    }
+    bad = *good;
+    bad.map[m].map = bad.map[m ? m - 1 : 1].map;
+    CHECK(index_faults(&bad) > 0);
+    bad = *good;
+    bad.map[m].map = 0; // in the place of the sets
+    CHECK(index_faults(&bad) > 0);
+    bad = *good;
+    bad.map[m].map += bad.feature_bytes; // beyond the end
+    CHECK(index_faults(&bad) > 0);
+}
+
 TEST(net_places_check_finds_planted_faults) {
     network n;
     net_plan good, bad;
     REQUIRE(networks::network_make("MinkUNet42", &n));
     net_limits limits = limits_make(1000, 4);
     limits.count_pairs = true;
-    REQUIRE_OK(plan_places(&n, &limits, true, &good));
+    REQUIRE_OK(plan_device_places(&n, &limits, 0xe4e4e4e4e4e4e4e4, &good)); // all four in turns
     REQUIRE(feature_faults(&n, &good) == 0 && index_faults(&good) == 0);
     for (int i = 1; i < n.count; ++i) { // each layer onto the one that it reads
         bad = good;
@@ -614,13 +727,8 @@ TEST(net_places_check_finds_planted_faults) {
         bad.step[i].features += bad.feature_bytes;
         CHECK(feature_faults(&n, &bad) > 0);
     }
-    for (int m = 1; m < good.maps; ++m) {
-        bad = good;
-        bad.map[m].tiles -= workspace_alignment;
-        CHECK(index_faults(&bad) > 0);
-        bad = good;
-        bad.map[m].pairs = bad.map[m - 1].pairs;
-        CHECK(index_faults(&bad) > 0);
+    for (int m = 0; m < good.maps; ++m) {
+        check_planted_places(&good, m);
     }
     bad = good;
     bad.scratch -= workspace_alignment;

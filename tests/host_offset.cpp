@@ -109,6 +109,19 @@ TEST(offset_norms) {
     }
     CHECK(count[0] == 1 && count[1] == 6 && count[2] == 12 && count[3] == 8);
     CHECK_EQUAL(kernel_norm(&s, 13), 0);
+    CHECK_EQUAL(kernel_norm_max(&s), 3);
+    CHECK_EQUAL(kernel_norm_count(&s, 2, 27), 7);
+    CHECK_EQUAL(kernel_norm_count(&s, 2, 13), 3); // those before the centre
+    CHECK_EQUAL(kernel_norm_count(&s, 0, 27), 0);
+    for (const kernel_shape &k : shapes) {
+        int most = 0, volume = kernel_volume(&k);
+        for (int i = 0; i < volume; ++i) {
+            most = std::max(most, kernel_norm(&k, i));
+        }
+        CHECK_EQUAL(kernel_norm_max(&k), most);
+        CHECK(kernel_norm_count(&k, most, volume) < volume);
+        CHECK_EQUAL(kernel_norm_count(&k, most + 1, volume), volume);
+    }
     s = kernel_cube(2, 1);
     s.transposed = true;
     CHECK_EQUAL(kernel_norm(&s, 0), 0);

@@ -10,15 +10,18 @@ static order_layout layout_new(int32_t capacity, int32_t volume) {
     const int64_t blocks = (capacity + 63) / 64;
     order_layout t = {guarded_new<int32_t>(blocks * 64),
                       guarded_new<uint32_t>(blocks * ((volume + 31) / 32)),
-                      guarded_new<int32_t>(blocks * volume * 64), (int32_t)blocks, volume};
+                      guarded_new<int32_t>(blocks * volume * 64),
+                      guarded_new<int32_t>((blocks + 1) / 2),
+                      (int32_t)blocks,
+                      volume};
     return t;
 }
 
 static status build(const kernel_shape *kernel, const int32_t *map, int32_t count, int32_t capacity,
-                    order_layout t) {
+                    order_layout t, int threshold = map_all) {
     const size_t bytes = order_host_workspace(capacity);
-    return order_build_host(kernel, map, count, capacity, t, guarded_new<char>((int64_t)bytes),
-                            bytes);
+    return order_build_host(kernel, threshold, map, count, capacity, t,
+                            guarded_new<char>((int64_t)bytes), bytes);
 }
 
 static kernel_shape kernel_sized(int x, int y, int z) {
@@ -48,7 +51,8 @@ static int direction_place(triple d) {
     return (int)(std::find(all.begin(), all.end(), wanted) - all.begin());
 }
 
-static std::vector<int> direction_places(const kernel_shape *kernel) {
+// Of the offsets with a norm below the threshold.
+static std::vector<int> direction_places(const kernel_shape *kernel, int threshold = map_all) {
     const int first[3] = {kernel->size.x % 2 ? -((kernel->size.x - 1) / 2) : 0,
                           kernel->size.y % 2 ? -((kernel->size.y - 1) / 2) : 0,
                           kernel->size.z % 2 ? -((kernel->size.z - 1) / 2) : 0};
@@ -56,8 +60,10 @@ static std::vector<int> direction_places(const kernel_shape *kernel) {
     for (int x = 0; x < kernel->size.x; ++x) {
         for (int y = 0; y < kernel->size.y; ++y) {
             for (int z = 0; z < kernel->size.z; ++z) {
-                places.push_back(
-                    direction_place({sign(first[0] + x), sign(first[1] + y), sign(first[2] + z)}));
+                const triple d = {first[0] + x, first[1] + y, first[2] + z};
+                if (abs(d.x) + abs(d.y) + abs(d.z) < threshold) {
+                    places.push_back(direction_place({sign(d.x), sign(d.y), sign(d.z)}));
+                }
             }
         }
     }
@@ -78,8 +84,8 @@ static bool gray_before(const std::vector<char> &a, const std::vector<char> &b) 
 }
 
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
-                                           int32_t count) {
-    const std::vector<int> places = direction_places(kernel);
+                                           int32_t count, int threshold) {
+    const std::vector<int> places = direction_places(kernel, threshold);
     std::vector<std::vector<char>> has((size_t)count, std::vector<char>(27, 0));
     std::vector<int32_t> order;
     for (int32_t i = 0; i < count; ++i) {
@@ -130,10 +136,37 @@ static int64_t block_faults(const int32_t *map, const std::vector<int32_t> &orde
     return faults;
 }
 
+// The pairs of blocks that have outputs: more offsets first, then the lower number, in scopes of
+// 4096; nothing is written behind them.
+static int64_t turn_faults(int32_t count, const order_layout *t) {
+    const int64_t words = (t->volume + 31) / 32, many = (t->blocks + 1) / 2;
+    std::vector<std::pair<int, int32_t>> wanted;
+    for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
+        int missing = 0;
+        for (int k = 0; k < t->volume; ++k) {
+            bool has = false;
+            for (int64_t b = 2 * pair; b < std::min(2 * pair + 2, t->blocks); ++b) {
+                has |= t->mask[b * words + k / 32] >> k % 32 & 1;
+            }
+            missing += !has;
+        }
+        wanted.push_back({missing, pair});
+    }
+    int64_t faults = !guarded_untouched(t->turn, (int64_t)wanted.size(), many);
+    for (size_t first = 0; first < wanted.size(); first += 4096) {
+        std::sort(wanted.begin() + (long)first,
+                  wanted.begin() + (long)std::min(first + 4096, wanted.size()));
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        faults += t->turn[i] != wanted[i].second;
+    }
+    return faults;
+}
+
 static int64_t layout_faults(const kernel_shape *kernel, const int32_t *map, int32_t count,
-                             const order_layout *t) {
-    const std::vector<int32_t> order = order_expected(kernel, map, count);
-    int64_t faults = 0;
+                             const order_layout *t, int threshold = map_all) {
+    const std::vector<int32_t> order = order_expected(kernel, map, count, threshold);
+    int64_t faults = turn_faults(count, t);
     for (int64_t block = 0; block < t->blocks; ++block) {
         faults += block_faults(map, order, t, block);
     }
@@ -211,12 +244,12 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
 // ---- what is built ------------------------------------------------------------------------------
 
 static void check_build(random_state *r, const kernel_shape *kernel, int32_t count,
-                        int32_t capacity, int percent) {
-    const int volume = kernel_volume(kernel);
+                        int32_t capacity, int percent, int threshold = map_all) {
+    const int volume = (int)direction_places(kernel, threshold).size();
     int32_t *map = map_random(r, count, volume, percent); // no rows beyond the count to read
     order_layout t = layout_new(capacity, volume);
-    CHECK_OK(build(kernel, map, count, capacity, t));
-    CHECK_EQUAL(layout_faults(kernel, map, count, &t), 0);
+    CHECK_OK(build(kernel, map, count, capacity, t, threshold));
+    CHECK_EQUAL(layout_faults(kernel, map, count, &t, threshold), 0);
     guarded_finish();
 }
 
@@ -247,6 +280,55 @@ TEST(order_random_kernels) {
         int32_t count = random_int(&r, 0, seed % 4 ? 700 : 200);
         int32_t capacity = std::max(count + random_int(&r, 0, 1) * random_int(&r, 0, 300), 1);
         check_build(&r, &kernel, count, capacity, random_int(&r, -1, 100));
+    }
+}
+
+// Maps with the columns of each threshold there is, and of one that is beyond all norms.
+TEST(order_every_threshold) {
+    random_state r = random_make(7);
+    int turn = 0;
+    for (kernel_shape kernel :
+         {kernel_cube(1, 1), kernel_cube(2, 1), kernel_cube(3, 1), kernel_cube(5, 1),
+          kernel_sized(2, 5, 3), kernel_sized(1, 3, 11), kernel_sized(7, 1, 4)}) {
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 2; ++threshold) {
+            for (int32_t count : {0, 1, 64, 65, 300}) {
+                const int percents[] = {-1, 50, 5, 90};
+                kernel.transposed = turn % 3 == 0;
+                check_build(&r, &kernel, count, count + 1 + turn % 2 * 70, percents[turn % 4],
+                            threshold);
+                ++turn;
+            }
+        }
+    }
+}
+
+// The columns of a threshold are put in the order of the whole map without the others' taps.
+TEST(order_threshold_is_the_order_without_the_others) {
+    random_state r = random_make(8);
+    for (int size : {2, 3, 5}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 1; ++threshold) {
+            const int32_t count = 333, volume = kernel_volume(&kernel);
+            std::vector<int> kept;
+            for (int k = 0; k < volume; ++k) {
+                if (kernel_norm(&kernel, k) < threshold) {
+                    kept.push_back(k);
+                }
+            }
+            const int columns = (int)kept.size();
+            int32_t *near = map_random(&r, count, columns, 30);
+            int32_t *whole = guarded_new<int32_t>(count * volume);
+            std::fill(whole, whole + count * volume, -1);
+            for (int32_t i = 0; i < count * columns; ++i) {
+                whole[i / columns * volume + kept[(size_t)(i % columns)]] = near[i];
+            }
+            order_layout a = layout_new(count, columns), b = layout_new(count, volume);
+            REQUIRE_OK(build(&kernel, near, count, count, a, threshold));
+            REQUIRE_OK(build(&kernel, whole, count, count, b));
+            CHECK(std::equal(a.row, a.row + a.blocks * order_rows, b.row));
+            CHECK_EQUAL(layout_multiplied(&a), layout_multiplied(&b));
+            guarded_finish();
+        }
     }
 }
 
@@ -409,14 +491,16 @@ TEST(order_takes_what_it_states) {
             workspace count = workspace_begin(nullptr), w = workspace_begin((void *)(size_t)4096);
             order_layout none = order_layout_take(&count, capacity, volume);
             order_layout t = order_layout_take(&w, capacity, volume);
-            CHECK(!none.row && !none.mask && !none.source);
+            CHECK(!none.row && !none.mask && !none.source && !none.turn);
             CHECK_EQUAL(count.used, w.used);
             CHECK(t.blocks == blocks && t.volume == volume);
             CHECK_EQUAL((char *)t.mask - (char *)t.row, round_up(blocks * 64 * 4, 256));
             CHECK_EQUAL((char *)t.source - (char *)t.mask,
                         round_up(blocks * ((volume + 31) / 32) * 4, 256));
-            CHECK_EQUAL((int64_t)w.used - ((char *)t.source - (char *)t.row),
-                        blocks * volume * 64 * 4);
+            const int64_t entries = (char *)t.turn - (char *)t.source;
+            CHECK_EQUAL(entries, round_up(blocks * volume * 64 * 4, workspace_alignment));
+            CHECK_EQUAL((int64_t)w.used - ((char *)t.turn - (char *)t.row),
+                        round_up((blocks + 1) / 2 * 4, workspace_alignment));
         }
     }
     CHECK(order_host_workspace(1000) >= 8000 && order_host_workspace(1000) <= 8000 + 256);
@@ -470,7 +554,7 @@ TEST(order_refuses) {
     char *scratch = guarded_new<char>((int64_t)bytes);
     auto start = [&](const kernel_shape *k, const int32_t *m, int32_t n, int32_t capacity,
                      order_layout l) {
-        return order_build_host(k, m, n, capacity, l, scratch, bytes);
+        return order_build_host(k, map_all, m, n, capacity, l, scratch, bytes);
     };
     CHECK_STATUS(start(nullptr, map, count, count, t), status_null_pointer);
     CHECK_STATUS(start(&kernel, nullptr, count, count, t), status_null_pointer);
@@ -502,11 +586,18 @@ TEST(order_refuses) {
     }
     CHECK_STATUS(start(&kernel, map, -1, count, t), status_bad_size);
     CHECK_STATUS(start(&kernel, map, count + 1, count, t), status_bad_size);
-    CHECK_STATUS(order_build_host(&kernel, map, count, 64, t, nullptr, bytes), status_null_pointer);
-    CHECK_STATUS(order_build_host(&kernel, map, count, 64, t, scratch, bytes - 1),
-                 status_workspace);
-    CHECK_STATUS(order_build_host(&kernel, map, count, 64, t, scratch + 8, bytes),
-                 status_alignment);
+    auto scratched = [&](int threshold, char *memory, size_t given) {
+        return order_build_host(&kernel, threshold, map, count, 64, t, memory, given);
+    };
+    CHECK_STATUS(scratched(map_all, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(scratched(map_all, scratch, bytes - 1), status_workspace);
+    CHECK_STATUS(scratched(map_all, scratch + 8, bytes), status_alignment);
+    for (int threshold : {0, -1}) {
+        CHECK_STATUS(scratched(threshold, scratch, bytes), status_bad_size);
+        CHECK_EQUAL(scratched(threshold, scratch, bytes).subject, "threshold");
+    }
+    CHECK_STATUS(scratched(3, scratch, bytes), status_bad_size); // the layout has all 27
+    CHECK_EQUAL(scratched(3, scratch, bytes).subject, "layout.volume");
     CHECK(guarded_untouched(t.row, 0, 64) && guarded_untouched(t.mask, 0, 1));
     CHECK(guarded_untouched(t.source, 0, 64 * 27));
     CHECK_OK(start(&kernel, map, count, 64, t));

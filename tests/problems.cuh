@@ -333,11 +333,12 @@ void check_planted_errors(const P &good, F run) {
     CHECK(ratio(good, bad) > 1);
 }
 
-// ---- output-stationary, over the tiled layout ---------------------------------------------------
+// ---- output-stationary, over the tiled layout and the ordered one -------------------------------
 
 struct device_problem {
     conv_args args;
     tile_layout layout;
+    order_layout order;
     char *out, *scratch;
     size_t scratch_bytes;
     int64_t out_bytes;
@@ -368,7 +369,50 @@ SPIRA_API tile_layout layout_upload(const problem *p) {
     return device;
 }
 
-// Not copied: the arguments point to the layout.
+// The ordered layout; the order is random, since any is right. Sources that are not of it would add
+// rows of NaN.
+SPIRA_API order_layout order_upload(const problem *p) {
+    const int volume = p->shape.volume, words = order_words(volume);
+    const int64_t blocks = order_count(problem_capacity(p));
+    std::vector<int32_t> row((size_t)(blocks * order_rows), -1);
+    std::vector<int32_t> source((size_t)(blocks * order_rows * volume), p->inputs);
+    std::vector<uint32_t> mask((size_t)(blocks * words));
+    random_state random = random_make((uint64_t)p->outputs + (uint64_t)volume);
+    for (int32_t i = 0; i < p->outputs; ++i) { // shuffled as it grows
+        int at = random_int(&random, 0, i);
+        row[(size_t)i] = row[(size_t)at];
+        row[(size_t)at] = i;
+    }
+    for (int64_t b = 0; b < blocks; ++b) {
+        for (int k = 0; k < volume; ++k) {
+            int32_t taps[order_rows];
+            bool any = false;
+            for (int r = 0; r < order_rows; ++r) {
+                int32_t own = row[(size_t)(b * order_rows + r)];
+                taps[r] = own < 0 ? -1 : p->map[(size_t)own * (size_t)volume + (size_t)k];
+                any |= taps[r] >= 0;
+            }
+            if (any) {
+                mask[(size_t)(b * words + k / 32)] |= 1u << k % 32;
+                std::copy(taps, taps + order_rows, source.begin() + (b * volume + k) * order_rows);
+            }
+        }
+    }
+    std::vector<int32_t> turn((size_t)order_pairs((int32_t)blocks), -1);
+    const int32_t pairs = order_pairs(order_count(p->outputs));
+    for (int32_t i = 0; i < pairs; ++i) { // any order is right here too
+        turn[(size_t)i] = pairs - 1 - i;
+    }
+    order_layout device = {device_upload(row.data(), (int64_t)row.size()),
+                           device_upload(mask.data(), (int64_t)mask.size()),
+                           device_upload(source.data(), (int64_t)source.size()),
+                           device_upload(turn.data(), (int64_t)turn.size()),
+                           (int32_t)blocks,
+                           volume};
+    return device;
+}
+
+// Not copied: the arguments point to the layouts.
 SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
     conv_args *a = &d->args;
     *a = {};
@@ -376,6 +420,8 @@ SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
     a->weights = weights_upload(&p->shape, p->weight);
     d->layout = p->identity ? tile_layout{} : layout_upload(p);
     a->layout = p->identity ? nullptr : &d->layout;
+    d->order = p->identity ? order_layout{} : order_upload(p);
+    a->order = p->identity ? nullptr : &d->order;
     a->count = device_upload(&p->outputs, 1);
     a->capacity = problem_capacity(p);
     device_problem_arrays(p, d);
