@@ -188,7 +188,7 @@ struct bench_options {
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
         "       [--minuet B,C]\n"
-        "       [--only tables|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
+        "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -232,10 +232,12 @@ SPIRA_API int bench_dataflow(const char *name) {
 }
 
 // What bench/net.cu measures.
-static const char *const bench_part_names[] = {"tables", "fig13", "fig15", "table4", "batches"};
+static const char *const bench_part_names[] = {"tables", "layers", "fig13",
+                                               "fig15",  "table4", "batches"};
 
 enum {
     bench_part_tables,
+    bench_part_layers,
     bench_part_fig13,
     bench_part_fig15,
     bench_part_table4,

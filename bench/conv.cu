@@ -162,6 +162,7 @@ static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_
     w.args.order = w.form == spira::conv_form_order ? &m->order : nullptr;
     w.args.count = m->count;
     w.args.capacity = m->voxels;
+    w.args.early = true; // behind another layer, as in a network
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
     w.args.out = bench_device<char>(&s->pool, bytes);
     BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)bytes, s->stream));

@@ -1,6 +1,6 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
-//     build/bench_net [--only tables|fig13|fig15|table4|batches] [--net NAME] [--quick]
+//     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
 //     data/*.vox32
 //
 // "net", method "graph": one CUDA graph with all of it, replayed 200 times, each replay between two
@@ -8,6 +8,8 @@
 // and the loaded parameters, and the keys behind it say what for. Methods "voxelize" (to the
 // input's features), "index" (all sets and maps) and "features" (all layers) are the parts of it,
 // each in a graph of its own.
+//
+// "layers": each layer by itself, as bench_conv times one, its index and its sources ready.
 //
 // "fig13": the ideas of the Spira paper, one switched on after the other, end to end.
 //   bsearch       launched one by one; each layer makes its set if no layer before has, then its
@@ -58,6 +60,36 @@ static void net_time(bench_session *s, net_work<W> *w) {
 }
 
 template <typename W>
+struct net_one_layer {
+    const net_work<W> *work;
+    int layer;
+};
+
+template <typename W>
+static spira::status net_one_layer_step(void *context, cudaStream_t stream) {
+    const net_one_layer<W> *one = (const net_one_layer<W> *)context;
+    return net_layer_step(one->work, one->layer, true, stream);
+}
+
+// The layers one by one; the whole has run.
+template <typename W>
+static void net_time_layers(bench_session *s, const net_work<W> *w) {
+    const spira::net_plan *plan = w->plan;
+    for (int i = 0; i < plan->layer_count; ++i) {
+        const spira::net_step *step = &plan->step[i];
+        net_one_layer<W> one = {w, i};
+        bench_row row = net_row(bench_part_names[bench_part_layers], w);
+        row.method = plan->layers[i].name;
+        row.outputs = *w->sets[step->set].count;
+        row.K = plan->layers[i].size.x;
+        row.cin = step->shape.cin + step->shape.cin2;
+        row.cout = step->shape.cout;
+        row.time = bench_measure(s->stream, net_one_layer_step<W>, &one);
+        bench_print(s, &row);
+    }
+}
+
+template <typename W>
 static void net_run_job(bench_session *s, const bench_scene<W> *scene, const float *values,
                         const net_job *job) {
     net_work<W> w = {};
@@ -69,6 +101,9 @@ static void net_run_job(bench_session *s, const bench_scene<W> *scene, const flo
     net_check_step(s, &w, net_run_step<W>, &w, true, true);
     if (job->bench) {
         net_time(s, &w);
+    }
+    if (job->layers) {
+        net_time_layers(s, &w);
     }
     if (job->ways) {
         net_ways_run(s, &w);
@@ -145,6 +180,7 @@ static bench_input net_repeat(bench_pool *pool, const bench_input *input, int ba
 static void net_run_tables(bench_session *s, const bench_input *input) {
     enum { names = sizeof net_names / sizeof *net_names };
     bool tables = bench_wants(&s->options, bench_part_tables);
+    bool layers = bench_wants(&s->options, bench_part_layers);
     bool ways =
         bench_wants(&s->options, bench_part_fig13) || bench_wants(&s->options, bench_part_fig15);
     for (int bits = 32; bits <= 64; bits += 32) {
@@ -155,9 +191,10 @@ static void net_run_tables(bench_session *s, const bench_input *input) {
         bool narrow = bits == bench_fit(input, bench_reach).bits;
         net_job jobs[names];
         for (int i = 0; i < names; ++i) {
-            jobs[i] = {tables ? "net" : nullptr, net_names[i], 0, 1, ways && narrow};
+            jobs[i] = {tables ? "net" : nullptr, net_names[i],  0, 1,
+                       layers && narrow,         ways && narrow};
         }
-        if (tables || (ways && narrow)) {
+        if (tables || ((layers || ways) && narrow)) {
             net_run_jobs(s, input, &layout, jobs, names);
         }
     }
@@ -177,8 +214,8 @@ static void net_run_table4(bench_session *s, const bench_input *input) {
     for (int K : sizes) {
         for (int batches = 1; batches <= 4 && (K <= 7 || !s->options.quick); batches += 3) {
             int keep = s->pool.blocks;
-            net_job job = {bench_part_names[bench_part_table4], "SparseResNet21", K, batches,
-                           false};
+            net_job job = {
+                bench_part_names[bench_part_table4], "SparseResNet21", K, batches, false, false};
             bench_input all = net_repeat(&s->pool, input, batches);
             spira::word_layout layout = bench_fit(&all, net_reach(&s->pool, &job));
             net_run_jobs(s, &all, &layout, &job, 1);
@@ -191,8 +228,8 @@ static void net_run_batches(bench_session *s, const bench_input *input) {
     const char *bench = bench_part_names[bench_part_batches];
     for (int batches = 1; batches <= (s->options.quick ? 4 : 16); batches *= 2) {
         int keep = s->pool.blocks;
-        const net_job jobs[] = {{bench, "SparseResNet21", 0, batches, false},
-                                {bench, "MinkUNet42", 0, batches, false}};
+        const net_job jobs[] = {{bench, "SparseResNet21", 0, batches, false, false},
+                                {bench, "MinkUNet42", 0, batches, false, false}};
         bench_input all = net_repeat(&s->pool, input, batches);
         spira::word_layout layout = bench_fit(&all, bench_reach);
         net_run_jobs(s, &all, &layout, jobs, 2);

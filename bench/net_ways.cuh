@@ -90,7 +90,7 @@ static spira::status net_layerwise_step(void *context, cudaStream_t stream) {
         if (step->map != spira::net_none) {
             SPIRA_TRY(net_map_step(m, step->map, stream));
         }
-        SPIRA_TRY(net_layer_step(m->work, i, stream));
+        SPIRA_TRY(net_layer_step(m->work, i, false, stream));
     }
     return spira::status_success();
 }

@@ -22,6 +22,7 @@ struct net_job {
     const char *name;
     int K;       // of all kernels of SparseResNet21 but the last; 0: the network as it is
     int batches; // scans of the scene
+    bool layers; // also layer by layer
     bool ways;   // also run in the ways of net_ways.cuh
 };
 
@@ -73,10 +74,12 @@ static spira::status net_index_step(void *context, cudaStream_t stream) {
                             w->plan->workspace_bytes, stream);
 }
 
+// early: behind another layer.
 template <typename W>
-static spira::status net_layer_step(const net_work<W> *w, int layer, cudaStream_t stream) {
-    return spira::net_layer_run(w->plan, layer, w->scene.set, w->features, w->loaded, w->memory,
-                                stream);
+static spira::status net_layer_step(const net_work<W> *w, int layer, bool early,
+                                    cudaStream_t stream) {
+    return spira::net_layer_start(w->plan, layer, w->scene.set, w->features, w->loaded, w->memory,
+                                  early, stream);
 }
 
 // All layers, their index ready.
@@ -84,7 +87,7 @@ template <typename W>
 static spira::status net_features_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     for (int i = 0; i < w->plan->layer_count; ++i) {
-        SPIRA_TRY(net_layer_step(w, i, stream));
+        SPIRA_TRY(net_layer_step(w, i, i > 0, stream));
     }
     return spira::status_success();
 }

@@ -27,6 +27,9 @@ struct conv_args {
     const float *sums; // [capacity, conv_sums_pitch(cout)], aligned to 16: what the sums begin
                        // from, as conv_pairs_run leaves it; null: zero. Null where conv_form_of
                        // says the ordered layout
+    bool early; // the kernel that was launched just before on the stream writes none of the layout,
+                // count, weights, bias, scale and shift, so that they are read while it still runs
+                // (launch.cuh); features and residual it may write
 };
 
 // Read from the current device at each call: nothing is cached.
@@ -275,6 +278,7 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     p.chunks = conv_shape_chunks(s);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
+    p.early = a->early;
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
     return p;

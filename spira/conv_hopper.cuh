@@ -13,6 +13,7 @@
 
 #include "async.cuh"
 #include "conv_tile.cuh"
+#include "launch.cuh"
 #include "wgmma.cuh"
 
 namespace spira {
@@ -457,6 +458,9 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     hopper_tile_next<slots>(p, work, cursor);
     hopper_look_ahead(p, work, cursor, ahead);
     hopper_ring_next(ring, warp);
+    if (p.early) {
+        chain_wait(); // before the first row
+    }
     while (!ahead.stop) {
         job = ahead;
         hopper_look_ahead(p, work, cursor, ahead);
@@ -621,47 +625,84 @@ SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared
     }
 }
 
-// Two neighbouring channels, finished: scale, shift, and the larger of that and `floor`.
-template <typename E>
-SPIRA_DEVICE uint32_t hopper_pack(float x, float y, float2 scale, float2 shift, float floor) {
-    union {
-        E element[2];
+// Two neighbouring channels, finished: scale, shift, what is added, and the larger of that and
+// `floor`.
+template <typename E, bool adds>
+SPIRA_DEVICE uint32_t hopper_pack(float x, float y, float2 scale, float2 shift, uint32_t extra,
+                                  float floor) {
+    union pair {
         uint32_t all;
-    } v;
-    v.element[0] = element_from_float<E>(conv_max_nan(fmaf(x, scale.x, shift.x), floor));
-    v.element[1] = element_from_float<E>(conv_max_nan(fmaf(y, scale.y, shift.y), floor));
+        E element[2];
+    } v, e;
+    e.all = extra;
+    x = fmaf(x, scale.x, shift.x) + (adds ? element_to_float(e.element[0]) : 0.0f);
+    y = fmaf(y, scale.y, shift.y) + (adds ? element_to_float(e.element[1]) : 0.0f);
+    v.element[0] = element_from_float<E>(conv_max_nan(x, floor));
+    v.element[1] = element_from_float<E>(conv_max_nan(y, floor));
     return v.all;
 }
 
-// The same in fewer steps, where nothing is added and wide_out holds.
-template <typename E, int columns>
+// A lane's channels of two neighbouring blocks of 8: pairs of neighbours exchange halves, so that
+// of 2 of each block one has 4 of the first and the other 4 of the second.
+SPIRA_DEVICE uint2 hopper_join(bool odd, uint32_t low, uint32_t high) {
+    uint32_t other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+    return odd ? make_uint2(other, high) : make_uint2(low, other);
+}
+
+// And back.
+SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &high) {
+    uint32_t other = __shfl_xor_sync(~0u, odd ? all.x : all.y, 1);
+    low = odd ? other : all.x;
+    high = odd ? all.y : other;
+}
+
+// The same in fewer steps, where wide_out holds and the activation is none or ReLU; adds: a
+// residual, some of it read before the first outputs are written, since it may be the same array.
+template <typename E, int columns, bool adds>
 SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                       int channel, const int (&row)[2],
                                       const float (&sum)[columns / 2]) {
+    enum { at_a_time = columns <= 96 ? 2 : 1, pairs = columns / 16 }; // pairs of blocks of 8
     const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    char *to[2];
+    int64_t at[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-        to[h] = (char *)p.out + ((int64_t)row[h] * p.cout + channel + own) * (int)sizeof(E);
+        at[h] = ((int64_t)row[h] * p.cout + channel + own) * (int)sizeof(E);
     }
 #pragma unroll
-    for (int j = 0; j < columns / 8; j += 2) {
-        float2 scale[2], shift[2];
+    for (int first = 0; first < pairs; first += at_a_time) {
+        uint2 extra[at_a_time][2];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            scale[i] = *(const float2 *)(shared.scale + 8 * (j + i) + 2 * t);
-            shift[i] = *(const float2 *)(shared.shift + 8 * (j + i) + 2 * t);
+        for (int i = 0; i < 2 * at_a_time; ++i) {
+            const int j = first + i / 2, h = i % 2;
+            extra[i / 2][h] = make_uint2(0, 0);
+            if (adds && j < pairs && row[h] >= 0 && channel + own + 16 * j < p.cout) {
+                extra[i / 2][h] = *(const uint2 *)((const char *)p.residual + at[h] + 32 * j);
+            }
         }
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const float *v = sum + 4 * j + 2 * h;
-            uint32_t low = hopper_pack<E>(v[0], v[1], scale[0], shift[0], floor);
-            uint32_t high = hopper_pack<E>(v[4], v[5], scale[1], shift[1], floor);
-            uint32_t other = __shfl_xor_sync(~0u, t & 1 ? low : high, 1);
-            uint2 all = t & 1 ? make_uint2(other, high) : make_uint2(low, other);
-            if (row[h] >= 0 && channel + own + 8 * j < p.cout) {
-                *(uint2 *)(to[h] + 8 * j * (int)sizeof(E)) = all;
+        for (int i = 0; i < at_a_time && first + i < pairs; ++i) {
+            const int j = first + i;
+            float2 scale[2], shift[2];
+#pragma unroll
+            for (int b = 0; b < 2; ++b) {
+                scale[b] = *(const float2 *)(shared.scale + 16 * j + 8 * b + 2 * t);
+                shift[b] = *(const float2 *)(shared.shift + 16 * j + 8 * b + 2 * t);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const float *v = sum + 8 * j + 2 * h;
+                uint32_t low = 0, high = 0;
+                if (adds) {
+                    hopper_split(t & 1, extra[i][h], low, high);
+                }
+                low = hopper_pack<E, adds>(v[0], v[1], scale[0], shift[0], low, floor);
+                high = hopper_pack<E, adds>(v[4], v[5], scale[1], shift[1], high, floor);
+                uint2 all = hopper_join(t & 1, low, high);
+                if (row[h] >= 0 && channel + own + 16 * j < p.cout) {
+                    *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
+                }
             }
         }
     }
@@ -671,8 +712,11 @@ template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
                                     int channel, const int (&row)[2],
                                     const float (&sum)[columns / 2]) {
-    if (p.wide_out && !p.residual && p.epilogue.act != activation_leaky) {
-        hopper_finish_plain<E, columns>(p, shared, channel, row, sum);
+    const bool plain = p.wide_out && p.epilogue.act != activation_leaky;
+    if (plain && p.residual) {
+        hopper_finish_plain<E, columns, true>(p, shared, channel, row, sum);
+    } else if (plain) {
+        hopper_finish_plain<E, columns, false>(p, shared, channel, row, sum);
     } else if (p.wide_out) {
         hopper_finish<E, columns, true>(p, shared, channel, row, sum);
     } else {
@@ -701,6 +745,9 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
     float sum[columns / 2];
     uint32_t turn = 0;
+    if (p.early) {
+        chain_wait(); // before the first output
+    }
     int next = hopper_tile(p, work, pair);
     for (int tile = pair; tile < work.tiles; tile += hopper_pairs(columns)) {
         // Where pairs take turns one multiplies meanwhile, and registers are scarcer than time.
@@ -753,6 +800,9 @@ template <typename E, int columns>
 SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns), hopper_resident(columns))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
+    if (!p.early) {
+        chain_wait();
+    }
     extern __shared__ __align__(128) char hopper_dynamic[];
     __shared__ __align__(16) hopper_shared shared;
     if ((int)threadIdx.x < p.size.depth) {
@@ -845,7 +895,7 @@ SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const conv_device *d) {
     int64_t tiles = order_pairs(order_count(capacity));
-    bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
+    bool most = s->cout > 128 && 4 * tiles >= 3 * d->multiprocessors;
     return {1, (most ? 256 : hopper_columns_choose(s->cout)) / 32, 1, 1};
 }
 
@@ -861,8 +911,8 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv (shared memory)"));
-    kernel<<<(unsigned)blocks, hopper_threads(columns), (size_t)bytes, stream>>>(p);
-    return status_of_launch("conv");
+    return chain_launch(kernel, (unsigned)blocks, hopper_threads(columns), (size_t)bytes, p.early,
+                        stream, "conv", p);
 }
 
 // size: fits.

@@ -120,6 +120,7 @@ struct conv_tensor_params {
     conv_sizes size;
     bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
     bool wide_out;          // outputs and residual: multiples of 4 elements, and aligned
+    bool early;             // see conv_args.early; conv_hopper.cuh
 };
 
 // Reads element by element what there is of 16 bytes.

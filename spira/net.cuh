@@ -184,7 +184,7 @@ SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status 
 
 template <typename W>
 SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs,
-                              const void *features, const void *loaded, void *memory,
+                              const void *features, const void *loaded, void *memory, bool early,
                               cudaStream_t stream) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
@@ -214,7 +214,27 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.act = l->act;
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
+    args.early = early;
     return conv(&args, nullptr, 0, stream);
+}
+
+// Computes one layer, of a plan and with arguments that have been looked at. early: another layer
+// was the last on the stream.
+template <typename W>
+SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> input,
+                                 const void *features, const void *loaded, void *memory, bool early,
+                                 cudaStream_t stream) {
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    voxel_set<W> outputs = net_voxels(p, step->set, input, memory);
+    if (net_is_conv(l)) {
+        return net_conv_run(p, layer, outputs, features, loaded, memory, early, stream);
+    }
+    const net_map *map = &p->map[step->map];
+    return pool(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
+                net_features_of(p, l->source, features, memory), step->channels,
+                (const int32_t *)((char *)memory + map->map), map->volume, outputs.count,
+                outputs.capacity, (char *)memory + step->features, stream);
 }
 
 // Computes one layer; its sources have been computed and the plan has been indexed.
@@ -228,17 +248,7 @@ SPIRA_API status net_layer_run(const net_plan *p, int layer, voxel_set<W> input,
     SPIRA_REQUIRE(layer >= 0 && layer < p->layer_count, status_bad_size, "layer", layer);
     SPIRA_REQUIRE(features, status_null_pointer, "features", 0);
     SPIRA_REQUIRE(loaded, status_null_pointer, "loaded", 0);
-    const net_layer *l = &p->layers[layer];
-    const net_step *step = &p->step[layer];
-    voxel_set<W> outputs = net_voxels(p, step->set, input, memory);
-    if (net_is_conv(l)) {
-        return net_conv_run(p, layer, outputs, features, loaded, memory, stream);
-    }
-    const net_map *map = &p->map[step->map];
-    return pool(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
-                net_features_of(p, l->source, features, memory), step->channels,
-                (const int32_t *)((char *)memory + map->map), map->volume, outputs.count,
-                outputs.capacity, (char *)memory + step->features, stream);
+    return net_layer_start(p, layer, input, features, loaded, memory, false, stream);
 }
 
 // Runs a planned network: index, then features, all on one stream.
@@ -258,7 +268,7 @@ SPIRA_API status net_run(const net_plan *p, voxel_set<W> input, const void *feat
     SPIRA_TRY(conv_pointer_check(loaded, workspace_alignment, "loaded"));
     SPIRA_TRY(net_index(p, input, trouble, memory, bytes, stream));
     for (int i = 0; i < p->layer_count; ++i) {
-        SPIRA_TRY(net_layer_run(p, i, input, features, loaded, memory, stream));
+        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, i > 0, stream));
     }
     return status_success();
 }

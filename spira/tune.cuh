@@ -179,7 +179,8 @@ SPIRA_API status tune_conv_args(const tune_args *a, const tune_choice *c, const 
              a->epilogue,
              a->out,
              c->tiles ? sizes : nullptr,
-             nullptr};
+             nullptr,
+             false};
     return status_success();
 }
 
@@ -300,8 +301,14 @@ SPIRA_API status tune_judge_check(const tune_args *a, const float *weight, const
                                   int32_t samples, const float *worst) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     // What conv asks of the arrays, but for packed weights, which are not read: any address does.
-    conv_args same = {a->shape, a->in,       a->in2,      nullptr, nullptr, nullptr,
-                      a->count, a->capacity, a->epilogue, a->out,  nullptr, nullptr};
+    conv_args same = {};
+    same.shape = a->shape;
+    same.in = a->in;
+    same.in2 = a->in2;
+    same.count = a->count;
+    same.capacity = a->capacity;
+    same.epilogue = a->epilogue;
+    same.out = a->out;
     same.weights = (const void *)(uintptr_t)workspace_alignment;
     SPIRA_TRY(conv_check(&same));
     SPIRA_REQUIRE(a->epilogue.residual != a->out, status_unsupported,
