@@ -320,11 +320,13 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 
 // Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).
 //
-// inputs   args: see conv_args; features, residual and out are aligned to their element
+// inputs   args: see conv_args; features, residual and out are aligned to their element; *count is
+//          what it was when the layout was built
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
 //          the inputs may not.
 // hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
 //          others (conv_hybrid.cuh); `out` may not be these sums.
+// early    With `early`, Hopper's kernel begins while the kernel before it still runs; others wait.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
