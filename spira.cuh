@@ -74,9 +74,10 @@
 #include "spira/conv.cuh"
 
 #include "spira/conv_pairs.cuh"
-#include "spira/net.cuh"
+#include "spira/tune_fit.cuh"
 
 #include "spira/conv_hybrid.cuh"
+#include "spira/net.cuh"
 #include "spira/tune.cuh"
 
 #endif

@@ -38,6 +38,7 @@ struct tuner_map {
     int64_t pairs;
     spira::tile_layout tiles[2];
     spira::order_layout order;
+    int64_t slots; // of the ordered layout
     spira::map_pairs lists;
 };
 
@@ -50,6 +51,7 @@ struct tuner_work {
     float *worst; // [1], device
     spira::conv_device device;
     spira::tune_key key;
+    spira::tune_scene scene;
     spira::tune_choice choice; // the one at hand
     void *scratch;
     size_t scratch_bytes;
@@ -91,6 +93,10 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
     int keep = s->pool.blocks;
     BENCH_TRY(spira::order_build(&request, 1, bench_device<char>(&s->pool, (int64_t)bytes), bytes,
                                  s->stream));
+    int64_t *slots = bench_device<int64_t>(&s->pool, 1);
+    BENCH_TRY(spira::order_slots(&m->order, m->count, m->voxels, slots, s->stream));
+    BENCH_CUDA(cudaMemcpyAsync(&m->slots, slots, sizeof *slots, cudaMemcpyDeviceToHost, s->stream));
+    BENCH_CUDA(cudaStreamSynchronize(s->stream));
     bench_pool_free(&s->pool, keep);
 }
 
@@ -180,6 +186,7 @@ static tuner_work tuner_work_make(bench_session *s, const char *input, const tun
     BENCH_TRY(spira::conv_device_query(&w.device));
     w.key = spira::tune_key_make(spira::tune_gpu_of(&w.device), &w.args.shape, m->voxels, m->pairs,
                                  false);
+    w.scene = {m->voxels, m->pairs, m->slots};
     return w;
 }
 
@@ -314,7 +321,7 @@ static void tuner_keep(const spira::tune_record *record) {
 // Prints and returns the record of a layer.
 static spira::tune_record tuner_layer(bench_session *s, tuner_work *w) {
     static spira::tune_choice choices[spira::tune_candidates_most];
-    int count = spira::tune_candidates(&w->key, w->args.capacity, &w->device, choices);
+    int count = spira::tune_candidates(&w->key, &w->scene, w->args.capacity, &w->device, choices);
     tuner_scratch(s, w, choices, count);
     spira::tune_record quickest = spira::tune_record_begin(&w->key), best = quickest;
     for (int i = 0; i < count; ++i) {
@@ -337,8 +344,10 @@ static void tuner_run(bench_session *s, const char *input, const tuner_map *m, i
         s->options.dtype >= 0 ? (spira::numeric)s->options.dtype : spira::numeric_f16;
     tuner_work w = tuner_work_make(s, input, m, cin, cout, type);
     spira::tune_record best = tuner_layer(s, &w);
+    const spira::tune_choice guess =
+        spira::tune_guess(&w.key, &w.scene, w.args.capacity, &w.device);
     bool atomic = best.choice.dataflow == spira::tune_dataflow_atomic ||
-                  spira::tune_dataflow_guess(&w.key) == spira::tune_dataflow_atomic;
+                  guess.dataflow == spira::tune_dataflow_atomic;
     tuner_keep(&best);
     // The record of those who want the same bits each time: often the same.
     w.key.deterministic = best.key.deterministic = true;

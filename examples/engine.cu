@@ -430,11 +430,13 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     job.plan = plan;
     job.params = params;
     spira::status s = layout_fit(frames, &job);
-    if (spira::status_failed(s)) {
-        free(params);
-        return side::fail("fitting the coordinate word", s);
+    code = spira::status_failed(s) ? side::fail("fitting the coordinate word", s)
+                                   : weights::records_new(&c->common, &job);
+    if (!code) {
+        code =
+            job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
     }
-    code = job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
+    free(job.records);
     free(params);
     return code;
 }
@@ -443,8 +445,8 @@ static int usage(const char *why) {
     fprintf(
         stderr,
         "%s\nusage: engine [--net NAME] [--voxel METRES] [--type fp16|bf16|tf32|fp32] [--seed N]"
-        "\n              [--weights FILE] [--save-weights FILE] [--voxels N] [--points N] "
-        "[--rounds N] PATH...\n"
+        "\n              [--weights FILE] [--save-weights FILE] [--records FILE] "
+        "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n"
         "--voxels, --points: capacities; without them, those of the largest scan\n",

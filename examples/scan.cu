@@ -16,7 +16,7 @@ static int usage(const char *why) {
     fprintf(stderr,
             "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--type fp16|bf16|tf32|"
             "fp32]\n            [--picture FILE.png] [--seed N] [--no-check]\n"
-            "            [--weights FILE] [--save-weights FILE]\n"
+            "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
             "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n",
             why);
@@ -74,10 +74,18 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
     return spira::word_fit(&need, layout);
 }
 
+// How a layer is cut by its tuning record, rows of a tile first; "rules" where it has none.
+static const char *cut_text(const spira::tune_choice *c, char *text, size_t size) {
+    snprintf(text, size, c->rows || c->tiles ? "%d:%d.%d.%d" : "rules", c->rows, c->tiles,
+             c->slices, c->split);
+    return text;
+}
+
 template <typename W>
 static void print_layers(const side::job *job, const side::result<W> *r) {
-    printf("%-16s %-7s %8s %8s %4s %9s %8s %12s %9s\n", "layer", "stride", "in", "out", "K",
-           "pairs", "density", "channels", "ms");
+    const bool tuned = job->plan->device && job->record_count > 0;
+    printf("%-16s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
+           "pairs", "density", "channels", "ms", tuned ? "        cut" : "");
     for (int i = 0; i < job->plan->layer_count; ++i) {
         const spira::net_step *s = &job->plan->step[i];
         const spira::net_layer *l = &job->plan->layers[i];
@@ -92,10 +100,14 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         } else {
             snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
         }
-        printf("%-16s %-7s %8d %8d %4d %9lld %8.3f %12s %9.3f\n", l->name, text[0],
+        printf("%-16s %-7s %8d %8d %4d %9lld %8.3f %12s %9.3f", l->name, text[0],
                (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
                out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1],
                r->layer_ms[i]);
+        if (tuned) {
+            printf(" %10s", cut_text(&s->choice, text[0], sizeof text[0]));
+        }
+        printf("\n");
     }
 }
 
@@ -208,12 +220,17 @@ int main(int argc, char **argv) {
     }
     job.values = values;
     job.params = params;
+    code = weights::records_new(&chosen, &job);
+    if (code) {
+        return code;
+    }
     printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
            (long long)cloud.rows, cloud.points ? "points" : "voxels", chosen.voxel, chosen.net,
            side::type_name(&chosen));
     code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
     free(values);
     free(params);
+    free(job.records);
     scan::scan_free(&cloud);
     free(plan);
     free(net);

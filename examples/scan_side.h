@@ -20,11 +20,12 @@ struct options {
     bool check;
     const char *weights;      // a file to read them from; null: made up from the seed
     const char *save_weights; // a file to write them to, or null
+    const char *records;      // a file with tuning records for the GPU's plan, or null
 };
 
 static inline options options_standard() {
-    options o = {nullptr, 0.05f,   "MinkUNet42", spira::numeric_f16, "scan.png", 1,
-                 true,    nullptr, nullptr};
+    options o = {nullptr, 0.05f,   "MinkUNet42", spira::numeric_f16, "scan.png", 1, true,
+                 nullptr, nullptr, nullptr};
     return o;
 }
 
@@ -40,6 +41,8 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         o->weights = value;
     } else if (!strcmp(name, "--save-weights")) {
         o->save_weights = value;
+    } else if (!strcmp(name, "--records")) {
+        o->records = value;
     } else if (!strcmp(name, "--seed")) {
         o->seed = (uint32_t)strtoul(value, &end, 10);
     } else if (!strcmp(name, "--type")) {
@@ -71,6 +74,8 @@ struct job {
     const float *values;      // [rows, 4] what the network sees of each row; null: columns 3 to 6
                               // of input.points
     const float *params;      // of the network, in the order of any plan of it
+    spira::tune_record *records; // [record_count] for plans of the GPU, or null
+    int record_count;
 };
 
 // The pitch of the values of a job's rows.

@@ -139,11 +139,14 @@ static spira::status device_settle(device_job<W> *d) {
     return spira::device_status_read(&trouble);
 }
 
-// Plans with the job's limits and loads the weights.
+// Plans with these limits and the job's records, and loads the weights.
 template <typename W>
 static spira::status device_plan(job *j, const spira::net_limits *limits, device_job<W> *d) {
+    spira::net_limits tuned = *limits;
+    tuned.records = j->records;
+    tuned.record_count = j->record_count;
     SPIRA_TRY(
-        spira::net_plan_device<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
+        spira::net_plan_device<W>(j->net->layers, j->net->count, &j->layout, &tuned, j->plan));
     cudaFree(d->memory);
     cudaFree(d->loaded);
     cudaFree(d->params);

@@ -1,5 +1,5 @@
 // examples/scan_weights.h: the parameters that the examples run a network with: from a file with a
-// blob (spira/blob.h), or made up from a seed; and such a file of them.
+// blob (spira/blob.h), or made up from a seed; and such a file of them. And the tuning records.
 #ifndef SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 #define SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 
@@ -53,6 +53,34 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
     s = spira::status_failed(s) ? s : spira::net_blob_read(plan, &blob, params, unused);
     free(memory);
     return s;
+}
+
+// Reads a file of tuning records (spira/tune.h) to memory that the caller frees, after an error
+// too.
+SPIRA_API spira::status records_read(const char *path, spira::tune_record **records, int *count) {
+    void *memory;
+    size_t bytes;
+    *records = nullptr;
+    *count = 0;
+    spira::status s = file_read(path, &memory, &bytes);
+    if (!spira::status_failed(s)) {
+        const int most = (int)(bytes / 100 + 1); // a record's line is longer
+        *records = (spira::tune_record *)malloc((size_t)most * sizeof **records);
+        s = spira::tune_read_text((const char *)memory, bytes, *records, *records ? most : 0,
+                                  count);
+    }
+    free(memory);
+    return s;
+}
+
+// Reads the records that are asked for into the job; they are freed by the caller, after an error
+// too. 0, or the exit code.
+SPIRA_API int records_new(const side::options *o, side::job *job) {
+    if (!o->records) {
+        return 0;
+    }
+    spira::status s = records_read(o->records, &job->records, &job->record_count);
+    return spira::status_failed(s) ? side::fail("reading the records", s) : 0;
 }
 
 // Writes the parameters of a plan, as fp32.

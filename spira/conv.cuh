@@ -25,11 +25,10 @@ struct conv_args {
     void *out;               // [capacity, cout]
     const conv_sizes *sizes; // how to cut the work (depth is not read), or null: chosen
     const float *sums; // [capacity, conv_sums_pitch(cout)], aligned to 16: what the sums begin
-                       // from, as conv_pairs_run leaves it; null: zero. Null where conv_form_of
-                       // says the ordered layout
+                       // from, as conv_pairs_run leaves it; null: zero
     bool early; // the kernel that was launched just before on the stream writes none of the layout,
                 // count, weights, bias, scale and shift, so that they are read while it still runs
-                // (launch.cuh); features and residual it may write
+                // (launch.cuh); features, residual and sums it may write
 };
 
 // Read from the current device at each call: nothing is cached.
@@ -185,8 +184,6 @@ SPIRA_API status conv_check(const conv_args *a) {
 // The layout that the kernel reads is there and large enough; the identity has none.
 SPIRA_API status conv_check_layout(const conv_args *a, conv_kernel kernel) {
     int volume = a->shape.volume;
-    SPIRA_REQUIRE(!a->sums || kernel != conv_kernel_hopper, status_unsupported,
-                  "sums (where conv_form_of says ordered)", volume);
     if (volume == 1 && !a->layout && !a->order) {
         return status_success();
     }
@@ -325,7 +322,8 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself,
 //          the inputs may not.
 // hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
-//          others (conv_hybrid.cuh); `out` may not be these sums.
+//          others (conv_hybrid.cuh): rows up to *count, channels up to cout are read. `out` may
+//          not be these sums.
 // early    With `early`, Hopper's kernel begins while the kernel before it still runs; others wait.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow

@@ -598,6 +598,54 @@ SPIRA_DEVICE int hopper_lane() {
     return lane;
 }
 
+// Two channels of the sums, of which so many are there; zeros for the others. Without a branch, so
+// that many are under way.
+SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
+    float2 v;
+    asm("{\n\t"
+        ".reg .pred both, one;\n\t"
+        "setp.ge.s32 both, %3, 2;\n\t"
+        "setp.eq.s32 one, %3, 1;\n\t"
+        "mov.f32 %0, 0f00000000;\n\t"
+        "mov.f32 %1, 0f00000000;\n\t"
+        "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
+        "@one ld.global.f32 %0, [%2];\n\t"
+        "}"
+        : "=&f"(v.x), "=&f"(v.y)
+        : "l"(from), "r"(there));
+    return v;
+}
+
+// Adds the sums that two rows of a lane begin from, where its own stand.
+template <int columns>
+SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, const int (&row)[2],
+                                  float (&sum)[columns / 2]) {
+    enum { at_a_time = columns <= 96 ? 4 : 2 }; // as registers allow
+    const float *from[2];
+    int there[2]; // channels from the lane's first on; behind the last nobody has written
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        const int first = channel + hopper_lane() % 4 * 2;
+        from[h] = p.sums + (int64_t)row[h] * conv_sums_pitch(p.cout) + first;
+        there[h] = row[h] < 0 ? 0 : p.cout - first;
+    }
+#pragma unroll
+    for (int j = 0; j < columns / 8 && channel + 8 * j < p.cout; j += at_a_time) {
+        float2 v[at_a_time][2];
+#pragma unroll
+        for (int i = 0; i < 2 * at_a_time; ++i) {
+            int ahead = 8 * (j + i / 2);
+            v[i / 2][i % 2] = hopper_sums_load(from[i % 2] + ahead, there[i % 2] - ahead);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * at_a_time; ++i) {
+            float *to = sum + 4 * (j + i / 2) + 2 * (i % 2);
+            to[0] += v[i / 2][i % 2].x;
+            to[1] += v[i / 2][i % 2].y;
+        }
+    }
+}
+
 // Finishes two rows of a lane: neighbours exchange sums, so that each has four channels.
 template <typename E, int columns, bool wide>
 SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
@@ -710,8 +758,10 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
 
 template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
-                                    int channel, const int (&row)[2],
-                                    const float (&sum)[columns / 2]) {
+                                    int channel, const int (&row)[2], float (&sum)[columns / 2]) {
+    if (p.sums) {
+        hopper_add_sums<columns>(p, channel, row, sum);
+    }
     const bool plain = p.wide_out && p.epilogue.act != activation_leaky;
     if (plain && p.residual) {
         hopper_finish_plain<E, columns, true>(p, shared, channel, row, sum);

@@ -22,11 +22,13 @@ struct conv_hybrid_args {
     const void *in;      // [inputs, cin]
     const void *in2;     // [inputs, cin2], or null where cin2 is 0
     const void *weights; // of conv_hybrid_weights_pack; shape, kernel, threshold, device: the same
-    const tile_layout *layout; // host struct of the layout of the map's dense offsets, in the form
-    const order_layout *order; // that conv_hybrid_form_of says. Both null: the identity, where one
-                               // offset is dense: a submanifold layer's centre
-    map_pairs pairs;           // of the sparse offsets: of map_build_pairs
-    const int32_t *count;      // [1] outputs, at most `capacity`
+    // Host structs of a layout of the map's dense offsets, in the form that conv_hybrid_form_of
+    // says: tile_build with map_os_columns, or order_build with the threshold. Both null: the
+    // identity, where one offset is dense: a submanifold layer's centre
+    const tile_layout *layout;
+    const order_layout *order;
+    map_pairs pairs;      // of the sparse offsets: of map_build_pairs
+    const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
     conv_epilogue epilogue;
     void *out;       // [capacity, cout]
@@ -41,13 +43,11 @@ struct hybrid_weights {
     char *sparse; // for conv_pairs_run, which finds an offset's by its number: of all offsets
 };
 
-// The kernel of the dense half. That of the ordered layout begins from no sums.
+// The kernel of the dense half.
 SPIRA_API conv_kernel hybrid_kernel(const conv_shape *shape, const kernel_shape *kernel,
                                     int threshold, const conv_device *d) {
     const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
-    return dense.volume == shape->volume                  ? conv_kernel_of(&dense, d)
-           : conv_uses_tensor(shape->type, d->capability) ? conv_kernel_tensor
-                                                          : conv_kernel_exact;
+    return conv_kernel_of(&dense, d);
 }
 
 SPIRA_API status hybrid_weights_carve(workspace *w, const conv_shape *shape,
@@ -69,7 +69,8 @@ SPIRA_API status hybrid_weights_carve(workspace *w, const conv_shape *shape,
     return status_success();
 }
 
-// The form of the layout that the dense half reads on the current device.
+// The form of the layout that the dense half reads on the current device: that of conv_form_of for
+// conv_hybrid_dense.
 SPIRA_API status conv_hybrid_form_of(const conv_shape *shape, const kernel_shape *kernel,
                                      int threshold, conv_form *form) {
     SPIRA_TRY(conv_hybrid_shape_check(shape, kernel, threshold));

@@ -315,7 +315,7 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
 }
 
-// Adds the sums that an output begins from; wide: p.wide_out.
+// Adds the sums that an output begins from; wide: p.wide_out. Hopper's kernel has its own way.
 template <bool wide>
 SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int channel, float4 sum) {
     const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);
@@ -325,7 +325,7 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int chan
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Finishes four channels of an output; wide: p.wide_out; begin: there may be sums to begin from.
+// Finishes four channels of an output; wide: p.wide_out; begin: from p.sums, if there are any.
 template <typename E, bool wide, bool begin>
 SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
                                        float4 sum) {

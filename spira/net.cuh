@@ -2,13 +2,13 @@
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
-#include "conv.cuh"
 #include "downsample.cuh"
 #include "layout.cuh"
 #include "map.cuh"
 #include "net.h"
 #include "order.cuh"
 #include "pool.cuh"
+#include "tune_fit.cuh"
 
 namespace spira {
 
@@ -23,6 +23,63 @@ SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
             map->tiled |= !ordered;
         }
     }
+}
+
+// What the record of a convolution says, if there is one that fits the device. Plans are
+// deterministic, and so are the records that are looked up.
+SPIRA_API status net_plan_record(const net_limits *limits, const conv_device *device, int layer,
+                                 net_plan *p) {
+    net_step *step = &p->step[layer];
+    const int64_t outputs = p->set[step->set].capacity;
+    const int64_t pairs = step->map == net_none ? outputs : limits->map_pairs[step->map];
+    tune_key key = tune_key_make(tune_gpu_of(device), &step->shape, outputs, pairs, true);
+    key.density = pairs ? key.density : 0;
+    const tune_record *record = tune_find(limits->records, limits->record_count, &key);
+    if (!record) {
+        return status_success();
+    }
+    SPIRA_TRY(tune_record_check(record));
+    if (record->choice.dataflow != tune_dataflow_os) {
+        return net_fault("a weight-stationary record (networks are output-stationary)", layer);
+    }
+    if (tune_choice_fits(&step->shape, device, &record->choice)) {
+        step->choice = record->choice;
+    }
+    return status_success();
+}
+
+// The tiles of a map have the rows that one of its records says: that of the layer with the most
+// products. Records that want others are left alone.
+SPIRA_API void net_plan_rows(net_plan *p) {
+    int64_t products[net_maps_max] = {};
+    for (int i = 0; i < p->layer_count; ++i) {
+        const net_step *step = &p->step[i];
+        const conv_shape *s = &step->shape;
+        const int64_t own = (int64_t)(s->cin + s->cin2) * s->cout;
+        if (step->choice.rows && step->map != net_none && own > products[step->map]) {
+            products[step->map] = own;
+            p->map[step->map].rows = step->choice.rows;
+        }
+    }
+    for (int i = 0; i < p->layer_count; ++i) {
+        net_step *step = &p->step[i];
+        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
+        if (step->choice.rows && step->choice.rows != rows) {
+            step->choice = {};
+        }
+    }
+}
+
+// How the convolutions of a network are cut, by the records of its limits.
+SPIRA_API status net_plan_choices(const net_limits *limits, const conv_device *device,
+                                  net_plan *p) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (net_is_conv(&p->layers[i])) {
+            SPIRA_TRY(net_plan_record(limits, device, i, p));
+        }
+    }
+    net_plan_rows(p);
+    return status_success();
 }
 
 // The ordered layouts of a plan, up to 16 from map `first` on. Returns how many there are; first:
@@ -69,7 +126,13 @@ SPIRA_API status net_scratch(const net_plan *p, size_t *scratch) {
 // inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene
 // outputs  plan: plain data; running needs workspace_bytes, loading loaded_bytes of device memory
 // errors   status_layer with the layer at fault; sizes; a stride or a kernel that the layout was
-//          not fitted to
+//          not fitted to; a record that is looked up and not in its ranges
+// records  Each convolution looks up its deterministic record in limits->records: outputs are those
+//          of the capacity, pairs those of limits->map_pairs. What it says is in the step's
+//          `choice`, and in the rows of its map's tiles. A record is left alone if this program
+//          cannot compute the layer so on the device (tune_choice_fits), or if its map has tiles of
+//          other rows: those of the record of the layer with the most products. A record that is
+//          weight-stationary is refused (status_layer): leave it out. Without one the rules choose
 template <typename W>
 SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_layout *layout,
                                  const net_limits *limits, net_plan *plan) {
@@ -78,6 +141,7 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     conv_device device;
     SPIRA_TRY(conv_device_query(&device));
     net_plan_forms(plan, &device);
+    SPIRA_TRY(net_plan_choices(limits, &device, plan));
     size_t scratch;
     SPIRA_TRY(net_scratch<W>(plan, &scratch));
     SPIRA_TRY(net_plan_place(layout, scratch, plan));
@@ -215,6 +279,8 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
     args.early = early;
+    const conv_sizes sizes = tune_sizes(&step->choice);
+    args.sizes = step->choice.tiles ? &sizes : nullptr;
     return conv(&args, nullptr, 0, stream);
 }
 

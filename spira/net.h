@@ -12,6 +12,9 @@
 // (conv_form_of, conv.cuh). The map itself stays only where pooling reads it. Where it is needed
 // just to make a layout or to count its pairs, it stands in the place of the features, which come
 // later.
+//
+// A plan for the device takes tuning records (tune.h), if it is given any: how conv cuts a layer,
+// and over tiles of how many rows. See net_plan_device (net.cuh).
 #ifndef SPIRA_NET_H
 #define SPIRA_NET_H
 
@@ -21,6 +24,7 @@
 #include "map.h"
 #include "order.h"
 #include "pool.h"
+#include "tune.h"
 
 namespace spira {
 
@@ -63,6 +67,12 @@ struct net_limits {
     numeric type;                     // of all features
     bool count_pairs;                 // also counts the pairs of each map and offset
     bool keep_all;                    // every layer keeps its features
+    // Device plans: tuning records, read while planning only, and, so that those of the right
+    // density are found, how many pairs each map has in a usual scan, in the order of planning (as
+    // count_pairs counts them); 0: not known.
+    const tune_record *records; // [record_count], or null
+    int record_count;
+    int64_t map_pairs[net_maps_max];
 };
 
 struct net_set {
@@ -93,9 +103,10 @@ struct net_step {
     int channels;
     size_t features; // bytes from the start of the workspace
     size_t feature_bytes;
-    int last_use;   // the last layer that reads the features
-    int64_t params; // floats from the start of the parameters: weight, bias, scale, shift
-    size_t packed;  // bytes from the start of the loaded parameters; device plans only
+    int last_use;       // the last layer that reads the features
+    int64_t params;     // floats from the start of the parameters: weight, bias, scale, shift
+    size_t packed;      // bytes from the start of the loaded parameters; device plans only
+    tune_choice choice; // of the layer's record: how conv cuts it; all zero: conv chooses
 };
 
 struct net_plan {
@@ -433,10 +444,20 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
         SPIRA_REQUIRE(limits->set_voxels[s] >= 0 && limits->set_voxels[s] <= INT32_MAX / 2,
                       status_bad_size, "limits.set_voxels", limits->set_voxels[s]);
     }
+    SPIRA_REQUIRE(limits->record_count >= 0, status_bad_size, "limits.record_count",
+                  limits->record_count);
+    SPIRA_REQUIRE(limits->records || !limits->record_count, status_null_pointer, "limits.records",
+                  0);
+    for (int m = 0; m < net_maps_max; ++m) {
+        SPIRA_REQUIRE(limits->map_pairs[m] >= 0, status_bad_size, "limits.map_pairs",
+                      limits->map_pairs[m]);
+    }
     memset((void *)p, 0, sizeof *p);
     p->layers = layers;
     p->layer_count = count;
     p->limits = *limits;
+    p->limits.records = nullptr; // they need not outlive the call
+    p->limits.record_count = 0;
     p->device = device;
     p->sets = 1;
     p->set[0].stride = triple_make(1, 1, 1);

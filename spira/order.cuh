@@ -381,6 +381,52 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     return status_of_launch("order_build");
 }
 
+// ---- slots --------------------------------------------------------------------------------------
+
+enum { order_slots_threads = 256, order_slots_blocks = 1024 };
+
+SPIRA_KERNEL void __launch_bounds__(order_slots_threads)
+    order_slots_kernel(const __grid_constant__ order_layout t, const int32_t *__restrict__ count,
+                       int32_t capacity, unsigned long long *slots) {
+    const int32_t blocks = order_count(max(min(*count, capacity), 0));
+    const int64_t words = (int64_t)blocks * order_words(t.volume);
+    const int64_t step = (int64_t)gridDim.x * order_slots_threads;
+    unsigned long long sum = 0;
+    for (int64_t i = (int64_t)blockIdx.x * order_slots_threads + threadIdx.x; i < words;
+         i += step) {
+        sum += (unsigned)__popc(t.mask[i]) * order_rows;
+    }
+    for (int lanes = 16; lanes; lanes /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, lanes);
+    }
+    if (threadIdx.x % 32 == 0 && sum) {
+        atomicAdd(slots, sum);
+    }
+}
+
+// How many row slots a layout has: order_rows for each offset of each block. A convolution
+// multiplies so many rows; those of them that have a source are the pairs. What tune_scene
+// (tune.h) wants of a usual scan.
+//
+// inputs   t: host struct; its masks, of order_build with the same count; count [1], in device
+//          memory, larger counts than the capacity are taken for it
+// outputs  slots [1], in device memory, aligned to 8
+// errors   null pointers, sizes, alignment, a layout that is too small for the capacity
+// Asynchronous: a memset and a launch; deterministic, equal to order_slots_host.
+// cost     reads the masks once
+SPIRA_API status order_slots(const order_layout *t, const int32_t *count, int32_t capacity,
+                             int64_t *slots, cudaStream_t stream) {
+    SPIRA_TRY(order_slots_check(t, capacity, slots));
+    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_REQUIRE((uintptr_t)slots % sizeof *slots == 0, status_alignment, "slots", sizeof *slots);
+    const int64_t words = (int64_t)order_count(capacity) * order_words(t->volume);
+    const int64_t blocks = min_of(ceil_div(words, order_slots_threads), order_slots_blocks);
+    SPIRA_TRY(status_from_cuda(cudaMemsetAsync(slots, 0, sizeof *slots, stream), "slots"));
+    order_slots_kernel<<<(unsigned)blocks, order_slots_threads, 0, stream>>>(
+        *t, count, capacity, (unsigned long long *)slots);
+    return status_of_launch("order_slots");
+}
+
 } // namespace spira
 
 #endif

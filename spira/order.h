@@ -248,6 +248,37 @@ SPIRA_API status order_build_host(const kernel_shape *kernel, int threshold, con
     return status_success();
 }
 
+// ---- slots --------------------------------------------------------------------------------------
+
+SPIRA_API status order_slots_check(const order_layout *t, int32_t capacity, const int64_t *slots) {
+    SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  capacity);
+    SPIRA_TRY(order_layout_check(t, t->volume, capacity));
+    SPIRA_REQUIRE(t->volume >= 1 && t->volume <= kernel_volume_max, status_bad_size,
+                  "layout.volume", t->volume);
+    SPIRA_REQUIRE(slots, status_null_pointer, "slots", 0);
+    return status_success();
+}
+
+// How many row slots a layout has: order_rows for each offset of each block. A convolution
+// multiplies so many rows; those of them that have a source are the pairs. The host loop of
+// `order_slots` (order.cuh).
+//
+// inputs   t: of order_build_host with this count, or a larger one; its masks are read
+// outputs  slots [1]
+// errors   null pointers, a count below 0 or beyond the layout
+SPIRA_API status order_slots_host(const order_layout *t, int32_t count, int64_t *slots) {
+    SPIRA_REQUIRE(count >= 0, status_bad_size, "count", count);
+    SPIRA_TRY(order_slots_check(t, (int32_t)max_of(count, 1), slots));
+    const int64_t words = (int64_t)order_count(count) * order_words(t->volume);
+    *slots = 0;
+    for (int64_t i = 0; i < words; ++i) {
+        *slots += (int64_t)count_bits(t->mask[i]) * order_rows;
+    }
+    return status_success();
+}
+
 } // namespace spira
 
 #endif

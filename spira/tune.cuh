@@ -4,7 +4,7 @@
 // caller's over a sample (a scan, its maps and features):
 //
 //   tune_record best = tune_record_begin(&key);
-//   int count = tune_candidates(&key, capacity, &device, choices);
+//   int count = tune_candidates(&key, &scene, capacity, &device, choices);
 //   for (int i = 0; i < count; ++i) {
 //       ...                                        // fill `out` with 0xff
 //       tune_run(&args, &choices[i], scratch, scratch_bytes, stream);
@@ -18,49 +18,27 @@
 #define SPIRA_TUNE_CUH
 
 #include "conv_pairs.cuh"
-#include "tune.h"
+#include "tune_fit.cuh"
 
 namespace spira {
 
 // ---- choices ------------------------------------------------------------------------------------
 
-SPIRA_API tune_gpu tune_gpu_of(const conv_device *d) {
-    return {d->capability, d->multiprocessors};
-}
-
-// How conv is to cut the work.
-SPIRA_API conv_sizes tune_sizes(const tune_choice *c) {
-    return {c->tiles, c->slices, c->split, 1};
-}
-
-SPIRA_API tune_choice tune_choice_cut(int rows, const conv_sizes *size) {
-    return {tune_dataflow_os, rows, size->tiles, size->slices, size->split};
-}
-
-// Whether a program can compute a layer so: a record may be of a program that was compiled for
-// other architectures.
-SPIRA_API bool tune_choice_fits(const conv_shape *s, const conv_device *d, const tune_choice *c) {
-    conv_kernel kernel = conv_kernel_of(s, d);
-    conv_sizes size = tune_sizes(c);
-    if (c->dataflow != tune_dataflow_os) {
-        return true;
-    }
-    bool rows = kernel == conv_kernel_hopper ? c->rows == 0 : tile_rows_valid(c->rows, s->volume);
-    return rows &&
-           (!c->tiles || kernel == conv_kernel_exact || conv_sizes_fit(s, c->rows, d, &size));
-}
-
 // The choice without tuning: the dataflow of tune_dataflow_guess where conv reads the tiled layout
-// on tensor cores, else output-stationary; the rows of tile_rows_choose; cut as conv_sizes_choose
-// does it.
+// on tensor cores, of tune_dataflow_guess_ordered where it reads the ordered one, else
+// output-stationary; the rows of tile_rows_choose; cut as conv_sizes_choose does it.
 //
-// inputs   capacity: of the outputs, as the layer is run with
-SPIRA_API tune_choice tune_guess(const tune_key *key, int32_t capacity, const conv_device *d) {
+// inputs   scene: of a usual scan, or null: not known; capacity: of the outputs, as the layer is
+//          run with
+SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, int32_t capacity,
+                                 const conv_device *d) {
     const conv_shape *s = &key->shape;
     conv_kernel kernel = conv_kernel_of(s, d);
     tune_choice c = {tune_dataflow_os, 0, 0, 0, 0};
-    if (kernel == conv_kernel_tensor && tune_dataflow_guess(key) != tune_dataflow_os) {
-        c.dataflow = tune_dataflow_guess(key);
+    c.dataflow = kernel == conv_kernel_tensor   ? tune_dataflow_guess(key)
+                 : kernel == conv_kernel_hopper ? tune_dataflow_guess_ordered(key, scene)
+                                                : tune_dataflow_os;
+    if (c.dataflow != tune_dataflow_os) {
         return c;
     }
     int channels = (int)max_of(s->cin + s->cin2, s->cout);
@@ -77,12 +55,12 @@ SPIRA_API tune_choice tune_guess(const tune_key *key, int32_t capacity, const co
 // How to compute a layer: by its record (tune_find), if it has one that fits the program, else
 // without tuning.
 //
-// inputs   records [count]; capacity: of the outputs
+// inputs   records [count]; scene, capacity: as of tune_guess
 SPIRA_API tune_choice tune_choose(const tune_record *records, int count, const tune_key *key,
-                                  int32_t capacity, const conv_device *d) {
+                                  const tune_scene *scene, int32_t capacity, const conv_device *d) {
     const tune_record *r = tune_find(records, count, key);
     return r && tune_choice_fits(&key->shape, d, &r->choice) ? r->choice
-                                                             : tune_guess(key, capacity, d);
+                                                             : tune_guess(key, scene, capacity, d);
 }
 
 // Both sizes of tiles, cut in all ways, and the two forms over lists.
@@ -114,13 +92,13 @@ SPIRA_API void tune_add_cuts(const conv_shape *s, int rows, const conv_device *d
 
 // The choices worth measuring for a layer. Returns how many there are.
 //
-// inputs   key: deterministic leaves the atomic form out; capacity: of the outputs
+// inputs   key: deterministic leaves the atomic form out; scene, capacity: as of tune_guess
 // outputs  choices [tune_candidates_most]: first that of tune_guess; none twice
-SPIRA_API int tune_candidates(const tune_key *key, int32_t capacity, const conv_device *d,
-                              tune_choice *choices) {
+SPIRA_API int tune_candidates(const tune_key *key, const tune_scene *scene, int32_t capacity,
+                              const conv_device *d, tune_choice *choices) {
     const conv_shape *s = &key->shape;
     int count = 0;
-    tune_add(tune_guess(key, capacity, d), choices, &count);
+    tune_add(tune_guess(key, scene, capacity, d), choices, &count);
     if (conv_kernel_of(s, d) == conv_kernel_hopper) {
         tune_add_cuts(s, 0, d, choices, &count);
     } else {

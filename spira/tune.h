@@ -39,7 +39,8 @@ struct tune_key {
     tune_gpu gpu;
     conv_shape shape;
     int32_t outputs;    // a power of two: there are so many, and less than twice as many
-    int32_t density;    // pairs for each output, in the same steps; 1 where there are fewer
+    int32_t density;    // pairs for each output, in the same steps; 1 where there are fewer. To
+                        // look a record up, 0: not known
     bool deterministic; // results must be the same to the last bit from run to run
 };
 
@@ -93,10 +94,12 @@ SPIRA_API bool tune_same_choice(const tune_choice *a, const tune_choice *b) {
            a->slices == b->slices && a->split == b->split;
 }
 
-// Steps from one key to another of the same layer: of the outputs, and of the density.
+// Steps from one key to another of the same layer: of the outputs, and of the density where it is
+// known.
 SPIRA_API int tune_distance(const tune_key *a, const tune_key *b) {
     int outputs = bits_for((uint64_t)a->outputs) - bits_for((uint64_t)b->outputs);
     int density = bits_for((uint64_t)a->density) - bits_for((uint64_t)b->density);
+    density = a->density && b->density ? density : 0;
     return (outputs < 0 ? -outputs : outputs) + (density < 0 ? -density : density);
 }
 
@@ -140,6 +143,46 @@ SPIRA_API tune_dataflow tune_dataflow_guess(const tune_key *key) {
     bool sparse = (int64_t)key->density * 8 <= s->volume;
     return !key->deterministic && s->volume > 32 && wide && sparse ? tune_dataflow_atomic
                                                                    : tune_dataflow_os;
+}
+
+// What a key does not tell of a usual scan: counts as they are, and how well its ordered layout is
+// filled.
+struct tune_scene {
+    int64_t outputs, pairs;
+    int64_t slots; // of the ordered layout: order_slots (order.cuh); 0: unknown
+};
+
+// The dataflow without tuning, of a layer that conv computes from the ordered layout (Hopper's
+// kernel).
+//
+// Weight-stationary, with atomics, where the bits may differ from run to run and this model makes
+// it the quicker one, in units of 0.04 ps, for both:
+//
+//   ordered   125 slots + 5 bytes: 5 ps a row slot and 5 TB/s from the L2 cache, for a row of each
+//             pair and the weights for each offset of two blocks, 128 slots
+//   atomic    30 cout (pairs + 4 outputs) + pairs cin cout: 1.2 ps for a channel of each sum that
+//             is added, for four times as many as there are outputs to clear the sums and finish
+//             them; 0.004 ps a product
+//
+// What both need to start is left out. The four rates were fitted to the 21 rows of the table
+// "Dataflows" (bench/README.md) that read the ordered layout: they choose the quicker one on each
+// (kitti, lone_star and the random scene, with 1.7 to 6.4 slots a pair), and would if one of the
+// two took 1.2 times as long as modelled. They are of an H200, two bytes an element, and 90,000
+// outputs or more; of other devices only the trend is right: the more slots a pair takes, the
+// better are lists.
+//
+// inputs   scene: null or without slots: output-stationary
+SPIRA_API tune_dataflow tune_dataflow_guess_ordered(const tune_key *key, const tune_scene *scene) {
+    const conv_shape *s = &key->shape;
+    if (key->deterministic || !scene || scene->slots <= 0) {
+        return tune_dataflow_os;
+    }
+    const int64_t cin = s->cin + s->cin2, cout = s->cout, element = numeric_size(s->type);
+    const int64_t bytes = scene->pairs * cin * element + scene->slots / 128 * cin * cout * element;
+    const int64_t ordered = 1250 * scene->slots + 50 * bytes;
+    const int64_t atomic =
+        300 * cout * (scene->pairs + 4 * scene->outputs) + scene->pairs * cin * cout;
+    return atomic < ordered ? tune_dataflow_atomic : tune_dataflow_os;
 }
 
 // ---- how far a result may be off ----------------------------------------------------------------

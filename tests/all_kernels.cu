@@ -44,6 +44,7 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
         exchange_csr(map, 27, map, 1, {map, map, map, 1}, trouble, nullptr, 0, nullptr),
         tile_build(map, 27, map, 1, *args->layout, nullptr),
         order_build(&order, 1, nullptr, 0, nullptr),
+        order_slots(&order.layout, map, 1, (int64_t *)out, nullptr),
         conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
         conv(args, nullptr, 0, nullptr),
         conv_pairs_run(pairs, nullptr, 0, nullptr),

@@ -626,65 +626,152 @@ const float *sums_upload(const problem *p) {
     return device_upload(padded.data(), (int64_t)padded.size());
 }
 
+// The last offsets as sums that the others go on from. sizes: null, chosen.
+void check_begins_from_sums(const problem *all, const conv_sizes *sizes) {
+    const size_t volume = (size_t)all->shape.volume;
+    problem part[2] = {*all, *all};
+    for (size_t i = 0; i < all->map.size(); ++i) {
+        part[i % volume < volume / 2].map[i] = -1;
+    }
+    device_problem d;
+    device_problem_make(&part[0], &d);
+    d.args.sums = sums_upload(&part[1]);
+    d.args.sizes = sizes;
+    std::vector<char> out =
+        device_problem_run(all, &d, true, [&] { return device_problem_start(&d); });
+    problem_good(all, out);
+    guarded_finish();
+}
+
+// A problem of 9 offsets, of which number `turn` chooses what is not given.
+problem sums_problem(conv_shape s, int32_t outputs, int turn) {
+    random_state random = random_make((uint64_t)turn);
+    s.volume = 9;
+    s.cin2 = turn % 3 ? 0 : 5;
+    problem p = problem_make(&random, s, 100, outputs);
+    p.room = turn % 2 * 90;
+    p.off.out = turn % 5 == 0; // not aligned
+    p.off.residual = turn % 7 == 0;
+    problem_fill_map(&random, &p, 40);
+    problem_fill_epilogue(&random, &p, turn % 16, (activation)(turn % 3));
+    return p;
+}
+
 DEVICE_TEST(gpu_conv_begins_from_sums) {
     int turn = 0;
     for (numeric type : numerics) {
         for (int cout : {1, 2, 3, 4, 5, 16, 31, 32, 33, 64, 66, 96, 128, 200}) {
             for (int cin : {8, 64, 130}) {
                 for (int32_t outputs : {0, 1, 64, 333}) {
-                    if (test_quick() && turn++ % 7) {
+                    if (test_quick() && ++turn % 7) {
                         continue;
                     }
-                    random_state random = random_make((uint64_t)turn++);
-                    conv_shape s = {9, cin, turn % 3 ? 0 : 5, cout, type};
-                    problem all = problem_make(&random, s, 100, outputs);
-                    all.room = turn % 2 * 90;
-                    all.off.out = turn % 5 == 0; // not aligned
-                    all.off.residual = turn % 7 == 0;
-                    problem_fill_map(&random, &all, 40);
-                    problem_fill_epilogue(&random, &all, turn % 16, activation_relu);
-                    problem_name(&all, "begins from sums");
-                    problem part[2] = {all, all};
-                    for (size_t i = 0; i < all.map.size(); ++i) {
-                        part[i % 9 < 4].map[i] = -1;
-                    }
-                    device_problem d;
-                    device_problem_make(&part[0], &d);
-                    d.args.sums = sums_upload(&part[1]);
-                    conv_form form = conv_form_tiles;
-                    CHECK_OK(conv_form_of(&s, &form));
-                    if (form == conv_form_order) { // its kernel begins from zero
-                        CHECK_STATUS(device_problem_start(&d), status_unsupported);
-                        CHECK(device_untouched(d.out, 0, d.out_bytes));
-                        guarded_finish();
-                        continue;
-                    }
-                    std::vector<char> out = device_problem_run(
-                        &all, &d, true, [&] { return device_problem_start(&d); });
-                    problem_good(&all, out);
-                    guarded_finish();
+                    problem p = sums_problem({0, cin, 0, cout, type}, outputs, ++turn);
+                    problem_name(&p, "begins from sums");
+                    check_begins_from_sums(&p, nullptr);
                 }
             }
         }
     }
 }
 
-DEVICE_TEST(gpu_conv_refuses_sums) {
-    random_state random = random_make(3);
-    conv_shape s = {3, 16, 0, 16, numeric_f32};
-    problem p = problem_make(&random, s, 10, 10, 10);
-    problem_fill_map(&random, &p, 50);
-    device_problem d;
-    device_problem_make(&p, &d);
-    float *sums = device_new<float>(10 * 16 + 4);
-    for (int off : {1, 2, 3}) {
-        d.args.sums = sums + off;
-        CHECK_STATUS(device_problem_start(&d), status_alignment);
-        CHECK_EQUAL(device_problem_start(&d).subject, "sums");
+// All ways to cut the work: of Hopper's kernel, all counts of columns.
+DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
+    static conv_sizes sizes[conv_sizes_most];
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    int turn = 0;
+    for (numeric type : {numeric_tf32, numeric_f16, numeric_bf16}) {
+        for (int cout : {16, 17, 32, 47, 63, 64, 96, 97, 127, 128, 129, 194, 255, 256, 300}) {
+            problem p = sums_problem({0, 32, 0, cout, type}, 333, ++turn);
+            const int count = conv_sizes_list(&p.shape, p.rows, &device, sizes);
+            CHECK(count > 0);
+            for (int i = 0; i < count; ++i) {
+                char more[64];
+                if (test_quick() && (i + turn) % 5) {
+                    continue;
+                }
+                p = sums_problem({0, 32, 0, cout, type}, 333, turn + 2 * i);
+                snprintf(more, sizeof more, ", sizes %d.%d.%d", sizes[i].tiles, sizes[i].slices,
+                         sizes[i].split);
+                problem_name(&p, "begins from sums", more);
+                check_begins_from_sums(&p, &sizes[i]);
+            }
+        }
     }
-    d.args.sums = (const float *)d.args.out;
-    CHECK_STATUS(device_problem_start(&d), status_unsupported);
-    CHECK(device_untouched(d.out, 0, d.out_bytes));
+}
+
+// Sums that are left out, or of which one is off.
+DEVICE_TEST(gpu_conv_planted_sums_are_found) {
+    for (numeric type : numerics) {
+        problem all = sums_problem({0, 32, 0, 33, type}, 100, 48);
+        problem rest = all;
+        for (size_t i = 0; i < all.map.size(); ++i) {
+            rest.map[i] = i % 9 < 5 ? -1 : rest.map[i];
+        }
+        problem first = all;
+        for (size_t i = 0; i < all.map.size(); ++i) {
+            first.map[i] = i % 9 < 5 ? first.map[i] : -1;
+        }
+        device_problem d;
+        device_problem_make(&first, &d);
+        auto ratio = [&] {
+            CHECK_OK(device_problem_start(&d));
+            return problem_judge(&all, device_problem_fetch(&all, &d).data()).ratio;
+        };
+        CHECK(ratio() > 1);
+        d.args.sums = sums_upload(&rest);
+        CHECK(ratio() <= 1);
+        for (int64_t at : {(int64_t)0, (int64_t)32, (int64_t)99 * conv_sums_pitch(33) + 32}) {
+            float *sum = (float *)d.args.sums + at;
+            const float was = *device_fetch(sum, 1), off = was + 0.5f;
+            device_copy_in(sum, &off, 1);
+            CHECK(ratio() > 1);
+            device_copy_in(sum, &was, 1);
+        }
+        guarded_finish();
+    }
+}
+
+// Of every kernel.
+DEVICE_TEST(gpu_conv_refuses_sums) {
+    for (numeric type : numerics) {
+        random_state random = random_make(3);
+        conv_shape s = {3, 16, 0, 16, type};
+        problem p = problem_make(&random, s, 10, 10, 10);
+        problem_fill_map(&random, &p, 50);
+        device_problem d;
+        device_problem_make(&p, &d);
+        float *sums = device_new<float>(10 * 16 + 4);
+        for (int off : {1, 2, 3}) {
+            d.args.sums = sums + off;
+            CHECK_STATUS(device_problem_start(&d), status_alignment);
+            CHECK_EQUAL(device_problem_start(&d).subject, "sums");
+        }
+        d.args.sums = (const float *)d.args.out;
+        CHECK_STATUS(device_problem_start(&d), status_unsupported);
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+        guarded_finish();
+    }
+}
+
+// The dense half reads what conv does.
+DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
+    for (numeric type : numerics) {
+        for (int size : {2, 3, 5}) {
+            for (int channels : {8, 16, 32, 64}) {
+                const kernel_shape kernel = kernel_cube(size, 1);
+                const conv_shape s = {kernel_volume(&kernel), channels, 0, channels, type};
+                for (int t = 1; t <= kernel_norm_max(&kernel) + 1; ++t) {
+                    const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
+                    conv_form own = conv_form_tiles, form = conv_form_order;
+                    CHECK_OK(conv_form_of(&dense, &own));
+                    CHECK_OK(conv_hybrid_form_of(&s, &kernel, t, &form));
+                    CHECK_EQUAL(form, own);
+                }
+            }
+        }
+    }
 }
 
 // ---- errors -------------------------------------------------------------------------------------

@@ -305,6 +305,235 @@ DEVICE_TEST(gpu_net_graph_replays_minkunet42) {
     }
 }
 
+// ---- tuning records -----------------------------------------------------------------------------
+
+namespace {
+
+const conv_device hopper = {90, 132, 232448, true}, ampere = {80, 108, 166912, false},
+                  turing = {75, 68, 65536, false};
+
+// A deterministic record of a convolution of a plan. pairs 0: any density.
+tune_record record_of(const net_plan *p, int layer, const conv_device *d, int64_t pairs,
+                      tune_choice choice) {
+    const net_step *step = &p->step[layer];
+    tune_key key =
+        tune_key_make(tune_gpu_of(d), &step->shape, p->set[step->set].capacity, pairs, true);
+    return {key, choice, {1000, 0}};
+}
+
+// Some way to compute a layer that is not the one without records, where there is one.
+tune_choice choice_of(const net_plan *p, int layer, const conv_device *d, int turn) {
+    static conv_sizes sizes[conv_sizes_most];
+    const net_step *step = &p->step[layer];
+    const conv_shape *s = &step->shape;
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    int rows = kernel == conv_kernel_hopper        ? 0
+               : turn % 2 || step->map == net_none ? tile_rows(s->volume)
+                                                   : tile_rows_limit(s->volume);
+    if (kernel == conv_kernel_exact) {
+        return {tune_dataflow_os, rows, 0, 0, 0};
+    }
+    int count = conv_sizes_list(s, rows, d, sizes);
+    CHECK(count > 0);
+    return tune_choice_cut(rows, &sizes[(turn * 7 + layer) % count]);
+}
+
+// The first half of planning for a device that is not there.
+status plan_for(const network *n, const net_limits *limits, const conv_device *d, net_plan *p) {
+    SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
+    net_plan_forms(p, d);
+    return net_plan_choices(limits, d, p);
+}
+
+// A record for each convolution.
+std::vector<tune_record> records_of(const net_plan *p, const conv_device *d, int turn) {
+    std::vector<tune_record> records;
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (net_is_conv(&p->layers[i])) {
+            tune_choice choice = choice_of(p, i, d, turn);
+            records.push_back(record_of(p, i, d, p->limits.voxels, choice));
+        }
+    }
+    return records;
+}
+
+bool choice_none(const tune_choice *c) {
+    const tune_choice none = {};
+    return tune_same_choice(c, &none);
+}
+
+// What a plan takes fits the layer and the tiles of its map. Returns how many layers take one.
+int check_choices(const net_plan *p, const conv_device *d) {
+    int taken = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        const net_step *step = &p->step[i];
+        const tune_choice *c = &step->choice;
+        if (choice_none(c)) {
+            continue;
+        }
+        const bool tiled = conv_kernel_of(&step->shape, d) != conv_kernel_hopper;
+        const conv_sizes sizes = tune_sizes(c);
+        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
+        CHECK(net_is_conv(&p->layers[i]));
+        CHECK_EQUAL(c->rows, tiled ? rows : 0);
+        CHECK(!c->tiles || conv_sizes_fit(&step->shape, rows, d, &sizes));
+        ++taken;
+    }
+    return taken;
+}
+
+} // namespace
+
+// Without a GPU: what is taken, on all devices.
+TEST(gpu_net_plan_takes_records) {
+    for (const conv_device *d : {&hopper, &ampere, &turing}) {
+        for (numeric type : types) {
+            for (const char *name : {"zoo", "MinkUNet42"}) {
+                for (int turn = 0; turn < 4; ++turn) {
+                    network n;
+                    net_plan none, tuned;
+                    network_named(name, &n);
+                    net_limits limits = limits_make(&n, type, 5000, false);
+                    REQUIRE_OK(plan_for(&n, &limits, d, &none));
+                    CHECK_EQUAL(check_choices(&none, d), 0);
+                    const std::vector<tune_record> records = records_of(&none, d, turn);
+                    limits.records = records.data();
+                    limits.record_count = (int)records.size();
+                    REQUIRE_OK(plan_for(&n, &limits, d, &tuned));
+                    CHECK(!tuned.limits.records); // not kept
+                    CHECK(check_choices(&tuned, d) > 0);
+                    CHECK(turn != 1 || check_choices(&tuned, d) == (int)records.size());
+                }
+            }
+        }
+    }
+}
+
+// A record that does not fit is left alone; of two that want other tiles of one map, that of the
+// layer with more products counts.
+TEST(gpu_net_plan_leaves_records_alone) {
+    network n;
+    net_plan plan;
+    network_named("MinkUNet42", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 5000, false);
+    REQUIRE_OK(plan_for(&n, &limits, &ampere, &plan));
+    const net_plan none = plan;
+    auto layer_named = [&](const char *name) {
+        int i = 0;
+        while (strcmp(n.layers[i].name, name) != 0) {
+            ++i;
+        }
+        return i;
+    };
+    const int stem = layer_named("stem2"), up = layer_named("dec4.1.conv1");
+    REQUIRE(none.step[stem].map == none.step[up].map);
+    auto planned = [&](std::vector<tune_record> records, const conv_device *d) {
+        limits.records = records.data();
+        limits.record_count = (int)records.size();
+        status s = plan_for(&n, &limits, d, &plan);
+        limits.records = nullptr;
+        limits.record_count = 0;
+        return s;
+    };
+    const tune_choice small = {tune_dataflow_os, 64, 1, 1, 1},
+                      large = {tune_dataflow_os, 128, 1, 1, 1},
+                      wrong = {tune_dataflow_os, 64, 64, 64, 1},
+                      ordered = {tune_dataflow_os, 0, 1, 1, 1};
+    const tune_record stem_small = record_of(&none, stem, &ampere, 9000, small),
+                      up_large = record_of(&none, up, &ampere, 9000, large),
+                      up_small = record_of(&none, up, &ampere, 9000, small);
+    REQUIRE_OK(planned({stem_small}, &ampere));
+    CHECK(tune_same_choice(&plan.step[stem].choice, &small) && choice_none(&plan.step[up].choice));
+    CHECK_EQUAL(plan.map[plan.step[stem].map].rows, 64);
+    REQUIRE_OK(planned({stem_small, up_large}, &ampere));
+    CHECK(choice_none(&plan.step[stem].choice));
+    CHECK(tune_same_choice(&plan.step[up].choice, &large));
+    CHECK_EQUAL(plan.map[plan.step[stem].map].rows, 128);
+    REQUIRE_OK(planned({stem_small, up_small}, &ampere));
+    CHECK(!choice_none(&plan.step[stem].choice) && !choice_none(&plan.step[up].choice));
+    for (const tune_choice &c : {wrong, ordered}) { // of other sizes, of another program
+        REQUIRE_OK(planned({record_of(&none, up, &ampere, 9000, c)}, &ampere));
+        CHECK_EQUAL(check_choices(&plan, &ampere), 0);
+    }
+    REQUIRE_OK(planned({stem_small, up_large}, &turing)); // another GPU
+    CHECK_EQUAL(check_choices(&plan, &turing), 0);
+    tune_record other = up_large; // bits that may differ
+    other.key.deterministic = false;
+    REQUIRE_OK(planned({other}, &ampere));
+    CHECK_EQUAL(check_choices(&plan, &ampere), 0);
+    other = up_large;
+    other.key.outputs *= 8; // too far away
+    REQUIRE_OK(planned({other}, &ampere));
+    CHECK_EQUAL(check_choices(&plan, &ampere), 0);
+    // Pairs that are known choose among densities.
+    tune_record dense = up_small, sparse = up_large;
+    dense.key.density = 16;
+    sparse.key.density = 1;
+    REQUIRE_OK(planned({dense, sparse}, &ampere));
+    CHECK(tune_same_choice(&plan.step[up].choice, &small)); // the first
+    limits.map_pairs[none.step[up].map] = 5000;
+    REQUIRE_OK(planned({dense, sparse}, &ampere));
+    CHECK(tune_same_choice(&plan.step[up].choice, &large));
+    REQUIRE_OK(planned({dense}, &ampere));
+    CHECK(choice_none(&plan.step[up].choice));
+}
+
+TEST(gpu_net_plan_refuses_records) {
+    network n;
+    net_plan plan;
+    network_named("zoo", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 5000, false);
+    REQUIRE_OK(plan_for(&n, &limits, &hopper, &plan));
+    int layer = n.count - 1;
+    while (!net_is_conv(&n.layers[layer])) {
+        --layer;
+    }
+    tune_record record =
+        record_of(&plan, layer, &hopper, 5000, {tune_dataflow_stripes, 0, 0, 0, 0});
+    limits.records = &record;
+    limits.record_count = 1;
+    status s = plan_for(&n, &limits, &hopper, &plan);
+    CHECK_STATUS(s, status_layer);
+    CHECK_EQUAL(s.subject, "a weight-stationary record (networks are output-stationary)");
+    CHECK(s.detail <= layer && s.detail >= 0); // the first layer with this key
+    record.choice = {tune_dataflow_os, 64, 1, 0, 1};
+    s = plan_for(&n, &limits, &hopper, &plan);
+    CHECK_STATUS(s, status_bad_size);
+    CHECK_EQUAL(s.subject, "tiles (slices, split)");
+    limits.record_count = 0;
+    CHECK_OK(plan_for(&n, &limits, &hopper, &plan));
+}
+
+// Every layer cut otherwise than by the rules: the features stay within their bounds.
+DEVICE_TEST(gpu_net_with_records) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    int32_t voxels = test_quick() ? 200 : 3000;
+    for (const char *name : {"zoo", "MinkUNet42", "SparseResNet21"}) {
+        for (numeric type : types) {
+            for (int turn = 0; turn < (test_quick() ? 1 : 4); ++turn) {
+                network n;
+                net_plan none;
+                network_named(name, &n);
+                net_limits limits = limits_make(&n, type, voxels, true);
+                REQUIRE_OK(plan_for(&n, &limits, &device, &none));
+                const std::vector<tune_record> records = records_of(&none, &device, turn);
+                limits.records = records.data();
+                limits.record_count = (int)records.size();
+                device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+                CHECK(check_choices(d.plan.get(), &device) > 0);
+                frame f = frame_make<uint32_t>(20, &d.plan->layout, voxels, n.input_channels);
+                result<uint32_t> r = device_net_result(&d, &f);
+                check_result(&d, &f, r);
+                device_net_forget(&d, 0xff);
+                CHECK_OK(device_net_run(&d, nullptr));
+                CHECK_EQUAL(difference(result_fetch(&d), r, true), ""); // to the bit
+                guarded_finish();
+            }
+        }
+    }
+}
+
 // ---- what is refused ----------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_net_plan_refuses) {

@@ -600,4 +600,94 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     CHECK(difference(request_fetch(&request, &s, 1), wanted)[0] != 0);
 }
 
+// ---- slots --------------------------------------------------------------------------------------
+
+int64_t slots_on_host(const scene *s) {
+    blocks b = blocks_on_host(s, 0);
+    const order_layout t = {b.row.data(),  b.mask.data(), b.source.data(),
+                            b.turn.data(), b.count,       b.volume};
+    int64_t slots = -1;
+    CHECK_OK(order_slots_host(&t, s->count, &slots));
+    return slots;
+}
+
+DEVICE_TEST(gpu_order_slots) {
+    random_state random = random_make(31);
+    int turn = 0;
+    for (int n : {0, 1, 63, 64, 65, 1000, 4097, 40000}) {
+        for (triple size : sizes) {
+            if ((n > 1000 && size.x * size.y * size.z > 64) || (test_quick() && turn++ % 4)) {
+                continue;
+            }
+            fill kind = (fill)(turn++ % fills);
+            scene s = scene_make(&random, size, n, n + turn % 3 * 100 + 1, kind);
+            const order_request request = request_make(&s, turn % 2);
+            const scratch memory = scratch_make({request});
+            int64_t *slots = device_new<int64_t>(1);
+            for (int run = 0; run < 2; ++run) {
+                CHECK_OK(requests_build({request}, &memory, stream_get()));
+                CHECK_OK(
+                    order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
+                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
+            }
+            const int32_t told[] = {s.capacity + 1, INT32_MAX}; // taken for the capacity
+            for (int32_t count : told) {
+                device_copy_in((int32_t *)request.count, &count, 1);
+                CHECK_OK(
+                    order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
+                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
+            }
+            guarded_finish();
+        }
+    }
+}
+
+// In a graph, and more of them than an int can count.
+DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
+    const int32_t blocks = 20000, capacity = blocks * order_rows;
+    const int64_t words = (int64_t)blocks * order_words(3375);
+    uint32_t *mask = device_new<uint32_t>(words);
+    int32_t *any = device_new<int32_t>(1), *count = device_zeros<int32_t>(1);
+    int64_t *slots = device_new<int64_t>(1);
+    const order_layout t = {any, mask, any, any, blocks, 3375};
+    CUDA_CHECK(cudaMemset(mask, 0xff, (size_t)words * sizeof *mask));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(order_slots(&t, count, capacity, slots, stream)); });
+    REQUIRE(replay != nullptr);
+    for (int32_t own : {capacity, 0, 65, capacity}) {
+        device_copy_in(count, &own, 1);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        CHECK_EQUAL(*device_fetch(slots, 1),
+                    (int64_t)order_count(own) * order_words(3375) * 32 * order_rows);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+}
+
+DEVICE_TEST(gpu_order_slots_refuses) {
+    random_state random = random_make(32);
+    const scene s = scene_make(&random, {3, 3, 3}, 100, 100, fill_half);
+    const order_request r = request_make(&s, 0);
+    int64_t *slots = device_new<int64_t>(2);
+    auto refused = [&](status_code code, const char *subject, const order_layout *t,
+                       const int32_t *count, int32_t capacity, int64_t *to) {
+        status got = order_slots(t, count, capacity, to, stream_get());
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
+    };
+    order_layout bad = r.layout;
+    refused(status_null_pointer, "layout", nullptr, r.count, 100, slots);
+    refused(status_null_pointer, "count", &r.layout, nullptr, 100, slots);
+    refused(status_null_pointer, "slots", &r.layout, r.count, 100, nullptr);
+    refused(status_bad_size, "capacity", &r.layout, r.count, 0, slots);
+    refused(status_capacity, "layout.blocks", &r.layout, r.count, 129, slots);
+    refused(status_alignment, "slots", &r.layout, r.count, 100, (int64_t *)((char *)slots + 4));
+    bad.mask = nullptr;
+    refused(status_null_pointer, "layout", &bad, r.count, 100, slots);
+    bad = r.layout;
+    bad.volume = 0;
+    refused(status_bad_size, "layout.volume", &bad, r.count, 100, slots);
+    CHECK(device_untouched(slots, 0, 2));
+}
+
 } // namespace

@@ -26,18 +26,18 @@ int dataflows_of(const std::vector<tune_choice> &choices) {
     return found;
 }
 
-std::vector<tune_choice> candidates_of(const tune_key *key, int32_t capacity,
-                                       const conv_device *d) {
+std::vector<tune_choice> candidates_of(const tune_key *key, const tune_scene *scene,
+                                       int32_t capacity, const conv_device *d) {
     tune_choice *choices = guarded_new<tune_choice>(tune_candidates_most);
-    int count = tune_candidates(key, capacity, d, choices);
+    int count = tune_candidates(key, scene, capacity, d, choices);
     CHECK(count > 0 && count <= tune_candidates_most);
     return std::vector<tune_choice>(choices, choices + count);
 }
 
 // All fit, can be written down, and none is there twice; the first is the one without tuning.
 void check_candidates(const tune_key *key, int32_t capacity, const conv_device *d) {
-    std::vector<tune_choice> all = candidates_of(key, capacity, d);
-    tune_choice guess = tune_guess(key, capacity, d);
+    std::vector<tune_choice> all = candidates_of(key, nullptr, capacity, d);
+    tune_choice guess = tune_guess(key, nullptr, capacity, d);
     CHECK(tune_same_choice(&all[0], &guess));
     for (size_t i = 0; i < all.size(); ++i) {
         CHECK(tune_choice_fits(&key->shape, d, &all[i]));
@@ -74,19 +74,32 @@ TEST(gpu_tune_candidates_fit) {
 TEST(gpu_tune_guess_reads_the_form) {
     const conv_shape s = {125, 64, 0, 64, numeric_f16};
     tune_key key = key_make(&ampere, s, 91766, 9, false);
-    CHECK_EQUAL(tune_guess(&key, 91766, &ampere).dataflow, tune_dataflow_atomic);
+    CHECK_EQUAL(tune_guess(&key, nullptr, 91766, &ampere).dataflow, tune_dataflow_atomic);
     key.deterministic = true;
-    tune_choice c = tune_guess(&key, 91766, &ampere);
+    tune_choice c = tune_guess(&key, nullptr, 91766, &ampere);
     CHECK_EQUAL(c.dataflow, tune_dataflow_os);
     CHECK_EQUAL(c.rows, tile_rows_choose(125, 64, 91766));
     conv_sizes size = conv_sizes_choose(&s, c.rows, 91766, &ampere);
     CHECK(c.tiles == size.tiles && c.slices == size.slices && c.split == size.split);
     // Where there is an ordered layout it is read, and in plain fp32 nothing is cut.
     key = key_make(&hopper, s, 91766, 9, false);
-    c = tune_guess(&key, 91766, &hopper);
+    c = tune_guess(&key, nullptr, 91766, &hopper);
     CHECK(c.dataflow == tune_dataflow_os && c.rows == 0 && c.tiles > 0);
+    // How well that is filled counts there, and nowhere else.
+    const tune_scene full = {91766, 9 * 91766, 10 * 91766}, empty = {91766, 9 * 91766, 90 * 91766};
+    CHECK_EQUAL(tune_guess(&key, &full, 91766, &hopper).dataflow, tune_dataflow_os);
+    c = tune_guess(&key, &empty, 91766, &hopper);
+    CHECK(c.dataflow == tune_dataflow_atomic && c.rows == 0 && c.tiles == 0);
+    std::vector<tune_choice> all = candidates_of(&key, &empty, 91766, &hopper);
+    CHECK(tune_same_choice(&all[0], &c));
+    CHECK_EQUAL(tune_choose(nullptr, 0, &key, &empty, 91766, &hopper).dataflow,
+                tune_dataflow_atomic);
+    key.deterministic = true;
+    CHECK_EQUAL(tune_guess(&key, &empty, 91766, &hopper).dataflow, tune_dataflow_os);
+    key = key_make(&ampere, s, 91766, 40, false);
+    CHECK_EQUAL(tune_guess(&key, &empty, 91766, &ampere).dataflow, tune_dataflow_os);
     key = key_make(&turing, s, 91766, 9, false);
-    c = tune_guess(&key, 91766, &turing);
+    c = tune_guess(&key, nullptr, 91766, &turing);
     CHECK(c.dataflow == tune_dataflow_os && c.rows > 0 && c.tiles == 0);
 }
 
@@ -100,8 +113,8 @@ TEST(gpu_tune_choose_takes_what_fits) {
                       wrong = {tune_dataflow_os, 64, 64, 64, 1};
     auto chosen = [&](const tune_choice &c, const conv_device *d, int count) {
         tune_record r = {key, c, {1000, 0}};
-        tune_choice got = tune_choose(&r, count, &key, 91766, d);
-        tune_choice guess = tune_guess(&key, 91766, d);
+        tune_choice got = tune_choose(&r, count, &key, nullptr, 91766, d);
+        tune_choice guess = tune_guess(&key, nullptr, 91766, d);
         CHECK(tune_same_choice(&got, &c) || tune_same_choice(&got, &guess));
         return tune_same_choice(&got, &c);
     };
@@ -113,7 +126,7 @@ TEST(gpu_tune_choose_takes_what_fits) {
     tune_key other = key;
     other.shape.cout = 65;
     tune_record r = {other, lists, {1000, 0}};
-    CHECK_EQUAL(tune_choose(&r, 1, &key, 91766, &plain).dataflow, tune_dataflow_os);
+    CHECK_EQUAL(tune_choose(&r, 1, &key, nullptr, 91766, &plain).dataflow, tune_dataflow_os);
 }
 
 // ---- a problem in device memory, in all forms ---------------------------------------------------
@@ -200,7 +213,7 @@ void check_choice(const problem *p, const device_tune *d, const tune_choice *c) 
 void check_all_choices(const problem *p, bool deterministic) {
     device_tune d;
     device_tune_make(p, deterministic, &d);
-    std::vector<tune_choice> all = candidates_of(&d.key, d.args.capacity, &d.device);
+    std::vector<tune_choice> all = candidates_of(&d.key, nullptr, d.args.capacity, &d.device);
     for (const tune_choice &c : all) {
         check_choice(p, &d, &c);
     }
@@ -254,7 +267,8 @@ DEVICE_TEST(gpu_tune_choices_are_right_bf16) {
 
 // One choice of each dataflow, and the ordered layout's, where there is one.
 std::vector<tune_choice> choices_of_each(const device_tune *d) {
-    std::vector<tune_choice> all = candidates_of(&d->key, d->args.capacity, &d->device), some;
+    std::vector<tune_choice> all = candidates_of(&d->key, nullptr, d->args.capacity, &d->device),
+                             some;
     for (const tune_choice &c : all) {
         bool there = false;
         for (const tune_choice &s : some) {
@@ -344,7 +358,7 @@ DEVICE_TEST(gpu_tune_judge_samples) {
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
-    tune_choice c = tune_guess(&d.key, d.args.capacity, &d.device);
+    tune_choice c = tune_guess(&d.key, nullptr, d.args.capacity, &d.device);
     device_tune_clear(&p, &d);
     REQUIRE_OK(device_tune_start(&d, &c, stream_get()));
     const int32_t samples = 50, sampled = tune_sample_row(1000, samples, 20);

@@ -264,6 +264,20 @@ TEST(net_plan_refuses_arguments) {
         l.set_voxels[net_sets_max - 1] = voxels;
         CHECK_STATUS(host(&l), status_bad_size);
     }
+    l = good; // records are for device plans, and are not looked at here
+    tune_record record = {};
+    l.records = &record;
+    l.record_count = 1;
+    CHECK_OK(host(&l));
+    CHECK(!plan.limits.records && !plan.limits.record_count);
+    l.record_count = -1;
+    CHECK_STATUS(host(&l), status_bad_size);
+    l.records = nullptr;
+    l.record_count = 1;
+    CHECK_STATUS(host(&l), status_null_pointer);
+    l = good;
+    l.map_pairs[net_maps_max - 1] = -1;
+    CHECK_STATUS(host(&l), status_bad_size);
     for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32, (numeric)4, (numeric)-1}) {
         l = good;
         l.type = type;

@@ -602,3 +602,79 @@ TEST(order_refuses) {
     CHECK(guarded_untouched(t.source, 0, 64 * 27));
     CHECK_OK(start(&kernel, map, count, 64, t));
 }
+
+// ---- slots --------------------------------------------------------------------------------------
+
+// Counted from the rows of each block, and not from its mask.
+static int64_t slots_expected(const int32_t *map, int32_t count, const order_layout *t) {
+    int64_t slots = 0;
+    for (int64_t block = 0; block * 64 < count; ++block) {
+        for (int k = 0; k < t->volume; ++k) {
+            bool any = false;
+            for (int64_t p = block * 64; p < block * 64 + 64; ++p) {
+                any |= t->row[p] >= 0 && map[(int64_t)t->row[p] * t->volume + k] >= 0;
+            }
+            slots += any ? 64 : 0;
+        }
+    }
+    return slots;
+}
+
+TEST(order_slots_are_offsets_of_blocks) {
+    random_state r = random_make(21);
+    for (int size : {1, 2, 3, 4, 5, 7}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        const int volume = size * size * size;
+        for (int32_t count : {0, 1, 63, 64, 65, 300}) {
+            for (int percent : {0, 2, 40, 100}) {
+                int32_t *map = map_random(&r, count, volume, percent);
+                order_layout t = layout_new(count + 100, volume);
+                REQUIRE_OK(build(&kernel, map, count, count + 100, t));
+                int64_t *slots = guarded_new<int64_t>(1);
+                CHECK_OK(order_slots_host(&t, count, slots));
+                CHECK_EQUAL(*slots, slots_expected(map, count, &t));
+                CHECK(percent < 100 || *slots == (count + 63) / 64 * 64 * volume);
+                CHECK_OK(order_slots_host(&t, count + 100, slots)); // blocks behind have none
+                CHECK_EQUAL(*slots, slots_expected(map, count, &t));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// More of them than an int can count.
+TEST(order_slots_beyond_32_bits) {
+    const int32_t blocks = 20000;
+    order_layout t = {};
+    uint32_t *mask = guarded_new<uint32_t>(blocks * (int64_t)order_words(3375));
+    std::fill(mask, mask + blocks * (int64_t)order_words(3375), ~0u);
+    int32_t any = 0;
+    t = {&any, mask, &any, &any, blocks, 3375};
+    int64_t slots = 0;
+    REQUIRE_OK(order_slots_host(&t, blocks * 64, &slots));
+    CHECK_EQUAL(slots, (int64_t)blocks * order_words(3375) * 32 * 64);
+}
+
+TEST(order_slots_refuses) {
+    const order_layout good = layout_new(100, 27);
+    int64_t *slots = guarded_new<int64_t>(1);
+    auto refused = [&](status_code code, const char *subject, const order_layout *t, int32_t count,
+                       int64_t *to) {
+        status got = order_slots_host(t, count, to);
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
+    };
+    order_layout bad = good;
+    refused(status_null_pointer, "layout", nullptr, 100, slots);
+    refused(status_null_pointer, "slots", &good, 100, nullptr);
+    refused(status_bad_size, "count", &good, -1, slots);
+    refused(status_capacity, "layout.blocks", &good, 129, slots);
+    bad.mask = nullptr;
+    refused(status_null_pointer, "layout", &bad, 100, slots);
+    for (int volume : {-1, 0, 3376}) {
+        bad = good;
+        bad.volume = volume;
+        refused(status_bad_size, "layout.volume", &bad, 100, slots);
+    }
+    CHECK(guarded_untouched(slots, 0, 1));
+}

@@ -433,6 +433,23 @@ TEST(tune_find_takes_the_nearest) {
     CHECK(tune_find_same(records, 4, &records[2].key) == records + 2);
 }
 
+// A density that is not known is as near as any.
+TEST(tune_find_without_a_density) {
+    const tune_record records[] = {record_at(1 << 16, 1 << 20, 1), record_at(1 << 18, 1 << 18, 2),
+                                   record_at(1 << 18, 1 << 22, 3)};
+    tune_key key = key_of(1 << 18, 0);
+    key.density = 0;
+    CHECK(tune_find(records, 3, &key) == records + 1);
+    CHECK(tune_find(records, 1, &key) == records); // two steps
+    key.outputs = 1 << 16;
+    CHECK(tune_find(records, 3, &key) == records);
+    key.outputs = 1 << 21;
+    CHECK(tune_find(records, 3, &key) == nullptr);
+    tune_record r = records[0];
+    r.key.density = 0;
+    check_named(tune_record_check(&r), status_bad_size, "density"); // to look up, not to store
+}
+
 // Another layer, GPU or promise is not near.
 TEST(tune_find_keeps_layers_apart) {
     const tune_record record = record_at(1000, 5000, 1);
@@ -512,6 +529,70 @@ TEST(tune_guesses_a_dataflow) {
     CHECK_EQUAL(guess(125, 16, kitti, 847344, false), tune_dataflow_os);
     CHECK_EQUAL(guess(125, 64, kitti, 847344, true), tune_dataflow_os); // atomics are not the same
     CHECK_EQUAL(guess(1, 64, kitti, kitti, false), tune_dataflow_os);
+}
+
+// What the table has of a layer: microseconds from the ordered layout, and with atomics.
+struct dataflow_row {
+    int scene, channels;
+    double ordered, atomic;
+};
+
+// kitti, lone_star and the random scene, K = 3 and 5 of each: outputs, pairs, slots.
+static const tune_scene table_scenes[] = {
+    {91766, 346220, 586880},     {91766, 847344, 3444928}, {345087, 2533643, 4198720},
+    {345087, 7126043, 21537280}, {91766, 357634, 891712},  {91766, 1338638, 8557184},
+};
+
+static const dataflow_row table_rows[] = {
+    {0, 16, 13.4, 19.8}, {0, 32, 13.4, 30.6}, {0, 64, 22.3, 55.7}, {0, 128, 49.4, 194},
+    {0, 256, 154, 563},  {1, 32, 43.9, 53.5}, {1, 64, 82.6, 103},  {2, 16, 49.8, 93.6},
+    {2, 32, 52.1, 214},  {2, 64, 111, 496},   {2, 128, 308, 1445}, {2, 256, 990, 3969},
+    {3, 32, 214, 511},   {3, 64, 456, 1230},  {4, 16, 15.4, 20.4}, {4, 32, 15.6, 30.9},
+    {4, 64, 26.8, 56.7}, {4, 128, 67.8, 204}, {4, 256, 214, 589},  {5, 32, 94.3, 76.5},
+    {5, 64, 185, 146},
+};
+
+static tune_dataflow guess_ordered(int scene, int channels, double slots, bool same) {
+    conv_shape s = {scene % 2 ? 125 : 27, channels, 0, channels, numeric_f16};
+    tune_scene at = table_scenes[scene];
+    tune_key key = tune_key_make({90, 132}, &s, at.outputs, at.pairs, same);
+    at.slots = (int64_t)((double)at.slots * slots);
+    return tune_dataflow_guess_ordered(&key, &at);
+}
+
+// Within 15 % of the quicker one on each row of the table, also if the order were a tenth better
+// or worse.
+TEST(tune_guesses_a_dataflow_by_slots) {
+    for (const dataflow_row &row : table_rows) {
+        for (double slots : {0.9, 1.0, 1.1}) {
+            bool atomic =
+                guess_ordered(row.scene, row.channels, slots, false) == tune_dataflow_atomic;
+            double best = row.atomic < row.ordered ? row.atomic : row.ordered;
+            CHECK((atomic ? row.atomic : row.ordered) <= 1.15 * best);
+        }
+        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 1, true), tune_dataflow_os);
+        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 0, false), tune_dataflow_os); // unknown
+        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 100, false), tune_dataflow_atomic);
+    }
+}
+
+// The more slots, the better are lists: once they are the choice, they stay it. No product passes
+// the ends of an integer.
+TEST(tune_guess_by_slots_is_monotone) {
+    for (int channels : {16, 64, 1024}) {
+        conv_shape s = {1000, channels, channels, channels, numeric_bf16};
+        const int64_t outputs = (1 << 30) - 1, pairs = (1 << 30) - 1;
+        tune_key key = tune_key_make({90, 132}, &s, outputs, pairs, false);
+        tune_dataflow before = tune_dataflow_os;
+        for (int64_t slots = 64; slots <= outputs * 1000; slots *= 2) {
+            const tune_scene scene = {outputs, pairs, slots};
+            tune_dataflow got = tune_dataflow_guess_ordered(&key, &scene);
+            CHECK(got == before || before == tune_dataflow_os);
+            before = got;
+        }
+        CHECK_EQUAL(before, tune_dataflow_atomic);
+        CHECK_EQUAL(tune_dataflow_guess_ordered(&key, nullptr), tune_dataflow_os);
+    }
 }
 
 // ---- judging ------------------------------------------------------------------------------------
