@@ -28,11 +28,9 @@ template <typename W>
 static spira::status sort_pack_step(void *context, cudaStream_t stream) {
     sort_work<W> *w = (sort_work<W> *)context;
     const spira::voxel_input *in = &w->scene.in;
-    spira::voxelize_pack_kernel<W><<<(unsigned)spira::ceil_div(in->rows, 256), 256, 0, stream>>>(
-        w->scene.layout, *in, w->s.words, w->scene.trouble);
-    SPIRA_TRY(spira::status_of_launch("pack"));
-    return spira::sort_words(w->s.words, in->rows, spira::word_bits(&w->scene.layout), w->s.sorted,
-                             w->scene.rows.order, &w->s.sort, stream);
+    spira::voxelize_source<W> from = {w->scene.layout, *in, w->scene.trouble};
+    return spira::sort_source(from, in->rows, spira::word_bits(&w->scene.layout), w->s.sorted,
+                              w->scene.rows.order, &w->s.sort, stream);
 }
 
 // What pack+sort must have left: the words of all rows, ascending.

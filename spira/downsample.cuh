@@ -40,10 +40,16 @@ SPIRA_API downsample_cut downsample_cut_make(int32_t capacity) {
     return cut;
 }
 
+// The stretch of a set in which all cells of a block's voxels lie, whole slabs of them.
+struct downsample_span {
+    int begin, end;
+};
+
 template <typename W>
 struct downsample_scratch {
     downsample_heads *marks; // [ceil(in.capacity / 32)] for a step to the next level
     int32_t *counts;         // [blocks]
+    downsample_span *spans;  // [blocks]
     unique_scratch<W> sort;  // [in.capacity] floored words, for any other
 };
 
@@ -133,11 +139,6 @@ SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *__restr
     return at < count && (W)(words[at] - key) <= g.span;
 }
 
-// The stretch of a set in which all cells of a block's voxels lie, whole slabs of them.
-struct downsample_span {
-    int begin, end;
-};
-
 // The span of voxels [first, last). Called by all threads of a block of two warps or more, with a
 // barrier inside.
 template <typename W>
@@ -191,13 +192,30 @@ SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__res
     return true;
 }
 
-// heads [ceil(in.capacity / 32)] and the number of each block's.
+// Heads of all warps of a block, and in front of the own one in the upper half. Called by all
+// threads of the block, with a barrier inside.
+SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
+    const int warps = downsample_threads / 32;
+    __shared__ uint32_t shared_warp[warps];
+    int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    if (lane == 0) {
+        shared_warp[warp] = (uint32_t)__popc(bits);
+    }
+    __syncthreads();
+    uint32_t sum = shared_warp[lane % warps];
+    sum += lane % warps < warp ? sum << 16 : 0;
+    for (int step = warps / 2; step; step /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, step);
+    }
+    return sum;
+}
+
+// heads [ceil(in.capacity / 32)], and of each block their number and its span.
 template <typename W, int rx, int ry>
 SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
-                           downsample_heads *heads, int32_t *counts) {
-    __shared__ int32_t shared_warp[downsample_threads / 32];
-    int count = min(*in.count, in.capacity), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+                           downsample_heads *heads, int32_t *counts, downsample_span *spans) {
+    int count = min(*in.count, in.capacity), lane = threadIdx.x & 31;
     int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
     int before = 0;
     if (first >= last) {
@@ -211,23 +229,16 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
         int i = (int)first + (int)threadIdx.x;
         bool head = i < count && downsample_is_head<W, rx, ry>(g, in.words, span, count, i);
         uint32_t bits = __ballot_sync(~0u, head);
-        if (lane == 0) {
-            shared_warp[warp] = __popc(bits);
-        }
-        __syncthreads();
-        int mine = 0, all = 0;
-        for (int w = 0; w < downsample_threads / 32; ++w) {
-            mine += w < warp ? shared_warp[w] : 0;
-            all += shared_warp[w];
-        }
+        uint32_t sum = downsample_sum_warps(bits);
         if (lane == 0 && i < count) {
-            heads[i / 32] = {bits, before + mine};
+            heads[i / 32] = {bits, before + (int)(sum >> 16)};
         }
-        before += all;
+        before += (int)(sum & 0xffff);
         __syncthreads();
     }
     if (threadIdx.x == 0) {
         counts[blockIdx.x] = before;
+        spans[blockIdx.x] = span;
     }
 }
 
@@ -289,19 +300,24 @@ SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restric
 
 // Where the heads of each block start, into blocks [blocks_used]; returns all of them.
 SPIRA_DEVICE int downsample_scan_blocks(const int32_t *counts, int blocks_used, int32_t *blocks) {
-    typedef cub::BlockScan<int, downsample_threads> scan;
+    typedef cub::BlockScan<int, downsample_threads, cub::BLOCK_SCAN_WARP_SCANS> scan;
     __shared__ typename scan::TempStorage scratch;
-    int before = 0;
-    for (int at = 0; at < blocks_used; at += downsample_threads) {
-        int b = at + threadIdx.x, mine = b < blocks_used ? counts[b] : 0, total;
-        scan(scratch).ExclusiveSum(mine, mine, total);
-        if (b < blocks_used) {
-            blocks[b] = before + mine;
-        }
-        before += total;
-        __syncthreads();
+    const int most = downsample_blocks_max / downsample_threads;
+    int each = (blocks_used + downsample_threads - 1) / downsample_threads, total;
+    int first = (int)threadIdx.x * each, before[most];
+#pragma unroll
+    for (int j = 0; j < most; ++j) {
+        before[j] = j < each && first + j < blocks_used ? counts[first + j] : 0;
     }
-    return before;
+    scan(scratch).ExclusiveSum(before, before, total);
+#pragma unroll
+    for (int j = 0; j < most; ++j) {
+        if (j < each && first + j < blocks_used) {
+            blocks[first + j] = before[j];
+        }
+    }
+    __syncthreads();
+    return total;
 }
 
 // The heads among the voxels [first, first + 512), so that no thread is idle; how many they are.
@@ -325,7 +341,8 @@ template <typename W, int rx, int ry>
 SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
                            const downsample_heads *__restrict__ heads,
-                           const int32_t *__restrict__ counts, voxel_set<W> out,
+                           const int32_t *__restrict__ counts,
+                           const downsample_span *__restrict__ spans, voxel_set<W> out,
                            device_status *trouble) {
     __shared__ int32_t blocks[downsample_blocks_max], list[downsample_threads];
     int count = min(*in.count, in.capacity);
@@ -334,8 +351,8 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
     downsample_places p = {heads, blocks, shift, count, total};
     downsample_span span = {0, 0};
-    if (rx == 2 && first < last) {
-        span = downsample_find_span(g, in.words, count, (int)first, (int)last);
+    if (first < last) {
+        span = spans[blockIdx.x];
     }
     for (; first < last; first += downsample_threads) {
         int found = downsample_list_heads(heads, (int)first, count, list);
@@ -363,12 +380,12 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
 
 template <typename W, int rx, int ry>
 SPIRA_API status downsample_step(downsample_grid<W> g, voxel_set<W> in, voxel_set<W> out,
-                                 downsample_cut cut, downsample_heads *heads, int32_t *counts,
+                                 downsample_cut cut, const downsample_scratch<W> &s,
                                  device_status *trouble, cudaStream_t stream) {
-    downsample_mark_kernel<W, rx, ry>
-        <<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(g, in, cut.shift, heads, counts);
+    downsample_mark_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
+        g, in, cut.shift, s.marks, s.counts, s.spans);
     downsample_rank_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
-        g, in, cut.shift, heads, counts, out, trouble);
+        g, in, cut.shift, s.marks, s.counts, s.spans, out, trouble);
     return status_of_launch("downsample");
 }
 
@@ -379,6 +396,7 @@ SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
     workspace step = *w;
     s->marks = workspace_take<downsample_heads>(&step, ceil_div(rows, 32));
     s->counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
+    s->spans = workspace_take<downsample_span>(&step, downsample_cut_make(rows).blocks);
     SPIRA_TRY(unique_carve(w, rows, capacity, &s->sort));
     w->used = max_of(w->used, step.used);
     return status_success();
@@ -440,11 +458,10 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
         // A field that has no room for a second row or slab has one.
         bool x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
         bool y = stride.y > from.y && from.y < (int64_t)1 << layout->width.y;
-        return x && y
-                   ? downsample_step<W, 2, 2>(g, in, out, cut, s.marks, s.counts, trouble, stream)
-               : x ? downsample_step<W, 2, 1>(g, in, out, cut, s.marks, s.counts, trouble, stream)
-               : y ? downsample_step<W, 1, 2>(g, in, out, cut, s.marks, s.counts, trouble, stream)
-                   : downsample_step<W, 1, 1>(g, in, out, cut, s.marks, s.counts, trouble, stream);
+        return x && y ? downsample_step<W, 2, 2>(g, in, out, cut, s, trouble, stream)
+               : x    ? downsample_step<W, 2, 1>(g, in, out, cut, s, trouble, stream)
+               : y    ? downsample_step<W, 1, 2>(g, in, out, cut, s, trouble, stream)
+                      : downsample_step<W, 1, 1>(g, in, out, cut, s, trouble, stream);
     }
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(

@@ -1,4 +1,4 @@
-// spira/voxel.cuh: voxelisation on the GPU: pack, sort, unique.
+// spira/voxel.cuh: voxelisation on the GPU: sort, which packs the words, and unique.
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
@@ -11,7 +11,6 @@ namespace spira {
 
 template <typename W>
 struct voxelize_scratch {
-    W *words;  // [rows] as packed
     W *sorted; // [rows]
     int32_t *heads;
     sort_scratch<W> sort;
@@ -20,32 +19,51 @@ struct voxelize_scratch {
 template <typename W>
 SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
                                 voxelize_scratch<W> *s) {
-    s->words = workspace_take<W>(w, rows);
     s->sorted = workspace_take<W>(w, rows);
     s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
     return sort_carve(w, rows, &s->sort);
 }
 
+// The input as the sort takes it (sort.cuh): words are packed where they are needed.
 template <typename W>
-SPIRA_KERNEL void __launch_bounds__(256)
-    voxelize_pack_kernel(word_layout layout, voxel_input in, W *words, device_status *trouble) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= in.rows) {
-        return;
+struct voxelize_source {
+    word_layout layout;
+    voxel_input in;
+    device_status *trouble;
+};
+
+struct voxelize_loaded {
+    voxel_raw raw;
+    int32_t count;
+};
+
+// Rows behind the count need not have been written: they are not read.
+template <typename W>
+SPIRA_DEVICE voxelize_loaded sort_load(const voxelize_source<W> &from, int32_t row) {
+    voxelize_loaded loaded = {{}, *from.in.count};
+    if (row < loaded.count) {
+        loaded.raw = voxel_load(&from.in, row);
     }
-    if (i == 0 && *in.count > in.rows) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    return loaded;
+}
+
+template <typename W>
+SPIRA_DEVICE W sort_word(const voxelize_source<W> &from, const voxelize_loaded &loaded, int32_t row,
+                         bool report) {
+    if (report && row == 0 && loaded.count > from.in.rows) {
+        device_status_raise(from.trouble, device_flag_capacity, (uint32_t)loaded.count);
     }
-    W word = word_none<W>();
-    if (i < *in.count) {
-        voxel_verdict verdict = voxel_word(&layout, &in, i, &word);
-        if (verdict != voxel_good) {
-            device_status_raise(
-                trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
-                (uint32_t)i);
-        }
+    if (row >= loaded.count) {
+        return word_none<W>();
     }
-    words[i] = word;
+    W word;
+    voxel_verdict verdict = voxel_word(&from.layout, &from.in, &loaded.raw, &word);
+    if (report && verdict != voxel_good) {
+        device_status_raise(
+            from.trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
+            (uint32_t)row);
+    }
+    return word;
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
@@ -71,7 +89,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 //          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
 // errors   null pointers, sizes, a layout of another word, a workspace that is too small
 // Asynchronous, deterministic, equal to voxelize_host to the last bit.
-// cost     one sort of (word, row) pairs (sort.cuh) and three small kernels
+// cost     one sort of (word, row) pairs (sort.cuh) and two small kernels
 template <typename W>
 SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                           voxel_rows rows, device_status *trouble, void *scratch,
@@ -86,10 +104,9 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
     SPIRA_TRY(voxelize_carve<W>(&w, in->rows, set.capacity, &s));
-    voxelize_pack_kernel<W>
-        <<<(unsigned)ceil_div(in->rows, 256), 256, 0, stream>>>(*layout, *in, s.words, trouble);
+    voxelize_source<W> from = {*layout, *in, trouble};
     SPIRA_TRY(
-        sort_words(s.words, in->rows, word_bits(layout), s.sorted, rows.order, &s.sort, stream));
+        sort_source(from, in->rows, word_bits(layout), s.sorted, rows.order, &s.sort, stream));
     return unique_launch(s.sorted, in->rows, s.heads, set, rows,
                          in->duplicates == duplicates_report, trouble, stream);
 }

@@ -73,15 +73,37 @@ SPIRA_BOTH bool voxel_finite(float f) {
     return f - f == 0.0f;
 }
 
-// The word of input row i, or word_none() and what is wrong with it.
+// What the word of an input row is made of.
+struct voxel_raw {
+    union { // which one: whether the input has points
+        float point[3];
+        int32_t coord[3];
+    };
+    int32_t batch;
+};
+
+SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
+    voxel_raw raw;
+    raw.batch = in->batch ? in->batch[i] : 0;
+    for (int a = 0; a < 3; ++a) {
+        if (in->points) {
+            raw.point[a] = in->points[i * in->columns + a];
+        } else {
+            raw.coord[a] = in->coords[i * in->columns + a];
+        }
+    }
+    return raw;
+}
+
+// The word of an input row, or word_none() and what is wrong with it.
 template <typename W>
-SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in, int64_t i,
-                                    W *word) {
+SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in,
+                                    const voxel_raw *raw, W *word) {
     voxel v;
-    v.batch = in->batch ? in->batch[i] : 0;
+    v.batch = raw->batch;
     *word = word_none<W>();
     if (in->points) {
-        const float *p = in->points + i * in->columns;
+        const float *p = raw->point;
         if (!voxel_finite(p[0]) || !voxel_finite(p[1]) || !voxel_finite(p[2])) {
             return voxel_not_finite;
         }
@@ -92,10 +114,9 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
             return voxel_out_of_range;
         }
     } else {
-        const int32_t *c = in->coords + i * in->columns;
-        v.x = c[0];
-        v.y = c[1];
-        v.z = c[2];
+        v.x = raw->coord[0];
+        v.y = raw->coord[1];
+        v.z = raw->coord[2];
     }
     if (!word_contains(layout, v)) {
         return voxel_out_of_range;
@@ -185,7 +206,8 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
     }
     for (int32_t i = 0; i < min_of(*in->count, in->rows); ++i) {
         W word;
-        voxel_verdict verdict = voxel_word(layout, in, i, &word);
+        voxel_raw raw = voxel_load(in, i);
+        voxel_verdict verdict = voxel_word(layout, in, &raw, &word);
         if (verdict == voxel_good) {
             keys[kept].word = word;
             keys[kept++].row = i;

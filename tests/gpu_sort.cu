@@ -14,6 +14,7 @@ char finding[1024]; // the first difference
 enum words_kind {
     words_random,
     words_few,
+    words_two,
     words_equal,
     words_all_none,
     words_none_behind, // as those of a frame that does not fill its capacity
@@ -41,19 +42,28 @@ W word_random(random_state *r, W low, W high) {
     return (W)(low + (span ? (W)(random_u64(r) % span) : (W)random_u64(r)));
 }
 
-// sort_sample_row, of all samples.
+// The rows of the samples, ascending; none where there are no buckets.
+std::vector<int32_t> sample_rows(int32_t rows) {
+    sort_shape shape = sort_shape_make(rows);
+    std::vector<int32_t> found;
+    for (int s = 0; s < shape.buckets * shape.oversample; ++s) {
+        found.push_back(sort_sample_row(&shape, s));
+    }
+    return found;
+}
+
 std::vector<bool> sampled_rows(int32_t rows) {
     std::vector<bool> sampled((size_t)rows);
-    int64_t samples = (int64_t)sort_buckets(rows) * sort_oversample;
-    for (int64_t s = 0; s < samples; ++s) {
-        sampled[(size_t)((2 * s + 1) * rows / (2 * samples))] = true;
+    for (int32_t row : sample_rows(rows)) {
+        sampled[(size_t)row] = true;
     }
     return sampled;
 }
 
 // Keys of the last bucket of words_samples_small: all but the samples in front of its splitter.
 int32_t rows_of_last_bucket(int32_t rows) {
-    return rows - (sort_buckets(rows) - 1) * sort_oversample;
+    sort_shape shape = sort_shape_make(rows);
+    return rows - (shape.buckets - 1) * shape.oversample;
 }
 
 template <typename W>
@@ -62,6 +72,8 @@ W word_of_kind(random_state *r, words_kind kind, int32_t row, int32_t rows, W to
     switch (kind) {
     case words_few:
         return (W)(top / 7 * (W)random_int(r, 0, 6));
+    case words_two:
+        return random_int(r, 0, 1) ? top : 0;
     case words_equal:
         return (W)(top / 5 * 3);
     case words_all_none:
@@ -125,14 +137,14 @@ template <typename W>
 outcome<W> sort_on_host(const std::vector<W> &words) {
     std::vector<sort_key<W>> key(words.size());
     for (size_t i = 0; i < words.size(); ++i) {
-        key[i] = {words[i], (W)i};
+        key[i] = {words[i], (int32_t)i};
     }
     std::stable_sort(key.begin(), key.end(),
                      [](const sort_key<W> &a, const sort_key<W> &b) { return a.word < b.word; });
     outcome<W> o;
     for (const sort_key<W> &k : key) {
         o.sorted.push_back(k.word);
-        o.order.push_back((int32_t)k.row);
+        o.order.push_back(k.row);
     }
     return o;
 }
@@ -157,8 +169,8 @@ device_run<W> device_run_make(const std::vector<W> &words, int32_t room) {
     d.order = device_new<int32_t>(d.rows + room);
     workspace w = workspace_begin(nullptr);
     CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
-    CHECK(d.scratch.key == nullptr && d.scratch.cub == nullptr);
-    CHECK_EQUAL(d.scratch.buckets > 0, d.rows <= sort_rows_max);
+    CHECK(d.scratch.word == nullptr && d.scratch.cub == nullptr);
+    CHECK_EQUAL(d.scratch.shape.buckets > 0, d.rows <= sort_rows_max);
     const size_t bytes = w.used;
     w = workspace_begin(device_new<char>((int64_t)bytes));
     CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
@@ -179,6 +191,28 @@ outcome<W> device_run_fetch(const device_run<W> *d) {
     device_copy_out(o.sorted.data(), d->sorted, d->rows);
     device_copy_out(o.order.data(), d->order, d->rows);
     return o;
+}
+
+// The splitters that a run left: of all samples in order, every so many'th. Errors among them would
+// not show in what is sorted, but in how long it takes.
+template <typename W>
+void check_splitters(const device_run<W> *d, const std::vector<W> &words) {
+    const sort_shape *shape = &d->scratch.shape;
+    std::vector<std::pair<W, int32_t>> sample;
+    for (int32_t row : sample_rows(d->rows)) {
+        sample.push_back({words[(size_t)row], row});
+    }
+    std::sort(sample.begin(), sample.end());
+    std::vector<W> word((size_t)shape->buckets);
+    std::vector<int32_t> row((size_t)shape->buckets);
+    device_copy_out(word.data(), d->scratch.split_word, shape->buckets);
+    device_copy_out(row.data(), d->scratch.split_row, shape->buckets);
+    bool same = true;
+    for (size_t b = 0; b < word.size(); ++b) {
+        const std::pair<W, int32_t> &wanted = sample[b * (size_t)shape->oversample];
+        same = same && word[b] == wanted.first && row[b] == wanted.second;
+    }
+    CHECK(same);
 }
 
 // "" where all is the same; else what is not.
@@ -206,6 +240,9 @@ void check_words(const std::vector<W> &words, int bits, int32_t room) {
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(device_run_start(&d, bits, stream_get()));
         CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
+        if (d.scratch.shape.buckets) {
+            check_splitters(&d, words);
+        }
     }
     std::vector<W> after(words.size());
     device_copy_out(after.data(), d.words, d.rows);
@@ -239,12 +276,12 @@ void check_sizes(std::initializer_list<int> sizes, std::initializer_list<int> wi
 template <typename W>
 void check_all_sizes(std::initializer_list<int> widths) {
     if (test_quick()) {
-        check_sizes<W>({1, 33, 161, 1025}, widths);
+        check_sizes<W>({1, 33, 257, 1025}, widths);
         return;
     }
-    check_sizes<W>({1,    2,    3,    31,   32,   33,   159,  160,  161,  255,   256,
-                    257,  319,  320,  321,  479,  480,  481,  511,  512,  513,   1023,
-                    1024, 1025, 1599, 1600, 1601, 2049, 4095, 4096, 4097, 10240, 10241},
+    check_sizes<W>({1,    2,    3,    7,    8,    9,    31,   32,    33,    255,  256,
+                    257,  258,  511,  512,  513,  767,  768,  769,   1023,  1024, 1025,
+                    2047, 2048, 2049, 4095, 4096, 4097, 8193, 10240, 10241, 33000},
                    widths);
 }
 
@@ -253,16 +290,19 @@ DEVICE_TEST(gpu_sort_every_size) {
     check_all_sizes<uint64_t>({20, 31, 32, 33, 40, 48, 63, 64});
 }
 
-// Where a thread takes one row more, where there are no more buckets, and where the radix sort is
-// next.
+// Where a thread takes one row more, where there are no more buckets or stretches, and where the
+// radix sort is next.
 DEVICE_TEST(gpu_sort_large) {
     if (test_quick()) {
         SKIP("large");
     }
-    check_sizes<uint32_t>({131071, 131072, 262145, 327681, sort_rows_max - 1, sort_rows_max + 1},
-                          {20, 31, 32});
-    check_sizes<uint64_t>({131073, 262144, 327680, 393217, sort_rows_max, sort_rows_max + 1},
+    const int full = sort_buckets_max * sort_bucket;
+    check_sizes<uint32_t>(
+        {131071, 131072, 262145, full, full + 1, 524289, sort_rows_max - 1, sort_rows_max + 1},
+        {20, 31, 32});
+    check_sizes<uint64_t>({131073, 262144, full + 1, 393217, 524288, sort_rows_max},
                           {33, 20, 64, 40, 31, 48, 32, 63});
+    check_sizes<uint64_t>({sort_rows_max + 1}, {48});
 }
 
 // The words of one bucket are up to all 64 bits apart, or lie close together.
@@ -323,6 +363,98 @@ DEVICE_TEST(gpu_sort_bucket_sizes) {
     check_bucket_sizes<uint64_t>();
 }
 
+// The bucket of `word`, in words of which no other row has it: where it starts and ends among the
+// splitters, and how many keys it has.
+template <typename W>
+struct bucket_of_word {
+    W from, to; // [from, to)
+    int32_t keys;
+};
+
+template <typename W>
+bucket_of_word<W> bucket_find(const std::vector<W> &words, W word) {
+    int32_t rows = (int32_t)words.size();
+    std::vector<W> sample;
+    for (int32_t row : sample_rows(rows)) {
+        sample.push_back(words[(size_t)row]);
+    }
+    std::sort(sample.begin(), sample.end());
+    const size_t every = (size_t)sort_shape_make(rows).oversample;
+    bucket_of_word<W> b = {0, word_none<W>(), 0};
+    for (size_t s = every; s < sample.size(); s += every) {
+        b.from = sample[s] <= word ? sample[s] : b.from;
+        b.to = sample[s] > word && sample[s] < b.to ? sample[s] : b.to;
+    }
+    for (W w : words) {
+        b.keys += w >= b.from && w < b.to;
+    }
+    return b;
+}
+
+// Distinct random words, of which the bucket of one has so many keys: rows that are no samples
+// move there.
+template <typename W>
+void check_bucket_of(random_state *r, int32_t rows, int32_t keys, int bits) {
+    std::vector<W> words((size_t)rows);
+    const W pitch = (W)(word_top<W>(bits) / (W)(rows + 1)), word = (W)(pitch * (W)(rows / 3) + 1);
+    for (int32_t i = 0; i < rows; ++i) {
+        words[(size_t)i] = (W)(pitch * (W)i);
+    }
+    for (int32_t i = rows - 1; i > 0; --i) {
+        std::swap(words[(size_t)i], words[(size_t)random_int(r, 0, i)]);
+    }
+    std::vector<bool> sampled = sampled_rows(rows);
+    bucket_of_word<W> b = bucket_find(words, word);
+    for (size_t i = 0; i < words.size() && b.keys < keys; ++i) {
+        if (!sampled[i] && (words[i] < b.from || words[i] >= b.to)) {
+            words[i] = word;
+            ++b.keys;
+        }
+    }
+    CHECK_EQUAL(bucket_find(words, word).keys, keys);
+    snprintf(label, sizeof label, "a bucket of %d of %d rows, %d bits", keys, rows, bits);
+    check_words(words, bits, 0);
+}
+
+// With eight keys a thread, and with 16.
+DEVICE_TEST(gpu_sort_full_buckets) {
+    random_state random = random_make(6);
+    for (int keys : {1023, 1024, 1025, 2047, 2048, 2049}) {
+        check_bucket_of<uint32_t>(&random, 6000, keys, 30);
+        check_bucket_of<uint64_t>(&random, 6001, keys, 45);
+    }
+    const int32_t crowded = sort_buckets_max * sort_bucket + 1;
+    for (int keys : {2048, 2049, 4095, 4096, 4097}) {
+        if (!test_quick()) {
+            check_bucket_of<uint32_t>(&random, crowded, keys, 30);
+            check_bucket_of<uint64_t>(&random, crowded, keys, 45);
+        }
+    }
+}
+
+// How rows are cut, at all sizes around those where that changes.
+TEST(sort_shapes) {
+    for (int32_t edge : {1, 256, 1024, 131072, 262144, sort_buckets_max * sort_bucket, 393216,
+                         524288, (int)sort_rows_max}) {
+        for (int32_t rows = edge > 2 ? edge - 2 : 1; rows <= edge + 2; ++rows) {
+            sort_shape s = sort_shape_make(rows);
+            CHECK_EQUAL(s.buckets > 0, rows <= sort_rows_max);
+            if (!s.buckets) {
+                continue;
+            }
+            const int64_t stretch = (int64_t)sort_threads * s.each;
+            CHECK(s.each >= 1 && s.each <= sort_most_rows && s.blocks <= sort_blocks_max);
+            CHECK(stretch * s.blocks >= rows && stretch * (s.blocks - 1) < rows);
+            CHECK(s.buckets * s.oversample <= sort_most_samples * sort_threads);
+            CHECK(sort_split_bytes<uint64_t>(&s) <= 48 * 1024 - 512); // and what is static
+            CHECK(s.buckets * s.oversample * sizeof(uint64_t) <= 48 * 1024 - 512);
+            std::vector<int32_t> samples = sample_rows(rows);
+            CHECK(std::is_sorted(samples.begin(), samples.end()));
+            CHECK(samples.front() >= 0 && samples.back() < rows);
+        }
+    }
+}
+
 // Captured once and replayed on other words, each time as often as not on what a run left behind.
 template <typename W>
 void check_replays(int32_t rows, int bits) {
@@ -364,8 +496,8 @@ DEVICE_TEST(gpu_sort_planted_errors_are_found) {
     bad = good;
     bad.sorted[499] += 1;
     CHECK(strstr(difference(bad, good), "[499]"));
-    CHECK_EQUAL(rows_of_last_bucket(160), 160);
-    CHECK_EQUAL(rows_of_last_bucket(161), 158);
+    CHECK_EQUAL(rows_of_last_bucket(sort_bucket), sort_bucket);
+    CHECK_EQUAL(rows_of_last_bucket(sort_bucket + 1), sort_bucket + 1 - sort_oversample_most);
 }
 
 } // namespace
