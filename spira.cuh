@@ -59,6 +59,7 @@
 #include "spira/wgmma.cuh"
 
 #include "spira/conv_exact.cuh"
+#include "spira/conv_few.cuh"
 #include "spira/conv_hopper.cuh"
 #include "spira/conv_tensor.cuh"
 #include "spira/conv_tile.cuh"

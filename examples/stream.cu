@@ -3,24 +3,30 @@
 #include "../spira.cuh"
 
 // Submanifold 3x3x3, 16 to 32 channels, ReLU: `set` and `features` come from the engine around it.
+// So few channels read the ordered layout, on sm_80 and later (conv_form_of).
 // memory: device memory of at least `*bytes`, aligned to 256; null asks how much that is.
 static spira::status convolve(const spira::word_layout *layout, spira::voxel_set<uint32_t> set,
                               const void *features, const void *packed, void *out, void *memory,
                               size_t *bytes, cudaStream_t stream) {
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
     spira::workspace w = spira::workspace_begin(memory);
-    spira::tile_layout tiles = spira::tile_layout_take(&w, set.capacity, 27, spira::tile_rows(27));
+    spira::order_layout order = spira::order_layout_take(&w, set.capacity, 27);
+    int32_t *map = spira::workspace_take<int32_t>(&w, (int64_t)set.capacity * 27);
+    spira::order_request request = {kernel, spira::map_all, map, set.count, set.capacity, order};
+    size_t scratch_bytes;
+    SPIRA_TRY(spira::order_workspace(&request, 1, &scratch_bytes));
+    void *scratch = spira::workspace_take<char>(&w, (int64_t)scratch_bytes);
     *bytes = w.used;
     if (!memory) {
         return spira::status_success();
     }
-    spira::map_forms forms = spira::map_forms_tiles(tiles);
-    SPIRA_TRY(spira::map_build_forms(layout, &kernel, set, set, &forms, stream));
+    SPIRA_TRY(spira::map_build(layout, &kernel, set, set, map, stream));
+    SPIRA_TRY(spira::order_build(&request, 1, scratch, scratch_bytes, stream));
     spira::conv_args args = {};
     args.shape = {27, 16, 0, 32, spira::numeric_f16};
     args.in = features;
     args.weights = packed; // of conv_weights_pack, once
-    args.layout = &tiles;
+    args.order = &order;
     args.count = set.count;
     args.capacity = set.capacity;
     args.epilogue.act = spira::activation_relu;

@@ -88,6 +88,13 @@ SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #endif
 }
 
+// Copies 4 bytes, both sides aligned to 4; what is read stays in the multiprocessor's cache.
+SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+#endif
+}
+
 // Waits for all copies that the thread has started.
 SPIRA_DEVICE void async_copy_wait() {
 #if __CUDA_ARCH__ >= 800

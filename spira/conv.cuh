@@ -3,6 +3,7 @@
 #define SPIRA_CONV_CUH
 
 #include "conv_exact.cuh"
+#include "conv_few.cuh"
 #include "conv_hopper.cuh"
 #include "conv_tensor.cuh"
 #include "workspace.h"
@@ -52,10 +53,11 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 }
 
 // The kernel that computes a shape on a device, and that its weights are packed for.
-enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper };
+enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper, conv_kernel_few };
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) {
     return !conv_uses_tensor(s->type, d->capability) ? conv_kernel_exact
+           : few_takes(s, d)                         ? conv_kernel_few
            : hopper_takes(s, d)                      ? conv_kernel_hopper
                                                      : conv_kernel_tensor;
 }
@@ -63,19 +65,25 @@ SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) 
 // The forms of the kernel map that convolutions read: tiled (layout.h), ordered (order.h).
 enum conv_form { conv_form_tiles, conv_form_order };
 
+SPIRA_API conv_form conv_kernel_form(conv_kernel kernel) {
+    return kernel == conv_kernel_few || kernel == conv_kernel_hopper ? conv_form_order
+                                                                     : conv_form_tiles;
+}
+
 // The one that a shape is computed from on the current device.
 SPIRA_API status conv_form_of(const conv_shape *shape, conv_form *form) {
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(form, status_null_pointer, "form", 0);
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    *form = conv_kernel_of(shape, &d) == conv_kernel_hopper ? conv_form_order : conv_form_tiles;
+    *form = conv_kernel_form(conv_kernel_of(shape, &d));
     return status_success();
 }
 
 // Packed weights: how many elements (exact), or 16 bytes of them.
 SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     return kernel == conv_kernel_exact    ? conv_exact_weights(s)
+           : kernel == conv_kernel_few    ? few_weights(s)
            : kernel == conv_kernel_hopper ? hopper_weights(s)
                                           : conv_tensor_weights(s);
 }
@@ -101,6 +109,10 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
                                int64_t total, void *packed, cudaStream_t stream) {
     unsigned grid = (unsigned)ceil_div(total, 256);
     if constexpr (sizeof(E) == 2) {
+        if (kernel == conv_kernel_few) {
+            few_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
+            return;
+        }
         if (kernel == conv_kernel_hopper) {
             hopper_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
             return;
@@ -187,9 +199,10 @@ SPIRA_API status conv_check_layout(const conv_args *a, conv_kernel kernel) {
     if (volume == 1 && !a->layout && !a->order) {
         return status_success();
     }
-    if (kernel == conv_kernel_hopper) {
+    if (conv_kernel_form(kernel) == conv_form_order) {
         SPIRA_REQUIRE(a->order, status_null_pointer, "order (see conv_form_of)", volume);
-        return order_layout_check(a->order, volume, a->capacity);
+        SPIRA_TRY(order_layout_check(a->order, volume, a->capacity));
+        return kernel == conv_kernel_few ? few_layout_check(a->order) : status_success();
     }
     SPIRA_REQUIRE(a->layout, status_null_pointer, "layout (see conv_form_of)", volume);
     return tile_layout_check(a->layout, volume, a->capacity);
@@ -236,21 +249,24 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
 // outputs  sizes [conv_sizes_most]
 SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
                               conv_sizes *sizes) {
-    return hopper_takes(s, d) ? hopper_sizes_list(s, d, sizes)
-                              : conv_tensor_sizes_list(s, rows, d, sizes);
+    return few_takes(s, d)      ? few_sizes_list(sizes)
+           : hopper_takes(s, d) ? hopper_sizes_list(s, d, sizes)
+                                : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
 SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
                               const conv_sizes *size) {
-    return hopper_takes(s, d) ? hopper_sizes_fit(s, d, size)
-                              : conv_tensor_sizes_fit(s, rows, d, size);
+    return few_takes(s, d)      ? few_sizes_fit(size)
+           : hopper_takes(s, d) ? hopper_sizes_fit(s, d, size)
+                                : conv_tensor_sizes_fit(s, rows, d, size);
 }
 
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
                                        const conv_device *d) {
-    return hopper_takes(s, d) ? hopper_sizes_choose(s, capacity, d)
-                              : conv_tensor_sizes_choose(s, rows, capacity, d);
+    return few_takes(s, d)      ? few_sizes_choose()
+           : hopper_takes(s, d) ? hopper_sizes_choose(s, capacity, d)
+                                : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
 
 // What does not depend on the layout, nor on how the work is cut.
@@ -281,10 +297,24 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     return p;
 }
 
+// The identity is an ordered layout without arrays, too.
+SPIRA_API order_layout conv_order(const order_layout *order) {
+    return order ? *order : order_layout{nullptr, nullptr, nullptr, nullptr, 0, 1};
+}
+
+SPIRA_API status conv_run_few(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+    conv_tensor_params p = conv_params_of(a);
+    p.order = conv_order(a->order);
+    p.multiprocessors = d->multiprocessors;
+    SPIRA_REQUIRE(!a->sizes || few_sizes_fit(a->sizes), status_unsupported, "sizes", 0);
+    return a->shape.type == numeric_f16 ? few_run<__half>(p, stream)
+                                        : few_run<__nv_bfloat16>(p, stream);
+}
+
 SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a);
-    p.order = a->order ? *a->order : order_layout{nullptr, nullptr, nullptr, nullptr, 0, 1};
+    p.order = conv_order(a->order);
     p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, a->capacity, d);
     SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
     p.part_log = hopper_part_log(s);
@@ -310,7 +340,8 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 // By the kernel that the weights are packed for.
 SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_device *d,
                           cudaStream_t stream) {
-    return kernel == conv_kernel_hopper   ? conv_run_hopper(a, d, stream)
+    return kernel == conv_kernel_few      ? conv_run_few(a, d, stream)
+           : kernel == conv_kernel_hopper ? conv_run_hopper(a, d, stream)
            : kernel == conv_kernel_tensor ? conv_run_tensor(a, d, stream)
                                           : conv_run_exact(a, stream);
 }
@@ -324,15 +355,18 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 // hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
 //          others (conv_hybrid.cuh): rows up to *count, channels up to cout are read. `out` may
 //          not be these sums.
-// early    With `early`, Hopper's kernel begins while the kernel before it still runs; others wait.
+// early    With `early`, the kernels that read the ordered layout begin while the kernel before
+// still
+//          runs; others wait for it.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
 // list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU or
 // other sizes may add in another order: with `split` an output's sum has so many parts, and more
-// than 128 bytes of input channels are added part by part. On sm_90a layers of fp16 and bf16 with
-// enough channels (hopper_takes) have a kernel of their own, and read the ordered layout.
-// cost     see bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
+// than 128 bytes of input channels are added part by part. Layers of fp16 and bf16 with few
+// channels (few_takes) and, on sm_90a, with enough of them (hopper_takes) have kernels of their
+// own, and read the ordered layout. cost     see bench/README.md; work is proportional to the
+// groups of 16 pairs, or to the offsets
 //          of the row blocks
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {

@@ -77,8 +77,7 @@ SPIRA_API status conv_hybrid_form_of(const conv_shape *shape, const kernel_shape
     SPIRA_REQUIRE(form, status_null_pointer, "form", 0);
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    *form = hybrid_kernel(shape, kernel, threshold, &d) == conv_kernel_hopper ? conv_form_order
-                                                                              : conv_form_tiles;
+    *form = conv_kernel_form(hybrid_kernel(shape, kernel, threshold, &d));
     return status_success();
 }
 

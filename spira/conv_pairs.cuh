@@ -767,8 +767,7 @@ SPIRA_API status pairs_kernel_of(const conv_shape *shape, conv_kernel *kernel) {
     SPIRA_TRY(conv_shape_check(shape));
     conv_device d;
     SPIRA_TRY(conv_device_query(&d));
-    d.warpgroups = false;
-    *kernel = conv_kernel_of(shape, &d);
+    *kernel = conv_uses_tensor(shape->type, d.capability) ? conv_kernel_tensor : conv_kernel_exact;
     return status_success();
 }
 

@@ -112,13 +112,6 @@ SPIRA_DEVICE void conv_read(uint4 &to, const char *from, int there) {
                  : "l"(from), "r"(there));
 }
 
-// Not in line: it is called in many places, and seldom.
-template <typename E>
-[[maybe_unused]] static __device__ __noinline__ uint4 conv_read_narrow(const char *from,
-                                                                       int bytes) {
-    return conv_read_each<E>(from, bytes);
-}
-
 // A lane's parts of rows g and g + 8 of the chunks from `chunk` on. Of rows that are not there it
 // gets row 0, or keeps what it has: no output hears of it.
 template <typename E, int chunks, conv_rows lie>

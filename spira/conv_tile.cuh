@@ -9,8 +9,9 @@
 // A lane loads exactly the bytes of a row that it will multiply: 16 bytes, which are both depth
 // halves of two instructions once the weights are packed in the same order.
 //
-// All that is for conv_tensor.cuh. Hopper's kernel (conv_hopper.cuh) packs its weights and keeps
-// its sums in ways of its own, and shares the parameters, the reads of odd rows and the epilogue.
+// All that is for conv_tensor.cuh. The kernel of few channels (conv_few.cuh) and Hopper's
+// (conv_hopper.cuh) pack their weights and keep their sums in ways of their own, and share the
+// parameters, the reads of odd rows and the epilogue.
 #ifndef SPIRA_CONV_TILE_CUH
 #define SPIRA_CONV_TILE_CUH
 
@@ -97,9 +98,9 @@ enum { conv_sizes_most = 256 };
 
 // How the work of a layer is cut.
 struct conv_sizes {
-    int tiles;  // of a block; 1 (conv_hopper.cuh)
-    int slices; // of a block: of up to 32 output channels each
-    int split;  // warps that share the list of a tile: 1, 2, 4; 1 (conv_hopper.cuh)
+    int tiles;  // of a block; 1 (conv_few.cuh, conv_hopper.cuh)
+    int slices; // of a block: of up to 32 output channels each; 1 (conv_few.cuh)
+    int split;  // warps that share the list of a tile: 1, 2, 4; 1 (conv_few.cuh, conv_hopper.cuh)
     int depth;  // chunks that are multiplied at a time: 1, 2, 4; not read of the caller's
 };
 
@@ -107,7 +108,7 @@ struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
     tile_layout layout; // first is null for the identity
-    order_layout order; // row is null for the identity; conv_hopper.cuh
+    order_layout order; // row is null for the identity; conv_few.cuh, conv_hopper.cuh
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
@@ -116,6 +117,7 @@ struct conv_tensor_params {
     int chunks1, chunks; // parts of the input channels: of the first source, of both
     int slices;          // of the output channels, a block's together
     int part_log;        // bytes of a row's part; conv_hopper.cuh
+    int multiprocessors; // of the device; conv_few.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
     bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
@@ -139,6 +141,13 @@ SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
         }
     }
     return v.all;
+}
+
+// Not in line: it is called in many places, and seldom.
+template <typename E>
+[[maybe_unused]] static __device__ __noinline__ uint4 conv_read_narrow(const char *from,
+                                                                       int bytes) {
+    return conv_read_each<E>(from, bytes);
 }
 
 // ---- sums in shared memory ----------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// spira/layout.h: the kernel map in the form that convolutions read, but for those on Hopper's
-// warpgroups (conv_hopper.cuh), which read the one of order.h.
+// spira/layout.h: the kernel map in the form that convolutions read, but for those of few channels
+// (conv_few.cuh) and on Hopper's warpgroups (conv_hopper.cuh), which read the one of order.h.
 //
 // Tiled layout. The outputs are cut into tiles of so many consecutive rows (64 is usual). A tile
 // has the list of its pairs, offset by offset. The pairs of an offset are in the order of their

@@ -18,7 +18,8 @@ SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
         const net_step *step = &p->step[i];
         if (net_is_conv(&p->layers[i]) && step->map != net_none) {
             net_map *map = &p->map[step->map];
-            bool ordered = conv_kernel_of(&step->shape, device) == conv_kernel_hopper;
+            bool ordered =
+                conv_kernel_form(conv_kernel_of(&step->shape, device)) == conv_form_order;
             map->ordered |= ordered;
             map->tiled |= !ordered;
         }

@@ -1,5 +1,5 @@
-// spira/order.h: the kernel map with its outputs in the order of their taps: what convolutions on
-// Hopper's warpgroups read (conv_hopper.cuh).
+// spira/order.h: the kernel map with its outputs in the order of their taps: what convolutions
+// of few channels (conv_few.cuh) and on Hopper's warpgroups (conv_hopper.cuh) read.
 //
 // Ordered layout. Outputs with like taps stand side by side, in blocks of 64. So a block has few
 // offsets, and few of its outputs lack one of them: a dense matrix product over a block multiplies

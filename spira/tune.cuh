@@ -42,9 +42,9 @@ SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, i
         return c;
     }
     int channels = (int)max_of(s->cin + s->cin2, s->cout);
-    c.rows = kernel == conv_kernel_hopper ? 0
-             : s->volume == 1             ? tile_rows(1) // of the identity too
-                                          : tile_rows_choose(s->volume, channels, capacity);
+    c.rows = conv_kernel_form(kernel) == conv_form_order ? 0
+             : s->volume == 1                            ? tile_rows(1) // of the identity too
+                              : tile_rows_choose(s->volume, channels, capacity);
     if (kernel == conv_kernel_exact) {
         return c;
     }
@@ -99,7 +99,7 @@ SPIRA_API int tune_candidates(const tune_key *key, const tune_scene *scene, int3
     const conv_shape *s = &key->shape;
     int count = 0;
     tune_add(tune_guess(key, scene, capacity, d), choices, &count);
-    if (conv_kernel_of(s, d) == conv_kernel_hopper) {
+    if (conv_kernel_form(conv_kernel_of(s, d)) == conv_form_order) {
         tune_add_cuts(s, 0, d, choices, &count);
     } else {
         tune_add_cuts(s, tile_rows(s->volume), d, choices, &count);

@@ -29,7 +29,8 @@ SPIRA_API bool tune_choice_fits(const conv_shape *s, const conv_device *d, const
     if (c->dataflow != tune_dataflow_os) {
         return true;
     }
-    bool rows = kernel == conv_kernel_hopper ? c->rows == 0 : tile_rows_valid(c->rows, s->volume);
+    bool rows = conv_kernel_form(kernel) == conv_form_order ? c->rows == 0
+                                                            : tile_rows_valid(c->rows, s->volume);
     return rows &&
            (!c->tiles || kernel == conv_kernel_exact || conv_sizes_fit(s, c->rows, d, &size));
 }

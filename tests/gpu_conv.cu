@@ -799,7 +799,7 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     problem_good(&p, out);
                     conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, &device);
                     sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
-                    size = hopper_takes(&s, &device)
+                    size = conv_kernel_form(conv_kernel_of(&s, &device)) == conv_form_order
                                ? conv_sizes{1, 1, 1, 1}
                                : conv_sizes{2, 1, 1, conv_depth(conv_shape_chunks(&s))};
                     whole[large] = sizes_run(&p, &d, &size);
@@ -860,6 +860,33 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
                 sizes_judge(&p, &size, device_problem_fetch(&p, &d));
             }
         }
+        guarded_finish();
+    }
+}
+
+// Few channels are cut in one way.
+DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    for (numeric type : {numeric_f16, numeric_bf16}) {
+        conv_shape s = {27, 20, 0, 24, type};
+        if (conv_kernel_of(&s, &device) != conv_kernel_few) {
+            SKIP("needs sm_80");
+        }
+        random_state random = random_make(33);
+        problem p = problem_make(&random, s, 100, 150, 150);
+        problem_fill_map(&random, &p, 30);
+        problem_name(&p, "refused, few channels");
+        device_problem d;
+        device_problem_make(&p, &d);
+        const conv_sizes bad[] = {{2, 1, 1, 1}, {0, 1, 1, 1}, {1, 2, 1, 1},
+                                  {1, 0, 1, 1}, {1, 1, 2, 1}, {1, 1, 0, 1}};
+        for (const conv_sizes &size : bad) {
+            d.args.sizes = &size;
+            sizes_check(device_problem_start(&d).code == status_unsupported, &p, &size,
+                        "is not refused");
+        }
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
         guarded_finish();
     }
 }
@@ -929,6 +956,16 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
     }
 }
 
+// One way, and no other fits.
+void check_few_fits(const conv_shape *s, int rows, const conv_device *d) {
+    std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
+    CHECK_EQUAL(listed.size(), (size_t)1);
+    for (int i = 0; i < 4 * 4 * 4; ++i) {
+        conv_sizes c = {i / 16, i / 4 % 4, i % 4, 1};
+        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), memcmp(&c, &listed[0], sizeof c) == 0);
+    }
+}
+
 // What is listed fits, and so does what is chosen, whatever the device.
 TEST(conv_sizes_fit_the_device) {
     const conv_device devices[] = {{80, 108, 166912, false},  {86, 82, 101376, false},
@@ -936,30 +973,36 @@ TEST(conv_sizes_fit_the_device) {
                                    {90, 132, 232448, false},  {90, 132, 232448, true},
                                    {100, 148, 232448, false}, {120, 170, 101376, false}};
     random_state random = random_make(47);
-    int ordered = 0;
+    const int most[] = {40, 130, 1024};
+    int kernels[4] = {};
     for (int i = 0; i < 500; ++i) {
         conv_shape s = {random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
-                        random_int(&random, 1, random_int(&random, 0, 1) ? 130 : 1024), 0,
-                        random_int(&random, 1, random_int(&random, 0, 1) ? 130 : 1024),
+                        random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
+                        random_int(&random, 1, most[random_int(&random, 0, 2)]),
                         tensor_numerics[i % 3]};
         s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
         int rows = i % 2 ? tile_rows(s.volume) : tile_rows_limit(s.volume);
         for (const conv_device &d : devices) {
-            bool hopper = hopper_takes(&s, &d);
-            ordered += hopper;
-            if (hopper) {
+            const conv_kernel kernel = conv_kernel_of(&s, &d);
+            ++kernels[kernel];
+            if (kernel == conv_kernel_hopper) {
                 check_hopper_fits(&s, rows, &d);
+            } else if (kernel == conv_kernel_few) {
+                check_few_fits(&s, rows, &d);
             } else {
                 check_tensor_fits(&random, &s, rows, &d);
             }
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
                 conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
                 CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
-                CHECK_EQUAL(chosen.depth, hopper ? 1 : conv_depth(conv_shape_chunks(&s)));
+                CHECK_EQUAL(chosen.depth,
+                            kernel == conv_kernel_tensor ? conv_depth(conv_shape_chunks(&s)) : 1);
             }
         }
     }
-    CHECK(ordered > 20 && ordered < 480);
+    CHECK_EQUAL(kernels[conv_kernel_exact], 0);
+    CHECK(kernels[conv_kernel_tensor] > 20 && kernels[conv_kernel_hopper] > 20 &&
+          kernels[conv_kernel_few] > 20);
 }
 
 // Channels around the edges of chunks, blocks and slices, in random combination; arrays that start
@@ -1024,11 +1067,18 @@ DEVICE_TEST(gpu_conv_form_of) {
         for (int channels : {1, 16, 31, 32, 33, 63, 64, 65, 128, 1024}) {
             for (numeric type : numerics) {
                 const conv_shape s = {volume, channels, 0, channels, type};
-                bool ordered = reads_order(&s);
-                CHECK_EQUAL(ordered, hopper_takes(&s, &device));
-                CHECK(!ordered || (numeric_size(type) == 2 && device.capability == 90));
+                bool ordered = reads_order(&s), few = few_takes(&s, &device);
+                CHECK_EQUAL(ordered, few || hopper_takes(&s, &device));
+                CHECK_EQUAL(few,
+                            numeric_size(type) == 2 && device.capability >= 80 && channels <= 32);
+                CHECK(few || !ordered || (numeric_size(type) == 2 && device.capability == 90));
             }
         }
+    }
+    for (const conv_shape &s :
+         {conv_shape{27, 33, 0, 8, numeric_f16}, // one channel too many
+          conv_shape{27, 8, 0, 33, numeric_f16}, conv_shape{27, 8, 1, 8, numeric_f16}}) {
+        CHECK(!few_takes(&s, &device));
     }
     conv_shape s = {27, 64, 0, 64, numeric_f16}, none = s;
     none.cin = 0;
@@ -1039,11 +1089,12 @@ DEVICE_TEST(gpu_conv_form_of) {
     CHECK_STATUS(conv_form_of(&none, &form), status_bad_size);
 }
 
-// Volumes and channels on both sides of where the other kernel begins.
+// Volumes and channels on both sides of where other kernels begin.
 DEVICE_TEST(gpu_conv_ordered_edges_of_shapes) {
-    const int channels[][3] = {{31, 0, 32},  {32, 0, 31},  {32, 0, 32},  {16, 16, 32},
-                               {31, 33, 63}, {63, 0, 64},  {64, 0, 63},  {64, 0, 64},
-                               {33, 32, 65}, {65, 0, 100}, {100, 29, 97}};
+    const int channels[][3] = {{31, 0, 32},   {32, 0, 31}, {32, 0, 32}, {16, 16, 32}, {31, 33, 63},
+                               {63, 0, 64},   {64, 0, 63}, {64, 0, 64}, {33, 32, 65}, {65, 0, 100},
+                               {100, 29, 97}, {16, 0, 16}, {17, 0, 16}, {16, 0, 17},  {33, 0, 16},
+                               {16, 0, 33},   {8, 8, 8},   {4, 0, 32}};
     int turn = 0;
     for (int volume : {1, 2, 31, 32, 33, 64, 65, 1023, 1024, 1025}) {
         for (auto &c : channels) {
@@ -1097,7 +1148,9 @@ DEVICE_TEST(gpu_conv_ordered_edges_of_channels) {
 const conv_shape order_shapes[] = {
     {27, 32, 0, 32, numeric_f16},   {8, 20, 12, 32, numeric_bf16},  {5, 64, 0, 96, numeric_f16},
     {40, 128, 0, 64, numeric_bf16}, {3, 70, 90, 140, numeric_f16},  {1, 32, 0, 64, numeric_f16},
-    {1, 96, 64, 129, numeric_bf16}, {64, 300, 0, 64, numeric_bf16},
+    {1, 96, 64, 129, numeric_bf16}, {64, 300, 0, 64, numeric_bf16}, {27, 16, 0, 16, numeric_f16},
+    {125, 4, 0, 32, numeric_bf16},  {3, 24, 0, 9, numeric_f16},     {1, 16, 0, 20, numeric_bf16},
+    {1030, 7, 0, 5, numeric_f16},
 };
 
 // Outputs around the row blocks and the tiles of them, as many as the capacity and fewer.
@@ -1146,13 +1199,15 @@ DEVICE_TEST(gpu_conv_ordered_blocks_without_pairs) {
     }
 }
 
-// More tiles than there are blocks of threads at a time: each takes some after another.
+// More tiles than there are blocks of threads at a time.
 DEVICE_TEST(gpu_conv_ordered_many_tiles) {
-    const conv_shape shapes[] = {
-        {3, 32, 0, 32, numeric_f16}, {3, 64, 0, 128, numeric_bf16}, {2, 33, 0, 256, numeric_f16}};
+    const conv_shape shapes[] = {{3, 32, 0, 32, numeric_f16},
+                                 {3, 64, 0, 128, numeric_bf16},
+                                 {2, 33, 0, 256, numeric_f16},
+                                 {3, 16, 0, 16, numeric_bf16}};
     for (const conv_shape &s : shapes) {
         random_state random = random_make((uint64_t)s.cout);
-        const int32_t outputs = test_quick() ? 500 : s.cout == 32 ? 80000 : 40000;
+        const int32_t outputs = test_quick() ? 500 : s.cout <= 32 ? 80000 : 40000;
         problem p = problem_make(&random, s, 1000, outputs, outputs + 300);
         problem_fill_lists(&random, &p, 60);
         problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -1398,6 +1453,29 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
         }
         CHECK(device_untouched(d.out, 0, d.out_bytes));
     }
+}
+
+// The kernel of few channels reads 16 bytes of it at a time.
+DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
+    conv_shape s = {3, 8, 0, 8, numeric_f16};
+    if (!reads_order(&s)) {
+        SKIP("needs sm_80");
+    }
+    random_state random = random_make(57);
+    problem p = problem_make(&random, s, 10, 120, 150);
+    problem_fill_map(&random, &p, 50);
+    device_problem d;
+    device_problem_make(&p, &d);
+    for (bool row : {false, true}) {
+        conv_args args = d.args;
+        order_layout order = d.order;
+        args.order = &order;
+        (row ? order.row : order.source) += 2;
+        status said = conv(&args, d.scratch, d.scratch_bytes, stream_get());
+        CHECK_STATUS(said, status_alignment);
+        CHECK(strstr(said.subject, "layout") != nullptr);
+    }
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
 }
 
 DEVICE_TEST(gpu_conv_weights_refuses) {

@@ -22,8 +22,8 @@ enum {
     columns = 4,
 };
 
-// Channels: points 4 -> first 32 -> down 40 -> up 32; up and first together -> 36 -> pooled. The
-// first layer reads the tiled layout everywhere, the others what conv_form_of says.
+// Channels: points 4 -> first 32 -> down 40 -> up 32; up and first together -> 36 -> pooled. Layers
+// read the layout that conv_form_of says.
 enum { first_channels = 32, down_channels = 40, last_channels = 36 };
 
 // A kernel map, and the layout of it that its layer reads.

@@ -555,19 +555,22 @@ DEVICE_TEST(gpu_hybrid_identity) {
     for (numeric type : numerics) {
         for (pairs_form form : forms) {
             random_state random = random_make((uint64_t)type);
-            conv_shape s = {0, 64, 0, 64, type};
-            hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 190, 190, 20, 1, form);
-            for (int32_t i = 0; i < 190; ++i) {
-                p.map[(size_t)(i * 27 + 13)] = i;
+            for (int channels : {64, 20}) {
+                conv_shape s = {0, channels, 0, channels, type};
+                hybrid_problem p =
+                    hybrid_random(&random, kernel_cube(3, 1), s, 190, 190, 20, 1, form);
+                for (int32_t i = 0; i < 190; ++i) {
+                    p.map[(size_t)(i * 27 + 13)] = i;
+                }
+                hybrid_name(&p, "identity");
+                device_hybrid d;
+                device_hybrid_of(&p, &d);
+                d.args.layout = nullptr;
+                d.args.order = nullptr;
+                std::vector<char> out = device_hybrid_run(&p, &d);
+                problem_good(&p, out);
+                guarded_finish();
             }
-            hybrid_name(&p, "identity");
-            device_hybrid d;
-            device_hybrid_of(&p, &d);
-            d.args.layout = nullptr;
-            d.args.order = nullptr;
-            std::vector<char> out = device_hybrid_run(&p, &d);
-            problem_good(&p, out);
-            guarded_finish();
         }
     }
 }

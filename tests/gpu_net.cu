@@ -327,9 +327,9 @@ tune_choice choice_of(const net_plan *p, int layer, const conv_device *d, int tu
     const net_step *step = &p->step[layer];
     const conv_shape *s = &step->shape;
     const conv_kernel kernel = conv_kernel_of(s, d);
-    int rows = kernel == conv_kernel_hopper        ? 0
-               : turn % 2 || step->map == net_none ? tile_rows(s->volume)
-                                                   : tile_rows_limit(s->volume);
+    int rows = conv_kernel_form(kernel) == conv_form_order ? 0
+               : turn % 2 || step->map == net_none         ? tile_rows(s->volume)
+                                                           : tile_rows_limit(s->volume);
     if (kernel == conv_kernel_exact) {
         return {tune_dataflow_os, rows, 0, 0, 0};
     }
@@ -371,7 +371,7 @@ int check_choices(const net_plan *p, const conv_device *d) {
         if (choice_none(c)) {
             continue;
         }
-        const bool tiled = conv_kernel_of(&step->shape, d) != conv_kernel_hopper;
+        const bool tiled = conv_kernel_form(conv_kernel_of(&step->shape, d)) == conv_form_tiles;
         const conv_sizes sizes = tune_sizes(c);
         int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
         CHECK(net_is_conv(&p->layers[i]));

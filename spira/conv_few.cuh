@@ -1,0 +1,566 @@
+// spira/conv_few.cuh: convolution of few channels on the tensor cores, from the ordered layout.
+//
+// For up to 32 channels on each side, 16-bit formats, sm_80 and later. What such a layer costs is
+// the way to its rows, not the products: so all is made for many reads under way and few
+// instructions between them.
+//
+// Reads the ordered layout (order.h). A warp owns 32 neighbouring places of a block of outputs, all
+// output channels of them, and keeps their sums in registers from the first offset to the epilogue.
+// It walks the offsets of the block's mask. Sources are read some offsets ahead, and rows as many
+// ahead of their product, both straight into registers. Offsets that the warp's own places lack are
+// not multiplied. Warps wait for no other. A thread block takes the pair of blocks whose turn it
+// is; those with many offsets begin first.
+//
+// The products are the other way around: weights are the instruction's 16 rows, output channels,
+// and source rows are its 8 columns. So a lane's part of a row is the operand as it comes, and so
+// are 16 bytes of the packed weights. With g = lane / 4 and t = lane % 4, a lane has
+//   of the sources, column g of each of its groups of 8: places groups g .. groups g + groups - 1
+//   of a row        channels 4 steps t .. 4 steps t + 4 steps - 1
+//   of the sums     output channels 2 blocks g .. 2 blocks g + 2 blocks - 1 of columns 2 t, 2 t + 1
+// (steps: of 16 input channels; blocks: of 16 output channels; groups: of 8 places.)
+#ifndef SPIRA_CONV_FEW_CUH
+#define SPIRA_CONV_FEW_CUH
+
+#include "conv_tile.cuh"
+#include "launch.cuh"
+
+namespace spira {
+
+enum {
+    few_channels_most = 32,
+    few_warps = 4, // of a thread block
+    few_threads = few_warps * 32,
+    few_pair = 2 * order_rows, // places that have a turn
+    few_sector = 32,           // bytes that a read brings into the cache
+    // What may be varied. Groups of 8 places of a warp (2, 4), for 16 and for 32 input channels;
+    few_groups_narrow = 4,
+    few_groups_wide = 4,
+    // offsets whose rows, and as many whose sources, are under way (2 .. 4): 16 to 16 channels, 16
+    // to 32, and 32;
+    few_ahead_narrow = 4,
+    few_ahead_mixed = 3,
+    few_ahead_wide = 2,
+    // thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned;
+    few_resident_narrow = 5,
+    few_resident_wide = 4,
+    few_resident_odd = 3,
+    // bytes of weights that the first thread blocks bring into the cache.
+    few_warm_bytes = 128 * 1024,
+};
+
+SPIRA_BOTH constexpr int few_groups(int steps) {
+    return steps == 1 ? few_groups_narrow : few_groups_wide;
+}
+
+SPIRA_BOTH constexpr int few_ahead(int steps, int blocks, bool wide) {
+    return !wide || steps > 1 ? few_ahead_wide : blocks > 1 ? few_ahead_mixed : few_ahead_narrow;
+}
+
+// Thread blocks of a multiprocessor at a time: what registers allow.
+SPIRA_BOTH constexpr int few_resident(int steps, int blocks, bool wide) {
+    return !wide ? few_resident_odd : steps * blocks == 1 ? few_resident_narrow : few_resident_wide;
+}
+
+// Steps of 16 input channels, and blocks of 16 output channels.
+SPIRA_BOTH int few_steps(int cin) {
+    return cin <= 16 ? 1 : 2;
+}
+
+SPIRA_BOTH int few_blocks(int cout) {
+    return cout <= 16 ? 1 : 2;
+}
+
+// ---- reads --------------------------------------------------------------------------------------
+
+// What all warps read again and again: the cache keeps it.
+SPIRA_DEVICE uint4 few_read_kept(const char *from) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+// What is read once, where `there` is not negative; otherwise `to` is anything. It takes no place
+// in the cache.
+SPIRA_DEVICE void few_read_once(int32_t (&to)[2], const int32_t *from, int there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ge.s32 there, %3, 0;\n"
+                 "@there ld.global.nc.L1::no_allocate.v2.s32 {%0, %1}, [%2]; }"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(from), "r"(there));
+}
+
+SPIRA_DEVICE void few_read_once(int32_t (&to)[4], const int32_t *from, int there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ge.s32 there, %5, 0;\n"
+                 "@there ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4]; }"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from), "r"(there));
+}
+
+// Zeros where `there` is false.
+SPIRA_DEVICE void few_read(uint32_t (&to)[2], const char *from, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 ".reg .b64 both;\n"
+                 "setp.ne.u32 there, %3, 0;\n"
+                 "mov.b64 both, 0;\n"
+                 "@there ld.global.nc.b64 both, [%2];\n"
+                 "mov.b64 {%0, %1}, both; }"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(from), "r"((uint32_t)there));
+}
+
+SPIRA_DEVICE void few_read(uint32_t (&to)[4], const char *from, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %5, 0;\n"
+                 "mov.u32 %0, 0;\n"
+                 "mov.u32 %1, 0;\n"
+                 "mov.u32 %2, 0;\n"
+                 "mov.u32 %3, 0;\n"
+                 "@there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+                 : "l"(from), "r"((uint32_t)there));
+}
+
+// Where row number `row` begins.
+SPIRA_DEVICE const char *few_row(const char *first, int32_t row, uint32_t pitch) {
+    uint64_t at;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(at) : "r"(row), "r"(pitch));
+    return first + at;
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// Packed weights [volume, steps, blocks, 32 lanes] of 16 bytes: the lane's operand of a step.
+// Channels beyond the ends are zero.
+SPIRA_API int64_t few_weights(const conv_shape *s) {
+    return (int64_t)s->volume * few_steps(s->cin) * few_blocks(s->cout) * 32;
+}
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(256)
+    few_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                    E *__restrict__ packed) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= total) {
+        return;
+    }
+    const int steps = few_steps(s.cin), blocks = few_blocks(s.cout), lane = (int)(i % 32);
+    const int block = (int)(i / 32 % blocks), step = (int)(i / 32 / blocks % steps);
+    const int64_t k = i / 32 / blocks / steps;
+    for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
+        int channel = lane % 4 * 4 * steps + step * 4 + e / 4 * 2 + e % 2;
+        int out = lane / 4 * 2 * blocks + block * 2 + e / 2 % 2;
+        bool inside = channel < s.cin && out < s.cout;
+        float w = inside ? weight[(k * s.cin + channel) * s.cout + out] : 0.0f;
+        packed[i * per_lane + e] = element_from_float<E>(w);
+    }
+}
+
+// Bytes of an offset's weights.
+SPIRA_BOTH constexpr int few_offset_bytes(int steps, int blocks) {
+    return steps * blocks * conv_part_bytes;
+}
+
+// The first thread blocks of each multiprocessor bring weights into its cache, a share each, while
+// they wait for their first indices: else the walks of all would stop at each offset.
+SPIRA_DEVICE void few_warm(const conv_tensor_params &p, int bytes, int shares, uint32_t scratch) {
+    const int share = (int)blockIdx.x / p.multiprocessors, step = shares * few_threads * few_sector;
+    bytes = share < shares ? min(bytes, (int)few_warm_bytes) : 0;
+#pragma unroll 4
+    for (int at = (share * few_threads + (int)threadIdx.x) * few_sector; at < bytes; at += step) {
+        async_copy_4_cached(scratch + threadIdx.x * 4, (const char *)p.weights + at);
+    }
+}
+
+// The lane's operands of an offset, those of `own` on.
+template <int steps, int blocks>
+SPIRA_DEVICE void few_weights_load(const char *own, int offset, uint4 (&to)[steps][blocks]) {
+    own += (int64_t)offset * few_offset_bytes(steps, blocks);
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) {
+            to[s][b] = few_read_kept(own + (s * blocks + b) * conv_part_bytes);
+        }
+    }
+}
+
+// ---- the offsets of a block ---------------------------------------------------------------------
+
+enum { few_scope = 32 * 32 }; // offsets that a walk goes over: a word for each lane
+
+// Where a warp is in a block's mask.
+struct few_walk {
+    uint32_t held;   // the lane's word
+    uint32_t words;  // that have offsets and are still to come, a bit each
+    uint32_t word;   // the offsets to come of the one at hand
+    int begin, base; // the first offset of all words, and of the one
+};
+
+// Over the offsets from `begin` on; the identity has none.
+SPIRA_DEVICE few_walk few_walk_of(const conv_tensor_params &p, int64_t block, int begin) {
+    const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
+    few_walk w = {0, 0, 0, begin, begin};
+    if (p.order.row && own < words) {
+        w.held = __ldg(p.order.mask + block * words + own);
+    }
+    w.words = __ballot_sync(~0u, w.held != 0);
+    return w;
+}
+
+// The next offset; behind the last one, -1.
+SPIRA_DEVICE int few_walk_next(few_walk &w) {
+    if (!w.word) {
+        if (!w.words) {
+            return -1;
+        }
+        const int next = __ffs((int)w.words) - 1;
+        w.words &= w.words - 1;
+        w.word = __shfl_sync(~0u, w.held, next);
+        w.base = w.begin + next * 32;
+    }
+    const int bit = __ffs((int)w.word) - 1;
+    w.word &= w.word - 1;
+    return w.base + bit;
+}
+
+// ---- sources and rows ---------------------------------------------------------------------------
+
+// Where a lane reads.
+struct few_from {
+    const int32_t *source; // of its places, for the first offset
+    const char *row;       // its part of row 0
+    uint32_t pitch;        // bytes to the next row
+    int bytes;             // of a row, from the lane's part on; 0 or less: none
+};
+
+template <typename E, int steps>
+SPIRA_DEVICE few_from few_from_of(const conv_tensor_params &p, int64_t block, int place) {
+    enum { groups = few_groups(steps) };
+    const int lane = threadIdx.x % 32, at = lane % 4 * (8 * steps);
+    few_from f;
+    f.source = p.order.source + block * p.volume * order_rows + place + lane / 4 * groups;
+    f.pitch = (uint32_t)p.cin * (uint32_t)sizeof(E);
+    f.bytes = (int)f.pitch - at;
+    f.row = (const char *)p.in + (f.bytes > 0 ? at : 0);
+    // In registers: the compiler would work them out again for each offset.
+    asm volatile("" : "+l"(f.source), "+l"(f.row), "+r"(f.pitch), "+r"(f.bytes));
+    return f;
+}
+
+// The sources of an offset; none where it is -1.
+template <int groups>
+struct few_sources {
+    int32_t at[groups]; // of the lane's places, negative: none; anything where there is no offset
+    int offset;
+};
+
+template <int groups>
+SPIRA_DEVICE void few_sources_load(const few_from &f, few_walk &walk, few_sources<groups> &to) {
+    to.offset = few_walk_next(walk);
+    few_read_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset);
+}
+
+// Those of the identity, which has no lists.
+template <int groups>
+SPIRA_DEVICE void few_sources_same(int first, int outputs, few_sources<groups> &to) {
+#pragma unroll
+    for (int j = 0; j < groups; ++j) {
+        int place = first + (int)(threadIdx.x % 32 / 4) * groups + j;
+        to.at[j] = place < outputs ? place : -1;
+    }
+    to.offset = 0;
+}
+
+// What is multiplied for an offset.
+template <int steps>
+struct few_slot {
+    uint32_t row[few_groups(steps)][2 * steps]; // the lane's parts; zeros where there is none
+    int offset;
+    uint32_t any; // lanes that have a place with it
+};
+
+// wide: parts of rows are aligned.
+template <typename E, int steps, bool wide>
+SPIRA_DEVICE void few_row_load(const few_from &f, int32_t source, uint32_t (&to)[2 * steps]) {
+    const char *from = few_row(f.row, source, f.pitch);
+    const bool there = source >= 0 && f.bytes > 0;
+    if (wide) {
+        few_read(to, from, there);
+        return;
+    }
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (there) {
+        v = conv_read_narrow<E>(from, min(f.bytes, 8 * steps));
+    }
+    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 2 * steps; ++i) {
+        to[i] = word[i];
+    }
+}
+
+// Reads the rows of an offset whose sources are there, and the sources of one further on.
+template <typename E, int steps, bool wide>
+SPIRA_DEVICE void few_slot_load(const few_from &f, few_walk &walk,
+                                few_sources<few_groups(steps)> &source, few_slot<steps> &to) {
+    to.offset = source.offset;
+    to.any = 0;
+    if (source.offset < 0) {
+        return;
+    }
+    int32_t all = -1; // negative if all sources are
+#pragma unroll
+    for (int j = 0; j < few_groups(steps); ++j) {
+        few_row_load<E, steps, wide>(f, source.at[j], to.row[j]);
+        all &= source.at[j];
+    }
+    to.any = __ballot_sync(~0u, all >= 0);
+    few_sources_load(f, walk, source);
+}
+
+// ---- the walk -----------------------------------------------------------------------------------
+
+// A lane's sums: [group of places][block of output channels].
+template <int steps, int blocks>
+struct few_sums {
+    float at[few_groups(steps)][blocks][4];
+};
+
+template <typename E, int steps, int blocks>
+SPIRA_DEVICE void few_multiply(const few_slot<steps> &slot, const uint4 (&weights)[steps][blocks],
+                               few_sums<steps, blocks> &sum) {
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+            for (int j = 0; j < few_groups(steps); ++j) {
+                mma_step<E>(sum.at[j][b], weights[s][b], slot.row[j][2 * s],
+                            slot.row[j][2 * s + 1]);
+            }
+        }
+    }
+}
+
+// Adds what few_scope offsets from `begin` on give to the warp's places, the first of them `first`.
+template <typename E, int steps, int blocks, bool wide>
+SPIRA_DEVICE void few_add(const conv_tensor_params &p, int first, int outputs, int begin,
+                          few_sums<steps, blocks> &sum) {
+    enum { ahead = few_ahead(steps, blocks, wide) };
+    const int64_t block = first / order_rows;
+    const few_from from = few_from_of<E, steps>(p, block, first % order_rows);
+    const char *own = (const char *)p.weights + threadIdx.x % 32 * conv_lane_bytes;
+    asm volatile("" : "+l"(own)); // in a register, as above
+    few_walk walk = few_walk_of(p, block, begin);
+    few_sources<few_groups(steps)> source[ahead];
+    few_slot<steps> slot[ahead];
+    uint4 weights[steps][blocks]; // of the slot that is next
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        few_sources_load(from, walk, source[i]);
+    }
+    if (!p.order.row) {
+        few_sources_same(first, outputs, source[0]);
+    }
+    chain_wait(); // before the first row
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        few_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+    }
+    if (slot[0].any) {
+        few_weights_load(own, slot[0].offset, weights);
+    }
+#pragma unroll 1
+    while (slot[0].offset >= 0) {
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            few_slot<steps> &next = slot[(i + 1) % ahead];
+            if (slot[i].any) {
+                few_multiply<E, steps, blocks>(slot[i], weights, sum);
+            }
+            if (next.any) {
+                few_weights_load(own, next.offset, weights);
+            }
+            few_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+        }
+    }
+}
+
+// ---- epilogue -----------------------------------------------------------------------------------
+
+// What a lane finishes: of `rows` outputs, -1: none, four channels from `channel` on.
+template <int rows>
+struct few_finished {
+    int32_t row[rows];
+    float4 sum[rows];
+    int channel;
+};
+
+// The outputs of so many places.
+template <int count>
+SPIRA_DEVICE void few_outputs_load(const conv_tensor_params &p, int place, int outputs,
+                                   int32_t *row) {
+    int32_t own[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        own[i] = place + i;
+    }
+    if (p.order.row) {
+        few_read_once(own, p.order.row + place, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        row[i] = place + i < outputs ? own[i] : -1;
+    }
+}
+
+// Two blocks of output channels: a lane has four of each of its columns.
+template <int steps>
+SPIRA_DEVICE void few_quads(const few_sums<steps, 2> &sum,
+                            few_finished<2 * few_groups(steps)> &to) {
+    enum { groups = few_groups(steps) };
+    to.channel = (int)(threadIdx.x % 32 / 4 * 4);
+#pragma unroll
+    for (int j = 0; j < groups; ++j) {
+        const float *low = sum.at[j][0], *high = sum.at[j][1];
+        to.sum[j] = make_float4(low[0], low[2], high[0], high[2]);
+        to.sum[groups + j] = make_float4(low[1], low[3], high[1], high[3]);
+    }
+}
+
+// One block: a lane has two channels, and neighbours share their columns out.
+template <int steps>
+SPIRA_DEVICE void few_quads(const few_sums<steps, 1> &sum, few_finished<few_groups(steps)> &to) {
+    const int g = (int)(threadIdx.x % 32 / 4), odd = g & 1;
+    to.channel = g / 2 * 4;
+#pragma unroll
+    for (int j = 0; j < few_groups(steps); ++j) {
+        const float *own = sum.at[j][0];
+        const float x = __shfl_xor_sync(~0u, odd ? own[0] : own[1], 4);
+        const float y = __shfl_xor_sync(~0u, odd ? own[2] : own[3], 4);
+        to.sum[j] = odd ? make_float4(x, y, own[1], own[3]) : make_float4(own[0], own[2], x, y);
+    }
+}
+
+template <typename E, bool wide, int rows>
+SPIRA_DEVICE void few_store(const conv_tensor_params &p, const few_finished<rows> &f) {
+    const conv_output output = conv_output_of(p, f.channel);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[i] >= 0) {
+            conv_output_store_as<E, wide, true>(p, output, f.row[i], f.sum[i]);
+        }
+    }
+}
+
+template <typename E, int steps, int blocks>
+SPIRA_DEVICE void few_finish(const conv_tensor_params &p, int first, int outputs,
+                             const few_sums<steps, blocks> &sum) {
+    enum { groups = few_groups(steps), rows = groups * blocks };
+    const int lane = threadIdx.x % 32;
+    few_finished<rows> f;
+    few_quads<steps>(sum, f);
+    const int column = lane % 4 * 2 + (blocks == 1 ? lane / 4 % 2 : 0);
+#pragma unroll
+    for (int c = 0; c < blocks; ++c) {
+        few_outputs_load<groups>(p, first + (column + c) * groups, outputs, f.row + c * groups);
+    }
+    if (f.channel >= p.cout) {
+        return;
+    }
+    if (p.wide_out) {
+        few_store<E, true>(p, f);
+    } else {
+        few_store<E, false>(p, f);
+    }
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+template <typename E, int steps, int blocks, bool wide>
+SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wide))
+    few_kernel(const __grid_constant__ conv_tensor_params p) {
+#if __CUDA_ARCH__ >= 800
+    enum { places = 8 * few_groups(steps), each = few_pair / places }; // of a warp; warps of a pair
+    __shared__ uint32_t scratch[few_threads];
+    few_warm(p, p.volume * few_offset_bytes(steps, blocks), few_resident(steps, blocks, wide),
+             shared_address(scratch));
+    if (!p.early) {
+        chain_wait();
+    }
+    const int outputs = min(*p.count, p.capacity);
+    const int warp = (int)blockIdx.x * few_warps + __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+    const int rank = warp / each;
+    if (rank * few_pair < outputs) {
+        const int pair = p.order.row ? __ldg(p.order.turn + rank) : rank;
+        const int first = pair * few_pair + warp % each * places;
+        few_sums<steps, blocks> sum = {};
+        if (first < outputs) {
+#pragma unroll 1
+            for (int begin = 0; begin < p.volume; begin += few_scope) {
+                few_add<E, steps, blocks, wide>(p, first, outputs, begin, sum);
+            }
+            few_finish<E, steps, blocks>(p, first, outputs, sum);
+        }
+    }
+    async_copy_wait();
+    chain_wait(); // whoever has no outputs
+#endif
+}
+
+// ---- choice -------------------------------------------------------------------------------------
+
+// Which layers: told by their shape alone, since weights are packed for it.
+SPIRA_API bool few_takes(const conv_shape *s, const conv_device *d) {
+    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 &&
+           s->cin <= few_channels_most && s->cout <= few_channels_most;
+}
+
+// Sources and outputs are read 16 bytes at a time.
+SPIRA_API status few_layout_check(const order_layout *order) {
+    SPIRA_REQUIRE(((uintptr_t)order->row | (uintptr_t)order->source) % 16 == 0, status_alignment,
+                  "layout (row, source)", 16);
+    return status_success();
+}
+
+// There is one way to cut the work.
+SPIRA_API bool few_sizes_fit(const conv_sizes *size) {
+    return size->tiles == 1 && size->slices == 1 && size->split == 1;
+}
+
+SPIRA_API conv_sizes few_sizes_choose() {
+    return {1, 1, 1, 1};
+}
+
+SPIRA_API int few_sizes_list(conv_sizes *sizes) {
+    sizes[0] = few_sizes_choose();
+    return 1;
+}
+
+template <typename E, int steps, int blocks>
+SPIRA_API status few_launch(conv_tensor_params p, cudaStream_t stream) {
+    p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
+    const int64_t pairs = order_pairs(order_count(p.capacity));
+    const int each = few_pair / (8 * few_groups(steps));
+    const unsigned grid = (unsigned)ceil_div(pairs * each, few_warps);
+    auto kernel =
+        p.wide_in ? few_kernel<E, steps, blocks, true> : few_kernel<E, steps, blocks, false>;
+    return chain_launch(kernel, grid, few_threads, 0, p.early, stream, "conv", p);
+}
+
+template <typename E>
+SPIRA_API status few_run(const conv_tensor_params &p, cudaStream_t stream) {
+    const bool one = few_blocks(p.cout) == 1;
+    if (few_steps(p.cin) == 1) {
+        return one ? few_launch<E, 1, 1>(p, stream) : few_launch<E, 1, 2>(p, stream);
+    }
+    return one ? few_launch<E, 2, 1>(p, stream) : few_launch<E, 2, 2>(p, stream);
+}
+
+} // namespace spira
+
+#endif
