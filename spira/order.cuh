@@ -1,35 +1,37 @@
 // spira/order.cuh: the ordered layout on the GPU, from maps that are there; up to 16 in one go.
 //
-// One launch finds the keys of all outputs of all maps, with the map's number above the key; one
-// sort puts them in order, map by map; one launch writes the layouts, and one the turns of their
-// pairs of blocks. The keys' and layouts' kernels have a block of threads for 64 outputs of a map.
-// A warp reads 16 rows at a time, 32 offsets of each, so that a ballot has what a row has.
+// Five launches, each over all maps. `sample`: the classes of a map, by one block of threads.
+// `class`: the keys of a chunk of 2048 rows, and the rows in their classes. `run`: a run collects
+// its rows, class by class, from all chunks, and sorts them. `put`: a block of threads writes the
+// layout of a pair of blocks. `turn`: the pairs in their turn.
+//
+// A block of threads sorts by digits of 9 bits, as many as the classes have: three for the 27
+// directions of size 3, one for the 8 of size 2. Bits are those of directions that the kernel has.
 #ifndef SPIRA_ORDER_CUH
 #define SPIRA_ORDER_CUH
 
+#include "async.cuh"
 #include "order.h"
-#include "sort.cuh"
 #include "status.cuh"
 
-#include <cub/block/block_radix_sort.cuh>
+#include <cub/block/block_scan.cuh>
 
 namespace spira {
 
 enum {
     order_maps_max = 16, // of one go
-    order_threads = 128,
-    order_warps = order_threads / 32,
-    order_each = order_rows / order_warps, // outputs of a warp
-    order_slab = 64,                       // offsets at a time
-    order_key_bits = order_directions,
+    order_slab = 32,     // offsets at a time
+    order_words_max = (kernel_volume_max + order_slab - 1) / order_slab,
+    order_digit_bits = 9,
+    order_sample_threads = order_samples,
+    order_run_threads = 512,
+    order_run_items = order_run / order_run_threads,
+    order_put_threads = 2 * order_rows,
+    order_turn_threads = 1024,
 };
 
-// Blocks of a multiprocessor that there should be registers for.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-enum { order_blocks = 8 }; // it holds no more
-#else
-enum { order_blocks = 12 };
-#endif
+static_assert(1 << order_digit_bits == order_classes,
+              "the digits of a sort are counted as classes");
 
 // One map of order_build.
 struct order_request {
@@ -41,49 +43,145 @@ struct order_request {
     order_layout layout;
 };
 
+// What the blocks of a launch take: runs of rows or places, pairs of blocks, scopes of pairs.
+enum order_unit { order_by_run, order_by_pair, order_by_scope, order_units };
+
 struct order_task {
     order_request request;
-    int32_t first; // its first row, among those of all maps
-    int32_t block; // its first block of a launch,
-    int32_t scope; // and its first scope of turns
+    uint32_t directions;        // that the columns lie in
+    int32_t first_row;          // among the rows of all maps,
+    int32_t first[order_units]; // and its first block of threads
 };
 
 struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    int32_t rows, blocks, scopes; // of all maps
-    int32_t volume;               // the largest
+    int32_t rows, units[order_units]; // of all maps
+    int32_t volume;                   // the largest
 };
 
-// The number of the map that a block of a launch works on.
-SPIRA_DEVICE int order_find_task(const order_batch &batch) {
+// A row with its key.
+struct __align__(8) order_item {
+    uint32_t key;
+    int32_t row;
+};
+
+struct order_scratch {
+    uint32_t *splitter; // [maps, order_classes] first keys of the classes from the second on
+    int32_t *total;     // [maps, order_classes] rows of each class
+    uint16_t *begin;    // [order_classes, runs] of each map: where each class of a chunk begins
+    order_item *item;   // [rows] of all maps, chunk by chunk in classes
+};
+
+// The map that a block of a launch works on.
+SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit unit) {
     int t = 0;
-    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
-        ++t;
+    for (int step = order_maps_max / 2; step; step /= 2) {
+        if (t + step < batch.tasks && (int)blockIdx.x >= batch.task[t + step].first[unit]) {
+            t += step;
+        }
     }
     return t;
 }
 
-// Offset k of a warp's rows, -1 from offset `end` on. row: lane j has that of number j, -1: none.
-SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_t row, int k,
-                             int end, int32_t (&tap)[order_each]) {
+SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
+    return min(*r.count, r.capacity);
+}
+
+// ---- rows of a map ------------------------------------------------------------------------------
+
+// How a warp reads columns of rows that lie anywhere: as many rows at a time as it has lanes for.
+struct order_lanes {
+    int each;        // rows at a time
+    int row, column; // of a lane; a row of 32: none
+};
+
+SPIRA_DEVICE order_lanes order_lanes_make(int columns) {
+    const unsigned lane = threadIdx.x % 32, row = lane / columns, each = 32u / columns;
+    return {(int)each, row < each ? (int)row : 32, (int)(lane - row * columns)};
+}
+
+// A lane's element of rows number first + lanes.row, and of each further step of them; behind row
+// 31 they begin again. row: lane j has that of number j of the warp. map: at the first column.
+template <int steps>
+SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_t row, int first,
+                             const order_lanes &lanes, int32_t (&tap)[steps]) {
+    const char *column = (const char *)(map + lanes.column);
+    const uint32_t pitch = (uint32_t)volume * (uint32_t)sizeof(int32_t);
+    int number = first + lanes.row;
 #pragma unroll
-    for (int j = 0; j < order_each; ++j) {
-        int32_t mine = __shfl_sync(~0u, row, j);
-        tap[j] = mine >= 0 && k < end ? map[(int64_t)mine * volume + k] : -1;
+    for (int j = 0; j < steps; ++j, number += lanes.each) {
+        uint32_t from = (uint32_t)__shfl_sync(~0u, row, number);
+        tap[j] = __ldg((const int32_t *)(column + (uint64_t)from * pitch));
     }
+}
+
+// Which of the columns k .. k + columns the row of a lane has; the rows lie anywhere.
+SPIRA_DEVICE uint32_t order_find_scattered(const int32_t *__restrict__ map, int volume, int32_t row,
+                                           int k, int columns) {
+    const int steps = 16, lane = threadIdx.x % 32;
+    order_lanes lanes = order_lanes_make(columns);
+    uint32_t has = 0;
+    for (int first = 0; first < 32; first += steps * lanes.each) {
+        int32_t tap[steps];
+        order_load(map + k, volume, row, first, lanes, tap);
+#pragma unroll
+        for (int j = 0, number = lane - first; j < steps; ++j, number -= lanes.each) {
+            uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
+            has = (unsigned)number < (unsigned)lanes.each ? all >> number * columns : has;
+        }
+    }
+    return columns < 32 ? has & ((1u << columns) - 1) : has;
+}
+
+// The same for 32 consecutive rows of which the first `rows` are there; the others have none. map:
+// at the first row. Rows of up to 32 columns are read as one string of bits, of more one at a time.
+SPIRA_DEVICE uint32_t order_find_consecutive(const int32_t *__restrict__ map, int volume, int rows,
+                                             int k, int columns) {
+    const int batch = 9, lane = threadIdx.x % 32; // the 27 of size 3 in three goes
+    const bool whole = volume <= 32;
+    const char *bytes = (const char *)map;
+    const unsigned size = sizeof(int32_t), steps = whole ? volume : 32;
+    const unsigned end = whole || lane < columns ? min(max(rows, 0), 32) * volume * size : 0;
+    const unsigned step = (whole ? 32 : volume) * size;
+    unsigned at = (k + lane) * size;
+    uint32_t word = 0; // a lane's own: of the step of its number
+    for (unsigned first = 0; first < steps; first += batch) {
+        int32_t tap[batch];
+#pragma unroll
+        for (int j = 0; j < batch; ++j, at += step) {
+            tap[j] = at < end ? __ldg((const int32_t *)(bytes + at)) : -1;
+        }
+        const int own = lane - (int)first;
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+            uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
+            word = own == j ? all : word;
+        }
+    }
+    if (!whole) {
+        return word;
+    }
+    const int bit = lane * volume;
+    uint32_t low = __shfl_sync(~0u, word, bit / 32);
+    uint32_t high = __shfl_sync(~0u, word, min(bit / 32 + 1, 31));
+    uint32_t has = __funnelshift_r(low, high, bit % 32);
+    return volume < 32 ? has & ((1u << volume) - 1) : has;
 }
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// sets [words, 32]: the columns of a word that lie in each direction. By all threads of a block.
-// Each warp counts the columns of all offsets; the offsets are dealt out to the warps, 32 at a
-// time.
-SPIRA_DEVICE void order_fill_sets(const order_request &r, const order_numbers &numbers,
-                                  uint32_t *sets) {
+// [words, 32]: the columns of a word that lie in each direction that the columns lie in.
+typedef uint32_t order_sets[order_words_max * 32];
+
+// By all threads of a block. Each warp counts the columns of all offsets; the offsets are dealt out
+// to the warps, 32 at a time.
+SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
+                                  order_sets &sets) {
+    const order_request &r = task.request;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
-    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += order_threads) {
+    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += blockDim.x) {
         sets[i] = 0;
     }
     __syncthreads();
@@ -92,53 +190,438 @@ SPIRA_DEVICE void order_fill_sets(const order_request &r, const order_numbers &n
         int k = first + lane;
         bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
         uint32_t all = __ballot_sync(~0u, has);
-        if (has && first / 32 % order_warps == warp) {
+        if (has && first / 32 % (blockDim.x / 32) == warp) {
             int c = column + __popc(all & ((1u << lane) - 1));
-            int direction = order_direction(&r.kernel, &numbers, k);
-            atomicOr(sets + c / 32 * 32 + direction, 1u << c % 32);
+            int direction = order_direction(&r.kernel, &batch.numbers, k);
+            int number = __popc(task.directions & ((1u << direction) - 1));
+            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
         }
         column += __popc(all);
     }
+    __syncthreads();
 }
 
-// The directions in which a warp's rows have taps: lane j returns those of row number j.
-SPIRA_DEVICE uint32_t order_find_directions(const int32_t *__restrict__ map, int volume,
-                                            int32_t row, const uint32_t *sets) {
-    int lane = threadIdx.x % 32;
-    uint32_t has = 0; // bit j: row number j has a tap in the direction of this lane
-    for (int w = 0; w < order_words(volume); ++w) {
-        int32_t tap[order_each];
-        order_load(map, volume, row, w * 32 + lane, volume, tap);
-        uint32_t mine = sets[w * 32 + lane];
-#pragma unroll
-        for (int j = 0; j < order_each; ++j) {
-            has |= __ballot_sync(~0u, tap[j] >= 0) & mine ? 1u << j : 0;
-        }
-    }
+// In which directions a row has taps, whose columns of a word are `has`. sets: those of the word.
+SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, int directions) {
     uint32_t mask = 0;
-#pragma unroll
-    for (int j = 0; j < order_each; ++j) {
-        uint32_t all = __ballot_sync(~0u, has >> j & 1);
-        mask = lane == j ? all : mask;
+    for (int d = 0; d < directions; d += 4) {
+        uint4 set = *(const uint4 *)(sets + d);
+        uint32_t four = (has & set.x ? 1 : 0) | (has & set.y ? 2 : 0) | (has & set.z ? 4 : 0) |
+                        (has & set.w ? 8 : 0);
+        mask |= four << d;
     }
     return mask;
 }
 
-// keys [rows of all maps]: map << 27 | key; word_none() from the count of a map on.
-SPIRA_KERNEL void __launch_bounds__(order_threads, order_blocks)
-    order_key_kernel(const __grid_constant__ order_batch batch, uint32_t *keys) {
-    extern __shared__ uint32_t order_sets[]; // [words, 32]
-    int t = order_find_task(batch), lane = threadIdx.x % 32;
-    const order_request &r = batch.task[t].request;
-    int32_t row = ((int32_t)blockIdx.x - batch.task[t].block) * order_rows +
-                  (int32_t)threadIdx.x / 32 * order_each + lane;
-    bool there = lane < order_each && row < min(*r.count, r.capacity);
-    order_fill_sets(r, batch.numbers, order_sets);
+// The key of a lane's row, bits for the kernel's own directions: in the same order as those of
+// order.h, as the others are bits that no row has.
+SPIRA_DEVICE uint32_t order_key_scattered(const order_task &task, int32_t row,
+                                          const order_sets &sets) {
+    const int volume = task.request.layout.volume, directions = __popc(task.directions);
+    uint32_t mask = 0;
+    for (int k = 0; k < volume; k += order_slab) {
+        uint32_t has = order_find_scattered(task.request.map, volume, row, k,
+                                            min(volume - k, (int)order_slab));
+        mask |= order_find_directions(has, sets + k, directions);
+    }
+    return order_key(mask);
+}
+
+// The same where a warp's rows are consecutive: `rows` of them from `first` on.
+SPIRA_DEVICE uint32_t order_key_consecutive(const order_task &task, int32_t first, int rows,
+                                            const order_sets &sets) {
+    const int volume = task.request.layout.volume, directions = __popc(task.directions);
+    const int32_t *map = task.request.map + (int64_t)first * volume;
+    uint32_t mask = 0;
+    for (int k = 0; k < volume; k += order_slab) {
+        uint32_t has =
+            order_find_consecutive(map, volume, rows, k, min(volume - k, (int)order_slab));
+        mask |= order_find_directions(has, sets + k, directions);
+    }
+    return order_key(mask);
+}
+
+// ---- classes ------------------------------------------------------------------------------------
+
+// Sorts a key of each thread: a bitonic sort.
+SPIRA_DEVICE uint32_t order_sort_samples(uint32_t mine, uint32_t (&shared)[2][order_samples]) {
+    const int own = threadIdx.x;
+    int side = 0;
+    for (int size = 2; size <= order_samples; size *= 2) {
+        for (int step = size / 2; step; step /= 2) {
+            uint32_t other;
+            if (step < 32) {
+                other = __shfl_xor_sync(~0u, mine, step);
+            } else {
+                side ^= 1; // whoever still reads reads the other one
+                shared[side][own] = mine;
+                __syncthreads();
+                other = shared[side][own ^ step];
+            }
+            bool up = (own & size) == 0, low = (own & step) == 0;
+            mine = low == up ? min(mine, other) : max(mine, other);
+        }
+    }
+    return mine;
+}
+
+// The classes of each map, a block of threads a map. Keys that begin more than one class are told
+// once, so that classes without rows have no numbers; behind them, UINT32_MAX.
+SPIRA_KERNEL void __launch_bounds__(order_sample_threads)
+    order_sample_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
+    typedef cub::BlockScan<int, order_sample_threads> scan;
+    __shared__ __align__(16) order_sets sets;
+    __shared__ uint32_t sample[2][order_samples];
+    __shared__ typename scan::TempStorage storage;
+    const order_task &task = batch.task[blockIdx.x];
+    const int32_t count = order_find_count(task.request);
+    const int own = threadIdx.x, each = order_samples / order_classes;
+    uint32_t *splitter = s.splitter + blockIdx.x * order_classes;
+    if (own < order_classes) {
+        s.total[blockIdx.x * order_classes + own] = 0;
+    }
+    if (count <= 0) {
+        return;
+    }
+    order_fill_sets(batch, task, sets);
+    uint32_t key = order_key_scattered(task, order_sample_row(own, count), sets);
+    key = order_sort_samples(key, sample);
     __syncthreads();
-    uint32_t mask = order_find_directions(r.map, r.layout.volume, there ? row : -1, order_sets);
-    if (lane < order_each && row < r.capacity) {
-        keys[batch.task[t].first + row] =
-            there ? (uint32_t)t << order_key_bits | order_key(mask) : word_none<uint32_t>();
+    sample[0][own] = key;
+    __syncthreads();
+    bool begins = own && own < order_classes;
+    key = begins ? sample[0][own * each] : UINT32_MAX;
+    begins = begins && (own == 1 || key != sample[0][(own - 1) * each]);
+    int place, all;
+    scan(storage).ExclusiveSum((int)begins, place, all);
+    if (begins) {
+        splitter[place] = key;
+    }
+    if (own >= all && own < order_classes) {
+        splitter[own] = UINT32_MAX;
+    }
+}
+
+// The class of a key.
+SPIRA_DEVICE int order_find_class(const uint32_t *splitter, uint32_t key) {
+    int before = 0;
+#pragma unroll
+    for (int step = order_classes / 2; step; step /= 2) {
+        before += splitter[before + step - 1] <= key ? step : 0;
+    }
+    return before;
+}
+
+// ---- sorting by a digit -------------------------------------------------------------------------
+
+// What a block of threads has in shared memory to sort `items` elements of each thread. Element i
+// of a lane has place (warp * items + i) * 32 + lane.
+template <int threads, int items>
+struct __align__(16) order_shared {
+    union {
+        uint16_t count[threads / 32][order_classes]; // elements of a warp with a digit, then the
+                                                     // place of its first among those of the digit
+        order_item item[threads * items];
+        order_sets sets;
+        int32_t head[threads * items];
+    };
+    uint16_t begin[order_classes]; // the place of the first with a digit
+    typename cub::BlockScan<int, threads>::TempStorage scan;
+};
+
+// The lanes that have the same digit.
+SPIRA_DEVICE uint32_t order_find_peers(uint32_t digit) {
+    uint32_t peers = ~0u;
+    int32_t bits = (int32_t)(digit << (32 - order_digit_bits)); // the one in turn is the sign
+#pragma unroll
+    for (int b = 0; b < order_digit_bits; ++b) {
+        peers &= ~(__ballot_sync(~0u, bits < 0) ^ (uint32_t)(bits >> 31));
+        bits = (int32_t)((uint32_t)bits << 1);
+    }
+    return peers;
+}
+
+// count: from elements of each warp to their places among those with the same digit; begin. By the
+// first half as many threads as there are digits, two each.
+template <int threads, int items>
+SPIRA_DEVICE void order_count_digits(order_shared<threads, items> &s) {
+    const int pairs = order_classes / 2;
+    uint32_t *pair = (uint32_t *)s.count + threadIdx.x, sum = 0;
+    if (threadIdx.x < pairs) {
+#pragma unroll
+        for (int w = 0; w < threads / 32; ++w) {
+            uint32_t own = pair[w * pairs];
+            pair[w * pairs] = sum;
+            sum += own;
+        }
+    }
+    int low = sum & 0xffff, begin;
+    cub::BlockScan<int, threads>(s.scan).ExclusiveSum(low + (int)(sum >> 16), begin);
+    if (threadIdx.x < pairs) {
+        ((uint32_t *)s.begin)[threadIdx.x] = (uint32_t)begin | (uint32_t)(begin + low) << 16;
+    }
+}
+
+// The place of each element by its digit; those with the same one stay in their order. begin: as
+// order_shared has it.
+template <int threads, int items>
+SPIRA_DEVICE void order_rank(const uint32_t (&digit)[items], int (&place)[items],
+                             order_shared<threads, items> &s) {
+    const int lane = threadIdx.x % 32;
+    uint16_t *count = s.count[threadIdx.x / 32];
+    for (int i = lane; i < order_classes * 2 / 16; i += 32) {
+        ((uint4 *)count)[i] = {0, 0, 0, 0};
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < items; ++i) {
+        uint32_t peers = order_find_peers(digit[i]);
+        int before = __popc(peers & ((1u << lane) - 1)), base = count[digit[i]];
+        __syncwarp();
+        if (before == 0) {
+            count[digit[i]] = (uint16_t)(base + __popc(peers));
+        }
+        __syncwarp();
+        place[i] = base + before;
+    }
+    __syncthreads();
+    order_count_digits(s);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < items; ++i) {
+        place[i] += count[digit[i]] + s.begin[digit[i]];
+    }
+}
+
+// Puts each element at its place.
+template <int threads, int items>
+SPIRA_DEVICE void order_exchange(const int (&place)[items], order_item (&item)[items],
+                                 order_shared<threads, items> &s) {
+    const int first = (int)threadIdx.x / 32 * items * 32 + (int)threadIdx.x % 32;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < items; ++i) {
+        s.item[place[i]] = item[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < items; ++i) {
+        item[i] = s.item[first + i * 32];
+    }
+}
+
+// Sorts by `bits` bits of the key; digits in which `differ`, of all threads together, has no bit
+// are the same for all.
+template <int threads, int items>
+SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items],
+                             order_shared<threads, items> &s) {
+    for (int shift = 0; shift < bits; shift += order_digit_bits) {
+        uint32_t digit[items];
+        int place[items];
+        if (__syncthreads_or((int)(differ >> shift & (order_classes - 1)))) {
+#pragma unroll
+            for (int i = 0; i < items; ++i) {
+                digit[i] = item[i].key >> shift & (order_classes - 1);
+            }
+            order_rank(digit, place, s);
+            order_exchange(place, item, s);
+        }
+    }
+}
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+typedef order_shared<order_run_threads, order_run_items> order_run_shared;
+static_assert((int)order_run_threads == (int)order_classes, "a thread for each class");
+
+// Puts the rows of each chunk in their classes, adds up the classes' rows.
+SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
+    order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
+    __shared__ order_run_shared shared;
+    __shared__ uint32_t splitter[order_classes];
+    const int number = order_find_task(batch, order_by_run), own = threadIdx.x;
+    const order_task &task = batch.task[number];
+    const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
+    const int32_t rows = min(order_find_count(task.request) - chunk * order_run, (int)order_run);
+    if (rows <= 0) {
+        return;
+    }
+    splitter[own] = s.splitter[number * order_classes + own];
+    order_fill_sets(batch, task, shared.sets);
+    order_item item[order_run_items];
+    uint32_t digit[order_run_items];
+    int place[order_run_items];
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        int32_t at = (own / 32 * order_run_items + i) * 32;
+        item[i].key = order_key_consecutive(task, chunk * order_run + at, rows - at, shared.sets);
+    }
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        int32_t at = (own / 32 * order_run_items + i) * 32 + own % 32;
+        item[i].row = chunk * order_run + at;
+        // Behind the last row: at the end, and the last class does not begin later for it.
+        digit[i] = at < rows ? order_find_class(splitter, item[i].key) : order_classes - 1;
+    }
+    __syncthreads();
+    order_rank(digit, place, shared);
+    const int32_t runs = (int32_t)ceil_div(task.request.capacity, order_run);
+    const int begin = shared.begin[own];
+    const int end = own + 1 < order_classes ? shared.begin[own + 1] : rows;
+    s.begin[(int64_t)task.first[order_by_run] * order_classes + (int64_t)own * runs + chunk] =
+        (uint16_t)begin;
+    if (begin < end) {
+        atomicAdd(s.total + number * order_classes + own, end - begin);
+    }
+    order_exchange(place, item, shared);
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        int32_t at = (own / 32 * order_run_items + i) * 32 + own % 32;
+        if (at < rows) {
+            s.item[task.first_row + chunk * order_run + at] = item[i];
+        }
+    }
+}
+
+// ---- runs ---------------------------------------------------------------------------------------
+
+// The classes that have rows in a run of places.
+struct order_classes_of {
+    int first, last;
+    int32_t begin; // the place of the first class, from the run's first place on: <= 0
+};
+
+// total [order_classes] of the map; the run has places begin .. begin + rows.
+SPIRA_DEVICE order_classes_of order_find_classes(const int32_t *__restrict__ total, int32_t begin,
+                                                 int rows, order_run_shared &s) {
+    __shared__ order_classes_of found;
+    int32_t own = total[threadIdx.x], place;
+    cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, place);
+    place -= begin;
+    if (own && place <= 0 && place + own > 0) {
+        found.first = threadIdx.x;
+        found.begin = place;
+    }
+    if (own && place < rows && place + own >= rows) {
+        found.last = threadIdx.x;
+    }
+    __syncthreads();
+    return found;
+}
+
+// Where the rows of a run are: for the first row that comes from a chunk in a class, head [places]
+// has its place among the map's items; -1 for the others. begin [order_classes, runs]: of the map.
+SPIRA_DEVICE void order_find_heads(const uint16_t *__restrict__ begin, int32_t runs, int32_t count,
+                                   const order_classes_of &classes, int rows, order_run_shared &s) {
+    for (int p = threadIdx.x; p < order_run; p += order_run_threads) {
+        s.head[p] = -1;
+    }
+    const int32_t chunks = (int32_t)ceil_div(count, order_run);
+    const int64_t parts = (int64_t)(classes.last - classes.first + 1) * chunks;
+    int32_t place = classes.begin;
+    for (int64_t first = 0; first < parts && place < rows; first += order_run_threads) {
+        int64_t part = first + threadIdx.x;
+        int c = classes.first + (int)(part / chunks), from = 0, own = 0, before, all;
+        int32_t chunk = (int32_t)(part % chunks);
+        if (part < parts) {
+            from = begin[(int64_t)c * runs + chunk];
+            int end = c + 1 < order_classes ? begin[(int64_t)(c + 1) * runs + chunk]
+                                            : (int)min(count - chunk * order_run, (int)order_run);
+            own = end - from;
+        }
+        __syncthreads(); // of the scan's storage, and of what head was
+        cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, before, all);
+        before += place;
+        if (own && before < rows && before + own > 0) {
+            s.head[max(before, 0)] = chunk * order_run + from + max(-before, 0);
+        }
+        place += all;
+    }
+    __syncthreads();
+}
+
+// Where each row of the run is among the map's items.
+SPIRA_DEVICE void order_follow_heads(int32_t (&from)[order_run_items], order_run_shared &s) {
+    __shared__ int last[order_run_threads / 32]; // head of each warp
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first = warp * order_run_items * 32;
+    uint32_t heads[order_run_items];
+    int head = -1;
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        heads[i] = __ballot_sync(~0u, s.head[first + i * 32 + lane] >= 0);
+        head = heads[i] ? first + i * 32 + 31 - __clz(heads[i]) : head;
+    }
+    if (lane == 0) {
+        last[warp] = head;
+    }
+    __syncthreads();
+    uint32_t before = __ballot_sync(~0u, lane < warp && last[lane] >= 0);
+    head = before ? last[31 - __clz(before)] : 0;
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        uint32_t own = heads[i] & (~0u >> (31 - lane));
+        int place = first + i * 32 + lane;
+        int mine = own ? first + i * 32 + 31 - __clz(own) : head;
+        from[i] = s.head[mine] + place - mine;
+        head = heads[i] ? first + i * 32 + 31 - __clz(heads[i]) : head;
+    }
+}
+
+// The items of a run, places begin .. begin + rows of the map, as the classes have them. Those
+// behind the last: no row, and the largest key.
+SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, int number,
+                                int32_t begin, int rows, int32_t count, order_run_shared &shared,
+                                order_item (&item)[order_run_items]) {
+    const int32_t runs = (int32_t)ceil_div(task.request.capacity, order_run);
+    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
+    int32_t from[order_run_items];
+    order_classes_of classes =
+        order_find_classes(s.total + number * order_classes, begin, rows, shared);
+    order_find_heads(s.begin + (int64_t)task.first[order_by_run] * order_classes, runs, count,
+                     classes, rows, shared);
+    order_follow_heads(from, shared);
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        item[i] = {UINT32_MAX, -1};
+        if (first + i * 32 < rows) {
+            item[i] = s.item[task.first_row + from[i]];
+        }
+    }
+}
+
+// Sorts each run, and writes its rows to the layout.
+SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
+    order_run_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
+    __shared__ order_run_shared shared;
+    __shared__ uint32_t any; // some key of the run
+    const int number = order_find_task(batch, order_by_run);
+    const order_task &task = batch.task[number];
+    const order_request &r = task.request;
+    const int32_t count = order_find_count(r);
+    const int32_t begin = ((int32_t)blockIdx.x - task.first[order_by_run]) * order_run;
+    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
+    const int rows = min(count - begin, (int)order_run);
+    order_item item[order_run_items];
+    if (rows > 0) {
+        order_collect(task, s, number, begin, rows, count, shared, item);
+        if (threadIdx.x == 0) {
+            any = item[0].key;
+        }
+        __syncthreads();
+        uint32_t differ = 0;
+#pragma unroll
+        for (int i = 0; i < order_run_items; ++i) {
+            differ |= first + i * 32 < rows ? item[i].key ^ any : 0;
+        }
+        order_sort(__popc(task.directions), differ, item, shared);
+    }
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        int32_t place = begin + first + i * 32;
+        if (place < order_count(r.capacity) * order_rows) {
+            r.layout.row[place] = first + i * 32 < rows ? item[i].row : -1;
+        }
     }
 }
 
@@ -148,184 +631,181 @@ SPIRA_BOTH int order_pitch(int volume) {
     return (volume < order_slab ? volume : order_slab) | 1; // rows spread over the banks
 }
 
-// Where the outputs of a map begin in the order of all maps, and how many they are.
-struct order_range {
-    int32_t begin, count;
-};
-
-SPIRA_DEVICE order_range order_find_range(const order_batch &batch, int t) {
-    int lane = threadIdx.x % 32;
-    int32_t mine = 0;
-    if (lane <= t) {
-        const order_request &r = batch.task[lane].request;
-        mine = min(*r.count, r.capacity);
-    }
-    int32_t begin = lane < t ? mine : 0;
-    for (int step = 16; step; step /= 2) {
-        begin += __shfl_xor_sync(~0u, begin, step);
-    }
-    return {begin, __shfl_sync(~0u, mine, t)};
-}
-
-// Which offsets of a slab the outputs of each warp have, 32 to a word.
-typedef uint32_t order_found[order_warps][order_slab / 32];
-
-// The taps of a warp's rows, offsets k .. k + columns, to taps [order_rows, pitch], which is
-// shared. row: as of order_load.
-SPIRA_DEVICE void order_load_slab(const int32_t *__restrict__ map, int volume, int32_t row, int k,
-                                  int columns, int32_t *taps, order_found &found) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(volume);
-    taps += warp * order_each * pitch;
-    for (int word = 0; word * 32 < columns; ++word) {
-        int c = word * 32 + lane;
-        int32_t tap[order_each];
-        bool any = false;
-        order_load(map, volume, row, k + c, k + columns, tap);
+// The columns k .. k + columns of a warp's rows, to taps [32, pitch], which is shared. Returns
+// which of them some row has. row: as of order_load, from some lane on -1: none; its taps are -1.
+SPIRA_DEVICE uint32_t order_load_slab(const int32_t *__restrict__ map, int volume, int32_t row,
+                                      int k, int columns, int32_t *taps) {
+    const int steps = 8, pitch = order_pitch(volume);
+    const order_lanes lanes = order_lanes_make(columns);
+    const uint32_t size = sizeof(int32_t), begin = shared_address(taps);
+    const uint32_t end = begin + 32 * pitch * size, step = lanes.each * pitch * size;
+    const int32_t some = __shfl_sync(~0u, row, 0);
+    uint32_t to = begin + (lanes.row * pitch + lanes.column) * size, found = 0;
+    int32_t none = -1; // negative as long as all elements are
+    for (int first = 0; first < 32 && some >= 0; first += steps * lanes.each) {
+        int32_t tap[steps];
+        order_load(map + k, volume, row < 0 ? some : row, first, lanes, tap);
 #pragma unroll
-        for (int j = 0; j < order_each; ++j) {
-            any |= tap[j] >= 0;
-            if (c < columns) {
-                taps[j * pitch + c] = tap[j];
+        for (int j = 0; j < steps; ++j, to += step) {
+            none &= tap[j];
+            if (to < end) {
+                shared_store(to, (uint32_t)tap[j]);
             }
         }
-        uint32_t all = __ballot_sync(~0u, any);
-        if (lane == 0) {
-            found[warp][word] = all;
+    }
+    uint32_t all = __ballot_sync(~0u, none >= 0);
+    for (int j = 0; j < lanes.each; ++j) {
+        found |= all >> j * columns;
+    }
+    __syncwarp(); // other lanes have stored there
+    for (int c = 0; c < columns && row < 0; ++c) {
+        taps[(int)threadIdx.x % 32 * pitch + c] = -1;
+    }
+    return columns < 32 ? found & ((1u << columns) - 1) : found;
+}
+
+// The sources of a slab's offsets, `bits` of those from k on, for a block. Its two warps take
+// offsets in turns, a lane two places. taps [order_rows, pitch] of the block.
+SPIRA_DEVICE void order_put_slab(const order_layout &t, int64_t block, int k, uint32_t bits,
+                                 const int32_t *taps) {
+    const int lane = threadIdx.x % 32, pitch = order_pitch(t.volume);
+    bool mine = threadIdx.x / 32 % 2 == 0;
+    for (; bits; bits &= bits - 1, mine = !mine) {
+        if (mine) {
+            int c = __ffs((int)bits) - 1;
+            int32_t *source = t.source + order_begin(&t, block, k + c);
+            source[lane] = taps[lane * pitch + c];
+            source[lane + 32] = taps[(lane + 32) * pitch + c];
         }
     }
 }
 
-// A slab to the layout: its words of the mask, and the sources of the offsets in them. A warp
-// takes an offset, a lane two places.
-SPIRA_DEVICE void order_put_slab(const order_layout &t, int64_t block, int k, int columns,
-                                 const int32_t *taps, const order_found &found) {
-    int lane = threadIdx.x % 32, pitch = order_pitch(t.volume);
-    for (int word = 0; word * 32 < columns; ++word) {
-        uint32_t bits = 0;
-        for (int w = 0; w < order_warps; ++w) {
-            bits |= found[w][word];
-        }
-        if (threadIdx.x == 0) {
-            t.mask[block * order_words(t.volume) + k / 32 + word] = bits;
-        }
-        for (int bit = threadIdx.x / 32; bit < 32; bit += order_warps) {
-            if (bits >> bit & 1) {
-                int c = word * 32 + bit;
-                int32_t *source = t.source + order_begin(&t, block, k + c);
-                source[lane] = taps[lane * pitch + c];
-                source[lane + 32] = taps[(lane + 32) * pitch + c];
-            }
-        }
-    }
-}
-
-// Writes the layouts. order: the rows of all maps, sorted by their keys.
-SPIRA_KERNEL void __launch_bounds__(order_threads, order_blocks)
-    order_put_kernel(const __grid_constant__ order_batch batch, const int32_t *__restrict__ order) {
-    extern __shared__ int32_t order_taps[]; // [order_rows, pitch]
-    __shared__ order_found found;
-    int number = order_find_task(batch), lane = threadIdx.x % 32;
-    const order_task &task = batch.task[number];
+// Writes the layouts but for their rows and turns, a block of threads a pair of blocks, a warp 32
+// places.
+SPIRA_KERNEL void __launch_bounds__(order_put_threads)
+    order_put_kernel(const __grid_constant__ order_batch batch) {
+    extern __shared__ int32_t order_taps[]; // [2 order_rows, pitch]
+    __shared__ uint32_t found[order_put_threads / 32];
+    const order_task &task = batch.task[order_find_task(batch, order_by_pair)];
     const order_layout &t = task.request.layout;
-    int32_t block = (int32_t)blockIdx.x - task.block;
-    int32_t place = block * order_rows + (int32_t)threadIdx.x / 32 * order_each + lane;
-    order_range range = order_find_range(batch, number);
-    int32_t row = -1;
-    if (lane < order_each) {
-        row = place < range.count ? order[range.begin + place] - task.first : -1;
-        t.row[place] = row;
-    }
-    if (block * order_rows >= range.count) {
-        for (int w = threadIdx.x; w < order_words(t.volume); w += order_threads) {
-            t.mask[(int64_t)block * order_words(t.volume) + w] = 0;
-        }
-        return;
-    }
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
+    const int32_t count = order_find_count(task.request);
+    const int32_t pair = (int32_t)blockIdx.x - task.first[order_by_pair];
+    const int32_t block = 2 * pair + warp / 2, place = pair * order_put_threads + threadIdx.x;
+    const bool tells = lane == 0 && warp % 2 == 0 && block < order_count(task.request.capacity);
+    const int32_t row = place < count ? t.row[place] : -1;
+    const bool some = pair * order_put_threads < count;
     for (int k = 0; k < t.volume; k += order_slab) {
-        int columns = min(t.volume - k, order_slab);
-        __syncthreads();
-        order_load_slab(task.request.map, t.volume, row, k, columns, order_taps, found);
-        __syncthreads();
-        order_put_slab(t, block, k, columns, order_taps, found);
+        uint32_t bits = 0;
+        if (some) {
+            __syncthreads();
+            uint32_t own =
+                order_load_slab(task.request.map, t.volume, row, k,
+                                min(t.volume - k, (int)order_slab), order_taps + warp * 32 * pitch);
+            if (lane == 0) {
+                found[warp] = own;
+            }
+            __syncthreads();
+            bits = found[warp / 2 * 2] | found[warp / 2 * 2 + 1];
+            order_put_slab(t, block, k, bits, order_taps + warp / 2 * order_rows * pitch);
+        }
+        if (tells) {
+            t.mask[(int64_t)block * order_words(t.volume) + k / order_slab] = bits;
+        }
     }
 }
 
 // ---- turns --------------------------------------------------------------------------------------
 
-enum { order_turn_threads = 1024, order_turn_each = order_scope / order_turn_threads };
+enum { order_turn_items = order_scope / order_turn_threads };
 
 // A block of threads for each scope of pairs.
 SPIRA_KERNEL void __launch_bounds__(order_turn_threads)
     order_turn_kernel(const __grid_constant__ order_batch batch) {
-    typedef cub::BlockRadixSort<uint32_t, order_turn_threads, order_turn_each, int32_t> turn_sort;
-    __shared__ typename turn_sort::TempStorage storage;
-    int number = 0;
-    while (number + 1 < batch.tasks && (int)blockIdx.x >= batch.task[number + 1].scope) {
-        ++number;
-    }
-    const order_request &r = batch.task[number].request;
-    const order_layout &t = r.layout;
-    const int32_t first = ((int32_t)blockIdx.x - batch.task[number].scope) * order_scope;
-    const int32_t blocks = order_count(min(*r.count, r.capacity));
-    const int32_t pairs = order_pairs(blocks);
-    if (first >= pairs) {
+    __shared__ order_shared<order_turn_threads, order_turn_items> shared;
+    const order_task &task = batch.task[order_find_task(batch, order_by_scope)];
+    const order_layout &t = task.request.layout;
+    const int32_t scope = (int32_t)blockIdx.x - task.first[order_by_scope];
+    const int32_t blocks = order_count(order_find_count(task.request)), pairs = order_pairs(blocks);
+    const int32_t first = scope * order_scope + (int32_t)threadIdx.x / 32 * order_turn_items * 32 +
+                          (int32_t)threadIdx.x % 32;
+    if (scope * order_scope >= pairs) {
         return;
     }
-    uint32_t key[order_turn_each]; // offsets that the pair has not
-    int32_t pair[order_turn_each];
-    for (int i = 0; i < order_turn_each; ++i) {
-        pair[i] = first + (int32_t)threadIdx.x * order_turn_each + i;
-        bool there = pair[i] < pairs;
-        key[i] = (uint32_t)(t.volume + (there ? -order_pair_offsets(&t, pair[i], blocks) : 1));
+    order_item item[order_turn_items]; // by the offsets that a pair has not
+#pragma unroll
+    for (int i = 0; i < order_turn_items; ++i) {
+        int32_t pair = first + i * 32;
+        int offsets = pair < pairs ? order_pair_offsets(&t, pair, blocks) : -1;
+        item[i] = {(uint32_t)(t.volume - offsets), pair};
     }
-    turn_sort(storage).SortBlockedToStriped(key, pair, 0, bits_for((uint64_t)t.volume + 2));
-    for (int i = 0; i < order_turn_each; ++i) {
-        int32_t place = first + i * order_turn_threads + (int32_t)threadIdx.x;
-        if (place < pairs) {
-            t.turn[place] = pair[i];
+    order_sort(bits_for((uint64_t)t.volume + 1), ~0u, item, shared);
+#pragma unroll
+    for (int i = 0; i < order_turn_items; ++i) {
+        if (first + i * 32 < pairs) {
+            t.turn[first + i * 32] = item[i].row;
         }
     }
 }
 
 // ---- launchers ----------------------------------------------------------------------------------
 
-struct order_scratch {
-    uint32_t *keys, *sorted; // [rows] of all maps
-    int32_t *order;          // [rows]
-    sort_scratch<uint32_t> sort;
-};
+// How many blocks of threads a map takes of each launch.
+SPIRA_API void order_count_units(int32_t capacity, int32_t (&units)[order_units]) {
+    units[order_by_run] = (int32_t)ceil_div(capacity, order_run);
+    units[order_by_pair] = order_pairs(order_count(capacity));
+    units[order_by_scope] = (int32_t)ceil_div(units[order_by_pair], order_scope);
+}
 
-// The rows of all maps.
-SPIRA_API status order_rows_all(const order_request *request, int maps, int32_t *rows) {
+// The rows and runs of all maps.
+SPIRA_API status order_rows_all(const order_request *request, int maps, int32_t *rows,
+                                int32_t *runs) {
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(maps >= 1 && maps <= order_maps_max, status_bad_size, "maps", maps);
     int64_t all = 0;
+    *runs = 0;
     for (int m = 0; m < maps; ++m) {
+        int32_t units[order_units];
         SPIRA_TRY(order_sizes_check(&request[m].kernel, request[m].capacity));
+        order_count_units(request[m].capacity, units);
         all += request[m].capacity;
+        *runs += units[order_by_run];
     }
     SPIRA_REQUIRE(all <= INT32_MAX / 2, status_bad_size, "capacity (of all maps)", all);
     *rows = (int32_t)all;
     return status_success();
 }
 
-SPIRA_API status order_carve(workspace *w, int32_t rows, order_scratch *s) {
-    s->keys = workspace_take<uint32_t>(w, rows);
-    s->sorted = workspace_take<uint32_t>(w, rows);
-    s->order = workspace_take<int32_t>(w, rows);
-    return sort_carve(w, rows, &s->sort);
+SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
+    order_scratch s;
+    s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
+    s.total = workspace_take<int32_t>(w, maps * order_classes);
+    s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
+    s.item = workspace_take<order_item>(w, rows);
+    return s;
 }
 
 // Bytes of scratch for order_build. Of the requests only kernels and capacities are read.
 SPIRA_API status order_workspace(const order_request *request, int maps, size_t *bytes) {
-    int32_t rows;
-    order_scratch s;
-    SPIRA_TRY(order_rows_all(request, maps, &rows));
+    int32_t rows, runs;
+    SPIRA_TRY(order_rows_all(request, maps, &rows, &runs));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
-    SPIRA_TRY(order_carve(&w, rows, &s));
+    order_carve(&w, maps, rows, runs);
     *bytes = w.used;
     return status_success();
+}
+
+// The directions that the columns of a map lie in.
+SPIRA_API uint32_t order_directions_of(const kernel_shape *kernel, int threshold,
+                                       const order_numbers *numbers) {
+    uint32_t directions = 0;
+    for (int k = 0; k < kernel_volume(kernel); ++k) {
+        if (kernel_norm(kernel, k) < threshold) {
+            directions |= 1u << order_direction(kernel, numbers, k);
+        }
+    }
+    return directions;
 }
 
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
@@ -333,12 +813,19 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     batch.numbers = order_numbers_make();
     batch.tasks = maps;
     for (int m = 0; m < maps; ++m) {
-        batch.task[m] = {request[m], batch.rows, batch.blocks, batch.scopes};
-        batch.rows += request[m].capacity;
-        batch.blocks += order_count(request[m].capacity);
-        int32_t pairs = order_pairs(order_count(request[m].capacity));
-        batch.scopes += (int32_t)ceil_div(pairs, order_scope);
-        batch.volume = (int32_t)max_of(batch.volume, request[m].layout.volume);
+        const order_request *r = request + m;
+        order_task *task = batch.task + m;
+        int32_t units[order_units];
+        order_count_units(r->capacity, units);
+        task->request = *r;
+        task->directions = order_directions_of(&r->kernel, r->threshold, &batch.numbers);
+        task->first_row = batch.rows;
+        for (int u = 0; u < order_units; ++u) {
+            task->first[u] = batch.units[u];
+            batch.units[u] += units[u];
+        }
+        batch.rows += r->capacity;
+        batch.volume = (int32_t)max_of(batch.volume, r->layout.volume);
     }
     return batch;
 }
@@ -353,8 +840,8 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 // errors   null pointers, sizes, a layout that is too small for the capacity, scratch; nothing is
 //          launched then
 // Asynchronous, deterministic, equal to order_build_host.
-// cost     reads the maps twice, writes 256 bytes for each offset of each block; one sort of
-//          (key, row) pairs (sort.cuh), three launches beside it
+// cost     reads the maps twice, writes 256 bytes for each offset of each block; writes and reads 8
+//          bytes for each output. Five launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
@@ -367,17 +854,16 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     order_batch batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
-    order_scratch s;
-    SPIRA_TRY(order_carve(&w, batch.rows, &s));
-    unsigned blocks = (unsigned)batch.blocks;
-    size_t sets = (size_t)order_words(batch.volume) * 32 * sizeof(uint32_t);
-    size_t taps = (size_t)order_rows * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    order_key_kernel<<<blocks, order_threads, sets, stream>>>(batch, s.keys);
-    // So many bits that word_none() is above all keys.
-    int bits = bits_for((uint64_t)maps << order_key_bits);
-    SPIRA_TRY(sort_words(s.keys, batch.rows, bits, s.sorted, s.order, &s.sort, stream));
-    order_put_kernel<<<blocks, order_threads, taps, stream>>>(batch, s.order);
-    order_turn_kernel<<<(unsigned)batch.scopes, order_turn_threads, 0, stream>>>(batch);
+    order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
+    unsigned runs = (unsigned)batch.units[order_by_run];
+    unsigned pairs = (unsigned)batch.units[order_by_pair];
+    unsigned scopes = (unsigned)batch.units[order_by_scope];
+    size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
+    order_sample_kernel<<<(unsigned)maps, order_sample_threads, 0, stream>>>(batch, s);
+    order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
+    order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
+    order_put_kernel<<<pairs, order_put_threads, taps, stream>>>(batch);
+    order_turn_kernel<<<scopes, order_turn_threads, 0, stream>>>(batch);
     return status_of_launch("order_build");
 }
 

@@ -20,7 +20,17 @@
 // order of the offsets: the centre is 0, then come faces, edges, corners. A bit for each direction
 // in which an output has a tap makes a number; its rank in the reflected Gray code is the output's
 // key. Neighbours in that code differ by one direction, and those that are often there change
-// fastest. Outputs ascend by key, and by row where keys agree.
+// fastest.
+//
+// Outputs ascend by key nearly: all that a block of threads has at a time does.
+// - The keys of 1024 evenly spread rows, ascending, divide the keys into 512 classes: every second
+//   one begins a class, the first none.
+// - Outputs stand class by class, within a class by row.
+// - Each run of 2048 places, as they stand then, ascends by key, and by row where keys agree.
+// So rows of a class stand together, and the classes of a run are in order besides. On the real
+// scans of the tests, for sizes 2, 3 and 5, blocks have at most 3 % more offsets than they had if
+// all outputs ascended, mostly less than 1 %. Runs of consecutive rows, sorted without classes,
+// would have 60 % more at stride 1 (size 3).
 //
 // Maps may have the columns of a threshold (map_forms.os): offsets with an L1 norm below it,
 // ascending. `volume` is the number of columns then, and k counts columns.
@@ -37,6 +47,9 @@ namespace spira {
 enum {
     order_rows = 64, // outputs of a block
     order_directions = 27,
+    order_samples = 1024, // rows of a map whose keys divide it
+    order_classes = 512,
+    order_run = 2048,   // places that ascend by key: 16 pairs of blocks
     order_scope = 4096, // pairs of blocks
 };
 
@@ -141,8 +154,21 @@ SPIRA_BOTH uint32_t order_key(uint32_t mask) {
     return mask;
 }
 
-SPIRA_API uint64_t *order_host_carve(workspace *w, int32_t capacity) {
-    return workspace_take<uint64_t>(w, capacity); // key << 32 | row
+// Which row sample i of a map is.
+SPIRA_BOTH int32_t order_sample_row(int i, int32_t count) {
+    return (int32_t)((2 * (int64_t)i + 1) * count / (2 * order_samples));
+}
+
+struct order_host {
+    uint32_t *keys;  // [capacity]
+    uint64_t *order; // [capacity] key << 32 | row
+};
+
+SPIRA_API order_host order_host_carve(workspace *w, int32_t capacity) {
+    order_host h;
+    h.keys = workspace_take<uint32_t>(w, capacity);
+    h.order = workspace_take<uint64_t>(w, capacity);
+    return h;
 }
 
 // Bytes of scratch for order_build_host.
@@ -152,9 +178,9 @@ SPIRA_API size_t order_host_workspace(int32_t capacity) {
     return w.used;
 }
 
-// The outputs [count] of a map in their order: the lower half of each element is the row.
-SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const int32_t *map,
-                               int32_t count, uint64_t *keys) {
+// The keys [count] of the outputs of a map.
+SPIRA_API void order_keys_host(const kernel_shape *kernel, int threshold, const int32_t *map,
+                               int32_t count, uint32_t *keys) {
     order_numbers numbers = order_numbers_make();
     uint8_t direction[kernel_volume_max]; // of each column
     int columns = 0;
@@ -168,19 +194,57 @@ SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const 
         for (int c = 0; c < columns; ++c) {
             mask |= map[(int64_t)i * columns + c] >= 0 ? 1u << direction[c] : 0;
         }
-        keys[i] = (uint64_t)order_key(mask) << 32 | (uint32_t)i;
+        keys[i] = order_key(mask);
     }
-    std::sort(keys, keys + count);
+}
+
+// The class of a key. begin [order_classes]: of each class the first key, of the first one any.
+SPIRA_API int order_class_host(const uint32_t *begin, uint32_t key) {
+    return (int)(std::upper_bound(begin + 1, begin + order_classes, key) - (begin + 1));
+}
+
+// Puts the outputs in classes.
+SPIRA_API void order_divide_host(int32_t count, const order_host *h) {
+    uint32_t sample[order_samples], begin[order_classes];
+    int32_t place[order_classes + 1] = {};
+    for (int i = 0; i < order_samples; ++i) {
+        sample[i] = count ? h->keys[order_sample_row(i, count)] : 0;
+    }
+    std::sort(sample, sample + order_samples);
+    for (int c = 0; c < order_classes; ++c) {
+        begin[c] = sample[c * (order_samples / order_classes)];
+    }
+    for (int32_t i = 0; i < count; ++i) {
+        ++place[order_class_host(begin, h->keys[i]) + 1];
+    }
+    for (int c = 0; c < order_classes; ++c) {
+        place[c + 1] += place[c];
+    }
+    for (int32_t i = 0; i < count; ++i) {
+        int32_t to = place[order_class_host(begin, h->keys[i])]++;
+        h->order[to] = (uint64_t)h->keys[i] << 32 | (uint32_t)i;
+    }
+}
+
+// The outputs [count] of a map in their order.
+SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const int32_t *map,
+                               int32_t count, const order_host *h) {
+    order_keys_host(kernel, threshold, map, count, h->keys);
+    order_divide_host(count, h);
+    SPIRA_PARALLEL_FOR
+    for (int32_t first = 0; first < count; first += order_run) {
+        std::sort(h->order + first, h->order + min_of(first + order_run, count));
+    }
 }
 
 // One block of the layout.
-SPIRA_API void order_put_host(const int32_t *map, const uint64_t *keys, int32_t count,
+SPIRA_API void order_put_host(const int32_t *map, const uint64_t *order, int32_t count,
                               int64_t block, const order_layout *t) {
     int32_t *row = t->row + block * order_rows;
     uint32_t *mask = t->mask + block * order_words(t->volume);
     for (int p = 0; p < order_rows; ++p) {
         int64_t at = block * order_rows + p;
-        row[p] = at < count ? (int32_t)(uint32_t)keys[at] : -1;
+        row[p] = at < count ? (int32_t)(uint32_t)order[at] : -1;
     }
     std::fill(mask, mask + order_words(t->volume), 0u);
     for (int k = 0; k < t->volume; ++k) {
@@ -238,11 +302,11 @@ SPIRA_API status order_build_host(const kernel_shape *kernel, int threshold, con
     SPIRA_REQUIRE(count >= 0 && count <= capacity, status_bad_size, "count", count);
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, order_host_workspace(capacity)));
     workspace w = workspace_begin(scratch);
-    uint64_t *keys = order_host_carve(&w, capacity);
-    order_sort_host(kernel, threshold, map, count, keys);
+    order_host h = order_host_carve(&w, capacity);
+    order_sort_host(kernel, threshold, map, count, &h);
     SPIRA_PARALLEL_FOR
     for (int32_t block = 0; block < order_count(capacity); ++block) {
-        order_put_host(map, keys, count, block, &t);
+        order_put_host(map, h.order, count, block, &t);
     }
     order_turn_host(count, &t);
     return status_success();

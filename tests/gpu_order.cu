@@ -205,8 +205,8 @@ const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4},
 DEVICE_TEST(gpu_order_every_size) {
     random_state random = random_make(1);
     int turn = 0;
-    for (int n : {0,  1,  2,   15,  16,  17,  31,  32,  33,  47,  48,   62,   63,
-                  64, 65, 127, 128, 129, 255, 256, 257, 640, 641, 4097, 20000}) {
+    for (int n : {0,  1,   2,   15,  16,  17,  31,  32,  33,  47,   48,   62,   63,   64,
+                  65, 127, 128, 129, 255, 256, 257, 640, 641, 2047, 2048, 2049, 4097, 20000}) {
         for (triple size : sizes) {
             const int volume = size.x * size.y * size.z;
             if ((n > 700 && volume > 64) ||
@@ -303,11 +303,11 @@ std::vector<scene> scenes_random(random_state *random, int maps, int32_t most) {
 }
 
 DEVICE_TEST(gpu_order_many_maps) {
-    for (int maps : {1, 2, 3, 7, 8, 9, 15, 16}) {
+    for (int maps : {1, 2, 3, 5, 7, 8, 9, 12, 15, 16}) {
         for (int seed = 0; seed < (test_quick() ? 1 : 20); ++seed) {
             random_state random = random_make((uint64_t)(maps * 100 + seed));
             snprintf(label, sizeof label, "%d maps, seed %d", maps, seed);
-            check_both(scenes_random(&random, maps, test_quick() ? 200 : 3000), seed % 2);
+            check_both(scenes_random(&random, maps, test_quick() ? 200 : 5000), seed % 2);
         }
     }
 }
@@ -335,17 +335,37 @@ DEVICE_TEST(gpu_order_ends_of_the_keys) {
     }
 }
 
-// More rows than are sorted by samples: one map, and many together.
+// Capacities of many runs, counts around the ends of the first of them.
+DEVICE_TEST(gpu_order_room_for_many_runs) {
+    random_state random = random_make(11);
+    int turn = 0;
+    for (int32_t capacity : {2048, 2049, 10000, 20480}) {
+        std::vector<scene> scenes;
+        for (int32_t count : {0, 1, 1023, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
+            if (count <= capacity && !(test_quick() && count > 2049)) {
+                fill kind = (fill)(turn++ % fills);
+                scenes.push_back(scene_make(&random, sizes[turn % 3], count, capacity, kind));
+                snprintf(label, sizeof label, "%d of %d outputs, fill %d", count, capacity, kind);
+                check_both({scenes.back()});
+            }
+        }
+        snprintf(label, sizeof label, "all counts up to %d outputs", capacity);
+        check_both(scenes);
+    }
+}
+
+// Many runs, and more than a scope of pairs: one map, and many together.
 DEVICE_TEST(gpu_order_many_rows) {
     if (test_quick()) {
         SKIP("large");
     }
     random_state random = random_make(5);
-    const int32_t most = sort_rows_max; // by samples
-    for (int32_t count : {most - 5, most, most + 1}) {
+    const int32_t scope = order_scope * 2 * order_rows;
+    for (int32_t count : {100001, scope - 5, scope, scope + 1}) {
         for (fill kind : {fill_half, fill_alike, fill_last}) {
+            triple size = count > scope / 2 ? triple{1, 2, 2} : triple{3, 3, 3};
             snprintf(label, sizeof label, "%d rows, fill %d", count, kind);
-            check_both({scene_make(&random, {2, 2, 2}, count, count + 5, kind)});
+            check_both({scene_make(&random, size, count, count + 5, kind)});
         }
     }
     std::vector<scene> scenes;
@@ -469,7 +489,7 @@ DEVICE_TEST(gpu_order_replays) {
     check_replays({{3, 3, 3}}, 500);
     check_replays({{3, 3, 3}, {2, 2, 2}, {5, 5, 5}}, 1000);
     if (!test_quick()) {
-        check_replays({{3, 3, 3}, {2, 2, 2}}, sort_rows_max / 2 + 1);
+        check_replays({{3, 3, 3}, {2, 2, 2}}, 130000);
     }
 }
 
