@@ -54,6 +54,7 @@
 
 #include "spira/mma.cuh"
 #include "spira/search.cuh"
+#include "spira/slab.cuh"
 #include "spira/sort.cuh"
 #include "spira/unique.cuh"
 #include "spira/wgmma.cuh"

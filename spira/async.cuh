@@ -152,6 +152,25 @@ SPIRA_DEVICE void barrier_copy(uint32_t to, const void *from, uint32_t bytes, ui
 #endif
 }
 
+// Makes what the thread has stored in shared memory visible to the copy engine.
+SPIRA_DEVICE void async_fence() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// Copies a multiple of 16 bytes, both sides aligned to 16, to global memory by the copy engine, and
+// waits until they have been read.
+SPIRA_DEVICE void async_store(void *to, uint32_t from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group.read 0;" ::"l"(to),
+                 "r"(from), "r"(bytes)
+                 : "memory");
+#endif
+}
+
 // Waits for the end of a phase.
 SPIRA_DEVICE void barrier_wait(uint32_t barrier, uint32_t phase) {
 #if __CUDA_ARCH__ >= 900

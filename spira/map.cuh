@@ -13,6 +13,7 @@
 #include "layout.cuh"
 #include "map.h"
 #include "search.cuh"
+#include "slab.cuh"
 #include "status.cuh"
 
 #include <cub/block/block_reduce.cuh>
@@ -55,6 +56,31 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
         for (int c = threadIdx.x & 31; c < wide; c += 32) {
             out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
         }
+    }
+}
+
+// Rows [rows, columns] that are complete, one behind the other, to out; shared and out aligned
+// to 4. A barrier, behind async_fence, has been passed since they were written; they stay as they
+// are while the block lives.
+template <int threads>
+SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
+    int copied = 0;
+#if __CUDA_ARCH__ >= 900
+    copied = (uintptr_t)out & 15 ? 0 : count & ~3;
+    if (threadIdx.x == 0 && copied) {
+        async_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
+    }
+#else
+    if (((uintptr_t)out & 15) == 0) {
+        copied = count & ~3;
+        for (int i = threadIdx.x; i < count / 4; i += threads) {
+            ((int4 *)out)[i] = ((const int4 *)taps)[i];
+        }
+    }
+#endif
+#pragma unroll 1
+    for (int i = copied + threadIdx.x; i < count; i += threads) {
+        out[i] = taps[i];
     }
 }
 
@@ -407,6 +433,62 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
     map_search_tile<W, map_mode_forms>(task, (int)blockIdx.x, &packed, map_shared);
 }
 
+// ---- output-stationary alone, of small cubic kernels --------------------------------------------
+
+// One map of a launch of map_slab_kernel.
+template <typename W>
+struct map_slab_task {
+    search_walk<W> walk;
+    const W *source, *outputs;
+    const int32_t *source_count, *output_count;
+    int32_t source_capacity, output_capacity;
+    int32_t block; // its first block
+    int32_t *os;
+};
+
+template <typename W>
+struct map_slab_batch {
+    int tasks;
+    map_slab_task<W> task[map_batch_max];
+};
+
+// The outputs of a block of a task, as each of its warps holds them; false if there are none.
+template <typename W, int K>
+SPIRA_DEVICE bool map_slab_begin(const map_slab_task<W> &task, int block, search_sets<W> *sets,
+                                 slab_outputs<W, K> *queries) {
+    int first = block * slab_rows(K);
+    slab_read<W, K>(task.outputs, task.output_capacity, first, queries);
+    *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+             min(*task.output_count, task.output_capacity)};
+    int rows = min(sets->total - first, slab_rows(K));
+    if (rows <= 0) {
+        return false;
+    }
+    slab_limit<W, K>(rows, queries);
+    return true;
+}
+
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K)
+    map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
+    extern __shared__ int4 map_shared[];
+    int t = 0;
+    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
+        ++t;
+    }
+    const map_slab_task<W> &task = batch.task[t];
+    search_sets<W> sets;
+    slab_outputs<W, K> queries;
+    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+        return;
+    }
+    slab_search<W, K>(task.walk, sets, queries, map_shared);
+    async_fence();
+    __syncthreads();
+    map_copy_rows<32 * K>((const int32_t *)map_shared, queries.rows * K * K * K,
+                          task.os + (int64_t)queries.first * (K * K * K));
+}
+
 template <typename W>
 SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shape *kernel,
                                     const voxel_set<W> *source, const voxel_set<W> *outputs,
@@ -446,6 +528,50 @@ struct map_request {
     map_forms forms;
 };
 
+// The size of kernel that all of some requests have, where map_slab_kernel makes their maps; or 0.
+template <typename W>
+SPIRA_API int map_slab_size(const map_request<W> *request, int requests) {
+    int K = request->kernel.size.x;
+    for (int i = 0; i < requests; ++i) {
+        const map_forms *f = &request[i].forms;
+        bool only_os = f->os && f->threshold >= map_all && !f->half && !f->ws && !f->mask &&
+                       !f->mask_any && !f->tiles.first;
+        K = only_os && slab_takes(&request[i].kernel) && request[i].kernel.size.x == K ? K : 0;
+    }
+    return K;
+}
+
+template <typename W>
+SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const kernel_shape *kernel,
+                                              const voxel_set<W> *source,
+                                              const voxel_set<W> *outputs, int32_t block,
+                                              int32_t *os) {
+    return {search_walk_make<W>(layout, kernel),
+            source->words,
+            outputs->words,
+            source->count,
+            outputs->count,
+            source->capacity,
+            outputs->capacity,
+            block,
+            os};
+}
+
+template <typename W, int K>
+SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *request,
+                               int requests, cudaStream_t stream) {
+    map_slab_batch<W> batch;
+    int64_t blocks = 0;
+    batch.tasks = requests;
+    for (int i = 0; i < requests; ++i) {
+        const map_request<W> *r = request + i;
+        batch.task[i] = map_slab_task_make(layout, &r->kernel, &r->source, &r->outputs,
+                                           (int32_t)blocks, r->forms.os);
+        blocks += ceil_div(r->outputs.capacity, slab_rows(K));
+    }
+    map_slab_kernel<W, K><<<(unsigned)blocks, 32 * K, (size_t)slab_block_bytes(K), stream>>>(batch);
+}
+
 // Builds any number of kernel maps, 16 in a launch.
 //
 // inputs   layout: its guard margin covers the reach of all kernels; request [requests]
@@ -466,6 +592,12 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
     for (int done = 0; done < requests; done += map_batch_max) {
+        int slab = map_slab_size(request + done, (int)min_of(requests - done, map_batch_max));
+        if (slab) {
+            auto launch = slab == 3 ? map_slab_launch<W, 3> : map_slab_launch<W, 5>;
+            launch(layout, request + done, (int)min_of(requests - done, map_batch_max), stream);
+            continue;
+        }
         map_batch<W> batch;
         int64_t blocks = 0;
         int bytes = 0;
@@ -529,15 +661,38 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
 
 enum { map_scan_threads = 512, map_scan_items = 8, map_move_threads = 128 };
 
+typedef cub::BlockScan<int, map_scan_threads> map_scan;
+
+// counts [tiles] of an offset to the numbers before each, from `before` on; returns the number
+// behind the last. By a block of map_scan_threads.
+SPIRA_DEVICE int map_scan_tiles(int32_t *counts, int tiles, int before,
+                                typename map_scan::TempStorage &scratch) {
+    for (int at = 0; at < tiles; at += map_scan_threads * map_scan_items) {
+        int items[map_scan_items], total;
+        int from = at + threadIdx.x * map_scan_items;
+        for (int j = 0; j < map_scan_items; ++j) {
+            items[j] = from + j < tiles ? counts[from + j] : 0;
+        }
+        map_scan(scratch).ExclusiveSum(items, items, total);
+        for (int j = 0; j < map_scan_items; ++j) {
+            if (from + j < tiles) {
+                counts[from + j] = before + items[j];
+            }
+        }
+        before += total;
+        __syncthreads();
+    }
+    return before;
+}
+
 // counts [volume, tiles] to where the pairs of each tile go, and pairs.begin. A block an offset,
 // and one more for the end.
 SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
     map_scan_kernel(const __grid_constant__ map_packed packed, const int32_t *output_count,
                     int32_t output_capacity, int rows, map_pairs pairs, device_status *trouble) {
-    typedef cub::BlockScan<int, map_scan_threads> scan;
     typedef cub::BlockReduce<int, map_scan_threads> reduce;
     __shared__ union {
-        typename scan::TempStorage scan;
+        typename map_scan::TempStorage scan;
         typename reduce::TempStorage reduce;
     } scratch;
     __shared__ int32_t begin;
@@ -557,24 +712,8 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
         }
     }
     __syncthreads();
-    int before = begin;
-    int32_t *counts = packed.counts + (int64_t)blockIdx.x * packed.tiles;
     tiles = blockIdx.x + 1 < gridDim.x ? tiles : 0;
-    for (int at = 0; at < tiles; at += map_scan_threads * map_scan_items) {
-        int items[map_scan_items], total;
-        int from = at + threadIdx.x * map_scan_items;
-        for (int j = 0; j < map_scan_items; ++j) {
-            items[j] = from + j < tiles ? counts[from + j] : 0;
-        }
-        scan(scratch.scan).ExclusiveSum(items, items, total);
-        for (int j = 0; j < map_scan_items; ++j) {
-            if (from + j < tiles) {
-                counts[from + j] = before + items[j];
-            }
-        }
-        before += total;
-        __syncthreads();
-    }
+    map_scan_tiles(packed.counts + (int64_t)blockIdx.x * packed.tiles, tiles, begin, scratch.scan);
 }
 
 // Moves the pairs of a unit to their lists.
@@ -637,6 +776,299 @@ SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs,
     return p;
 }
 
+// ---- the same, of small cubic kernels -----------------------------------------------------------
+
+// Where the search by slabs leaves what it finds. A far slab of a tile is searched again, when the
+// pairs are moved.
+struct map_slab_lists {
+    // [tiles, slabs, 1 + K, slab_rows(K)]: the slab's offsets that an output has, K * K bits, or
+    // map_slab_far; then where the first member of each of its rows stands
+    int32_t *found;
+    int32_t *counts; // [volume, tiles] pairs of each tile; after the scan, the pairs before them
+    int32_t *totals; // [volume]
+    int32_t tiles;
+    uint32_t wanted[kernel_size_max]; // of each slab: the offsets in the lists, K * K bits
+};
+
+enum : uint32_t { map_slab_far = 1u << 31 };
+
+template <int K>
+SPIRA_API map_slab_lists map_slab_lists_take(workspace *w, int32_t outputs) {
+    map_slab_lists l;
+    l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
+    l.found = workspace_take<int32_t>(w, (int64_t)l.tiles * K * (1 + K) * slab_rows(K));
+    l.counts = workspace_take<int32_t>(w, (int64_t)l.tiles * K * K * K);
+    l.totals = workspace_take<int32_t>(w, K * K * K);
+    return l;
+}
+
+// The sum over a warp.
+template <typename T>
+SPIRA_DEVICE T map_warp_sum(T mine) {
+#pragma unroll
+    for (int step = 16; step; step /= 2) {
+        mine += __shfl_xor_sync(~0u, mine, step);
+    }
+    return mine;
+}
+
+// How many outputs of a warp have each offset of a slab, four offsets to a word, 8 bits each.
+template <int K>
+struct map_slab_tally {
+    uint32_t word[(K * K + 3) / 4];
+};
+
+template <int K>
+SPIRA_DEVICE void map_slab_add(uint32_t bits, map_slab_tally<K> *tally) {
+#pragma unroll
+    for (int i = 0; i < (K * K + 3) / 4; ++i) {
+        tally->word[i] += (bits >> (4 * i) & 15) * 0x00204081u & 0x01010101u;
+    }
+}
+
+// Adds up and writes the counts of a slab.
+template <int K>
+SPIRA_DEVICE void map_slab_count(const map_slab_tally<K> &tally, int32_t *counts, int32_t tiles) {
+    int lane = threadIdx.x & 31, mine = 0;
+#pragma unroll
+    for (int i = 0; i < (K * K + 3) / 4; ++i) {
+        uint32_t all = map_warp_sum(tally.word[i]);
+        mine = lane / 4 == i ? (int)(all >> (lane % 4 * 8) & 255) : mine;
+    }
+    if (lane < K * K) {
+        counts[(int64_t)lane * tiles] = mine;
+    }
+}
+
+// The bits of an output in a far slab.
+template <typename W, int K>
+SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
+                                        W output, int slab, int begin) {
+    uint32_t bits = 0;
+#pragma unroll 1
+    for (int c = 0; c < K * K; ++c) {
+        W query = slab_far_query<W, K>(walk, output, slab, c);
+        bits |= slab_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
+    }
+    return bits;
+}
+
+// Searches, and counts the pairs of each tile.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K)
+    map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
+                         const __grid_constant__ map_slab_lists lists) {
+    extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
+    const int ahead = slab_ahead(K), tile_rows = slab_rows(K);
+    search_sets<W> sets;
+    slab_outputs<W, K> queries;
+    if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
+        return;
+    }
+    int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
+    int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * tile_rows + lane;
+    uint32_t wanted = lists.wanted[slab];
+    map_slab_tally<K> tally = {};
+    slab_window window = slab_open<W, K>(task.walk, sets, queries, slab,
+                                         (uint32_t *)map_shared + slab * slab_window_words(K));
+    if (window.length.steps == 0) {
+#pragma unroll
+        for (int g = 0; g < tile_rows / 32; ++g) {
+            if (g * 32 + lane < queries.rows) {
+                map_slab_add<K>(
+                    map_slab_far_bits<W, K>(task.walk, sets, queries.word[g], slab, window.begin) &
+                        wanted,
+                    &tally);
+            }
+            found[g * 32] = (int32_t)map_slab_far;
+            for (int y = 0; y < K; ++y) {
+                found[(1 + y) * tile_rows + g * 32] = 0; // it is read, not used
+            }
+        }
+    } else {
+#pragma unroll
+        for (int g = 0; g < tile_rows / 32; g += ahead) {
+            slab_found<K> row[ahead];
+            slab_find<W, K>(task.walk, queries, window, g, row);
+#pragma unroll
+            for (int a = 0; a < ahead; ++a) {
+                uint32_t bits = 0;
+#pragma unroll
+                for (int y = 0; y < K; ++y) {
+                    bits |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
+                    found[(1 + y) * tile_rows + (g + a) * 32] = row[a].position[y];
+                }
+                bits = (g + a) * 32 + lane < queries.rows ? bits : 0;
+                found[(g + a) * 32] = (int32_t)bits;
+                map_slab_add<K>(bits & wanted, &tally);
+            }
+        }
+    }
+    map_slab_count<K>(tally, lists.counts + (int64_t)slab * K * K * lists.tiles + blockIdx.x,
+                      lists.tiles);
+}
+
+// counts [volume, tiles] to the pairs of the offset before each tile; totals. A block an offset.
+SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
+    map_slab_scan_kernel(const __grid_constant__ map_slab_lists lists, const int32_t *output_count,
+                         int32_t output_capacity, int rows) {
+    __shared__ typename map_scan::TempStorage scratch;
+    int tiles = (min(*output_count, output_capacity) + rows - 1) / rows;
+    int total = map_scan_tiles(lists.counts + (int64_t)blockIdx.x * lists.tiles, tiles, 0, scratch);
+    if (threadIdx.x == 0) {
+        lists.totals[blockIdx.x] = total;
+    }
+}
+
+// Where the lists of a slab begin: of lane l, that of the slab's offset l. The first block tells.
+// Returns false if there are more pairs than the lists hold.
+template <int K>
+SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists &lists, int slab,
+                                       const map_pairs &pairs, device_status *trouble, int *begin) {
+    int lane = threadIdx.x & 31, lower = 0;
+    int mine = lane < K * K ? lists.totals[slab * K * K + lane] : 0, sum = mine;
+    unsigned long long all = 0;
+    for (int i = lane; i < K * K * K; i += 32) {
+        int total = lists.totals[i];
+        all += (unsigned long long)total;
+        lower += i < slab * K * K ? total : 0;
+    }
+    all = map_warp_sum(all);
+    lower = map_warp_sum(lower);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int below = __shfl_up_sync(~0u, sum, step);
+        sum += lane >= step ? below : 0;
+    }
+    bool fits = all <= (unsigned long long)pairs.capacity;
+    *begin = lower + sum - mine;
+    if (blockIdx.x == 0 && lane < K * K) {
+        pairs.begin[slab * K * K + lane] = fits ? *begin : 0;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        pairs.begin[K * K * K] = fits ? (int)all : 0;
+        if (!fits) {
+            device_status_raise(trouble, device_flag_capacity,
+                                (uint32_t)min(all, (unsigned long long)UINT32_MAX));
+        }
+    }
+    return fits;
+}
+
+// Appends the pairs of 32 outputs with one offset to its list; returns where the next ones go.
+SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int input, int output) {
+    uint32_t all = __ballot_sync(~0u, has);
+    if (has) {
+        int mine = at + __popc(all & ((1u << (threadIdx.x & 31)) - 1));
+        pairs.input[mine] = input;
+        pairs.output[mine] = output;
+    }
+    return at + __popc(all);
+}
+
+// A far slab of a tile: searched once more.
+template <typename W, int K>
+SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                    uint32_t wanted, int first, int slab, int base,
+                                    const map_pairs &pairs) {
+    int lane = threadIdx.x & 31;
+#pragma unroll 1
+    for (int c = 0; c < K * K; ++c) {
+        int at = __shfl_sync(~0u, base, c);
+#pragma unroll 1
+        for (int g = 0; g < slab_rows(K) && (wanted >> c & 1); g += 32) {
+            int output = first + g + lane, begin = 0, tap = -1;
+            if (output < min(first + slab_rows(K), sets.total)) {
+                tap =
+                    slab_far_tap(sets.source, sets.count,
+                                 slab_far_query<W, K>(walk, sets.outputs[output], slab, c), &begin);
+            }
+            at = map_slab_append(pairs, at, tap >= 0, tap, output);
+        }
+    }
+}
+
+// Moves the pairs of a tile to their lists: a warp a slab.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K)
+    map_slab_move_kernel(const __grid_constant__ map_slab_task<W> task,
+                         const __grid_constant__ map_slab_lists lists,
+                         const __grid_constant__ map_pairs pairs, device_status *trouble) {
+    const int groups = slab_rows(K) / 32;
+    int slab = threadIdx.x / 32, lane = threadIdx.x & 31, first = (int)blockIdx.x * slab_rows(K);
+    const int32_t *found =
+        lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * slab_rows(K) + lane;
+    uint32_t bits[groups] = {}, wanted = lists.wanted[slab];
+    int position[K][groups] = {}, base, tile_base = 0;
+    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+                           min(*task.output_count, task.output_capacity)};
+    if (first < sets.total) {
+#pragma unroll
+        for (int g = 0; g < groups; ++g) {
+            bits[g] = (uint32_t)found[g * 32];
+#pragma unroll
+            for (int y = 0; y < K; ++y) {
+                position[y][g] = found[(1 + y) * slab_rows(K) + g * 32];
+            }
+        }
+        if (lane < K * K) {
+            tile_base = lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x];
+        }
+    } else if (blockIdx.x) {
+        return;
+    }
+    bool fits = map_slab_lists_begin<K>(lists, slab, pairs, trouble, &base);
+    if (!fits || first >= sets.total) {
+        return;
+    }
+    base += tile_base;
+    if (bits[0] == map_slab_far) { // of all lanes
+        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, base, pairs);
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < K * K; ++c) {
+        int at = __shfl_sync(~0u, base, c);
+#pragma unroll
+        for (int g = 0; g < groups; ++g) {
+            bool has = bits[g] >> c & 1;
+            if (wanted >> c & 1) {
+                at = map_slab_append(pairs, at, has, position[c / K][g], first + g * 32 + lane);
+            }
+            position[c / K][g] += has;
+        }
+    }
+}
+
+// The offsets of each slab that are in the lists.
+SPIRA_API void map_slab_want(const kernel_shape *kernel, const map_forms *forms, uint32_t *wanted) {
+    int plane = kernel->size.y * kernel->size.z;
+    for (int slab = 0; slab < kernel->size.x; ++slab) {
+        wanted[slab] = 0;
+        for (int c = 0; c < plane; ++c) {
+            bool have = map_pairs_have(kernel, forms->threshold, forms->half, slab * plane + c);
+            wanted[slab] |= have ? 1u << c : 0;
+        }
+    }
+}
+
+template <typename W, int K>
+SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_shape *kernel,
+                                     const voxel_set<W> *source, const voxel_set<W> *outputs,
+                                     const map_forms *forms, const map_pairs *pairs,
+                                     device_status *trouble, void *scratch, cudaStream_t stream) {
+    workspace w = workspace_begin(scratch);
+    map_slab_lists lists = map_slab_lists_take<K>(&w, outputs->capacity);
+    map_slab_want(kernel, forms, lists.wanted);
+    map_slab_task<W> task = map_slab_task_make(layout, kernel, source, outputs, 0, nullptr);
+    map_slab_find_kernel<W, K>
+        <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K), stream>>>(task, lists);
+    map_slab_scan_kernel<<<K * K * K, map_scan_threads, 0, stream>>>(
+        lists, outputs->count, outputs->capacity, slab_rows(K));
+    map_slab_move_kernel<W, K>
+        <<<(unsigned)lists.tiles, 32 * K, 0, stream>>>(task, lists, *pairs, trouble);
+}
+
 // Bytes of scratch for map_build_pairs: `outputs` is the capacity of the output set, `pairs` that
 // of the lists.
 SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs, int32_t pairs,
@@ -645,9 +1077,13 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
     SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
-    workspace w = workspace_begin(nullptr);
+    workspace w = workspace_begin(nullptr), slabs = w;
     map_packed_take(&w, kernel->size, outputs, pairs);
-    *bytes = w.used;
+    if (slab_takes(kernel)) {
+        kernel->size.x == 3 ? map_slab_lists_take<3>(&slabs, outputs)
+                            : map_slab_lists_take<5>(&slabs, outputs);
+    }
+    *bytes = max_of(w.used, slabs.used);
     return status_success();
 }
 
@@ -661,9 +1097,10 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 //          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search, writing and reading 8 bytes a pair, writing 8 bytes a pair; a memset and
-// three
-//          launches
+// cost     the search, writing and reading 8 bytes a pair (lists alone, of a kernel that
+// slab_takes:
+//          4 bytes a row and slab of each output), writing 8 bytes a pair; three launches, and but
+//          for those kernels a memset
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
@@ -677,6 +1114,12 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
     size_t needed;
     SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    if (slab_takes(kernel) && !f->os && !f->ws && !f->mask && !f->mask_any) {
+        auto launch =
+            kernel->size.x == 3 ? map_slab_pairs_launch<W, 3> : map_slab_pairs_launch<W, 5>;
+        launch(layout, kernel, &source, &outputs, f, &pairs, trouble, scratch, stream);
+        return status_of_launch("map_build_pairs");
+    }
     workspace w = workspace_begin(scratch);
     map_packed packed = map_packed_take(&w, kernel->size, outputs.capacity, pairs.capacity);
     packed.threshold = f->threshold;

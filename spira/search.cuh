@@ -146,10 +146,11 @@ struct search_tile {
     int pitch;
 };
 
-// The lower bound of `key` in source [0, count), by a whole warp, starting near `hint`: one probe
-// at exponentially growing distances, then 33-ary steps. About three loads deep near the hint.
+// Where the lower bound of `key` in source [0, count) is: the first of `slack` + 1 positions, by a
+// whole warp, starting near `hint`: one probe at exponentially growing distances, then 33-ary
+// steps.
 template <typename W>
-SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int hint) {
+SPIRA_DEVICE int search_warp_bracket(const W *source, int count, W key, int hint, int slack) {
     int lane = threadIdx.x & 31;
     int away = 16 << (lane < 16 ? 15 - lane : lane - 16);
     int probe = lane < 16 ? hint - away : hint + away;
@@ -159,7 +160,7 @@ SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int 
     int end = __shfl_sync(~0u, probe, passed);
     begin = passed == 0 || begin < 0 ? 0 : begin;
     end = passed == 32 || end > count ? count : end;
-    while (begin < end) { // the answer is in [begin, end]
+    while (end - begin > slack) { // the answer is in [begin, end]
         int step = (end - begin + 31) >> 5;
         int at = begin + (lane + 1) * step - 1;
         below = at < end && source[at] < key;
@@ -169,6 +170,12 @@ SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int 
         begin = begin < end ? begin : end;
     }
     return begin;
+}
+
+// The lower bound itself. About three loads deep near the hint.
+template <typename W>
+SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int hint) {
+    return search_warp_bracket(source, count, key, hint, 0);
 }
 
 // Copies the distances from `base` of the source words from `begin` up to base + span into buffer

@@ -1,0 +1,381 @@
+// spira/slab.cuh: the z-delta search of a small cubic kernel, a warp to an x-offset.
+//
+// The same search as search_block's, for kernels of 3 or 5 that need no choice of rows. Each warp
+// of a block takes one slab (x-offset) of a tile of outputs: it brackets and copies the slab's
+// window by itself, and the block meets only when the tile is complete. Distances are counted in
+// steps of the row, so that the words of a row are next to its anchor: K words from the anchor on
+// are all there can be. They become presence bits, and every tap is stored, so that nothing is
+// filled in beforehand.
+//
+// By a block: slab_search.
+#ifndef SPIRA_SLAB_CUH
+#define SPIRA_SLAB_CUH
+
+#include "async.cuh"
+#include "search.cuh"
+
+namespace spira {
+
+// Outputs of a tile, and how many of them a lane has under way at a time.
+SPIRA_BOTH constexpr int slab_rows(int K) {
+    return K <= 3 ? 128 : 64;
+}
+
+SPIRA_BOTH constexpr int slab_ahead(int K) {
+    return K <= 3 ? 2 : 1;
+}
+
+// Warp-wide loads of a window that are under way at a time: enough for most windows.
+SPIRA_BOTH constexpr int slab_loads(int K) {
+    return K <= 3 ? 6 : 4;
+}
+
+// Words of a window's buffer, whole turns of its loads. 256 for 5: six blocks fit an SM.
+SPIRA_BOTH constexpr int slab_window_words(int K) {
+    return K <= 3 ? 576 : 256;
+}
+
+SPIRA_BOTH constexpr int slab_tile_bytes(int K) {
+    return slab_rows(K) * K * K * K * (int)sizeof(int32_t);
+}
+
+SPIRA_BOTH constexpr int slab_windows_bytes(int K) {
+    return K * slab_window_words(K) * (int)sizeof(uint32_t);
+}
+
+// Shared memory of slab_search: the tile, then the windows.
+SPIRA_BOTH constexpr int slab_block_bytes(int K) {
+    return slab_tile_bytes(K) + slab_windows_bytes(K);
+}
+
+// Steps of the search, the last one first: a little less than powers of two from the fifth on, so
+// that the words which the lanes look at lie in different banks.
+SPIRA_BOTH constexpr int slab_step(int n) {
+    return n < 4 ? 1 << n : 2 * slab_step(n - 1) - 1;
+}
+
+// Words that `steps` of them can pass.
+SPIRA_BOTH constexpr int slab_reach(int steps) {
+    return steps == 0 ? 0 : slab_reach(steps - 1) + slab_step(steps - 1);
+}
+
+enum {
+    slab_steps_least = 6,
+    slab_key_margin = 64, // padding is as far from every key at least
+};
+
+SPIRA_BOTH constexpr int slab_steps_most(int K) {
+    return slab_reach(9) + K <= slab_window_words(K) ? 9 : 8;
+}
+
+// A search: how many steps, and how many words the first of them may pass.
+struct slab_search_length {
+    int steps, first;
+};
+
+// slab_reach(steps), from the fifth step on.
+SPIRA_BOTH int slab_reach_of(slab_search_length length) {
+    return 2 * length.first + length.steps - 5;
+}
+
+// The shortest one that passes all of so many words; one step more than `most` if none does.
+SPIRA_BOTH slab_search_length slab_length_for(int words, int most) {
+    slab_search_length length = {slab_steps_least, slab_step(slab_steps_least - 1)};
+    while (length.steps <= most && words > slab_reach_of(length)) {
+        length.steps += 1;
+        length.first = 2 * length.first - 1;
+    }
+    return length;
+}
+
+// Whether the kernel is one of these. Dilated rows have other words between their members.
+SPIRA_API bool slab_takes(const kernel_shape *kernel) {
+    triple size = kernel->size;
+    return size.x == size.y && size.y == size.z && (size.x == 3 || size.x == 5) &&
+           kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) && !kernel->transposed;
+}
+
+// A tile's outputs as a warp holds them: of lane l, numbers l, l + 32, ...
+template <typename W, int K>
+struct slab_outputs {
+    W word[slab_rows(K) / 32];
+    W lowest, highest;
+    int first, rows;
+};
+
+// The window of a slab: source [begin, ...) as distances in steps of the row.
+struct slab_window {
+    uint32_t words; // shared address
+    int begin;
+    slab_search_length length; // no steps: no window, it is too long or not on the row's lattice
+};
+
+// Reads before it is known how many outputs there are: never at or past the capacity. By a warp.
+template <typename W, int K>
+SPIRA_DEVICE void slab_read(const W *outputs, int capacity, int first,
+                            slab_outputs<W, K> *queries) {
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32; ++g) {
+        queries->word[g] = outputs[min(first + g * 32 + lane, capacity - 1)];
+    }
+    queries->lowest = __shfl_sync(~0u, queries->word[0], 0); // so it is not put off
+    queries->first = first;
+}
+
+// Once it is known: lanes without an output repeat the first one.
+template <typename W, int K>
+SPIRA_DEVICE void slab_limit(int rows, slab_outputs<W, K> *queries) {
+    int lane = threadIdx.x & 31;
+    W top = queries->word[0];
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32; ++g) {
+        top = rows > g * 32 ? queries->word[g] : top;
+        queries->word[g] = g * 32 + lane < rows ? queries->word[g] : queries->lowest;
+    }
+    queries->highest = __shfl_sync(~0u, top, (rows - 1) & 31);
+    queries->rows = rows;
+}
+
+// Whether all outputs stand on the lattice of the first.
+template <typename W, int K>
+SPIRA_DEVICE bool slab_on_lattice(const slab_outputs<W, K> &queries, W mask) {
+    W off = 0;
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32; ++g) {
+        off |= queries.word[g] - queries.lowest;
+    }
+    return !__any_sync(~0u, (off & mask) != 0);
+}
+
+// Copies the distances from base, in steps, of the words within base + span. Words below the base
+// are at most the 32 from `near` on.
+template <typename W, int K>
+SPIRA_DEVICE slab_window slab_load(const search_sets<W> &sets, int near, W base, W span, int shift,
+                                   uint32_t *buffer) {
+    const int loads = slab_loads(K), capacity = slab_window_words(K);
+    int lane = threadIdx.x & 31, loaded = 0, below = 0, words = 0;
+    W mask = ((W)1 << shift) - 1, off = 0;
+    bool within[loads];
+    do {
+        W word[loads];
+#pragma unroll
+        for (int j = 0; j < loads; ++j) {
+            int i = near + loaded + 32 * j + lane;
+            word[j] = i < sets.count ? sets.source[i] : word_none<W>();
+        }
+        if (loaded == 0) {
+            below = __popc(__ballot_sync(~0u, word[0] < base));
+        }
+        words = loaded ? loaded - below : 0;
+        uint32_t *out = buffer + loaded - below + lane;
+#pragma unroll
+        for (int j = 0; j < loads; ++j) {
+            W away = word[j] - base;
+            within[j] = word[j] >= base && away <= span;
+            off |= within[j] ? away : 0;
+            if (loaded + j || lane >= below) {
+                out[32 * j] = within[j] ? (uint32_t)(away >> shift) : UINT32_MAX;
+            }
+        }
+        loaded += 32 * loads;
+    } while (loaded < capacity && __any_sync(~0u, lane == 31 && within[loads - 1]));
+#pragma unroll
+    for (int j = 0; j < loads; ++j) {
+        words += __popc(__ballot_sync(~0u, within[j]));
+    }
+    slab_search_length length = slab_length_for(words, slab_steps_most(K));
+    bool fits = words < loaded - below && length.steps <= slab_steps_most(K);
+    int padded = fits ? slab_reach_of(length) + K : 0;
+#pragma unroll 1
+    for (int i = loaded - below + lane; i < padded; i += 32) {
+        buffer[i] = UINT32_MAX;
+    }
+    length.steps = fits && !__any_sync(~0u, (off & mask) != 0) ? length.steps : 0;
+    return {shared_address(buffer), near + below, length};
+}
+
+// The steps from number n down, of a search that takes so many, behind its first.
+template <int n, int searches>
+SPIRA_DEVICE void slab_walk(uint32_t (&at)[searches], const uint32_t (&key)[searches], int steps) {
+    if (n < slab_steps_least - 1 || n < steps - 1) {
+#pragma unroll
+        for (int r = 0; r < searches; ++r) {
+            search_step<slab_step(n)>(&at[r], key[r]);
+        }
+    }
+    if constexpr (n > 0) {
+        slab_walk<n - 1, searches>(at, key, steps);
+    }
+}
+
+// 1 << above; 0 from 32 on.
+SPIRA_DEVICE uint32_t slab_bit(uint32_t above) {
+    uint32_t bit;
+    asm("shl.b32 %0, 1, %1;" : "=r"(bit) : "r"(above));
+    return bit;
+}
+
+// Which members of its row an output has: of K words from the anchor on.
+template <int K, int j = 0>
+SPIRA_DEVICE uint32_t slab_members(uint32_t at, uint32_t key) {
+    uint32_t bits = slab_bit(search_load<j>(at) - key);
+    if constexpr (j + 1 < K) {
+        bits |= slab_members<K, j + 1>(at, key);
+    }
+    return bits;
+}
+
+// Tap m: `position`, which it passes, or -1.
+template <int m>
+SPIRA_DEVICE uint32_t slab_tap(uint32_t bits, int *position) {
+    uint32_t tap;
+    asm("{ .reg .pred has; .reg .b32 bit;\n"
+        "and.b32 bit, %2, %3;\n"
+        "setp.ne.u32 has, bit, 0;\n"
+        "selp.b32 %0, %1, -1, has;\n"
+        "@has add.s32 %1, %1, 1; }"
+        : "=&r"(tap), "+r"(*position)
+        : "r"(bits), "n"(1 << m));
+    return tap;
+}
+
+// The taps of a row from number m on: the words that are there stand side by side.
+template <int K, int m = 0>
+SPIRA_DEVICE void slab_store(uint32_t bits, int position, uint32_t to) {
+    shared_store(to + 4 * m, slab_tap<m>(bits, &position));
+    if constexpr (m + 1 < K) {
+        slab_store<K, m + 1>(bits, position, to);
+    }
+}
+
+// The rows of a slab of one output: which members are there, K bits each, and where the first of
+// them stands.
+template <int K>
+struct slab_found {
+    uint32_t bits[K];
+    int position[K];
+};
+
+// Brackets and copies the window of a slab, by a warp.
+//
+// inputs   walk: of search_walk_make for a cubic kernel of size K that slab_takes
+//          queries: by slab_read and slab_limit
+//          buffer [slab_window_words(K)]: shared, of the warp alone
+// returns  the window; without steps if it is too long or too far, or if there are words off the
+//          lattice: then `begin` is not above the lower bound of the slab's first query
+template <typename W, int K>
+SPIRA_DEVICE slab_window slab_open(const search_walk<W> &walk, const search_sets<W> &sets,
+                                   const slab_outputs<W, K> &queries, int slab, uint32_t *buffer) {
+    // Where the sets are the same, or one is the floor of the other, the answer is near this.
+    int hint = queries.first;
+    if (sets.count != sets.total) {
+        hint = (int)__fdividef((float)hint * (float)sets.count, (float)sets.total);
+    }
+    W base = queries.lowest + walk.base + (W)slab * walk.step_x;
+    W span = queries.highest - queries.lowest + (W)(K - 1) * walk.step_y + walk.span;
+    int near = search_warp_bracket(sets.source, sets.count, base, hint, 31);
+    slab_window window = {0, near, {0, 0}};
+    if (span < (W)(UINT32_MAX - slab_key_margin) &&
+        slab_on_lattice<W, K>(queries, ((W)1 << walk.shift) - 1)) {
+        window = slab_load<W, K>(sets, near, base, span, walk.shift, buffer);
+    }
+    __syncwarp();
+    return window;
+}
+
+// The rows of outputs number g, ... of each lane, slab_ahead(K) of them, their searches
+// interleaved.
+template <typename W, int K>
+SPIRA_DEVICE void slab_find(const search_walk<W> &walk, const slab_outputs<W, K> &queries,
+                            const slab_window &window, int g, slab_found<K> *found) {
+    const int searches = K * slab_ahead(K);
+    uint32_t at[searches], key[searches];
+    uint32_t second = window.words + (uint32_t)window.length.first * (uint32_t)sizeof(uint32_t);
+    uint32_t word = search_load<-1>(second); // the first step is from the same place for all
+    uint32_t step_y = (uint32_t)(walk.step_y >> walk.shift);
+#pragma unroll
+    for (int r = 0; r < searches; ++r) {
+        W away = queries.word[g + r / K] - queries.lowest;
+        key[r] = (uint32_t)(away >> walk.shift) + (uint32_t)(r % K) * step_y;
+        at[r] = word < key[r] ? second : window.words;
+    }
+    slab_walk<slab_steps_most(K) - 2, searches>(at, key, window.length.steps);
+    int offset = window.begin - (int)(window.words >> 2);
+#pragma unroll
+    for (int r = 0; r < searches; ++r) {
+        found[r / K].bits[r % K] = slab_members<K>(at[r], key[r]);
+        found[r / K].position[r % K] = (int)(at[r] >> 2) + offset;
+    }
+}
+
+// Where there is no window: a tap straight from the source, at *begin or later, which moves up to
+// the query.
+template <typename W>
+SPIRA_DEVICE int slab_far_tap(const W *source, int count, W query, int *begin) {
+    int reach = 1;
+    while (*begin + reach < count && source[*begin + reach] < query) {
+        *begin += reach;
+        reach *= 2;
+    }
+    *begin = search_lower_bound(source, *begin, min(*begin + reach, count), query);
+    return *begin < count && source[*begin] == query ? *begin : -1;
+}
+
+// The query of offset c of a slab, for an output.
+template <typename W, int K>
+SPIRA_DEVICE W slab_far_query(const search_walk<W> &walk, W output, int slab, int c) {
+    return output + walk.base + (W)slab * walk.step_x + (W)(c / K) * walk.step_y +
+           (W)(c % K) * (W)walk.step;
+}
+
+// Searches a kernel that slab_takes, for the outputs [first, first + rows).
+//
+// inputs   walk: of search_walk_make for a cubic kernel of size K
+//          queries: by slab_read and slab_limit
+//          shared [slab_block_bytes(K)]: aligned to 16
+// outputs  the tile: `shared` [rows, K^3] source positions or -1; a barrier must follow
+// Called by all threads of a block of 32 K.
+template <typename W, int K>
+SPIRA_DEVICE void slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
+                              const slab_outputs<W, K> &queries, void *shared) {
+    const int volume = K * K * K, ahead = slab_ahead(K);
+    int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
+    uint32_t *buffers = (uint32_t *)((char *)shared + slab_tile_bytes(K));
+    slab_window window =
+        slab_open<W, K>(walk, sets, queries, slab, buffers + slab * slab_window_words(K));
+    int32_t *taps = (int32_t *)shared + lane * volume + slab * K * K;
+    if (window.length.steps == 0) {
+#pragma unroll 1
+        for (int g = 0; g * 32 + lane < queries.rows; ++g) {
+            W output = sets.outputs[queries.first + g * 32 + lane];
+            int begin = window.begin;
+#pragma unroll 1
+            for (int c = 0; c < K * K; ++c) {
+                taps[g * 32 * volume + c] = slab_far_tap(
+                    sets.source, sets.count, slab_far_query<W, K>(walk, output, slab, c), &begin);
+            }
+        }
+        return;
+    }
+    uint32_t to = shared_address(taps);
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32; g += ahead) {
+        slab_found<K> found[ahead];
+        slab_find<W, K>(walk, queries, window, g, found);
+#pragma unroll
+        for (int a = 0; a < ahead; ++a) {
+            if ((g + a) * 32 + lane < queries.rows) {
+#pragma unroll
+                for (int y = 0; y < K; ++y) {
+                    slab_store<K>(found[a].bits[y], found[a].position[y],
+                                  to + (uint32_t)((g + a) * 32 * volume + y * K) * 4);
+                }
+            }
+        }
+    }
+}
+
+} // namespace spira
+
+#endif
