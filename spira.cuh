@@ -21,6 +21,7 @@
 #include "spira/workspace.h"
 
 #include "spira/blob.h"
+#include "spira/launch.cuh"
 #include "spira/offset.h"
 #include "spira/word.h"
 
