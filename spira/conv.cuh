@@ -264,7 +264,7 @@ SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
                                        const conv_device *d) {
-    return few_takes(s, d)      ? few_sizes_choose()
+    return few_takes(s, d)      ? few_sizes_choose(s)
            : hopper_takes(s, d) ? hopper_sizes_choose(s, capacity, d)
                                 : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
@@ -306,7 +306,8 @@ SPIRA_API status conv_run_few(const conv_args *a, const conv_device *d, cudaStre
     conv_tensor_params p = conv_params_of(a);
     p.order = conv_order(a->order);
     p.multiprocessors = d->multiprocessors;
-    SPIRA_REQUIRE(!a->sizes || few_sizes_fit(a->sizes), status_unsupported, "sizes", 0);
+    p.size = a->sizes ? *a->sizes : few_sizes_choose(&a->shape);
+    SPIRA_REQUIRE(few_sizes_fit(&p.size), status_unsupported, "sizes", 0);
     return a->shape.type == numeric_f16 ? few_run<__half>(p, stream)
                                         : few_run<__nv_bfloat16>(p, stream);
 }

@@ -8,8 +8,9 @@
 // output channels of them, and keeps their sums in registers from the first offset to the epilogue.
 // It walks the offsets of the block's mask. Sources are read some offsets ahead, and rows as many
 // ahead of their product, both straight into registers. Offsets that the warp's own places lack are
-// not multiplied. Warps wait for no other. A thread block takes the pair of blocks whose turn it
-// is; those with many offsets begin first.
+// not multiplied. A thread block takes the places whose turn it is; those with many offsets begin
+// first. Where there are few places, 2 or 4 warps share the same ones: each takes every second or
+// fourth offset, and their sums are added up in a fixed order; else warps wait for no other.
 //
 // The products are the other way around: weights are the instruction's 16 rows, output channels,
 // and source rows are its 8 columns. So a lane's part of a row is the operand as it comes, and so
@@ -35,13 +36,18 @@ enum {
     // What may be varied. Groups of 8 places of a warp (2, 4), for 16 and for 32 input channels;
     few_groups_narrow = 4,
     few_groups_wide = 4,
-    // offsets whose rows, and as many whose sources, are under way (2 .. 4): 16 to 16 channels, 16
-    // to 32, and 32;
-    few_ahead_narrow = 4,
+// offsets whose rows, and as many whose sources, are under way (2 .. 4): 16 to 16 channels, 16
+// to 32, and 32;
+#ifndef FEW_AHEAD
+#define FEW_AHEAD 3
+#define FEW_RES 6
+#define FEW_CIN few_channels_most
+#endif
+    few_ahead_narrow = FEW_AHEAD,
     few_ahead_mixed = 3,
     few_ahead_wide = 2,
     // thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned;
-    few_resident_narrow = 5,
+    few_resident_narrow = FEW_RES,
     few_resident_wide = 4,
     few_resident_odd = 3,
     // bytes of weights that the first thread blocks bring into the cache.
@@ -200,12 +206,13 @@ struct few_walk {
     int begin, base; // the first offset of all words, and of the one
 };
 
-// Over the offsets from `begin` on; the identity has none.
-SPIRA_DEVICE few_walk few_walk_of(const conv_tensor_params &p, int64_t block, int begin) {
+// Over the offsets from `begin` on, those of a part where warps share them; the identity has none.
+SPIRA_DEVICE few_walk few_walk_of(const conv_tensor_params &p, int64_t block, int begin, int part) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
     few_walk w = {0, 0, 0, begin, begin};
     if (p.order.row && own < words) {
-        w.held = __ldg(p.order.mask + block * words + own);
+        uint32_t every = p.size.split == 1 ? ~0u : p.size.split == 2 ? 0x55555555u : 0x11111111u;
+        w.held = __ldg(p.order.mask + block * words + own) & every << part;
     }
     w.words = __ballot_sync(~0u, w.held != 0);
     return w;
@@ -348,14 +355,14 @@ SPIRA_DEVICE void few_multiply(const few_slot<steps> &slot, const uint4 (&weight
 
 // Adds what few_scope offsets from `begin` on give to the warp's places, the first of them `first`.
 template <typename E, int steps, int blocks, bool wide>
-SPIRA_DEVICE void few_add(const conv_tensor_params &p, int first, int outputs, int begin,
+SPIRA_DEVICE void few_add(const conv_tensor_params &p, int first, int outputs, int begin, int part,
                           few_sums<steps, blocks> &sum) {
     enum { ahead = few_ahead(steps, blocks, wide) };
     const int64_t block = first / order_rows;
     const few_from from = few_from_of<E, steps>(p, block, first % order_rows);
     const char *own = (const char *)p.weights + threadIdx.x % 32 * conv_lane_bytes;
     asm volatile("" : "+l"(own)); // in a register, as above
-    few_walk walk = few_walk_of(p, block, begin);
+    few_walk walk = few_walk_of(p, block, begin, part);
     few_sources<few_groups(steps)> source[ahead];
     few_slot<steps> slot[ahead];
     uint4 weights[steps][blocks]; // of the slot that is next
@@ -363,7 +370,7 @@ SPIRA_DEVICE void few_add(const conv_tensor_params &p, int first, int outputs, i
     for (int i = 0; i < ahead; ++i) {
         few_sources_load(from, walk, source[i]);
     }
-    if (!p.order.row) {
+    if (!p.order.row && part == 0) {
         few_sources_same(first, outputs, source[0]);
     }
     chain_wait(); // before the first row
@@ -481,31 +488,61 @@ SPIRA_DEVICE void few_finish(const conv_tensor_params &p, int first, int outputs
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+// A warp's sums as they are exchanged.
+template <int steps, int blocks>
+struct few_share {
+    float at[few_groups(steps) * blocks * 4][32];
+};
+
+// Adds the sums of the warps that share places to those of the first. By all threads of a block.
+template <int steps, int blocks>
+SPIRA_DEVICE void few_join(int split, int part, few_share<steps, blocks> *share,
+                           few_sums<steps, blocks> &sum) {
+    enum { count = few_groups(steps) * blocks * 4 };
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float *own = &sum.at[0][0][0];
+#pragma unroll
+    for (int i = 0; i < count && part; ++i) {
+        share[warp].at[i][lane] = own[i];
+    }
+    __syncthreads();
+    for (int other = 1; other < split && part == 0; ++other) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            own[i] += share[warp + other].at[i][lane];
+        }
+    }
+}
+
 template <typename E, int steps, int blocks, bool wide>
 SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wide))
     few_kernel(const __grid_constant__ conv_tensor_params p) {
 #if __CUDA_ARCH__ >= 800
     enum { places = 8 * few_groups(steps), each = few_pair / places }; // of a warp; warps of a pair
     __shared__ uint32_t scratch[few_threads];
+    __shared__ few_share<steps, blocks> share[few_warps];
     few_warm(p, p.volume * few_offset_bytes(steps, blocks), few_resident(steps, blocks, wide),
              shared_address(scratch));
     if (!p.early) {
         chain_wait();
     }
-    const int outputs = min(*p.count, p.capacity);
-    const int warp = (int)blockIdx.x * few_warps + __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
-    const int rank = warp / each;
+    const int outputs = min(*p.count, p.capacity), split = p.size.split;
+    const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), part = warp % split;
+    const int unit = ((int)blockIdx.x * few_warps + warp) / split, rank = unit / each;
+    int first = outputs;
     if (rank * few_pair < outputs) {
-        const int pair = p.order.row ? __ldg(p.order.turn + rank) : rank;
-        const int first = pair * few_pair + warp % each * places;
-        few_sums<steps, blocks> sum = {};
-        if (first < outputs) {
+        first = (p.order.row ? __ldg(p.order.turn + rank) : rank) * few_pair + unit % each * places;
+    }
+    few_sums<steps, blocks> sum = {};
 #pragma unroll 1
-            for (int begin = 0; begin < p.volume; begin += few_scope) {
-                few_add<E, steps, blocks, wide>(p, first, outputs, begin, sum);
-            }
-            few_finish<E, steps, blocks>(p, first, outputs, sum);
-        }
+    for (int begin = 0; begin < p.volume && first < outputs; begin += few_scope) {
+        few_add<E, steps, blocks, wide>(p, first, outputs, begin, part, sum);
+    }
+    if (split > 1) {
+        few_join<steps, blocks>(split, part, share, sum);
+    }
+    if (first < outputs && part == 0) {
+        few_finish<E, steps, blocks>(p, first, outputs, sum);
     }
     async_copy_wait();
     chain_wait(); // whoever has no outputs
@@ -516,8 +553,8 @@ SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wid
 
 // Which layers: told by their shape alone, since weights are packed for it.
 SPIRA_API bool few_takes(const conv_shape *s, const conv_device *d) {
-    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 &&
-           s->cin <= few_channels_most && s->cout <= few_channels_most;
+    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 && s->cin <= FEW_CIN &&
+           s->cout <= few_channels_most;
 }
 
 // Sources and outputs are read 16 bytes at a time.
@@ -527,26 +564,31 @@ SPIRA_API status few_layout_check(const order_layout *order) {
     return status_success();
 }
 
-// There is one way to cut the work.
+// conv_sizes: warps share places by `split`; the others are 1.
 SPIRA_API bool few_sizes_fit(const conv_sizes *size) {
-    return size->tiles == 1 && size->slices == 1 && size->split == 1;
-}
-
-SPIRA_API conv_sizes few_sizes_choose() {
-    return {1, 1, 1, 1};
+    return size->tiles == 1 && size->slices == 1 &&
+           (size->split == 1 || size->split == 2 || size->split == 4);
 }
 
 SPIRA_API int few_sizes_list(conv_sizes *sizes) {
-    sizes[0] = few_sizes_choose();
-    return 1;
+    int count = 0;
+    for (int split = 1; split <= few_warps; split *= 2) {
+        sizes[count++] = {1, 1, split, 1};
+    }
+    return count;
+}
+
+// Many offsets are shared.
+SPIRA_API conv_sizes few_sizes_choose(const conv_shape *s) {
+    return {1, 1, s->volume > 32 ? 4 : 1, 1};
 }
 
 template <typename E, int steps, int blocks>
 SPIRA_API status few_launch(conv_tensor_params p, cudaStream_t stream) {
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
-    const int each = few_pair / (8 * few_groups(steps));
-    const unsigned grid = (unsigned)ceil_div(pairs * each, few_warps);
+    const int64_t each = few_pair / (8 * few_groups(steps));
+    const unsigned grid = (unsigned)ceil_div(pairs * each * p.size.split, few_warps);
     auto kernel =
         p.wide_in ? few_kernel<E, steps, blocks, true> : few_kernel<E, steps, blocks, false>;
     return chain_launch(kernel, grid, few_threads, 0, p.early, stream, "conv", p);

@@ -945,7 +945,7 @@ SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const conv_device *d) {
     int64_t tiles = order_pairs(order_count(capacity));
-    bool most = s->cout > 128 && 4 * tiles >= 3 * d->multiprocessors;
+    bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
     return {1, (most ? 256 : hopper_columns_choose(s->cout)) / 32, 1, 1};
 }
 

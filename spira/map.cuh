@@ -1031,11 +1031,9 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
         int at = __shfl_sync(~0u, base, c);
 #pragma unroll
         for (int g = 0; g < groups; ++g) {
-            bool has = bits[g] >> c & 1;
-            if (wanted >> c & 1) {
-                at = map_slab_append(pairs, at, has, position[c / K][g], first + g * 32 + lane);
-            }
-            position[c / K][g] += has;
+            at = map_slab_append(pairs, at, bits[g] & wanted & 1u << c, position[c / K][g],
+                                 first + g * 32 + lane);
+            position[c / K][g] += bits[g] >> c & 1;
         }
     }
 }

@@ -30,9 +30,9 @@ SPIRA_BOTH constexpr int slab_loads(int K) {
     return K <= 3 ? 6 : 4;
 }
 
-// Words of a window's buffer, whole turns of its loads. 256 for 5: six blocks fit an SM.
+// Words of a window's buffer, whole turns of its loads. A window that does not fit is slow.
 SPIRA_BOTH constexpr int slab_window_words(int K) {
-    return K <= 3 ? 576 : 256;
+    return K <= 3 ? 576 : 512;
 }
 
 SPIRA_BOTH constexpr int slab_tile_bytes(int K) {

@@ -934,8 +934,21 @@ void check_tensor_fits(random_state *random, const conv_shape *s, int rows, cons
     CHECK(conv_sizes_fit(s, rows, d, &one) || bytes + 8 * 128 > d->shared_max);
 }
 
+// What is not listed does not fit.
+void check_only(const conv_shape *s, int rows, const conv_device *d,
+                const std::vector<conv_sizes> &listed) {
+    for (int i = 0; i < 12 * 12 * 6; ++i) {
+        conv_sizes c = {i / 72 - 1, i / 6 % 12 - 1, i % 6, 1};
+        bool in_list = false;
+        for (const conv_sizes &size : listed) {
+            in_list = in_list || memcmp(&c, &size, sizeof c) == 0;
+        }
+        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), in_list);
+    }
+}
+
 // The blocks that registers allow have the shared memory that they ask for, and a stage for each
-// warp that fetches. What is not listed does not fit.
+// warp that fetches.
 void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
     std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
     CHECK(d->warpgroups);
@@ -946,24 +959,14 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
         CHECK(bytes <= d->shared_max);
         CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
     }
-    for (int i = 0; i < 12 * 12 * 5; ++i) {
-        conv_sizes c = {i / 60 - 1, i / 5 % 12 - 1, i % 5, 1};
-        bool in_list = false;
-        for (const conv_sizes &size : listed) {
-            in_list = in_list || memcmp(&c, &size, sizeof c) == 0;
-        }
-        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), in_list);
-    }
+    check_only(s, rows, d, listed);
 }
 
-// One way, and no other fits.
+// Three ways to share places, and no other fits.
 void check_few_fits(const conv_shape *s, int rows, const conv_device *d) {
     std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
-    CHECK_EQUAL(listed.size(), (size_t)1);
-    for (int i = 0; i < 4 * 4 * 4; ++i) {
-        conv_sizes c = {i / 16, i / 4 % 4, i % 4, 1};
-        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), memcmp(&c, &listed[0], sizeof c) == 0);
-    }
+    CHECK_EQUAL(listed.size(), (size_t)3);
+    check_only(s, rows, d, listed);
 }
 
 // What is listed fits, and so does what is chosen, whatever the device.

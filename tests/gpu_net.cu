@@ -425,8 +425,8 @@ TEST(gpu_net_plan_leaves_records_alone) {
         }
         return i;
     };
-    const int stem = layer_named("stem2"), up = layer_named("dec4.1.conv1");
-    REQUIRE(none.step[stem].map == none.step[up].map);
+    const int low = layer_named("dec4.1.conv2"), up = layer_named("dec4.1.conv1");
+    REQUIRE(none.step[low].map == none.step[up].map);
     auto planned = [&](std::vector<tune_record> records, const conv_device *d) {
         limits.records = records.data();
         limits.record_count = (int)records.size();
@@ -439,23 +439,23 @@ TEST(gpu_net_plan_leaves_records_alone) {
                       large = {tune_dataflow_os, 128, 1, 1, 1},
                       wrong = {tune_dataflow_os, 64, 64, 64, 1},
                       ordered = {tune_dataflow_os, 0, 1, 1, 1};
-    const tune_record stem_small = record_of(&none, stem, &ampere, 9000, small),
+    const tune_record low_small = record_of(&none, low, &ampere, 9000, small),
                       up_large = record_of(&none, up, &ampere, 9000, large),
                       up_small = record_of(&none, up, &ampere, 9000, small);
-    REQUIRE_OK(planned({stem_small}, &ampere));
-    CHECK(tune_same_choice(&plan.step[stem].choice, &small) && choice_none(&plan.step[up].choice));
-    CHECK_EQUAL(plan.map[plan.step[stem].map].rows, 64);
-    REQUIRE_OK(planned({stem_small, up_large}, &ampere));
-    CHECK(choice_none(&plan.step[stem].choice));
+    REQUIRE_OK(planned({low_small}, &ampere));
+    CHECK(tune_same_choice(&plan.step[low].choice, &small) && choice_none(&plan.step[up].choice));
+    CHECK_EQUAL(plan.map[plan.step[low].map].rows, 64);
+    REQUIRE_OK(planned({low_small, up_large}, &ampere));
+    CHECK(choice_none(&plan.step[low].choice));
     CHECK(tune_same_choice(&plan.step[up].choice, &large));
-    CHECK_EQUAL(plan.map[plan.step[stem].map].rows, 128);
-    REQUIRE_OK(planned({stem_small, up_small}, &ampere));
-    CHECK(!choice_none(&plan.step[stem].choice) && !choice_none(&plan.step[up].choice));
+    CHECK_EQUAL(plan.map[plan.step[low].map].rows, 128);
+    REQUIRE_OK(planned({low_small, up_small}, &ampere));
+    CHECK(!choice_none(&plan.step[low].choice) && !choice_none(&plan.step[up].choice));
     for (const tune_choice &c : {wrong, ordered}) { // of other sizes, of another program
         REQUIRE_OK(planned({record_of(&none, up, &ampere, 9000, c)}, &ampere));
         CHECK_EQUAL(check_choices(&plan, &ampere), 0);
     }
-    REQUIRE_OK(planned({stem_small, up_large}, &turing)); // another GPU
+    REQUIRE_OK(planned({low_small, up_large}, &turing)); // another GPU
     CHECK_EQUAL(check_choices(&plan, &turing), 0);
     tune_record other = up_large; // bits that may differ
     other.key.deterministic = false;
