@@ -55,11 +55,14 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 // The kernel that computes a shape on a device, and that its weights are packed for.
 enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper, conv_kernel_few };
 
+// Told by the shape alone, since weights are packed for it. More than 16 channels are quicker with
+// Hopper's kernel, where it is there.
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) {
-    return !conv_uses_tensor(s->type, d->capability) ? conv_kernel_exact
-           : few_takes(s, d)                         ? conv_kernel_few
-           : hopper_takes(s, d)                      ? conv_kernel_hopper
-                                                     : conv_kernel_tensor;
+    const bool narrow = s->cin <= 16 && s->cout <= 16;
+    return !conv_uses_tensor(s->type, d->capability)            ? conv_kernel_exact
+           : few_takes(s, d) && (narrow || !hopper_takes(s, d)) ? conv_kernel_few
+           : hopper_takes(s, d)                                 ? conv_kernel_hopper
+                                                                : conv_kernel_tensor;
 }
 
 // The forms of the kernel map that convolutions read: tiled (layout.h), ordered (order.h).
@@ -249,24 +252,27 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
 // outputs  sizes [conv_sizes_most]
 SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
                               conv_sizes *sizes) {
-    return few_takes(s, d)      ? few_sizes_list(sizes)
-           : hopper_takes(s, d) ? hopper_sizes_list(s, d, sizes)
-                                : conv_tensor_sizes_list(s, rows, d, sizes);
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    return kernel == conv_kernel_few      ? few_sizes_list(sizes)
+           : kernel == conv_kernel_hopper ? hopper_sizes_list(s, d, sizes)
+                                          : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
 SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
                               const conv_sizes *size) {
-    return few_takes(s, d)      ? few_sizes_fit(size)
-           : hopper_takes(s, d) ? hopper_sizes_fit(s, d, size)
-                                : conv_tensor_sizes_fit(s, rows, d, size);
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    return kernel == conv_kernel_few      ? few_sizes_fit(size)
+           : kernel == conv_kernel_hopper ? hopper_sizes_fit(s, d, size)
+                                          : conv_tensor_sizes_fit(s, rows, d, size);
 }
 
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
                                        const conv_device *d) {
-    return few_takes(s, d)      ? few_sizes_choose(s)
-           : hopper_takes(s, d) ? hopper_sizes_choose(s, capacity, d)
-                                : conv_tensor_sizes_choose(s, rows, capacity, d);
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    return kernel == conv_kernel_few      ? few_sizes_choose(s, capacity, d)
+           : kernel == conv_kernel_hopper ? hopper_sizes_choose(s, capacity, d)
+                                          : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
 
 // What does not depend on the layout, nor on how the work is cut.
@@ -306,7 +312,7 @@ SPIRA_API status conv_run_few(const conv_args *a, const conv_device *d, cudaStre
     conv_tensor_params p = conv_params_of(a);
     p.order = conv_order(a->order);
     p.multiprocessors = d->multiprocessors;
-    p.size = a->sizes ? *a->sizes : few_sizes_choose(&a->shape);
+    p.size = a->sizes ? *a->sizes : few_sizes_choose(&a->shape, a->capacity, d);
     SPIRA_REQUIRE(few_sizes_fit(&p.size), status_unsupported, "sizes", 0);
     return a->shape.type == numeric_f16 ? few_run<__half>(p, stream)
                                         : few_run<__nv_bfloat16>(p, stream);

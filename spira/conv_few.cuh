@@ -36,18 +36,13 @@ enum {
     // What may be varied. Groups of 8 places of a warp (2, 4), for 16 and for 32 input channels;
     few_groups_narrow = 4,
     few_groups_wide = 4,
-// offsets whose rows, and as many whose sources, are under way (2 .. 4): 16 to 16 channels, 16
-// to 32, and 32;
-#ifndef FEW_AHEAD
-#define FEW_AHEAD 3
-#define FEW_RES 6
-#define FEW_CIN few_channels_most
-#endif
-    few_ahead_narrow = FEW_AHEAD,
+    // offsets whose rows, and as many whose sources, are under way (2 .. 4): 16 to 16 channels, 16
+    // to 32, and 32;
+    few_ahead_narrow = 3,
     few_ahead_mixed = 3,
     few_ahead_wide = 2,
     // thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned;
-    few_resident_narrow = FEW_RES,
+    few_resident_narrow = 6,
     few_resident_wide = 4,
     few_resident_odd = 3,
     // bytes of weights that the first thread blocks bring into the cache.
@@ -551,10 +546,10 @@ SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wid
 
 // ---- choice -------------------------------------------------------------------------------------
 
-// Which layers: told by their shape alone, since weights are packed for it.
+// Which layers it can compute.
 SPIRA_API bool few_takes(const conv_shape *s, const conv_device *d) {
-    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 && s->cin <= FEW_CIN &&
-           s->cout <= few_channels_most;
+    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 &&
+           s->cin <= few_channels_most && s->cout <= few_channels_most;
 }
 
 // Sources and outputs are read 16 bytes at a time.
@@ -578,9 +573,12 @@ SPIRA_API int few_sizes_list(conv_sizes *sizes) {
     return count;
 }
 
-// Many offsets are shared.
-SPIRA_API conv_sizes few_sizes_choose(const conv_shape *s) {
-    return {1, 1, s->volume > 32 ? 4 : 1, 1};
+// Warps share places where there are fewer than a device has room for, or many offsets.
+SPIRA_API conv_sizes few_sizes_choose(const conv_shape *s, int32_t capacity, const conv_device *d) {
+    const int64_t warps = ceil_div(capacity, 8 * few_groups(few_steps(s->cin)));
+    const int64_t room = (int64_t)d->multiprocessors * few_resident_narrow * few_warps;
+    const bool some = 2 * warps <= 3 * room || s->volume > 32;
+    return {1, 1, s->volume == 1 ? 1 : 4 * warps <= room ? 4 : some ? 2 : 1, 1};
 }
 
 template <typename E, int steps, int blocks>

@@ -854,6 +854,54 @@ SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search
 }
 
 // Searches, and counts the pairs of each tile.
+// Notes the rows of outputs number g, ... of each lane.
+template <typename W, int K>
+SPIRA_DEVICE void map_slab_note(const search_walk<W> &walk, const slab_outputs<W, K> &queries,
+                                const slab_window &window, int g, uint32_t wanted, int32_t *found,
+                                map_slab_tally<K> *tally) {
+    slab_found<K> row[slab_ahead(K)];
+    slab_find<W, K>(walk, queries, window, g, row);
+#pragma unroll
+    for (int a = 0; a < slab_ahead(K); ++a) {
+        uint32_t bits = 0;
+#pragma unroll
+        for (int y = 0; y < K; ++y) {
+            bits |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
+            found[(1 + y) * slab_rows(K) + (g + a) * 32] = row[a].position[y];
+        }
+        bits = (g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows ? bits : 0;
+        found[(g + a) * 32] = (int32_t)bits;
+        map_slab_add<K>(bits & wanted, tally);
+    }
+}
+
+// The same of so many groups of 32 outputs, alike: nothing is there, or all of it is far.
+template <int K>
+SPIRA_DEVICE void map_slab_note_all(int g, int groups, uint32_t bits, int position,
+                                    int32_t *found) {
+    for (int end = g + groups; g < end; ++g) {
+        found[g * 32] = (int32_t)bits;
+        for (int y = 0; y < K; ++y) {
+            found[(1 + y) * slab_rows(K) + g * 32] = position;
+        }
+    }
+}
+
+// Counts them where there is no window: the move searches again.
+template <typename W, int K>
+SPIRA_DEVICE void map_slab_note_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                    const slab_outputs<W, K> &queries, int slab, int begin, int g,
+                                    uint32_t wanted, map_slab_tally<K> *tally) {
+#pragma unroll
+    for (int a = 0; a < slab_ahead(K); ++a) {
+        if ((g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows) {
+            map_slab_add<K>(map_slab_far_bits<W, K>(walk, sets, queries.word[g + a], slab, begin) &
+                                wanted,
+                            tally);
+        }
+    }
+}
+
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
@@ -869,39 +917,35 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * tile_rows + lane;
     uint32_t wanted = lists.wanted[slab];
     map_slab_tally<K> tally = {};
-    slab_window window = slab_open<W, K>(task.walk, sets, queries, slab,
-                                         (uint32_t *)map_shared + slab * slab_window_words(K));
-    if (window.length.steps == 0) {
-#pragma unroll
-        for (int g = 0; g < tile_rows / 32; ++g) {
-            if (g * 32 + lane < queries.rows) {
-                map_slab_add<K>(
-                    map_slab_far_bits<W, K>(task.walk, sets, queries.word[g], slab, window.begin) &
-                        wanted,
-                    &tally);
-            }
-            found[g * 32] = (int32_t)map_slab_far;
-            for (int y = 0; y < K; ++y) {
-                found[(1 + y) * tile_rows + g * 32] = 0; // it is read, not used
-            }
-        }
-    } else {
+    uint32_t *buffer = (uint32_t *)map_shared + slab * slab_window_words(K);
+    slab_window window = slab_open<W, K>(task.walk, sets, queries, slab, buffer);
+    if (window.length.steps) {
 #pragma unroll
         for (int g = 0; g < tile_rows / 32; g += ahead) {
-            slab_found<K> row[ahead];
-            slab_find<W, K>(task.walk, queries, window, g, row);
+            map_slab_note<W, K>(task.walk, queries, window, g, wanted, found, &tally);
+        }
+    } else {
+        const int begin = window.begin;
+        bool far = false;
 #pragma unroll
-            for (int a = 0; a < ahead; ++a) {
-                uint32_t bits = 0;
-#pragma unroll
-                for (int y = 0; y < K; ++y) {
-                    bits |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
-                    found[(1 + y) * tile_rows + (g + a) * 32] = row[a].position[y];
+        for (int g = 0; g < tile_rows / 32; g += ahead) {
+            if (g * 32 < queries.rows) {
+                const slab_outputs<W, K> part = slab_part<W, K>(queries, g);
+                window = slab_open<W, K>(task.walk, sets, part, slab, buffer);
+                if (window.length.steps) {
+                    map_slab_note<W, K>(task.walk, part, window, g, wanted, found, &tally);
+                } else {
+                    map_slab_note_far<W, K>(task.walk, sets, part, slab, window.begin, g, wanted,
+                                            &tally);
+                    far = true;
                 }
-                bits = (g + a) * 32 + lane < queries.rows ? bits : 0;
-                found[(g + a) * 32] = (int32_t)bits;
-                map_slab_add<K>(bits & wanted, &tally);
+                __syncwarp(); // the next one takes the buffer
+            } else {
+                map_slab_note_all<K>(g, ahead, 0, 0, found);
             }
+        }
+        if (far) {
+            map_slab_note_all<K>(0, tile_rows / 32, map_slab_far, begin, found);
         }
     }
     map_slab_count<K>(tally, lists.counts + (int64_t)slab * K * K * lists.tiles + blockIdx.x,
@@ -966,22 +1010,21 @@ SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int i
     return at + __popc(all);
 }
 
-// A far slab of a tile: searched once more.
+// A far slab of a tile: searched once more. begin: where its members begin, or before.
 template <typename W, int K>
 SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    uint32_t wanted, int first, int slab, int base,
+                                    uint32_t wanted, int first, int slab, int base, int begin,
                                     const map_pairs &pairs) {
-    int lane = threadIdx.x & 31;
+    const int groups = slab_rows(K) / 32, lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int c = 0; c < K * K; ++c) {
         int at = __shfl_sync(~0u, base, c);
 #pragma unroll 1
-        for (int g = 0; g < slab_rows(K) && (wanted >> c & 1); g += 32) {
-            int output = first + g + lane, begin = 0, tap = -1;
-            if (output < min(first + slab_rows(K), sets.total)) {
-                tap =
-                    slab_far_tap(sets.source, sets.count,
-                                 slab_far_query<W, K>(walk, sets.outputs[output], slab, c), &begin);
+        for (int g = 0; g < groups && (wanted >> c & 1); ++g) {
+            int output = first + g * 32 + lane, from = begin, tap = -1;
+            if (output < sets.total) {
+                W query = slab_far_query<W, K>(walk, sets.outputs[output], slab, c);
+                tap = slab_far_tap(sets.source, sets.count, query, &from);
             }
             at = map_slab_append(pairs, at, tap >= 0, tap, output);
         }
@@ -1023,7 +1066,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     }
     base += tile_base;
     if (bits[0] == map_slab_far) { // of all lanes
-        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, base, pairs);
+        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, base, position[0][0], pairs);
         return;
     }
 #pragma unroll

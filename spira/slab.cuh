@@ -309,6 +309,23 @@ SPIRA_DEVICE void slab_find(const search_walk<W> &walk, const slab_outputs<W, K>
     }
 }
 
+// The outputs that are searched at a time, numbers g, ... of each lane, by themselves: where the
+// window of all of them is too long. There is one at least.
+template <typename W, int K>
+SPIRA_DEVICE slab_outputs<W, K> slab_part(const slab_outputs<W, K> &queries, int g) {
+    slab_outputs<W, K> part = queries;
+    const int rows = min(queries.rows - g * 32, 32 * slab_ahead(K));
+    W top = queries.word[g];
+#pragma unroll
+    for (int a = 1; a < slab_ahead(K); ++a) {
+        top = rows > a * 32 ? queries.word[g + a] : top;
+    }
+    part.lowest = __shfl_sync(~0u, queries.word[g], 0);
+    part.highest = __shfl_sync(~0u, top, (rows - 1) & 31);
+    part.first = queries.first + g * 32;
+    return part;
+}
+
 // Where there is no window: a tap straight from the source, at *begin or later, which moves up to
 // the query.
 template <typename W>
@@ -329,6 +346,42 @@ SPIRA_DEVICE W slab_far_query(const search_walk<W> &walk, W output, int slab, in
            (W)(c % K) * (W)walk.step;
 }
 
+// The rows of outputs number g, ... of each lane to the tile. to: the shared address of the lane's
+// first tap.
+template <typename W, int K>
+SPIRA_DEVICE void slab_put(const search_walk<W> &walk, const slab_outputs<W, K> &queries,
+                           const slab_window &window, int g, uint32_t to) {
+    slab_found<K> found[slab_ahead(K)];
+    slab_find<W, K>(walk, queries, window, g, found);
+#pragma unroll
+    for (int a = 0; a < slab_ahead(K); ++a) {
+        if ((g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows) {
+#pragma unroll
+            for (int y = 0; y < K; ++y) {
+                slab_store<K>(found[a].bits[y], found[a].position[y],
+                              to + (uint32_t)((g + a) * 32 * K * K * K + y * K) * 4);
+            }
+        }
+    }
+}
+
+// The same without a window.
+template <typename W, int K>
+SPIRA_DEVICE void slab_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                               const slab_outputs<W, K> &queries, int slab, int begin, int g,
+                               uint32_t to) {
+#pragma unroll
+    for (int a = 0; a < slab_ahead(K); ++a) {
+        int from = begin;
+#pragma unroll 1
+        for (int c = 0; c < K * K && (g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows; ++c) {
+            W query = slab_far_query<W, K>(walk, queries.word[g + a], slab, c);
+            shared_store(to + (uint32_t)((g + a) * 32 * K * K * K + c) * 4,
+                         (uint32_t)slab_far_tap(sets.source, sets.count, query, &from));
+        }
+    }
+}
+
 // Searches a kernel that slab_takes, for the outputs [first, first + rows).
 //
 // inputs   walk: of search_walk_make for a cubic kernel of size K
@@ -339,39 +392,30 @@ SPIRA_DEVICE W slab_far_query(const search_walk<W> &walk, W output, int slab, in
 template <typename W, int K>
 SPIRA_DEVICE void slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
                               const slab_outputs<W, K> &queries, void *shared) {
-    const int volume = K * K * K, ahead = slab_ahead(K);
-    int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    uint32_t *buffers = (uint32_t *)((char *)shared + slab_tile_bytes(K));
-    slab_window window =
-        slab_open<W, K>(walk, sets, queries, slab, buffers + slab * slab_window_words(K));
-    int32_t *taps = (int32_t *)shared + lane * volume + slab * K * K;
-    if (window.length.steps == 0) {
-#pragma unroll 1
-        for (int g = 0; g * 32 + lane < queries.rows; ++g) {
-            W output = sets.outputs[queries.first + g * 32 + lane];
-            int begin = window.begin;
-#pragma unroll 1
-            for (int c = 0; c < K * K; ++c) {
-                taps[g * 32 * volume + c] = slab_far_tap(
-                    sets.source, sets.count, slab_far_query<W, K>(walk, output, slab, c), &begin);
-            }
+    const int ahead = slab_ahead(K), slab = threadIdx.x / 32;
+    uint32_t *buffer =
+        (uint32_t *)((char *)shared + slab_tile_bytes(K)) + slab * slab_window_words(K);
+    slab_window window = slab_open<W, K>(walk, sets, queries, slab, buffer);
+    uint32_t to =
+        shared_address((int32_t *)shared + (int)(threadIdx.x & 31) * (K * K * K) + slab * K * K);
+    if (window.length.steps) {
+#pragma unroll
+        for (int g = 0; g < slab_rows(K) / 32; g += ahead) {
+            slab_put<W, K>(walk, queries, window, g, to);
         }
         return;
     }
-    uint32_t to = shared_address(taps);
 #pragma unroll
     for (int g = 0; g < slab_rows(K) / 32; g += ahead) {
-        slab_found<K> found[ahead];
-        slab_find<W, K>(walk, queries, window, g, found);
-#pragma unroll
-        for (int a = 0; a < ahead; ++a) {
-            if ((g + a) * 32 + lane < queries.rows) {
-#pragma unroll
-                for (int y = 0; y < K; ++y) {
-                    slab_store<K>(found[a].bits[y], found[a].position[y],
-                                  to + (uint32_t)((g + a) * 32 * volume + y * K) * 4);
-                }
+        if (g * 32 < queries.rows) {
+            const slab_outputs<W, K> part = slab_part<W, K>(queries, g);
+            window = slab_open<W, K>(walk, sets, part, slab, buffer);
+            if (window.length.steps) {
+                slab_put<W, K>(walk, part, window, g, to);
+            } else {
+                slab_put_far<W, K>(walk, sets, part, slab, window.begin, g, to);
             }
+            __syncwarp(); // the next one takes the buffer
         }
     }
 }
