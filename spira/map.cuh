@@ -7,6 +7,9 @@
 // The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
 // tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
 // dense map is written, and the order does not depend on the order of the blocks.
+//
+// Cubic kernels of size 3 and 5, output-stationary alone or as lists alone, have kernels of their
+// own around slab.cuh, with the same results.
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
