@@ -16,11 +16,11 @@
 //   map
 //                 by a binary search for each output and offset, shared with no layer
 //   zdelta        the same, but for the z-delta search
-//   network-wide  launched one by one; all sets, then all maps in one launch, shared between
+//   network-wide  launched one by one; all sets, then all maps in few launches, shared between
 //                 layers, then the features
 //   graph         the same as one graph
 // "fig15": sets and maps alone, in a graph: "sequential" (a launch for each map), "streams" (the
-// same on 4 streams, each map begun when its sets are there), "batch" (one launch for all maps).
+// same on 4 streams, each map begun when its sets are there), "batch" (up to 16 maps in a launch).
 // All ways of both figures write output-stationary maps: net_ways.cuh says what that leaves out.
 //
 // "table4": SparseResNet21 with 3, 7 and 13 for the size of its kernels (that of its head, 1x1x3,

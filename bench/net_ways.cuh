@@ -132,7 +132,7 @@ static spira::status net_streams_step(void *context, cudaStream_t stream) {
     return spira::status_success();
 }
 
-// All sets, then all maps in one launch, as net_index does.
+// All sets, then all maps in few launches, as net_index does.
 template <typename W>
 static spira::status net_batch_step(void *context, cudaStream_t stream) {
     const net_maps<W> *m = (const net_maps<W> *)context;

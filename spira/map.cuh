@@ -531,17 +531,13 @@ struct map_request {
     map_forms forms;
 };
 
-// The size of kernel that all of some requests have, where map_slab_kernel makes their maps; or 0.
+// The kernel that makes a map: map_slab_kernel of this size; 0: map_kernel.
 template <typename W>
-SPIRA_API int map_slab_size(const map_request<W> *request, int requests) {
-    int K = request->kernel.size.x;
-    for (int i = 0; i < requests; ++i) {
-        const map_forms *f = &request[i].forms;
-        bool only_os = f->os && f->threshold >= map_all && !f->half && !f->ws && !f->mask &&
-                       !f->mask_any && !f->tiles.first;
-        K = only_os && slab_takes(&request[i].kernel) && request[i].kernel.size.x == K ? K : 0;
-    }
-    return K;
+SPIRA_API int map_slab_size(const map_request<W> *r) {
+    const map_forms *f = &r->forms;
+    bool only_os = f->os && f->threshold >= map_all && !f->half && !f->ws && !f->mask &&
+                   !f->mask_any && !f->tiles.first;
+    return only_os && slab_takes(&r->kernel) ? r->kernel.size.x : 0;
 }
 
 template <typename W>
@@ -561,13 +557,13 @@ SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const k
 }
 
 template <typename W, int K>
-SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *request,
+SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
                                int requests, cudaStream_t stream) {
     map_slab_batch<W> batch;
     int64_t blocks = 0;
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
-        const map_request<W> *r = request + i;
+        const map_request<W> *r = request[i];
         batch.task[i] = map_slab_task_make(layout, &r->kernel, &r->source, &r->outputs,
                                            (int32_t)blocks, r->forms.os);
         blocks += ceil_div(r->outputs.capacity, slab_rows(K));
@@ -575,7 +571,29 @@ SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *
     map_slab_kernel<W, K><<<(unsigned)blocks, 32 * K, (size_t)slab_block_bytes(K), stream>>>(batch);
 }
 
-// Builds any number of kernel maps, 16 in a launch.
+template <typename W>
+SPIRA_API void map_launch(const word_layout *layout, const map_request<W> *const *request,
+                          int requests, cudaStream_t stream) {
+    map_batch<W> batch;
+    int64_t blocks = 0;
+    int bytes = 0;
+    map_mode wanted = map_mode_os;
+    batch.tasks = requests;
+    for (int i = 0; i < requests; ++i) {
+        const map_request<W> *r = request[i];
+        batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
+                                      (int32_t)blocks, false);
+        blocks += map_task_tiles(batch.task + i);
+        bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
+        wanted = batch.task[i].mode > wanted ? batch.task[i].mode : wanted;
+    }
+    auto kernel = wanted == map_mode_os      ? map_kernel<W, map_mode_os>
+                  : wanted == map_mode_forms ? map_kernel<W, map_mode_forms>
+                                             : map_kernel<W, map_mode_tiles>;
+    kernel<<<(unsigned)blocks, search_threads, (size_t)bytes, stream>>>(batch);
+}
+
+// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, and others.
 //
 // inputs   layout: its guard margin covers the reach of all kernels; request [requests]
 // outputs  the forms of each request, as of map_build_forms
@@ -594,35 +612,19 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
-    for (int done = 0; done < requests; done += map_batch_max) {
-        int slab = map_slab_size(request + done, (int)min_of(requests - done, map_batch_max));
-        if (slab) {
-            auto launch = slab == 3 ? map_slab_launch<W, 3> : map_slab_launch<W, 5>;
-            launch(layout, request + done, (int)min_of(requests - done, map_batch_max), stream);
-            continue;
-        }
-        map_batch<W> batch;
-        int64_t blocks = 0;
-        int bytes = 0;
-        map_mode wanted = map_mode_os;
-        batch.tasks = (int)min_of(requests - done, map_batch_max);
-        for (int i = 0; i < batch.tasks; ++i) {
-            const map_request<W> *r = request + done + i;
-            batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
-                                          (int32_t)blocks, false);
-            blocks += map_task_tiles(batch.task + i);
-            bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
-            wanted = batch.task[i].mode > wanted ? batch.task[i].mode : wanted;
-        }
-        size_t size = (size_t)bytes;
-        if (wanted == map_mode_os) {
-            map_kernel<W, map_mode_os><<<(unsigned)blocks, search_threads, size, stream>>>(batch);
-        } else if (wanted == map_mode_forms) {
-            map_kernel<W, map_mode_forms>
-                <<<(unsigned)blocks, search_threads, size, stream>>>(batch);
-        } else {
-            map_kernel<W, map_mode_tiles>
-                <<<(unsigned)blocks, search_threads, size, stream>>>(batch);
+    for (int K : {3, 5, 0}) {
+        const map_request<W> *some[map_batch_max];
+        int count = 0;
+        for (int i = 0; i < requests; ++i) {
+            some[count] = request + i;
+            count += map_slab_size(request + i) == K;
+            if (count == map_batch_max || (count && i + 1 == requests)) {
+                auto launch = K == 3   ? map_slab_launch<W, 3>
+                              : K == 5 ? map_slab_launch<W, 5>
+                                       : map_launch<W>;
+                launch(layout, some, count, stream);
+                count = 0;
+            }
         }
     }
     return status_of_launch("map_build");

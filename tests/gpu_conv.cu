@@ -869,7 +869,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
     conv_device device;
     REQUIRE_OK(conv_device_query(&device));
     for (numeric type : {numeric_f16, numeric_bf16}) {
-        conv_shape s = {27, 20, 0, 24, type};
+        conv_shape s = {27, 12, 0, 16, type};
         if (conv_kernel_of(&s, &device) != conv_kernel_few) {
             SKIP("needs sm_80");
         }
@@ -879,8 +879,8 @@ DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
         problem_name(&p, "refused, few channels");
         device_problem d;
         device_problem_make(&p, &d);
-        const conv_sizes bad[] = {{2, 1, 1, 1}, {0, 1, 1, 1}, {1, 2, 1, 1},
-                                  {1, 0, 1, 1}, {1, 1, 2, 1}, {1, 1, 0, 1}};
+        const conv_sizes bad[] = {{2, 1, 1, 1}, {0, 1, 1, 1}, {1, 2, 1, 1}, {1, 0, 1, 1},
+                                  {1, 1, 3, 1}, {1, 1, 8, 1}, {1, 1, 0, 1}};
         for (const conv_sizes &size : bad) {
             d.args.sizes = &size;
             sizes_check(device_problem_start(&d).code == status_unsupported, &p, &size,

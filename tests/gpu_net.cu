@@ -508,10 +508,10 @@ TEST(gpu_net_plan_refuses_records) {
 DEVICE_TEST(gpu_net_with_records) {
     conv_device device;
     REQUIRE_OK(conv_device_query(&device));
-    int32_t voxels = test_quick() ? 200 : 3000;
+    int32_t voxels = test_quick() ? 200 : 1500;
     for (const char *name : {"zoo", "MinkUNet42", "SparseResNet21"}) {
         for (numeric type : types) {
-            for (int turn = 0; turn < (test_quick() ? 1 : 4); ++turn) {
+            for (int turn = 0; turn < (test_quick() ? 1 : 2); ++turn) {
                 network n;
                 net_plan none;
                 network_named(name, &n);
