@@ -138,8 +138,8 @@ function take(    bench, table, key) {
     }
     if (bench == "tune")
         take_tuned()
-    if (bench ~ /^tune/)
-        return
+    if (bench ~ /^tune/ || bench == "layers")
+        return # no table
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return # tables of their own
     table = bench == "search" ? "searches" : bench == "net" ? "networks" : bench
