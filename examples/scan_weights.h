@@ -59,7 +59,7 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
 // too.
 SPIRA_API spira::status records_read(const char *path, spira::tune_record **records, int *count) {
     void *memory;
-    size_t bytes;
+    size_t bytes = 0;
     *records = nullptr;
     *count = 0;
     spira::status s = file_read(path, &memory, &bytes);
