@@ -21,7 +21,6 @@
 #include "spira/workspace.h"
 
 #include "spira/blob.h"
-#include "spira/launch.cuh"
 #include "spira/offset.h"
 #include "spira/word.h"
 
@@ -52,6 +51,8 @@
 #include "spira/async.cuh"
 #include "spira/numeric.cuh"
 #include "spira/status.cuh"
+
+#include "spira/launch.cuh"
 
 #include "spira/mma.cuh"
 #include "spira/search.cuh"

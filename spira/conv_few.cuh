@@ -59,7 +59,12 @@ SPIRA_BOTH constexpr int few_ahead(int steps, int blocks, bool wide) {
 
 // Thread blocks of a multiprocessor at a time: what registers allow.
 SPIRA_BOTH constexpr int few_resident(int steps, int blocks, bool wide) {
-    return !wide ? few_resident_odd : steps * blocks == 1 ? few_resident_narrow : few_resident_wide;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    const int narrow = few_resident_narrow - 2; // its code needs more of them
+#else
+    const int narrow = few_resident_narrow;
+#endif
+    return !wide ? few_resident_odd : steps * blocks == 1 ? narrow : few_resident_wide;
 }
 
 // Steps of 16 input channels, and blocks of 16 output channels.

@@ -605,10 +605,19 @@ SPIRA_DEVICE void sort_any(const sort_pieces &p, const W *word, const uint16_t *
     }
 }
 
+// Blocks of a multiprocessor that there should be registers for.
+SPIRA_BOTH constexpr int sort_resident(int most) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    return 4; // it holds no more
+#else
+    return most > 8 ? 4 : 5;
+#endif
+}
+
 // Sorts each bucket, a block a bucket, in registers up to `most` keys a thread. end: above all
 // words but word_none(); shift: bits that hold a row.
 template <typename W, int most>
-SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads, most > 8 ? 4 : 5)
+SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads, sort_resident(most))
     sort_buckets_kernel(sort_shape shape, const uint16_t *__restrict__ table,
                         const W *__restrict__ split_word, const W *__restrict__ word,
                         const uint16_t *__restrict__ local, W end, int shift, W *sorted,
