@@ -51,7 +51,10 @@ gencode   = -gencode=arch=compute_$1,code=sm_$1
 # Where nothing runs and no architecture is asked for, what is built stops short of machine code,
 # which takes as long again; `make check` compiles all kernels down to it.
 SHORT    := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
-build_for = -gencode=arch=compute_$1,code=$(if $(SHORT),compute,sm)_$1
+# What is not run need not be quick, where nvcc can leave that out.
+HASTY    := $(if $(and $(SHORT),$(NVCC)),$(shell $(NVCC) --help 2>/dev/null | \
+              grep -q -e --Ofast-compile && echo --Ofast-compile=max))
+build_for = -gencode=arch=compute_$1,code=$(if $(SHORT),compute,sm)_$1 $(HASTY)
 BUILT    := $(if $(SHORT),compute,sm)_$(ARCH)
 
 # One line for each step; what the compiler says is shown in one piece, and only if it fails.
