@@ -34,12 +34,6 @@ SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
     return v;
 }
 
-SPIRA_DEVICE uint2 shared_load_2(uint32_t from) {
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
-    return v;
-}
-
 SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -47,10 +41,6 @@ SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
                  : "r"(from)
                  : "memory");
     return v;
-}
-
-SPIRA_DEVICE void shared_store_float(uint32_t to, float v) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
 }
 
 // Where `there`.
@@ -64,10 +54,6 @@ SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
 
 SPIRA_DEVICE void shared_store(uint32_t to, uint32_t v) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
-}
-
-SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
 }
 
 SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
@@ -107,6 +93,13 @@ SPIRA_DEVICE void barrier_begin(uint64_t *barrier, int arrivals) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
+#endif
+}
+
+// After barrier_begin: other thread blocks of the cluster and the copy engine are to see it.
+SPIRA_DEVICE void barrier_fence() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
@@ -159,15 +152,21 @@ SPIRA_DEVICE void async_fence() {
 #endif
 }
 
-// Copies a multiple of 16 bytes, both sides aligned to 16, to global memory by the copy engine, and
-// waits until they have been read.
+// Copies a multiple of 16 bytes, both sides aligned to 16, to global memory by the copy engine.
 SPIRA_DEVICE void async_store(void *to, uint32_t from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
-                 "cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group.read 0;" ::"l"(to),
+                 "cp.async.bulk.commit_group;" ::"l"(to),
                  "r"(from), "r"(bytes)
                  : "memory");
+#endif
+}
+
+// Waits until what the thread gave to async_store has been read, before it is written again or the
+// block ends.
+SPIRA_DEVICE void async_store_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
 }
 
@@ -180,6 +179,55 @@ SPIRA_DEVICE void barrier_wait(uint32_t barrier, uint32_t phase) {
                  "@!done bra again; }" ::"r"(barrier),
                  "r"(phase)
                  : "memory");
+#endif
+}
+
+// ---- clusters -----------------------------------------------------------------------------------
+// Thread blocks of a cluster reach each other's shared memory, for sm_90 and later.
+
+// Where a thread block of the cluster has what this one has at an address.
+SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
+    uint32_t there = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+#endif
+    return there;
+}
+
+SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y),
+                 "f"(v.z), "f"(v.w)
+                 : "memory");
+#endif
+}
+
+// Arrives at a barrier of a thread block of the cluster; who waits by cluster_wait sees what the
+// thread has stored before.
+SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
+#endif
+}
+
+SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+#endif
+}
+
+// All threads of the cluster.
+SPIRA_DEVICE void cluster_sync() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
 #endif
 }
 

@@ -64,7 +64,7 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
 
 // Rows [rows, columns] that are complete, one behind the other, to out; shared and out aligned
 // to 4. A barrier, behind async_fence, has been passed since they were written; they stay as they
-// are while the block lives.
+// are up to map_copy_wait and a barrier.
 template <int threads>
 SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
     int copied = 0;
@@ -84,6 +84,13 @@ SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
 #pragma unroll 1
     for (int i = copied + threadIdx.x; i < count; i += threads) {
         out[i] = taps[i];
+    }
+}
+
+// Before the rows are written again, with a barrier behind it, and before the block ends.
+SPIRA_DEVICE void map_copy_wait() {
+    if (threadIdx.x == 0) {
+        async_store_wait();
     }
 }
 
@@ -464,11 +471,8 @@ SPIRA_DEVICE bool map_slab_begin(const map_slab_task<W> &task, int block, search
     *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
     int rows = min(sets->total - first, slab_rows(K));
-    if (rows <= 0) {
-        return false;
-    }
-    slab_limit<W, K>(rows, queries);
-    return true;
+    slab_limit<W, K>(rows, queries); // before the branch, or the words are read behind it
+    return rows > 0;
 }
 
 template <typename W, int K>
@@ -485,11 +489,35 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
         return;
     }
-    slab_search<W, K>(task.walk, sets, queries, map_shared);
-    async_fence();
-    __syncthreads();
-    map_copy_rows<32 * K>((const int32_t *)map_shared, queries.rows * K * K * K,
-                          task.os + (int64_t)queries.first * (K * K * K));
+    const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, volume]
+    const int slab = threadIdx.x / 32, volume = K * K * K;
+    uint32_t *windows = (uint32_t *)((char *)map_shared + slab_taps_bytes(K));
+    uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * volume + slab * K * K);
+    slab_search<W, K> search =
+        slab_begin<W, K>(task.walk, sets, queries, slab, windows + slab * slab_window_words(K));
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32; g += slab_ahead(K)) {
+        const int left = queries.rows - g * 32;
+        if (left <= 0) {
+            break;
+        }
+        slab_found<K> found[slab_ahead(K)];
+        bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
+        if (g) {
+            map_copy_wait();
+            __syncthreads();
+        }
+        if (near) {
+            slab_put<W, K>(search, found, g, to);
+        } else {
+            slab_put_far<W, K>(task.walk, sets, search, g, to);
+        }
+        async_fence();
+        __syncthreads();
+        map_copy_rows<32 * K>(taps, min(left, slab_ahead(K) * 32) * volume,
+                              task.os + (int64_t)(queries.first + g * 32) * volume);
+    }
+    map_copy_wait();
 }
 
 template <typename W>
@@ -783,14 +811,16 @@ SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs,
 
 // ---- the same, of small cubic kernels -----------------------------------------------------------
 
-// Where the search by slabs leaves what it finds. A far slab of a tile is searched again, when the
-// pairs are moved.
+// Where the search by slabs leaves what it finds. The pairs that an output has in a slab are
+// numbered, offsets ascending: the input of number n, in row y of the slab, is from[y] + n. A far
+// slab of a tile is searched again, when the pairs are moved.
 struct map_slab_lists {
-    // [tiles, slabs, 1 + K, slab_rows(K)]: the slab's offsets that an output has, K * K bits, or
-    // map_slab_far; then where the first member of each of its rows stands
+    // [tiles, slabs, 1 + K, slab_rows(K)]: the slab's offsets that an output has, K * K bits; then
+    // `from` of each of its rows. Of a far slab: map_slab_far, and where its members begin (or
+    // a place before)
     int32_t *found;
-    int32_t *counts; // [volume, tiles] pairs of each tile; after the scan, the pairs before them
-    int32_t *totals; // [volume]
+    int32_t *counts; // [volume, tiles] pairs of each tile; after the scan, those before it
+    unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
     int32_t tiles;
     uint32_t wanted[kernel_size_max]; // of each slab: the offsets in the lists, K * K bits
 };
@@ -803,46 +833,35 @@ SPIRA_API map_slab_lists map_slab_lists_take(workspace *w, int32_t outputs) {
     l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
     l.found = workspace_take<int32_t>(w, (int64_t)l.tiles * K * (1 + K) * slab_rows(K));
     l.counts = workspace_take<int32_t>(w, (int64_t)l.tiles * K * K * K);
-    l.totals = workspace_take<int32_t>(w, K * K * K);
+    l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
     return l;
 }
 
-// The sum over a warp.
-template <typename T>
-SPIRA_DEVICE T map_warp_sum(T mine) {
-#pragma unroll
-    for (int step = 16; step; step /= 2) {
-        mine += __shfl_xor_sync(~0u, mine, step);
-    }
-    return mine;
+// A step of map_transpose: of two lanes that are `step` apart, the lower one keeps its bits `low`
+// and has those of the upper one between them; the upper one keeps its others, and has the lower's.
+template <int step>
+SPIRA_DEVICE uint32_t map_exchange(uint32_t bits, uint32_t low) {
+    bool upper = threadIdx.x & step;
+    uint32_t keep = upper ? ~low : low, other = __shfl_xor_sync(~0u, bits, step);
+    other = __funnelshift_l(other, other, upper ? 32 - step : step);
+    asm("lop3.b32 %0, %1, %0, %2, 0xca;" : "+r"(bits) : "r"(keep), "r"(other)); // in one
+    return bits;
 }
 
-// How many outputs of a warp have each offset of a slab, four offsets to a word, 8 bits each.
-template <int K>
-struct map_slab_tally {
-    uint32_t word[(K * K + 3) / 4];
-};
-
-template <int K>
-SPIRA_DEVICE void map_slab_add(uint32_t bits, map_slab_tally<K> *tally) {
-#pragma unroll
-    for (int i = 0; i < (K * K + 3) / 4; ++i) {
-        tally->word[i] += (bits >> (4 * i) & 15) * 0x00204081u & 0x01010101u;
-    }
+// The same of whole bytes: which ones, of its own four and the other's four, in each case.
+template <int step>
+SPIRA_DEVICE uint32_t map_exchange_bytes(uint32_t bits, uint32_t lower, uint32_t upper) {
+    uint32_t other = __shfl_xor_sync(~0u, bits, step);
+    return __byte_perm(bits, other, threadIdx.x & step ? upper : lower);
 }
 
-// Adds up and writes the counts of a slab.
-template <int K>
-SPIRA_DEVICE void map_slab_count(const map_slab_tally<K> &tally, int32_t *counts, int32_t tiles) {
-    int lane = threadIdx.x & 31, mine = 0;
-#pragma unroll
-    for (int i = 0; i < (K * K + 3) / 4; ++i) {
-        uint32_t all = map_warp_sum(tally.word[i]);
-        mine = lane / 4 == i ? (int)(all >> (lane % 4 * 8) & 255) : mine;
-    }
-    if (lane < K * K) {
-        counts[(int64_t)lane * tiles] = mine;
-    }
+// The bits of a warp, crosswise: bit l of lane c is bit c of lane l.
+SPIRA_DEVICE uint32_t map_transpose(uint32_t bits) {
+    bits = map_exchange_bytes<16>(bits, 0x5410, 0x3276);
+    bits = map_exchange_bytes<8>(bits, 0x6240, 0x3715);
+    bits = map_exchange<4>(bits, 0x0f0f0f0fu);
+    bits = map_exchange<2>(bits, 0x33333333u);
+    return map_exchange<1>(bits, 0x55555555u);
 }
 
 // The bits of an output in a far slab.
@@ -858,114 +877,105 @@ SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search
     return bits;
 }
 
-// Searches, and counts the pairs of each tile.
-// Notes the rows of outputs number g, ... of each lane.
-template <typename W, int K>
-SPIRA_DEVICE void map_slab_note(const search_walk<W> &walk, const slab_outputs<W, K> &queries,
-                                const slab_window &window, int g, uint32_t wanted, int32_t *found,
-                                map_slab_tally<K> *tally) {
-    slab_found<K> row[slab_ahead(K)];
-    slab_find<W, K>(walk, queries, window, g, row);
+// Notes where the rows of a turn begin; bits [slab_ahead(K)]: the offsets that its outputs have.
+template <int K>
+SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int g, int rows, int32_t *found,
+                                uint32_t *bits) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
-        uint32_t bits = 0;
 #pragma unroll
         for (int y = 0; y < K; ++y) {
-            bits |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
-            found[(1 + y) * slab_rows(K) + (g + a) * 32] = row[a].position[y];
+            found[(1 + y) * slab_rows(K) + (g + a) * 32] =
+                row[a].position[y] - (y ? __popc(bits[a]) : 0);
+            bits[a] |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
         }
-        bits = (g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows ? bits : 0;
-        found[(g + a) * 32] = (int32_t)bits;
-        map_slab_add<K>(bits & wanted, tally);
+        bits[a] = (g + a) * 32 + (int)(threadIdx.x & 31) < rows ? bits[a] : 0;
     }
 }
 
 // The same of so many groups of 32 outputs, alike: nothing is there, or all of it is far.
 template <int K>
-SPIRA_DEVICE void map_slab_note_all(int g, int groups, uint32_t bits, int position,
-                                    int32_t *found) {
+SPIRA_DEVICE void map_slab_note_all(int g, int groups, uint32_t bits, int from, int32_t *found) {
     for (int end = g + groups; g < end; ++g) {
         found[g * 32] = (int32_t)bits;
         for (int y = 0; y < K; ++y) {
-            found[(1 + y) * slab_rows(K) + g * 32] = position;
+            found[(1 + y) * slab_rows(K) + g * 32] = from;
         }
     }
 }
 
-// Counts them where there is no window: the move searches again.
+// The bits of a turn without a window.
 template <typename W, int K>
-SPIRA_DEVICE void map_slab_note_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    const slab_outputs<W, K> &queries, int slab, int begin, int g,
-                                    uint32_t wanted, map_slab_tally<K> *tally) {
+SPIRA_DEVICE void map_slab_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                    const slab_search<W, K> &search, int g, uint32_t *bits) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
-        if ((g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows) {
-            map_slab_add<K>(map_slab_far_bits<W, K>(walk, sets, queries.word[g + a], slab, begin) &
-                                wanted,
-                            tally);
+        if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
+            bits[a] = map_slab_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.slab,
+                                              search.window.begin);
         }
     }
 }
 
+// Searches, and counts the pairs of each tile.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
                          const __grid_constant__ map_slab_lists lists) {
     extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
     const int ahead = slab_ahead(K), tile_rows = slab_rows(K);
+    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
+    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
+    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
+        lists.begin[threadIdx.x] = 0;
+    }
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
         return;
     }
-    int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
     int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * tile_rows + lane;
-    uint32_t wanted = lists.wanted[slab];
-    map_slab_tally<K> tally = {};
-    uint32_t *buffer = (uint32_t *)map_shared + slab * slab_window_words(K);
-    slab_window window = slab_open<W, K>(task.walk, sets, queries, slab, buffer);
-    if (window.length.steps) {
+    slab_search<W, K> search = slab_begin<W, K>(
+        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
+    int begin = search.window.begin, count = 0; // of lane l: the pairs with the slab's offset l
+    bool far = false;
 #pragma unroll
-        for (int g = 0; g < tile_rows / 32; g += ahead) {
-            map_slab_note<W, K>(task.walk, queries, window, g, wanted, found, &tally);
+    for (int g = 0; g < tile_rows / 32; g += ahead) {
+        uint32_t bits[ahead] = {};
+        if (g * 32 >= queries.rows) {
+            map_slab_note_all<K>(g, ahead, 0, 0, found);
+            continue;
         }
-    } else {
-        const int begin = window.begin;
-        bool far = false;
+        slab_found<K> row[ahead];
+        if (slab_next<W, K>(task.walk, sets, g, &search, row)) {
+            map_slab_note<K>(row, g, queries.rows, found, bits);
+        } else {
+            map_slab_find_far<W, K>(task.walk, sets, search, g, bits);
+            far = true;
+        }
 #pragma unroll
-        for (int g = 0; g < tile_rows / 32; g += ahead) {
-            if (g * 32 < queries.rows) {
-                const slab_outputs<W, K> part = slab_part<W, K>(queries, g);
-                window = slab_open<W, K>(task.walk, sets, part, slab, buffer);
-                if (window.length.steps) {
-                    map_slab_note<W, K>(task.walk, part, window, g, wanted, found, &tally);
-                } else {
-                    map_slab_note_far<W, K>(task.walk, sets, part, slab, window.begin, g, wanted,
-                                            &tally);
-                    far = true;
-                }
-                __syncwarp(); // the next one takes the buffer
-            } else {
-                map_slab_note_all<K>(g, ahead, 0, 0, found);
-            }
-        }
-        if (far) {
-            map_slab_note_all<K>(0, tile_rows / 32, map_slab_far, begin, found);
+        for (int a = 0; a < ahead; ++a) {
+            found[(g + a) * 32] = (int32_t)bits[a];
+            count += __popc(map_transpose(bits[a] & lists.wanted[slab]));
         }
     }
-    map_slab_count<K>(tally, lists.counts + (int64_t)slab * K * K * lists.tiles + blockIdx.x,
-                      lists.tiles);
+    if (far) {
+        map_slab_note_all<K>(0, tile_rows / 32, map_slab_far, begin, found);
+    }
+    if (lane < K * K) {
+        lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x] = count;
+    }
 }
 
-// counts [volume, tiles] to the pairs of the offset before each tile; totals. A block an offset.
+// counts [volume, tiles] to the pairs of the offset before each tile; begin. A block an offset.
 SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
     map_slab_scan_kernel(const __grid_constant__ map_slab_lists lists, const int32_t *output_count,
                          int32_t output_capacity, int rows) {
     __shared__ typename map_scan::TempStorage scratch;
     int tiles = (min(*output_count, output_capacity) + rows - 1) / rows;
     int total = map_scan_tiles(lists.counts + (int64_t)blockIdx.x * lists.tiles, tiles, 0, scratch);
-    if (threadIdx.x == 0) {
-        lists.totals[blockIdx.x] = total;
+    for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
+        atomicAdd(lists.begin + k, (unsigned long long)total);
     }
 }
 
@@ -974,23 +984,10 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
 template <int K>
 SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists &lists, int slab,
                                        const map_pairs &pairs, device_status *trouble, int *begin) {
-    int lane = threadIdx.x & 31, lower = 0;
-    int mine = lane < K * K ? lists.totals[slab * K * K + lane] : 0, sum = mine;
-    unsigned long long all = 0;
-    for (int i = lane; i < K * K * K; i += 32) {
-        int total = lists.totals[i];
-        all += (unsigned long long)total;
-        lower += i < slab * K * K ? total : 0;
-    }
-    all = map_warp_sum(all);
-    lower = map_warp_sum(lower);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        int below = __shfl_up_sync(~0u, sum, step);
-        sum += lane >= step ? below : 0;
-    }
+    int lane = threadIdx.x & 31;
+    unsigned long long all = lists.begin[K * K * K];
     bool fits = all <= (unsigned long long)pairs.capacity;
-    *begin = lower + sum - mine;
+    *begin = lane < K * K ? (int)lists.begin[slab * K * K + lane] : 0;
     if (blockIdx.x == 0 && lane < K * K) {
         pairs.begin[slab * K * K + lane] = fits ? *begin : 0;
     }
@@ -1036,54 +1033,162 @@ SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_set
     }
 }
 
-// Moves the pairs of a tile to their lists: a warp a slab.
+// The pairs of a slab of a tile, in shared memory.
+template <int K>
+struct alignas(16) map_slab_stage {
+    int32_t from[K * slab_rows(K)];      // as in map_slab_lists.found
+    uint16_t pair[slab_rows(K) * K * K]; // offset by offset, outputs ascending
+};
+
+// A staged pair: its number, then the output's row in the tile, then 5 bits for the slab's offset.
+SPIRA_BOTH constexpr int map_slab_number_shift(int K) {
+    return slab_rows(K) <= 64 ? 5 + 6 : 5 + 7;
+}
+
+// The number of the highest bit; -1 if there is none.
+SPIRA_DEVICE uint32_t map_highest(uint32_t bits) {
+    uint32_t highest;
+    asm("bfind.u32 %0, %1;" : "=r"(highest) : "r"(bits));
+    return highest;
+}
+
+// Stages the pairs of the groups g and g + 1 of 32 outputs; `from` and column as map_slab_sort has
+// them. A lane takes those of its outputs, the last first, and turns where they stand among those
+// of the offset from the lane that counts these.
+template <int K>
+SPIRA_DEVICE void map_slab_spread(const uint32_t *bits, const uint32_t *column, const int *start,
+                                  uint32_t wanted, int g, uint16_t *pair) {
+    const int shift = map_slab_number_shift(K);
+    static_assert(slab_rows(K) <= 1 << (shift - 5) && K * K <= 1 << (16 - shift), "16 bits");
+    const uint32_t lane = threadIdx.x & 31, below = (1u << lane) - 1;
+    uint32_t left[2], code[2];
+#pragma unroll
+    for (int a = 0; a < 2; ++a) {
+        left[a] = bits[a];
+        code[a] = (uint32_t)(__popc(bits[a]) - 1) << shift | ((uint32_t)(g + a) * 32 + lane) << 5;
+    }
+#pragma unroll 1
+    while (__any_sync(~0u, (left[0] | left[1]) != 0)) {
+#pragma unroll
+        for (int a = 0; a < 2; ++a) {
+            uint32_t c = map_highest(left[a]), bit = slab_bit(c);
+            uint32_t lower = __shfl_sync(~0u, column[a], (int)c) & below;
+            int at = __shfl_sync(~0u, start[a], (int)c) + __popc(lower);
+            if (bit & wanted) {
+                pair[at] = (uint16_t)(code[a] + c);
+            }
+            left[a] ^= bit;
+            code[a] -= 1u << shift;
+        }
+    }
+}
+
+// Stages the pairs of a slab, bits [slab_rows(K) / 32]. first: of lane l, where those of the slab's
+// offset l start. Returns how many there are.
+template <int K>
+SPIRA_DEVICE int map_slab_sort(const uint32_t *bits, uint32_t wanted, map_slab_stage<K> *stage,
+                               int *first) {
+    const int groups = slab_rows(K) / 32, lane = threadIdx.x & 31;
+    uint32_t column[groups]; // of lane l: the outputs that have offset l
+    int start[groups], count = 0;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+        column[g] = map_transpose(bits[g] & wanted);
+        start[g] = count;
+        count += __popc(column[g]);
+    }
+    int sum = count;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int lower = __shfl_up_sync(~0u, sum, step);
+        sum += lane >= step ? lower : 0;
+    }
+    *first = sum - count;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+        start[g] += *first;
+    }
+#pragma unroll
+    for (int g = 0; g < groups; g += 2) {
+        map_slab_spread<K>(bits + g, column + g, start + g, wanted, g, stage->pair);
+    }
+    return __shfl_sync(~0u, sum, 31);
+}
+
+// The staged pairs to their lists. shift: of lane l, from the place in the stage to that in the
+// lists, of those of the slab's offset l.
+template <int K>
+SPIRA_DEVICE void map_slab_leave(const map_slab_stage<K> &stage, int count, int shift, int first,
+                                 const map_pairs &pairs) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll 2
+    for (int i = lane; i - lane < count; i += 32) {
+        uint32_t pair = i < count ? stage.pair[i] : 0, c = pair & 31;
+        uint32_t row = pair >> 5 & (slab_rows(K) - 1);
+        int at = i + __shfl_sync(~0u, shift, (int)c);
+        if (i < count) {
+            pairs.input[at] =
+                stage.from[c / K * slab_rows(K) + row] + (int)(pair >> map_slab_number_shift(K));
+            pairs.output[at] = first + (int)row;
+        }
+    }
+}
+
+// Moves the pairs of a tile to their lists: a warp a slab. All reads are under way before the pairs
+// are staged.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_slab_move_kernel(const __grid_constant__ map_slab_task<W> task,
                          const __grid_constant__ map_slab_lists lists,
                          const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    const int groups = slab_rows(K) / 32;
-    int slab = threadIdx.x / 32, lane = threadIdx.x & 31, first = (int)blockIdx.x * slab_rows(K);
-    const int32_t *found =
-        lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * slab_rows(K) + lane;
-    uint32_t bits[groups] = {}, wanted = lists.wanted[slab];
-    int position[K][groups] = {}, base, tile_base = 0;
+    __shared__ map_slab_stage<K> stages[K];
+    const int groups = slab_rows(K) / 32, first = (int)blockIdx.x * slab_rows(K);
+    const int last = K * slab_rows(K) / 4 - 1, parts = last / 32 + 1; // 16 bytes of `from` each
+    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
+    const int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * slab_rows(K);
+    const uint32_t wanted = lists.wanted[slab];
+    map_slab_stage<K> *stage = stages + slab;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
                            min(*task.output_count, task.output_capacity)};
-    if (first < sets.total) {
+    const bool some = first < sets.total && wanted;
+    uint32_t bits[groups] = {};
+    int4 from[parts] = {};
+    int begin, before = 0;
+    if (!some && blockIdx.x) {
+        return;
+    }
+    if (some) {
 #pragma unroll
         for (int g = 0; g < groups; ++g) {
-            bits[g] = (uint32_t)found[g * 32];
+            bits[g] = (uint32_t)found[g * 32 + lane];
+        }
 #pragma unroll
-            for (int y = 0; y < K; ++y) {
-                position[y][g] = found[(1 + y) * slab_rows(K) + g * 32];
-            }
+        for (int i = 0; i < parts; ++i) {
+            from[i] = ((const int4 *)(found + slab_rows(K)))[min(i * 32 + lane, last)];
         }
         if (lane < K * K) {
-            tile_base = lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x];
+            before = lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x];
         }
-    } else if (blockIdx.x) {
+    }
+    if (!map_slab_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
         return;
     }
-    bool fits = map_slab_lists_begin<K>(lists, slab, pairs, trouble, &base);
-    if (!fits || first >= sets.total) {
-        return;
+#pragma unroll
+    for (int i = 0; i < parts; ++i) {
+        if (i * 32 + lane <= last) {
+            ((int4 *)stage->from)[i * 32 + lane] = from[i];
+        }
     }
-    base += tile_base;
+    __syncwarp();
+    begin += before;
     if (bits[0] == map_slab_far) { // of all lanes
-        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, base, position[0][0], pairs);
+        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, begin, stage->from[0], pairs);
         return;
     }
-#pragma unroll
-    for (int c = 0; c < K * K; ++c) {
-        int at = __shfl_sync(~0u, base, c);
-#pragma unroll
-        for (int g = 0; g < groups; ++g) {
-            at = map_slab_append(pairs, at, bits[g] & wanted & 1u << c, position[c / K][g],
-                                 first + g * 32 + lane);
-            position[c / K][g] += bits[g] >> c & 1;
-        }
-    }
+    int start;
+    const int count = map_slab_sort<K>(bits, wanted, stage, &start);
+    __syncwarp();
+    map_slab_leave<K>(*stage, count, begin - start, first, pairs);
 }
 
 // The offsets of each slab that are in the lists.
@@ -1143,10 +1248,9 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 //          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search, writing and reading 8 bytes a pair (lists alone, of a kernel that
-// slab_takes:
-//          4 bytes a row and slab of each output), writing 8 bytes a pair; three launches, and but
-//          for those kernels a memset
+// cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
+//          kernel: 4 bytes a row and slab of each output), writing 8 bytes a pair; three launches,
+//          and but for those kernels a memset
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,

@@ -2,12 +2,12 @@
 //
 // The same search as search_block's, for kernels of 3 or 5 that need no choice of rows. Each warp
 // of a block takes one slab (x-offset) of a tile of outputs: it brackets and copies the slab's
-// window by itself, and the block meets only when the tile is complete. Distances are counted in
-// steps of the row, so that the words of a row are next to its anchor: K words from the anchor on
-// are all there can be. They become presence bits, and every tap is stored, so that nothing is
-// filled in beforehand.
+// window by itself; it is searched in turns of some of the outputs, and a block that wants the taps
+// meets when those of a turn are complete. Distances are counted in steps of the row, so that the
+// words of a row are next to its anchor: K words from the anchor on are all there can be. They
+// become presence bits, and every tap is stored, so that nothing is filled in beforehand.
 //
-// By a block: slab_search.
+// By a warp: slab_begin, then for each turn slab_next and, for taps, slab_put.
 #ifndef SPIRA_SLAB_CUH
 #define SPIRA_SLAB_CUH
 
@@ -16,7 +16,7 @@
 
 namespace spira {
 
-// Outputs of a tile, and how many of them a lane has under way at a time.
+// Outputs of a tile, and how many of them a lane has under way at a time: a turn.
 SPIRA_BOTH constexpr int slab_rows(int K) {
     return K <= 3 ? 128 : 64;
 }
@@ -35,17 +35,18 @@ SPIRA_BOTH constexpr int slab_window_words(int K) {
     return K <= 3 ? 576 : 512;
 }
 
-SPIRA_BOTH constexpr int slab_tile_bytes(int K) {
-    return slab_rows(K) * K * K * K * (int)sizeof(int32_t);
+// The taps of a turn.
+SPIRA_BOTH constexpr int slab_taps_bytes(int K) {
+    return slab_ahead(K) * 32 * K * K * K * (int)sizeof(int32_t);
 }
 
 SPIRA_BOTH constexpr int slab_windows_bytes(int K) {
     return K * slab_window_words(K) * (int)sizeof(uint32_t);
 }
 
-// Shared memory of slab_search: the tile, then the windows.
+// Shared memory of a block that wants taps: those of a turn, then the windows.
 SPIRA_BOTH constexpr int slab_block_bytes(int K) {
-    return slab_tile_bytes(K) + slab_windows_bytes(K);
+    return slab_taps_bytes(K) + slab_windows_bytes(K);
 }
 
 // Steps of the search, the last one first: a little less than powers of two from the fifth on, so
@@ -346,76 +347,72 @@ SPIRA_DEVICE W slab_far_query(const search_walk<W> &walk, W output, int slab, in
            (W)(c % K) * (W)walk.step;
 }
 
-// The rows of outputs number g, ... of each lane to the tile. to: the shared address of the lane's
-// first tap.
+// A slab of a tile, under search by its warp.
 template <typename W, int K>
-SPIRA_DEVICE void slab_put(const search_walk<W> &walk, const slab_outputs<W, K> &queries,
-                           const slab_window &window, int g, uint32_t to) {
-    slab_found<K> found[slab_ahead(K)];
-    slab_find<W, K>(walk, queries, window, g, found);
+struct slab_search {
+    slab_outputs<W, K> queries; // of the tile
+    slab_outputs<W, K> part;    // those that the window is of: all, or those of a turn
+    slab_window window;
+    uint32_t *buffer; // [slab_window_words(K)]: shared, of the warp alone
+    int slab;
+    bool whole; // one window for all of the tile
+};
+
+// Begins with a slab. queries: by slab_read and slab_limit.
+template <typename W, int K>
+SPIRA_DEVICE slab_search<W, K> slab_begin(const search_walk<W> &walk, const search_sets<W> &sets,
+                                          const slab_outputs<W, K> &queries, int slab,
+                                          uint32_t *buffer) {
+    slab_window window = slab_open<W, K>(walk, sets, queries, slab, buffer);
+    return {queries, queries, window, buffer, slab, window.length.steps != 0};
+}
+
+// The next turn, outputs number g, ... of each lane; there is one at least. Returns false if they
+// have no window: then `found` is not written.
+template <typename W, int K>
+SPIRA_DEVICE bool slab_next(const search_walk<W> &walk, const search_sets<W> &sets, int g,
+                            slab_search<W, K> *search, slab_found<K> *found) {
+    if (!search->whole) {
+        __syncwarp(); // the turn before had the buffer
+        search->part = slab_part<W, K>(search->queries, g);
+        search->window = slab_open<W, K>(walk, sets, search->part, search->slab, search->buffer);
+    }
+    if (search->window.length.steps) {
+        slab_find<W, K>(walk, search->part, search->window, g, found);
+    }
+    return search->window.length.steps != 0;
+}
+
+// The taps of a turn that slab_next has found, K * K of each output. to: the shared address of the
+// first of the lane's first output.
+template <typename W, int K>
+SPIRA_DEVICE void slab_put(const slab_search<W, K> &search, const slab_found<K> *found, int g,
+                           uint32_t to) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
-        if ((g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows) {
+        if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
 #pragma unroll
             for (int y = 0; y < K; ++y) {
                 slab_store<K>(found[a].bits[y], found[a].position[y],
-                              to + (uint32_t)((g + a) * 32 * K * K * K + y * K) * 4);
+                              to + (uint32_t)(a * 32 * K * K * K + y * K) * 4);
             }
         }
     }
 }
 
-// The same without a window.
+// The same of a turn without a window.
 template <typename W, int K>
 SPIRA_DEVICE void slab_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                               const slab_outputs<W, K> &queries, int slab, int begin, int g,
-                               uint32_t to) {
+                               const slab_search<W, K> &search, int g, uint32_t to) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
-        int from = begin;
+        bool there = (g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows;
+        int from = search.window.begin;
 #pragma unroll 1
-        for (int c = 0; c < K * K && (g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows; ++c) {
-            W query = slab_far_query<W, K>(walk, queries.word[g + a], slab, c);
-            shared_store(to + (uint32_t)((g + a) * 32 * K * K * K + c) * 4,
+        for (int c = 0; c < K * K && there; ++c) {
+            W query = slab_far_query<W, K>(walk, search.queries.word[g + a], search.slab, c);
+            shared_store(to + (uint32_t)(a * 32 * K * K * K + c) * 4,
                          (uint32_t)slab_far_tap(sets.source, sets.count, query, &from));
-        }
-    }
-}
-
-// Searches a kernel that slab_takes, for the outputs [first, first + rows).
-//
-// inputs   walk: of search_walk_make for a cubic kernel of size K
-//          queries: by slab_read and slab_limit
-//          shared [slab_block_bytes(K)]: aligned to 16
-// outputs  the tile: `shared` [rows, K^3] source positions or -1; a barrier must follow
-// Called by all threads of a block of 32 K.
-template <typename W, int K>
-SPIRA_DEVICE void slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
-                              const slab_outputs<W, K> &queries, void *shared) {
-    const int ahead = slab_ahead(K), slab = threadIdx.x / 32;
-    uint32_t *buffer =
-        (uint32_t *)((char *)shared + slab_tile_bytes(K)) + slab * slab_window_words(K);
-    slab_window window = slab_open<W, K>(walk, sets, queries, slab, buffer);
-    uint32_t to =
-        shared_address((int32_t *)shared + (int)(threadIdx.x & 31) * (K * K * K) + slab * K * K);
-    if (window.length.steps) {
-#pragma unroll
-        for (int g = 0; g < slab_rows(K) / 32; g += ahead) {
-            slab_put<W, K>(walk, queries, window, g, to);
-        }
-        return;
-    }
-#pragma unroll
-    for (int g = 0; g < slab_rows(K) / 32; g += ahead) {
-        if (g * 32 < queries.rows) {
-            const slab_outputs<W, K> part = slab_part<W, K>(queries, g);
-            window = slab_open<W, K>(walk, sets, part, slab, buffer);
-            if (window.length.steps) {
-                slab_put<W, K>(walk, part, window, g, to);
-            } else {
-                slab_put_far<W, K>(walk, sets, part, slab, window.begin, g, to);
-            }
-            __syncwarp(); // the next one takes the buffer
         }
     }
 }

@@ -538,11 +538,16 @@ DEVICE_TEST(gpu_forms_real_scans) {
 DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     random_state r = random_make(9);
     for (int i = 0; i < (test_quick() ? 8 : 60); ++i) {
-        kernel_shape kernel = reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
+        const bool alone = i % 4 >= 2; // lists of a kernel that has kernels of its own for them
+        kernel_shape kernel = alone ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
+                                    : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
         forms_scene<uint32_t> s =
             forms_scene_random<uint32_t>(&r, (forms_kind)(i % forms_kinds), kernel);
         std::vector<int32_t> map = forms_map(&s);
         forms_wish wish = forms_everything();
+        if (alone) {
+            wish = {false, false, false, false, true, false, 0, 0};
+        }
         wish.threshold = i % 3;
         int64_t pairs = forms_pairs(kernel.size, map, &wish);
         for (int64_t missing : {(int64_t)0, (int64_t)1, pairs / 2, pairs - 1}) {

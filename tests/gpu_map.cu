@@ -221,6 +221,39 @@ DEVICE_TEST(gpu_map_every_size) {
     check_every_size<uint64_t>();
 }
 
+// Maps that do not begin at a multiple of 16 bytes, of a part of a tile and of several.
+template <typename W>
+void check_shifted_maps() {
+    random_state random = random_make(11);
+    triple lo = triple_make(-6, -6, -6), hi = triple_make(6, 6, 6);
+    word_layout layout = layout_wide<W>(lo, hi, 1);
+    for (int n : {5, 32, 33, 64, 65, 129, 500}) {
+        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, n);
+        for (const kernel_shape &k : {kernel_cube(3, 1), kernel_cube(5, 1)}) {
+            for (int shift = 1; shift < 4; ++shift) {
+                label_kernel("shifted map", k);
+                set_pair<W> set;
+                set_make(words, 0, &set);
+                std::vector<int32_t> wanted = map_on_host(&layout, &k, &set, &set);
+                int64_t used = (int64_t)wanted.size();
+                int32_t *map = device_new<int32_t>(shift + used);
+                CHECK_OK(
+                    map_build<W>(&layout, &k, set.device, set.device, map + shift, stream_get()));
+                std::vector<int32_t> got(wanted.size());
+                device_copy_out(got.data(), map + shift, used);
+                CHECK_EQUAL(difference(got, wanted, kernel_volume(&k)), "");
+                CHECK(device_untouched(map, 0, shift));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_shifted_maps) {
+    check_shifted_maps<uint32_t>();
+    check_shifted_maps<uint64_t>();
+}
+
 template <typename W>
 void check_every_kernel() {
     random_state random = random_make(2);
