@@ -1,12 +1,13 @@
 // spira/order.cuh: the ordered layout on the GPU, from maps that are there; up to 16 in one go.
 //
-// Five launches, each over all maps. `sample`: the classes of a map, by one block of threads.
-// `class`: the keys of a chunk of 2048 rows, and the rows in their classes. `run`: a run collects
-// its rows, class by class, from all chunks, and sorts them. `put`: a block of threads writes the
-// layout of a pair of blocks. `turn`: the pairs in their turn.
+// Five launches, each over all maps. `key`: the keys of all rows, a warp 32 of them: wide, as it
+// reads the map. `class`: the classes, which each block of threads finds for itself from the
+// samples' keys, and the rows of a chunk of 2048 in their classes. `run`: a run collects its rows,
+// class by class, from all chunks, and sorts them. `put`: a block of threads writes the layout of a
+// pair of blocks. `turn`: the pairs in their turn.
 //
-// A block of threads sorts by digits of 9 bits, as many as the classes have: three for the 27
-// directions of size 3, one for the 8 of size 2. Bits are those of directions that the kernel has.
+// A block of threads sorts by digits of 9 bits: three for the 27 directions of size 3, one for the
+// 8 of size 2. Bits are those of directions that the kernel has.
 #ifndef SPIRA_ORDER_CUH
 #define SPIRA_ORDER_CUH
 
@@ -23,15 +24,17 @@ enum {
     order_slab = 32,     // offsets at a time
     order_words_max = (kernel_volume_max + order_slab - 1) / order_slab,
     order_digit_bits = 9,
-    order_sample_threads = order_samples,
+    order_class_bits = 10,
+    order_key_threads = 256, // and rows
     order_run_threads = 512,
     order_run_items = order_run / order_run_threads,
     order_put_threads = 2 * order_rows,
     order_turn_threads = 1024,
 };
 
-static_assert(1 << order_digit_bits == order_classes,
-              "the digits of a sort are counted as classes");
+static_assert(1 << order_class_bits == order_classes, "the bits of a class");
+static_assert((int)order_samples == (int)order_run, "samples are sorted as a run is");
+static_assert(2 * order_run_threads == order_classes, "a thread for two classes");
 
 // One map of order_build.
 struct order_request {
@@ -43,8 +46,9 @@ struct order_request {
     order_layout layout;
 };
 
-// What the blocks of a launch take: runs of rows or places, pairs of blocks, scopes of pairs.
-enum order_unit { order_by_run, order_by_pair, order_by_scope, order_units };
+// What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks,
+// scopes of pairs.
+enum order_unit { order_by_key, order_by_run, order_by_pair, order_by_scope, order_units };
 
 struct order_task {
     order_request request;
@@ -68,10 +72,10 @@ struct __align__(8) order_item {
 };
 
 struct order_scratch {
-    uint32_t *splitter; // [maps, order_classes] first keys of the classes from the second on
-    int32_t *total;     // [maps, order_classes] rows of each class
-    uint16_t *begin;    // [order_classes, runs] of each map: where each class of a chunk begins
-    order_item *item;   // [rows] of all maps, chunk by chunk in classes
+    uint32_t *key;    // [rows] of all maps
+    int32_t *total;   // [maps, order_classes] rows of each class
+    uint16_t *begin;  // [order_classes, runs] of each map: where each class of a chunk begins
+    order_item *item; // [rows] of all maps, chunk by chunk in classes
 };
 
 // The map that a block of a launch works on.
@@ -117,28 +121,11 @@ SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_
     }
 }
 
-// Which of the columns k .. k + columns the row of a lane has; the rows lie anywhere.
-SPIRA_DEVICE uint32_t order_find_scattered(const int32_t *__restrict__ map, int volume, int32_t row,
-                                           int k, int columns) {
-    const int steps = 16, lane = threadIdx.x % 32;
-    order_lanes lanes = order_lanes_make(columns);
-    uint32_t has = 0;
-    for (int first = 0; first < 32; first += steps * lanes.each) {
-        int32_t tap[steps];
-        order_load(map + k, volume, row, first, lanes, tap);
-#pragma unroll
-        for (int j = 0, number = lane - first; j < steps; ++j, number -= lanes.each) {
-            uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
-            has = (unsigned)number < (unsigned)lanes.each ? all >> number * columns : has;
-        }
-    }
-    return columns < 32 ? has & ((1u << columns) - 1) : has;
-}
-
-// The same for 32 consecutive rows of which the first `rows` are there; the others have none. map:
-// at the first row. Rows of up to 32 columns are read as one string of bits, of more one at a time.
-SPIRA_DEVICE uint32_t order_find_consecutive(const int32_t *__restrict__ map, int volume, int rows,
-                                             int k, int columns) {
+// Which of the columns k .. k + columns the row of a lane has, of 32 consecutive rows; the first
+// `rows` are there, the others have none. map: at the first row. Rows of up to 32 columns are read
+// as one string of bits, of more one at a time.
+SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volume, int rows, int k,
+                                      int columns) {
     const int batch = 9, lane = threadIdx.x % 32; // the 27 of size 3 in three goes
     const bool whole = volume <= 32;
     const char *bytes = (const char *)map;
@@ -213,139 +200,79 @@ SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, 
     return mask;
 }
 
-// The key of a lane's row, bits for the kernel's own directions: in the same order as those of
-// order.h, as the others are bits that no row has.
-SPIRA_DEVICE uint32_t order_key_scattered(const order_task &task, int32_t row,
-                                          const order_sets &sets) {
-    const int volume = task.request.layout.volume, directions = __popc(task.directions);
-    uint32_t mask = 0;
-    for (int k = 0; k < volume; k += order_slab) {
-        uint32_t has = order_find_scattered(task.request.map, volume, row, k,
-                                            min(volume - k, (int)order_slab));
-        mask |= order_find_directions(has, sets + k, directions);
-    }
-    return order_key(mask);
-}
-
-// The same where a warp's rows are consecutive: `rows` of them from `first` on.
-SPIRA_DEVICE uint32_t order_key_consecutive(const order_task &task, int32_t first, int rows,
-                                            const order_sets &sets) {
+// The key of a lane's row, of `rows` consecutive ones from `first` on. Bits for the kernel's own
+// directions: in the same order as those of order.h, as the others are bits that no row has.
+SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t first, int rows,
+                                     const order_sets &sets) {
     const int volume = task.request.layout.volume, directions = __popc(task.directions);
     const int32_t *map = task.request.map + (int64_t)first * volume;
     uint32_t mask = 0;
     for (int k = 0; k < volume; k += order_slab) {
-        uint32_t has =
-            order_find_consecutive(map, volume, rows, k, min(volume - k, (int)order_slab));
+        uint32_t has = order_find_taps(map, volume, rows, k, min(volume - k, (int)order_slab));
         mask |= order_find_directions(has, sets + k, directions);
     }
     return order_key(mask);
 }
 
-// ---- classes ------------------------------------------------------------------------------------
-
-// Sorts a key of each thread: a bitonic sort.
-SPIRA_DEVICE uint32_t order_sort_samples(uint32_t mine, uint32_t (&shared)[2][order_samples]) {
-    const int own = threadIdx.x;
-    int side = 0;
-    for (int size = 2; size <= order_samples; size *= 2) {
-        for (int step = size / 2; step; step /= 2) {
-            uint32_t other;
-            if (step < 32) {
-                other = __shfl_xor_sync(~0u, mine, step);
-            } else {
-                side ^= 1; // whoever still reads reads the other one
-                shared[side][own] = mine;
-                __syncthreads();
-                other = shared[side][own ^ step];
-            }
-            bool up = (own & size) == 0, low = (own & step) == 0;
-            mine = low == up ? min(mine, other) : max(mine, other);
-        }
-    }
-    return mine;
-}
-
-// The classes of each map, a block of threads a map. Keys that begin more than one class are told
-// once, so that classes without rows have no numbers; behind them, UINT32_MAX.
-SPIRA_KERNEL void __launch_bounds__(order_sample_threads)
-    order_sample_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    typedef cub::BlockScan<int, order_sample_threads> scan;
+// The keys of all rows, a block of threads 256 of them; and no class has rows yet.
+SPIRA_KERNEL void __launch_bounds__(order_key_threads)
+    order_key_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ __align__(16) order_sets sets;
-    __shared__ uint32_t sample[2][order_samples];
-    __shared__ typename scan::TempStorage storage;
-    const order_task &task = batch.task[blockIdx.x];
+    const int number = order_find_task(batch, order_by_key);
+    const order_task &task = batch.task[number];
+    const int32_t block = (int32_t)blockIdx.x - task.first[order_by_key];
+    const int32_t first = block * order_key_threads, warp = first + (int)threadIdx.x / 32 * 32;
     const int32_t count = order_find_count(task.request);
-    const int own = threadIdx.x, each = order_samples / order_classes;
-    uint32_t *splitter = s.splitter + blockIdx.x * order_classes;
-    if (own < order_classes) {
-        s.total[blockIdx.x * order_classes + own] = 0;
+    for (int c = threadIdx.x; block == 0 && c < order_classes; c += order_key_threads) {
+        s.total[number * order_classes + c] = 0;
     }
-    if (count <= 0) {
+    if (first >= count) {
         return;
     }
     order_fill_sets(batch, task, sets);
-    uint32_t key = order_key_scattered(task, order_sample_row(own, count), sets);
-    key = order_sort_samples(key, sample);
-    __syncthreads();
-    sample[0][own] = key;
-    __syncthreads();
-    bool begins = own && own < order_classes;
-    key = begins ? sample[0][own * each] : UINT32_MAX;
-    begins = begins && (own == 1 || key != sample[0][(own - 1) * each]);
-    int place, all;
-    scan(storage).ExclusiveSum((int)begins, place, all);
-    if (begins) {
-        splitter[place] = key;
+    if (warp < count) {
+        uint32_t key = order_find_key(task, warp, count - warp, sets);
+        if (first + (int)threadIdx.x < count) {
+            s.key[task.first_row + first + threadIdx.x] = key;
+        }
     }
-    if (own >= all && own < order_classes) {
-        splitter[own] = UINT32_MAX;
-    }
-}
-
-// The class of a key.
-SPIRA_DEVICE int order_find_class(const uint32_t *splitter, uint32_t key) {
-    int before = 0;
-#pragma unroll
-    for (int step = order_classes / 2; step; step /= 2) {
-        before += splitter[before + step - 1] <= key ? step : 0;
-    }
-    return before;
 }
 
 // ---- sorting by a digit -------------------------------------------------------------------------
 
-// What a block of threads has in shared memory to sort `items` elements of each thread. Element i
-// of a lane has place (warp * items + i) * 32 + lane.
-template <int threads, int items>
+// What a block of threads has in shared memory to sort `items` elements of each thread by a digit
+// of `bits`. Element i of a lane has place (warp * items + i) * 32 + lane.
+template <int threads, int items, int bits = order_digit_bits>
 struct __align__(16) order_shared {
     union {
-        uint16_t count[threads / 32][order_classes]; // elements of a warp with a digit, then the
-                                                     // place of its first among those of the digit
+        uint16_t count[threads / 32][1 << bits]; // elements of a warp with a digit, then the place
+                                                 // of its first among those of the digit
         order_item item[threads * items];
-        order_sets sets;
         int32_t head[threads * items];
+        uint32_t sample[threads * items];
     };
-    uint16_t begin[order_classes]; // the place of the first with a digit
+    uint16_t begin[1 << bits]; // the place of the first with a digit
     typename cub::BlockScan<int, threads>::TempStorage scan;
 };
 
 // The lanes that have the same digit.
+template <int bits>
 SPIRA_DEVICE uint32_t order_find_peers(uint32_t digit) {
     uint32_t peers = ~0u;
-    int32_t bits = (int32_t)(digit << (32 - order_digit_bits)); // the one in turn is the sign
+    int32_t rest = (int32_t)(digit << (32 - bits)); // the bit in turn is the sign
 #pragma unroll
-    for (int b = 0; b < order_digit_bits; ++b) {
-        peers &= ~(__ballot_sync(~0u, bits < 0) ^ (uint32_t)(bits >> 31));
-        bits = (int32_t)((uint32_t)bits << 1);
+    for (int b = 0; b < bits; ++b) {
+        peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
+        rest = (int32_t)((uint32_t)rest << 1);
     }
     return peers;
 }
 
 // count: from elements of each warp to their places among those with the same digit; begin. By the
 // first half as many threads as there are digits, two each.
-template <int threads, int items>
-SPIRA_DEVICE void order_count_digits(order_shared<threads, items> &s) {
-    const int pairs = order_classes / 2;
+template <int threads, int items, int bits>
+SPIRA_DEVICE void order_count_digits(order_shared<threads, items, bits> &s) {
+    const int pairs = (1 << bits) / 2;
     uint32_t *pair = (uint32_t *)s.count + threadIdx.x, sum = 0;
     if (threadIdx.x < pairs) {
 #pragma unroll
@@ -364,18 +291,18 @@ SPIRA_DEVICE void order_count_digits(order_shared<threads, items> &s) {
 
 // The place of each element by its digit; those with the same one stay in their order. begin: as
 // order_shared has it.
-template <int threads, int items>
+template <int threads, int items, int bits>
 SPIRA_DEVICE void order_rank(const uint32_t (&digit)[items], int (&place)[items],
-                             order_shared<threads, items> &s) {
+                             order_shared<threads, items, bits> &s) {
     const int lane = threadIdx.x % 32;
     uint16_t *count = s.count[threadIdx.x / 32];
-    for (int i = lane; i < order_classes * 2 / 16; i += 32) {
+    for (int i = lane; i < (1 << bits) * 2 / 16; i += 32) {
         ((uint4 *)count)[i] = {0, 0, 0, 0};
     }
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < items; ++i) {
-        uint32_t peers = order_find_peers(digit[i]);
+        uint32_t peers = order_find_peers<bits>(digit[i]);
         int before = __popc(peers & ((1u << lane) - 1)), base = count[digit[i]];
         __syncwarp();
         if (before == 0) {
@@ -394,9 +321,9 @@ SPIRA_DEVICE void order_rank(const uint32_t (&digit)[items], int (&place)[items]
 }
 
 // Puts each element at its place.
-template <int threads, int items>
+template <int threads, int items, int bits>
 SPIRA_DEVICE void order_exchange(const int (&place)[items], order_item (&item)[items],
-                                 order_shared<threads, items> &s) {
+                                 order_shared<threads, items, bits> &s) {
     const int first = (int)threadIdx.x / 32 * items * 32 + (int)threadIdx.x % 32;
     __syncthreads();
 #pragma unroll
@@ -415,13 +342,14 @@ SPIRA_DEVICE void order_exchange(const int (&place)[items], order_item (&item)[i
 template <int threads, int items>
 SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items],
                              order_shared<threads, items> &s) {
+    const uint32_t mask = (1 << order_digit_bits) - 1;
     for (int shift = 0; shift < bits; shift += order_digit_bits) {
         uint32_t digit[items];
         int place[items];
-        if (__syncthreads_or((int)(differ >> shift & (order_classes - 1)))) {
+        if (__syncthreads_or((int)(differ >> shift & mask))) {
 #pragma unroll
             for (int i = 0; i < items; ++i) {
-                digit[i] = item[i].key >> shift & (order_classes - 1);
+                digit[i] = item[i].key >> shift & mask;
             }
             order_rank(digit, place, s);
             order_exchange(place, item, s);
@@ -429,56 +357,113 @@ SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items
     }
 }
 
-// ---- chunks -------------------------------------------------------------------------------------
+// ---- classes ------------------------------------------------------------------------------------
 
 typedef order_shared<order_run_threads, order_run_items> order_run_shared;
-static_assert((int)order_run_threads == (int)order_classes, "a thread for each class");
+typedef order_shared<order_run_threads, order_run_items, order_class_bits> order_class_shared;
+
+// The first keys of the classes from the second on, by all threads of a block: each key once, so
+// that no classes are without keys; behind them, UINT32_MAX. key: of the map's rows.
+SPIRA_DEVICE void order_find_splitters(const uint32_t *__restrict__ key, int32_t count, int bits,
+                                       order_run_shared &s, uint32_t (&splitter)[order_classes]) {
+    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
+    const int c = 2 * (int)threadIdx.x; // and c + 1
+    order_item item[order_run_items];
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        item[i] = {key[order_sample_row(first + i * 32, count)], 0};
+    }
+    order_sort(bits, ~0u, item, s);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        s.sample[first + i * 32] = item[i].key;
+    }
+    __syncthreads();
+    uint32_t begin[2] = {order_class_begin(s.sample, c), order_class_begin(s.sample, c + 1)};
+    bool own = c > 0 && (order_class_begin(s.sample, max(c - 1, 0)) != begin[0]);
+    bool next = c == 0 || begin[0] != begin[1];
+    int place, all;
+    cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum((int)own + (int)next, place, all);
+    if (own) {
+        splitter[place] = begin[0];
+    }
+    if (next) {
+        splitter[place + own] = begin[1];
+    }
+    for (int i = c; i < c + 2; ++i) {
+        if (i >= all) {
+            splitter[i] = UINT32_MAX;
+        }
+    }
+    __syncthreads();
+}
+
+// The class of a key.
+SPIRA_DEVICE int order_find_class(const uint32_t *splitter, uint32_t key) {
+    int before = 0;
+#pragma unroll
+    for (int step = order_classes / 2; step; step /= 2) {
+        before += splitter[before + step - 1] <= key ? step : 0;
+    }
+    return before;
+}
+
+// Tells where each class of a chunk begins, and adds its rows to those of all chunks.
+SPIRA_DEVICE void order_tell_classes(const order_task &task, const order_scratch &s, int number,
+                                     int32_t chunk, int rows, const order_class_shared &shared) {
+    const int64_t runs = ceil_div(task.request.capacity, order_run);
+    uint16_t *table = s.begin + (int64_t)task.first[order_by_run] * order_classes + chunk;
+    for (int c = threadIdx.x; c < order_classes; c += order_run_threads) {
+        const int begin = shared.begin[c];
+        const int end = c + 1 < order_classes ? shared.begin[c + 1] : rows;
+        table[c * runs] = (uint16_t)begin;
+        if (begin < end) {
+            atomicAdd(s.total + number * order_classes + c, end - begin);
+        }
+    }
+}
 
 // Puts the rows of each chunk in their classes, adds up the classes' rows.
 SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ order_run_shared shared;
+    __shared__ union {
+        order_run_shared samples;
+        order_class_shared rows;
+    } shared;
     __shared__ uint32_t splitter[order_classes];
     const int number = order_find_task(batch, order_by_run), own = threadIdx.x;
     const order_task &task = batch.task[number];
     const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
-    const int32_t rows = min(order_find_count(task.request) - chunk * order_run, (int)order_run);
+    const int32_t count = order_find_count(task.request), begin = chunk * order_run;
+    const int32_t rows = min(count - begin, (int)order_run);
+    const uint32_t *keys = s.key + task.first_row;
     if (rows <= 0) {
         return;
     }
-    splitter[own] = s.splitter[number * order_classes + own];
-    order_fill_sets(batch, task, shared.sets);
+    const int first = own / 32 * order_run_items * 32 + own % 32;
     order_item item[order_run_items];
     uint32_t digit[order_run_items];
     int place[order_run_items];
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
-        int32_t at = (own / 32 * order_run_items + i) * 32;
-        item[i].key = order_key_consecutive(task, chunk * order_run + at, rows - at, shared.sets);
+        int at = first + i * 32;
+        item[i] = {at < rows ? keys[begin + at] : UINT32_MAX, begin + at};
     }
+    order_find_splitters(keys, count, __popc(task.directions), shared.samples, splitter);
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
-        int32_t at = (own / 32 * order_run_items + i) * 32 + own % 32;
-        item[i].row = chunk * order_run + at;
         // Behind the last row: at the end, and the last class does not begin later for it.
-        digit[i] = at < rows ? order_find_class(splitter, item[i].key) : order_classes - 1;
+        digit[i] =
+            first + i * 32 < rows ? order_find_class(splitter, item[i].key) : order_classes - 1;
     }
-    __syncthreads();
-    order_rank(digit, place, shared);
-    const int32_t runs = (int32_t)ceil_div(task.request.capacity, order_run);
-    const int begin = shared.begin[own];
-    const int end = own + 1 < order_classes ? shared.begin[own + 1] : rows;
-    s.begin[(int64_t)task.first[order_by_run] * order_classes + (int64_t)own * runs + chunk] =
-        (uint16_t)begin;
-    if (begin < end) {
-        atomicAdd(s.total + number * order_classes + own, end - begin);
-    }
-    order_exchange(place, item, shared);
+    order_rank(digit, place, shared.rows);
+    order_tell_classes(task, s, number, chunk, rows, shared.rows);
+    order_exchange(place, item, shared.rows);
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
-        int32_t at = (own / 32 * order_run_items + i) * 32 + own % 32;
-        if (at < rows) {
-            s.item[task.first_row + chunk * order_run + at] = item[i];
+        if (first + i * 32 < rows) {
+            s.item[task.first_row + begin + first + i * 32] = item[i];
         }
     }
 }
@@ -495,15 +480,19 @@ struct order_classes_of {
 SPIRA_DEVICE order_classes_of order_find_classes(const int32_t *__restrict__ total, int32_t begin,
                                                  int rows, order_run_shared &s) {
     __shared__ order_classes_of found;
-    int32_t own = total[threadIdx.x], place;
+    const int2 two = ((const int2 *)total)[threadIdx.x];
+    int32_t own[2] = {two.x, two.y}, place[2];
     cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, place);
-    place -= begin;
-    if (own && place <= 0 && place + own > 0) {
-        found.first = threadIdx.x;
-        found.begin = place;
-    }
-    if (own && place < rows && place + own >= rows) {
-        found.last = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+        const int32_t at = place[j] - begin;
+        if (own[j] && at <= 0 && at + own[j] > 0) {
+            found.first = 2 * (int)threadIdx.x + j;
+            found.begin = at;
+        }
+        if (own[j] && at < rows && at + own[j] >= rows) {
+            found.last = 2 * (int)threadIdx.x + j;
+        }
     }
     __syncthreads();
     return found;
@@ -516,24 +505,36 @@ SPIRA_DEVICE void order_find_heads(const uint16_t *__restrict__ begin, int32_t r
     for (int p = threadIdx.x; p < order_run; p += order_run_threads) {
         s.head[p] = -1;
     }
-    const int32_t chunks = (int32_t)ceil_div(count, order_run);
-    const int64_t parts = (int64_t)(classes.last - classes.first + 1) * chunks;
+    const int each = 4; // parts of a thread, side by side
+    const int chunks = (int)ceil_div(count, order_run);
+    const int parts = (classes.last - classes.first + 1) * chunks; // below 2^30
     int32_t place = classes.begin;
-    for (int64_t first = 0; first < parts && place < rows; first += order_run_threads) {
-        int64_t part = first + threadIdx.x;
-        int c = classes.first + (int)(part / chunks), from = 0, own = 0, before, all;
-        int32_t chunk = (int32_t)(part % chunks);
-        if (part < parts) {
-            from = begin[(int64_t)c * runs + chunk];
-            int end = c + 1 < order_classes ? begin[(int64_t)(c + 1) * runs + chunk]
-                                            : (int)min(count - chunk * order_run, (int)order_run);
-            own = end - from;
+    for (int first = 0; first < parts && place < rows; first += order_run_threads * each) {
+        const int part = first + (int)threadIdx.x * each;
+        int c = classes.first + (int)((unsigned)part / (unsigned)chunks);
+        int chunk = (int)((unsigned)part % (unsigned)chunks), from[each], own[each], before[each];
+        int all;
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+            from[j] = own[j] = 0;
+            if (part + j < parts) {
+                const uint16_t *at = begin + (int64_t)c * runs + chunk;
+                int end = c + 1 < order_classes ? at[runs]
+                                                : min(count - chunk * order_run, (int)order_run);
+                own[j] = end - at[0];
+                from[j] = chunk * order_run + at[0];
+            }
+            chunk = chunk + 1 < chunks ? chunk + 1 : 0;
+            c += chunk == 0;
         }
         __syncthreads(); // of the scan's storage, and of what head was
         cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, before, all);
-        before += place;
-        if (own && before < rows && before + own > 0) {
-            s.head[max(before, 0)] = chunk * order_run + from + max(-before, 0);
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+            int at = before[j] + place;
+            if (own[j] && at < rows && at + own[j] > 0) {
+                s.head[max(at, 0)] = from[j] + max(-at, 0);
+            }
         }
         place += all;
     }
@@ -635,7 +636,7 @@ SPIRA_BOTH int order_pitch(int volume) {
 // which of them some row has. row: as of order_load, from some lane on -1: none; its taps are -1.
 SPIRA_DEVICE uint32_t order_load_slab(const int32_t *__restrict__ map, int volume, int32_t row,
                                       int k, int columns, int32_t *taps) {
-    const int steps = 8, pitch = order_pitch(volume);
+    const int steps = 16, pitch = order_pitch(volume);
     const order_lanes lanes = order_lanes_make(columns);
     const uint32_t size = sizeof(int32_t), begin = shared_address(taps);
     const uint32_t end = begin + 32 * pitch * size, step = lanes.each * pitch * size;
@@ -752,6 +753,7 @@ SPIRA_KERNEL void __launch_bounds__(order_turn_threads)
 
 // How many blocks of threads a map takes of each launch.
 SPIRA_API void order_count_units(int32_t capacity, int32_t (&units)[order_units]) {
+    units[order_by_key] = (int32_t)ceil_div(capacity, order_key_threads);
     units[order_by_run] = (int32_t)ceil_div(capacity, order_run);
     units[order_by_pair] = order_pairs(order_count(capacity));
     units[order_by_scope] = (int32_t)ceil_div(units[order_by_pair], order_scope);
@@ -778,7 +780,7 @@ SPIRA_API status order_rows_all(const order_request *request, int maps, int32_t 
 
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
-    s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
+    s.key = workspace_take<uint32_t>(w, rows);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
@@ -840,8 +842,8 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 // errors   null pointers, sizes, a layout that is too small for the capacity, scratch; nothing is
 //          launched then
 // Asynchronous, deterministic, equal to order_build_host.
-// cost     reads the maps twice, writes 256 bytes for each offset of each block; writes and reads 8
-//          bytes for each output. Five launches
+// cost     reads the maps twice, writes 256 bytes for each offset of each block; writes and reads
+//          12 bytes for each output. Five launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
@@ -855,11 +857,12 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     order_batch batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
     order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
+    unsigned keys = (unsigned)batch.units[order_by_key];
     unsigned runs = (unsigned)batch.units[order_by_run];
     unsigned pairs = (unsigned)batch.units[order_by_pair];
     unsigned scopes = (unsigned)batch.units[order_by_scope];
     size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    order_sample_kernel<<<(unsigned)maps, order_sample_threads, 0, stream>>>(batch, s);
+    order_key_kernel<<<keys, order_key_threads, 0, stream>>>(batch, s);
     order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_put_kernel<<<pairs, order_put_threads, taps, stream>>>(batch);

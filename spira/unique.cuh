@@ -15,7 +15,7 @@
 
 namespace spira {
 
-enum { unique_threads = 256, unique_items = 8, unique_stretch = unique_threads * unique_items };
+enum { unique_threads = 512, unique_items = 4, unique_stretch = unique_threads * unique_items };
 
 // Blocks for `rows` sorted words that go into a set of `capacity`.
 SPIRA_API int32_t unique_blocks(int32_t rows, int32_t capacity) {
@@ -35,6 +35,7 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     __shared__ typename reduce::TempStorage scratch;
     int64_t first = (int64_t)blockIdx.x * unique_stretch + threadIdx.x;
     int mine = 0;
+#pragma unroll
     for (int j = 0; j < unique_items; ++j) {
         mine += unique_is_head(sorted, first + j * unique_threads, rows);
     }
@@ -44,19 +45,18 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     }
 }
 
-// Bookkeeping of one sorted word: `rank` is its voxel, counted over all voxels.
+// Bookkeeping of sorted word i, which is `row`'s: `rank` is its voxel, counted over all voxels;
+// last: no row behind it has one.
 template <typename W>
-SPIRA_DEVICE void unique_note_row(const W *sorted, int64_t i, int32_t rows, int32_t capacity,
-                                  int32_t rank, bool head, bool report, voxel_rows out,
+SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capacity, int32_t rank,
+                                  bool head, bool last, bool report, voxel_rows out,
                                   device_status *trouble) {
-    bool none = sorted[i] == word_none<W>();
-    int32_t row = out.order[i];
+    bool none = word == word_none<W>();
     out.voxel[row] = none || rank >= capacity ? -1 : rank;
     if (!none) {
         if (head && rank <= capacity) {
             out.begin[rank] = (int32_t)i; // of rank == capacity: the end of the last one that fits
         }
-        bool last = i + 1 == rows || sorted[i + 1] == word_none<W>();
         if (last && rank < capacity) {
             out.begin[rank + 1] = (int32_t)(i + 1);
         }
@@ -68,49 +68,87 @@ SPIRA_DEVICE void unique_note_row(const W *sorted, int64_t i, int32_t rows, int3
     }
 }
 
-// Writes the set and, where out.voxel is given, which row fell into which voxel.
+// The heads of all stretches, over those of the stretches in front of the block's own: 32 bits
+// each. To all threads of a block, with barriers inside.
+SPIRA_DEVICE uint64_t unique_sum_heads(const int32_t *heads) {
+    typedef cub::BlockReduce<uint64_t, unique_threads> reduce;
+    __shared__ typename reduce::TempStorage scratch;
+    __shared__ uint64_t shared;
+    uint64_t sum = 0;
+    for (uint32_t b = threadIdx.x; b < gridDim.x; b += unique_threads) {
+        const uint64_t own = (uint32_t)heads[b];
+        sum += own << 32 | (b < blockIdx.x ? own : 0);
+    }
+    sum = reduce(scratch).Sum(sum);
+    if (threadIdx.x == 0) {
+        shared = sum;
+    }
+    __syncthreads();
+    return shared;
+}
+
+// Words of a block in front of each that are heads, and itself: of a warp's items the `bits` are
+// there. Called by all threads of a block, with barriers inside.
+SPIRA_DEVICE void unique_rank_heads(const uint32_t (&bits)[unique_items],
+                                    int32_t (&rank)[unique_items]) {
+    typedef cub::BlockScan<int, unique_threads> scan;
+    const int warps = unique_threads / 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ typename scan::TempStorage scratch;
+    __shared__ int32_t before[unique_items * warps];
+    if (lane == 0) {
+#pragma unroll
+        for (int j = 0; j < unique_items; ++j) {
+            before[j * warps + warp] = __popc(bits[j]);
+        }
+    }
+    __syncthreads();
+    const bool has = threadIdx.x < unique_items * warps;
+    int own = has ? before[threadIdx.x] : 0;
+    scan(scratch).ExclusiveSum(own, own);
+    if (has) {
+        before[threadIdx.x] = own;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < unique_items; ++j) {
+        rank[j] = before[j * warps + warp] + __popc(bits[j] & (~0u >> (31 - lane)));
+    }
+}
+
+// Writes the set and, where out.voxel is given, which row fell into which voxel. A thread has its
+// reads under way before it writes.
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
     unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
                         const int32_t *__restrict__ heads, voxel_set<W> set, voxel_rows out,
                         bool report, device_status *trouble) {
-    typedef cub::BlockReduce<int, unique_threads> reduce;
-    typedef cub::BlockScan<int, unique_threads> scan;
-    __shared__ union {
-        typename reduce::TempStorage reduce_before, reduce_all;
-        typename scan::TempStorage scan;
-    } scratch;
-    __shared__ int32_t shared_before, shared_all;
-    int32_t before = 0, all = 0;
-    for (uint32_t b = threadIdx.x; b < gridDim.x; b += unique_threads) {
-        all += heads[b];
-        before += b < blockIdx.x ? heads[b] : 0;
-    }
-    before = reduce(scratch.reduce_before).Sum(before);
-    __syncthreads();
-    all = reduce(scratch.reduce_all).Sum(all);
-    if (threadIdx.x == 0) {
-        shared_before = before;
-        shared_all = all;
-    }
-    __syncthreads();
-    before = shared_before;
-    all = shared_all;
-
-    int64_t first = (int64_t)blockIdx.x * unique_stretch;
+    const int64_t first = (int64_t)blockIdx.x * unique_stretch + threadIdx.x;
+    const uint32_t lane = threadIdx.x % 32;
+    W word[unique_items];
+    uint32_t bits[unique_items], lasts = 0;
+    int32_t row[unique_items], rank[unique_items];
+#pragma unroll
     for (int j = 0; j < unique_items; ++j) {
-        int64_t i = first + j * unique_threads + threadIdx.x;
-        bool head = unique_is_head(sorted, i, rows);
-        int mine, total;
-        scan(scratch.scan).InclusiveSum(head, mine, total);
-        __syncthreads();
-        int32_t rank = before + mine - 1;
-        before += total;
-        if (head && rank < set.capacity) {
-            set.words[rank] = sorted[i];
+        const int64_t i = first + j * unique_threads;
+        word[j] = i < rows ? sorted[i] : word_none<W>();
+        row[j] = out.voxel && i < rows ? out.order[i] : 0;
+        lasts |= (uint32_t)(i + 1 >= rows || sorted[i + 1] == word_none<W>()) << j;
+        bits[j] = __ballot_sync(~0u, unique_is_head(sorted, i, rows));
+    }
+    const uint64_t sums = unique_sum_heads(heads);
+    const int32_t before = (int32_t)(uint32_t)sums, all = (int32_t)(sums >> 32);
+    unique_rank_heads(bits, rank);
+#pragma unroll
+    for (int j = 0; j < unique_items; ++j) {
+        const int64_t i = first + j * unique_threads;
+        const bool head = bits[j] >> lane & 1;
+        const int32_t voxel = before + rank[j] - 1;
+        if (head && voxel < set.capacity) {
+            set.words[voxel] = word[j];
         }
         if (out.voxel && i < rows) {
-            unique_note_row(sorted, i, rows, set.capacity, rank, head, report, out, trouble);
+            unique_note_row(word[j], i, row[j], set.capacity, voxel, head, (bool)(lasts >> j & 1),
+                            report, out, trouble);
         }
         if (i >= all && i < set.capacity) {
             set.words[i] = word_none<W>();

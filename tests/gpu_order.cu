@@ -204,16 +204,21 @@ const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4},
 
 DEVICE_TEST(gpu_order_every_size) {
     random_state random = random_make(1);
-    int turn = 0;
-    for (int n : {0,  1,   2,   15,  16,  17,  31,  32,  33,  47,   48,   62,   63,   64,
-                  65, 127, 128, 129, 255, 256, 257, 640, 641, 2047, 2048, 2049, 4097, 20000}) {
+    int turn = 0, number = 0;
+    const std::vector<int> all = {0,   1,   2,   15,   16,   17,   31,   32,   33,  47,
+                                  48,  62,  63,  64,   65,   127,  128,  129,  255, 256,
+                                  257, 640, 641, 2047, 2048, 2049, 4097, 20000},
+                           few = {0, 1, 31, 33, 63, 64, 65, 128, 129};
+    for (int n : test_quick() ? few : all) {
         for (triple size : sizes) {
             const int volume = size.x * size.y * size.z;
-            if ((n > 700 && volume > 64) ||
-                (test_quick() && (n > 130 || volume > 130 || turn++ % 3))) {
+            if ((n > 700 && volume > 64) || (test_quick() && volume > 130)) {
                 continue;
             }
             for (int room : {0, 1, 300}) {
+                if (test_quick() && number++ % 11) { // each count, kernel and room among them
+                    continue;
+                }
                 int32_t capacity = n + room > 0 ? n + room : 1;
                 fill kind = (fill)(turn++ % fills);
                 snprintf(label, sizeof label, "%d of %d outputs, %d x %d x %d, fill %d", n,

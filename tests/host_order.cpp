@@ -98,24 +98,27 @@ static std::vector<std::vector<char>> directions_of(const kernel_shape *kernel, 
     return has;
 }
 
-// 1024 samples, every second of them begins a class; class by class, then runs of 2048 sorted.
+// 2048 samples, every second of them begins a class, or, if it is the same as the one before, all
+// that come behind it do; class by class, then runs of 2048 sorted.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
     const std::vector<std::vector<char>> has = directions_of(kernel, map, count, threshold);
-    std::vector<std::vector<char>> samples, begins;
-    for (int64_t i = 1; count > 0 && i < 2048; i += 2) {
-        samples.push_back(has[(size_t)(i * count / 2048)]);
+    std::vector<std::vector<char>> samples, begins, behind;
+    for (int64_t i = 1; count > 0 && i < 4096; i += 2) {
+        samples.push_back(has[(size_t)(i * count / 4096)]);
     }
     std::sort(samples.begin(), samples.end(), gray_before);
     for (size_t i = 2; i < samples.size(); i += 2) {
-        begins.push_back(samples[i]);
+        bool again = i > 2 && samples[i] == samples[i - 2];
+        (again ? behind : begins).push_back(samples[i]);
     }
     std::vector<std::pair<long, int32_t>> classes;
     for (int32_t i = 0; i < count; ++i) {
-        classes.push_back(
-            {std::upper_bound(begins.begin(), begins.end(), has[(size_t)i], gray_before) -
-                 begins.begin(),
-             i});
+        const std::vector<char> &own = has[(size_t)i];
+        long before =
+            std::upper_bound(begins.begin(), begins.end(), own, gray_before) - begins.begin();
+        before += std::lower_bound(behind.begin(), behind.end(), own, gray_before) - behind.begin();
+        classes.push_back({before, i});
     }
     std::sort(classes.begin(), classes.end());
     std::vector<int32_t> order;
@@ -419,7 +422,7 @@ TEST(order_classes) {
 
 // Samples ascend, from the first rows to the last.
 TEST(order_samples_are_spread) {
-    for (int32_t count : {1, 2, 1023, 1024, 1025, 91766, INT32_MAX / 2}) {
+    for (int32_t count : {1, 2, 2047, 2048, 2049, 91766, INT32_MAX / 2}) {
         int64_t before = -1;
         for (int i = 0; i < order_samples; ++i) {
             int32_t row = order_sample_row(i, count);
