@@ -82,6 +82,7 @@
 
 #include "spira/conv_hybrid.cuh"
 #include "spira/net.cuh"
+
 #include "spira/tune.cuh"
 
 #endif

@@ -614,6 +614,13 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     return coarse;
 }
 
+// The scene of a layer whose map is made beforehand: the words do not matter then.
+SPIRA_API bench_scene<uint64_t> bench_scene_wide(bench_pool *pool, const bench_input *input) {
+    spira::word_layout layout;
+    bench_layout(input, 64, &layout);
+    return bench_scene_make<uint64_t>(pool, input, &layout);
+}
+
 // ---- maps and layouts ---------------------------------------------------------------------------
 
 // The kernel map on the host; how many of its elements are pairs.
@@ -737,6 +744,82 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);
     return bytes;
+}
+
+// ---- lists, and both by a threshold -------------------------------------------------------------
+
+// A submanifold layer's pairs as lists. pairs: room in them; forms: what else the search writes;
+// null: nothing, and all pairs are in the lists.
+SPIRA_API spira::map_pairs bench_lists(bench_pool *pool, const bench_scene<uint64_t> *scene,
+                                       const spira::kernel_shape *kernel, int64_t pairs,
+                                       const spira::map_forms *forms) {
+    const int32_t room = (int32_t)pairs;
+    spira::map_pairs lists = {bench_device<int32_t>(pool, spira::kernel_volume(kernel) + 1),
+                              bench_device<int32_t>(pool, room), bench_device<int32_t>(pool, room),
+                              room};
+    size_t bytes = 0;
+    BENCH_TRY(spira::map_pairs_workspace(kernel, scene->fine.device.capacity, room, &bytes));
+    int keep = pool->blocks;
+    BENCH_TRY(spira::map_build_pairs(
+        &scene->layout, kernel, scene->fine.device, scene->fine.device, forms, lists,
+        scene->trouble, bench_device<char>(pool, (int64_t)bytes), bytes, pool->stream));
+    bench_check_trouble(pool, scene->trouble);
+    bench_pool_free(pool, keep);
+    return lists;
+}
+
+// Layouts of the dense offsets; the one that is read is there.
+struct bench_dense {
+    spira::tile_layout tiles;
+    spira::order_layout order;
+};
+
+// a: shape, kernel, threshold, count, capacity; it is given the layout. os [capacity, columns of
+// the threshold], device.
+SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
+                                bench_dense *d) {
+    const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    spira::conv_form form = spira::conv_form_tiles;
+    BENCH_TRY(spira::conv_hybrid_form_of(&a->shape, &a->kernel, a->threshold, &form));
+    if (form == spira::conv_form_tiles) {
+        int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
+        int rows = spira::tile_rows_choose(dense.volume, channels, a->capacity);
+        d->tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
+        a->layout = &d->tiles;
+        BENCH_TRY(
+            spira::tile_build(os, dense.volume, a->count, a->capacity, d->tiles, pool->stream));
+        return;
+    }
+    d->order = bench_order(pool, a->capacity, dense.volume, true);
+    a->order = &d->order;
+    const spira::order_request request = {a->kernel, a->threshold, os,
+                                          a->count,  a->capacity,  d->order};
+    size_t bytes = 0;
+    void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
+    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, pool->stream));
+}
+
+// A submanifold layer by both dataflows: its lists, its layout and its packed weights. a: shape,
+// kernel, threshold, count, capacity; pairs: of the map; weight [volume, cin, cout], device.
+SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *scene,
+                                 int64_t pairs, const float *weight, spira::conv_hybrid_args *a,
+                                 bench_dense *d) {
+    const int columns = spira::map_os_columns(&a->kernel, a->threshold, false);
+    spira::map_forms forms = spira::map_forms_os(nullptr);
+    forms.threshold = a->threshold;
+    if (columns) {
+        forms.os = bench_device<int32_t>(pool, (int64_t)a->capacity * columns);
+    }
+    a->pairs = bench_lists(pool, scene, &a->kernel, pairs, &forms);
+    if (columns) {
+        bench_dense_make(pool, forms.os, a, d);
+    }
+    size_t bytes = 0;
+    BENCH_TRY(spira::conv_hybrid_weights_bytes(&a->shape, &a->kernel, a->threshold, &bytes));
+    char *packed = bench_device<char>(pool, (int64_t)bytes);
+    BENCH_TRY(spira::conv_hybrid_weights_pack(&a->shape, &a->kernel, a->threshold, weight, packed,
+                                              bytes, pool->stream));
+    a->weights = packed;
 }
 
 // ---- timing -------------------------------------------------------------------------------------

@@ -53,26 +53,6 @@ static float conv_random(uint64_t stream, int64_t index) {
     return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
 }
 
-// Pairs as lists: what is computed from them is compared with the host. forms: what else the search
-// writes; null: nothing, and all pairs are in the lists.
-static spira::map_pairs conv_map_lists(bench_session *s, const bench_scene<uint64_t> *scene,
-                                       const spira::kernel_shape *kernel, const conv_map *m,
-                                       const spira::map_forms *forms) {
-    int32_t pairs = (int32_t)m->pairs;
-    spira::map_pairs lists = {bench_device<int32_t>(&s->pool, spira::kernel_volume(kernel) + 1),
-                              bench_device<int32_t>(&s->pool, pairs),
-                              bench_device<int32_t>(&s->pool, pairs), pairs};
-    size_t bytes = 0;
-    BENCH_TRY(spira::map_pairs_workspace(kernel, m->voxels, pairs, &bytes));
-    int keep = s->pool.blocks;
-    BENCH_TRY(spira::map_build_pairs(
-        &scene->layout, kernel, scene->fine.device, scene->fine.device, forms, lists,
-        scene->trouble, bench_device<char>(&s->pool, (int64_t)bytes), bytes, s->stream));
-    bench_check_trouble(&s->pool, scene->trouble);
-    bench_pool_free(&s->pool, keep);
-    return lists;
-}
-
 // The ordered layout of a map in device memory.
 static void conv_map_order(bench_session *s, const spira::kernel_shape *kernel, const int32_t *map,
                            conv_map *m) {
@@ -108,7 +88,7 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
     conv_map_order(s, &kernel, map, &m);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
-        m.lists = conv_map_lists(s, scene, &kernel, &m, nullptr);
+        m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
     }
     return m;
 }
@@ -189,41 +169,9 @@ static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, c
 
 // ---- by a threshold -----------------------------------------------------------------------------
 
-// Layouts of the dense offsets; the one that is read is there.
-struct conv_dense {
-    spira::tile_layout tiles;
-    spira::order_layout order;
-};
-
-// os [voxels, columns of the threshold], device.
-static void conv_dense_make(bench_session *s, const conv_map *m, const int32_t *os,
-                            spira::conv_hybrid_args *a, conv_dense *d) {
-    const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    spira::conv_form form = spira::conv_form_tiles;
-    BENCH_TRY(spira::conv_hybrid_form_of(&a->shape, &a->kernel, a->threshold, &form));
-    if (form == spira::conv_form_tiles) {
-        int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
-        int rows = spira::tile_rows_choose(dense.volume, channels, m->voxels);
-        d->tiles = bench_tiles(&s->pool, m->voxels, dense.volume, rows, true);
-        a->layout = &d->tiles;
-        BENCH_TRY(spira::tile_build(os, dense.volume, m->count, m->voxels, d->tiles, s->stream));
-        return;
-    }
-    spira::workspace count = spira::workspace_begin(nullptr);
-    spira::order_layout_take(&count, m->voxels, dense.volume);
-    spira::workspace w = spira::workspace_begin(bench_device<char>(&s->pool, (int64_t)count.used));
-    d->order = spira::order_layout_take(&w, m->voxels, dense.volume);
-    a->order = &d->order;
-    spira::order_request request = {a->kernel, a->threshold, os, m->count, m->voxels, d->order};
-    size_t bytes = 0;
-    BENCH_TRY(spira::order_workspace(&request, 1, &bytes));
-    BENCH_TRY(spira::order_build(&request, 1, bench_device<char>(&s->pool, (int64_t)bytes), bytes,
-                                 s->stream));
-}
-
 // The layer with the offsets of a norm below `threshold` output-stationary.
 static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scene,
-                             const conv_map *m, int threshold, conv_work *w, conv_dense *d) {
+                             const conv_map *m, int threshold, conv_work *w, bench_dense *d) {
     spira::conv_hybrid_args a = {};
     a.shape = w->args.shape;
     a.kernel = spira::kernel_cube(m->K, 1);
@@ -233,24 +181,9 @@ static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scen
     a.capacity = w->args.capacity;
     a.out = w->args.out;
     a.form = spira::pairs_form_atomic;
-    int columns = spira::map_os_columns(&a.kernel, threshold, false);
-    spira::map_forms forms = spira::map_forms_os(nullptr);
-    forms.threshold = threshold;
-    if (columns) {
-        forms.os = bench_device<int32_t>(&s->pool, (int64_t)m->voxels * columns);
-    }
-    a.pairs = conv_map_lists(s, scene, &a.kernel, m, &forms);
-    if (columns) {
-        conv_dense_make(s, m, forms.os, &a, d);
-    }
-    size_t bytes = 0;
     int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
     const float *weight = bench_upload(&s->pool, w->weight, elements);
-    BENCH_TRY(spira::conv_hybrid_weights_bytes(&a.shape, &a.kernel, threshold, &bytes));
-    char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_hybrid_weights_pack(&a.shape, &a.kernel, threshold, weight, packed, bytes,
-                                              s->stream));
-    a.weights = packed;
+    bench_hybrid_make(&s->pool, scene, m->pairs, weight, &a, d);
     BENCH_TRY(spira::conv_hybrid_workspace(&a, &w->scratch_bytes));
     w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
     w->hybrid = a;
@@ -401,7 +334,7 @@ static void conv_thresholds(bench_session *s, const bench_scene<uint64_t> *scene
     for (int t = asked < 0 ? 0 : asked; t <= last; ++t) {
         int keep = s->pool.blocks;
         char name[250];
-        conv_dense dense = {};
+        bench_dense dense = {};
         snprintf(name, sizeof name, "%.200s, t = %d", label, t);
         conv_work_hybrid(s, scene, m, t, w, &dense);
         row->t = t;
@@ -469,9 +402,7 @@ static void conv_run_types(bench_session *s, const bench_scene<uint64_t> *scene,
 }
 
 static void conv_run_input(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    bench_layout(input, 64, &layout); // the words do not matter once the map is there
-    bench_scene<uint64_t> scene = bench_scene_make<uint64_t>(&s->pool, input, &layout);
+    bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
     int keep = s->pool.blocks;
     const int *only = s->options.only;
     conv_layer one = {only[0], only[1], only[2], true};

@@ -398,9 +398,7 @@ static void blas_run_types(bench_session *s, const blas_handles *h,
 }
 
 static void blas_run_input(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    bench_layout(input, 64, &layout); // the words do not matter once the lists are there
-    bench_scene<uint64_t> scene = bench_scene_make<uint64_t>(&s->pool, input, &layout);
+    bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
     blas_handles *h = blas_open(s->stream);
     int keep = s->pool.blocks;
     const int *only = s->options.only;

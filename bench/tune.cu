@@ -31,7 +31,8 @@ static double tuner_furthest;
 
 // A submanifold kernel map in all forms that a choice may read.
 struct tuner_map {
-    int K, volume;
+    int volume;
+    spira::kernel_shape kernel;
     int32_t voxels;
     const int32_t *count; // [1], device
     int32_t *map;         // [voxels, volume], device
@@ -44,36 +45,22 @@ struct tuner_map {
 
 struct tuner_work {
     const char *input;
-    int K;
     spira::tune_args args;
     const float *weight; // [volume, cin, cout], device
     const int32_t *map;
     float *worst; // [1], device
     spira::conv_device device;
+    spira::kernel_shape kernel;
     spira::tune_key key;
     spira::tune_scene scene;
+    spira::conv_hybrid_args hybrid[spira::tune_threshold_most]; // by threshold, from 1 on
+    bench_dense dense[spira::tune_threshold_most];
     spira::tune_choice choice; // the one at hand
     void *scratch;
     size_t scratch_bytes;
 };
 
 // ---- a sample -----------------------------------------------------------------------------------
-
-static void tuner_map_lists(bench_session *s, const bench_scene<uint64_t> *scene,
-                            const spira::kernel_shape *kernel, tuner_map *m) {
-    int32_t pairs = (int32_t)m->pairs;
-    m->lists = {bench_device<int32_t>(&s->pool, m->volume + 1),
-                bench_device<int32_t>(&s->pool, pairs), bench_device<int32_t>(&s->pool, pairs),
-                pairs};
-    size_t bytes = 0;
-    BENCH_TRY(spira::map_pairs_workspace(kernel, m->voxels, pairs, &bytes));
-    int keep = s->pool.blocks;
-    BENCH_TRY(spira::map_build_pairs(
-        &scene->layout, kernel, scene->fine.device, scene->fine.device, nullptr, m->lists,
-        scene->trouble, bench_device<char>(&s->pool, (int64_t)bytes), bytes, s->stream));
-    bench_check_trouble(&s->pool, scene->trouble);
-    bench_pool_free(&s->pool, keep);
-}
 
 static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kernel, tuner_map *m) {
     const int rows[2] = {spira::tile_rows(m->volume), spira::tile_rows_limit(m->volume)};
@@ -82,17 +69,13 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
         BENCH_TRY(
             spira::tile_build(m->map, m->volume, m->count, m->voxels, m->tiles[i], s->stream));
     }
-    spira::workspace w = spira::workspace_begin(nullptr);
-    spira::order_layout_take(&w, m->voxels, m->volume);
-    w = spira::workspace_begin(bench_device<char>(&s->pool, (int64_t)w.used));
-    m->order = spira::order_layout_take(&w, m->voxels, m->volume);
+    m->order = bench_order(&s->pool, m->voxels, m->volume, true);
     const spira::order_request request = {*kernel,  spira::map_all, m->map,
                                           m->count, m->voxels,      m->order};
     size_t bytes = 0;
-    BENCH_TRY(spira::order_workspace(&request, 1, &bytes));
     int keep = s->pool.blocks;
-    BENCH_TRY(spira::order_build(&request, 1, bench_device<char>(&s->pool, (int64_t)bytes), bytes,
-                                 s->stream));
+    void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
+    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
     int64_t *slots = bench_device<int64_t>(&s->pool, 1);
     BENCH_TRY(spira::order_slots(&m->order, m->count, m->voxels, slots, s->stream));
     BENCH_CUDA(cudaMemcpyAsync(&m->slots, slots, sizeof *slots, cudaMemcpyDeviceToHost, s->stream));
@@ -102,9 +85,9 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
 
 // The map is compared with the host's; what is made of it is judged with the results.
 static tuner_map tuner_map_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
-    spira::kernel_shape kernel = spira::kernel_cube(K, 1);
+    const spira::kernel_shape kernel = spira::kernel_cube(K, 1);
     tuner_map m = {};
-    m.K = K;
+    m.kernel = kernel;
     m.volume = spira::kernel_volume(&kernel);
     m.voxels = scene->fine.host.capacity;
     m.count = scene->fine.device.count;
@@ -119,7 +102,7 @@ static tuner_map tuner_map_make(bench_session *s, const bench_scene<uint64_t> *s
     bench_check_same(&s->pool, host, (const int32_t *)m.map, entries, scene->input, "kernel map");
     bench_pool_free(&s->pool, keep);
     tuner_map_layouts(s, &kernel, &m);
-    tuner_map_lists(s, scene, &kernel, &m);
+    m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
     return m;
 }
 
@@ -164,30 +147,48 @@ static void tuner_weights(bench_session *s, tuner_work *w) {
     w->args.pairs_weights = pairs;
 }
 
-static tuner_work tuner_work_make(bench_session *s, const char *input, const tuner_map *m, int cin,
-                                  int cout, spira::numeric type) {
-    tuner_work w = {};
-    w.input = input;
-    w.K = m->K;
-    w.args.shape = {m->volume, cin, 0, cout, type};
-    w.args.in = tuner_features(s, type, (int64_t)m->voxels * cin);
-    tuner_weights(s, &w);
-    w.args.tiles[0] = &m->tiles[0];
-    w.args.tiles[1] = m->tiles[1].first ? &m->tiles[1] : nullptr;
-    w.args.order = &m->order;
-    w.args.pairs = m->lists;
-    w.args.sides = spira::pairs_sides_one;
-    w.args.count = m->count;
-    w.args.capacity = m->voxels;
-    w.args.out =
+// What each threshold that divides the offsets has.
+static void tuner_hybrids(bench_session *s, const bench_scene<uint64_t> *scene, const tuner_map *m,
+                          tuner_work *w) {
+    w->args.hybrid = w->hybrid;
+    w->args.hybrids = spira::kernel_norm_max(&m->kernel);
+    for (int i = 0; i < w->args.hybrids; ++i) {
+        spira::conv_hybrid_args *a = &w->hybrid[i];
+        a->shape = w->args.shape;
+        a->kernel = m->kernel;
+        a->threshold = i + 1;
+        a->count = m->count;
+        a->capacity = m->voxels;
+        bench_hybrid_make(&s->pool, scene, m->pairs, w->weight, a, &w->dense[i]);
+    }
+}
+
+// Not copied: the arguments point to what it has.
+static void tuner_work_make(bench_session *s, const bench_scene<uint64_t> *scene,
+                            const tuner_map *m, int cin, int cout, spira::numeric type,
+                            tuner_work *w) {
+    *w = {};
+    w->input = scene->input;
+    w->kernel = m->kernel;
+    w->args.shape = {m->volume, cin, 0, cout, type};
+    w->args.in = tuner_features(s, type, (int64_t)m->voxels * cin);
+    tuner_weights(s, w);
+    w->args.tiles[0] = &m->tiles[0];
+    w->args.tiles[1] = m->tiles[1].first ? &m->tiles[1] : nullptr;
+    w->args.order = &m->order;
+    w->args.pairs = m->lists;
+    w->args.sides = spira::pairs_sides_one;
+    w->args.count = m->count;
+    w->args.capacity = m->voxels;
+    w->args.out =
         bench_device<char>(&s->pool, (int64_t)m->voxels * cout * spira::numeric_size(type));
-    w.map = m->map;
-    w.worst = bench_device<float>(&s->pool, 1);
-    BENCH_TRY(spira::conv_device_query(&w.device));
-    w.key = spira::tune_key_make(spira::tune_gpu_of(&w.device), &w.args.shape, m->voxels, m->pairs,
-                                 false);
-    w.scene = {m->voxels, m->pairs, m->slots};
-    return w;
+    w->map = m->map;
+    w->worst = bench_device<float>(&s->pool, 1);
+    BENCH_TRY(spira::conv_device_query(&w->device));
+    w->key = spira::tune_key_make(spira::tune_gpu_of(&w->device), &w->args.shape, m->voxels,
+                                  m->pairs, false);
+    w->scene = {m->voxels, m->pairs, m->slots};
+    tuner_hybrids(s, scene, m, w);
 }
 
 // Scratch for any of the choices.
@@ -207,13 +208,15 @@ struct tuner_text {
     char text[80];
 };
 
-// "os 64:2.1.4": dataflow, rows of a tile, sizes.
+// "os 64:2.1.4": dataflow, rows of a tile, sizes; "hybrid t=3": the threshold.
 static tuner_text tuner_choice_text(const spira::tune_choice *c) {
     tuner_text t;
     const char *name = spira::tune_value_name(spira::tune_field_dataflow, c->dataflow);
     if (c->dataflow == spira::tune_dataflow_os) {
         snprintf(t.text, sizeof t.text, "%s %d:%d.%d.%d", name, c->rows, c->tiles, c->slices,
                  c->split);
+    } else if (c->threshold) {
+        snprintf(t.text, sizeof t.text, "%s t=%d", name, c->threshold);
     } else {
         snprintf(t.text, sizeof t.text, "%s", name);
     }
@@ -237,7 +240,7 @@ static void tuner_print_begin(const char *bench, const tuner_work *w, const spir
     tuner_print_key(bench, &w->key);
     bench_print_text("input", w->input);
     bench_print_count("voxels", w->args.capacity);
-    bench_print_count("K", w->K);
+    bench_print_count("K", w->kernel.size.x);
     bench_print_text("choice", tuner_choice_text(c).text);
     bench_print_figure("us", us);
     bench_print_figure("error", error);
@@ -294,7 +297,7 @@ static double tuner_try(bench_session *s, tuner_work *w, const spira::tune_choic
     if (!(error <= 1)) {
         const spira::conv_shape *shape = &w->args.shape;
         fprintf(stderr, "%s: %d,%d,%d %s: %s is refused: off by %.3g times its bound\n", w->input,
-                shape->cin, shape->cout, w->K, spira::numeric_name(shape->type),
+                shape->cin, shape->cout, w->kernel.size.x, spira::numeric_name(shape->type),
                 tuner_choice_text(choice).text, error);
         ++tuner_refused;
         return 0;
@@ -321,7 +324,8 @@ static void tuner_keep(const spira::tune_record *record) {
 // Prints and returns the record of a layer.
 static spira::tune_record tuner_layer(bench_session *s, tuner_work *w) {
     static spira::tune_choice choices[spira::tune_candidates_most];
-    int count = spira::tune_candidates(&w->key, &w->scene, w->args.capacity, &w->device, choices);
+    int count = spira::tune_candidates(&w->key, &w->kernel, &w->scene, w->args.capacity, &w->device,
+                                       choices);
     tuner_scratch(s, w, choices, count);
     spira::tune_record quickest = spira::tune_record_begin(&w->key), best = quickest;
     for (int i = 0; i < count; ++i) {
@@ -338,29 +342,29 @@ static spira::tune_record tuner_layer(bench_session *s, tuner_work *w) {
     return best;
 }
 
-static void tuner_run(bench_session *s, const char *input, const tuner_map *m, int cin, int cout) {
+static void tuner_run(bench_session *s, const bench_scene<uint64_t> *scene, const tuner_map *m,
+                      int cin, int cout) {
+    static tuner_work w;
     int keep = s->pool.blocks;
     spira::numeric type =
         s->options.dtype >= 0 ? (spira::numeric)s->options.dtype : spira::numeric_f16;
-    tuner_work w = tuner_work_make(s, input, m, cin, cout, type);
+    tuner_work_make(s, scene, m, cin, cout, type, &w);
     spira::tune_record best = tuner_layer(s, &w);
     const spira::tune_choice guess =
         spira::tune_guess(&w.key, &w.scene, w.args.capacity, &w.device);
-    bool atomic = best.choice.dataflow == spira::tune_dataflow_atomic ||
-                  guess.dataflow == spira::tune_dataflow_atomic;
+    bool same = spira::tune_is_deterministic(best.choice.dataflow) &&
+                spira::tune_is_deterministic(guess.dataflow);
     tuner_keep(&best);
     // The record of those who want the same bits each time: often the same.
     w.key.deterministic = best.key.deterministic = true;
-    best = atomic ? tuner_layer(s, &w) : best;
+    best = same ? best : tuner_layer(s, &w);
     tuner_keep(&best);
     bench_pool_free(&s->pool, keep);
 }
 
 // The convolutions of targets.h, those of one K one after another; or the one that is asked for.
 static void tuner_run_input(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    bench_layout(input, 64, &layout); // the words do not matter once the map is there
-    bench_scene<uint64_t> scene = bench_scene_make<uint64_t>(&s->pool, input, &layout);
+    bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
     int keep = s->pool.blocks;
     const int *only = s->options.only;
     const bench_target one = {"conv", BENCH_KITTI, nullptr, only[0], only[1], only[2], 0, 0};
@@ -372,11 +376,11 @@ static void tuner_run_input(bench_session *s, const bench_input *input) {
         if (strcmp(t->bench, "conv") != 0 || strcmp(t->input, BENCH_KITTI) != 0) {
             continue;
         }
-        if (m.K != t->K) {
+        if (m.kernel.size.x != t->K) {
             bench_pool_free(&s->pool, keep);
             m = tuner_map_make(s, &scene, t->K);
         }
-        tuner_run(s, input->name, &m, t->cin, t->cout);
+        tuner_run(s, &scene, &m, t->cin, t->cout);
     }
 }
 

@@ -40,10 +40,9 @@ SPIRA_API status net_plan_record(const net_limits *limits, const conv_device *de
         return status_success();
     }
     SPIRA_TRY(tune_record_check(record));
-    if (record->choice.dataflow != tune_dataflow_os) {
-        return net_fault("a weight-stationary record (networks are output-stationary)", layer);
-    }
-    if (tune_choice_fits(&step->shape, device, &record->choice)) {
+    // Networks are output-stationary.
+    if (record->choice.dataflow == tune_dataflow_os &&
+        tune_choice_fits(&step->shape, device, &record->choice)) {
         step->choice = record->choice;
     }
     return status_success();
@@ -132,8 +131,8 @@ SPIRA_API status net_scratch(const net_plan *p, size_t *scratch) {
 //          of the capacity, pairs those of limits->map_pairs. What it says is in the step's
 //          `choice`, and in the rows of its map's tiles. A record is left alone if this program
 //          cannot compute the layer so on the device (tune_choice_fits), or if its map has tiles of
-//          other rows: those of the record of the layer with the most products. A record that is
-//          weight-stationary is refused (status_layer): leave it out. Without one the rules choose
+//          other rows: those of the record of the layer with the most products; so is a record of
+//          another dataflow, since networks are output-stationary. Without one the rules choose
 template <typename W>
 SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_layout *layout,
                                  const net_limits *limits, net_plan *plan) {

@@ -4,7 +4,7 @@
 // caller's over a sample (a scan, its maps and features):
 //
 //   tune_record best = tune_record_begin(&key);
-//   int count = tune_candidates(&key, &scene, capacity, &device, choices);
+//   int count = tune_candidates(&key, &kernel, &scene, capacity, &device, choices);
 //   for (int i = 0; i < count; ++i) {
 //       ...                                        // fill `out` with 0xff
 //       tune_run(&args, &choices[i], scratch, scratch_bytes, stream);
@@ -17,7 +17,7 @@
 #ifndef SPIRA_TUNE_CUH
 #define SPIRA_TUNE_CUH
 
-#include "conv_pairs.cuh"
+#include "conv_hybrid.cuh"
 #include "tune_fit.cuh"
 
 namespace spira {
@@ -25,8 +25,9 @@ namespace spira {
 // ---- choices ------------------------------------------------------------------------------------
 
 // The choice without tuning: the dataflow of tune_dataflow_guess where conv reads the tiled layout
-// on tensor cores, of tune_dataflow_guess_ordered where it reads the ordered one, else
-// output-stationary; the rows of tile_rows_choose; cut as conv_sizes_choose does it.
+// on tensor cores, of tune_dataflow_guess_ordered where Hopper's kernel reads the ordered one, else
+// output-stationary (it is never hybrid); the rows of tile_rows_choose; cut as conv_sizes_choose
+// does it.
 //
 // inputs   scene: of a usual scan, or null: not known; capacity: of the outputs, as the layer is
 //          run with
@@ -34,7 +35,7 @@ SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, i
                                  const conv_device *d) {
     const conv_shape *s = &key->shape;
     conv_kernel kernel = conv_kernel_of(s, d);
-    tune_choice c = {tune_dataflow_os, 0, 0, 0, 0};
+    tune_choice c = {tune_dataflow_os, 0, 0, 0, 0, 0};
     c.dataflow = kernel == conv_kernel_tensor   ? tune_dataflow_guess(key)
                  : kernel == conv_kernel_hopper ? tune_dataflow_guess_ordered(key, scene)
                                                 : tune_dataflow_os;
@@ -63,8 +64,8 @@ SPIRA_API tune_choice tune_choose(const tune_record *records, int count, const t
                                                              : tune_guess(key, scene, capacity, d);
 }
 
-// Both sizes of tiles, cut in all ways, and the two forms over lists.
-enum { tune_candidates_most = 2 * conv_sizes_most + 3 };
+// Both sizes of tiles, cut in all ways, the two forms over lists, and those of each threshold.
+enum { tune_candidates_most = 2 * conv_sizes_most + 3 + 2 * tune_threshold_most };
 
 // Each choice is listed once.
 SPIRA_API void tune_add(tune_choice choice, tune_choice *choices, int *count) {
@@ -81,7 +82,7 @@ SPIRA_API void tune_add_cuts(const conv_shape *s, int rows, const conv_device *d
                              tune_choice *choices, int *count) {
     conv_sizes sizes[conv_sizes_most];
     if (conv_kernel_of(s, d) == conv_kernel_exact) {
-        tune_add({tune_dataflow_os, rows, 0, 0, 0}, choices, count);
+        tune_add({tune_dataflow_os, rows, 0, 0, 0, 0}, choices, count);
         return;
     }
     int cuts = conv_sizes_list(s, rows, d, sizes);
@@ -90,12 +91,27 @@ SPIRA_API void tune_add_cuts(const conv_shape *s, int rows, const conv_device *d
     }
 }
 
+// The forms over lists of the offsets that a threshold leaves them; 0: of all.
+SPIRA_API void tune_add_lists(const tune_key *key, int threshold, tune_choice *choices,
+                              int *count) {
+    const bool all = threshold == 0;
+    tune_add({all ? tune_dataflow_stripes : tune_dataflow_hybrid_stripes, 0, 0, 0, 0, threshold},
+             choices, count);
+    if (!key->deterministic) {
+        tune_add({all ? tune_dataflow_atomic : tune_dataflow_hybrid_atomic, 0, 0, 0, 0, threshold},
+                 choices, count);
+    }
+}
+
 // The choices worth measuring for a layer. Returns how many there are.
 //
-// inputs   key: deterministic leaves the atomic form out; scene, capacity: as of tune_guess
+// inputs   key: deterministic leaves the atomic forms out; kernel: of the layer's map, for hybrid
+//          choices by each threshold that divides its offsets, or null: none of these; scene,
+//          capacity: as of tune_guess
 // outputs  choices [tune_candidates_most]: first that of tune_guess; none twice
-SPIRA_API int tune_candidates(const tune_key *key, const tune_scene *scene, int32_t capacity,
-                              const conv_device *d, tune_choice *choices) {
+SPIRA_API int tune_candidates(const tune_key *key, const kernel_shape *kernel,
+                              const tune_scene *scene, int32_t capacity, const conv_device *d,
+                              tune_choice *choices) {
     const conv_shape *s = &key->shape;
     int count = 0;
     tune_add(tune_guess(key, scene, capacity, d), choices, &count);
@@ -107,11 +123,9 @@ SPIRA_API int tune_candidates(const tune_key *key, const tune_scene *scene, int3
             tune_add_cuts(s, tile_rows_limit(s->volume), d, choices, &count);
         }
     }
-    if (s->volume > 1) {
-        tune_add({tune_dataflow_stripes, 0, 0, 0, 0}, choices, &count);
-        if (!key->deterministic) {
-            tune_add({tune_dataflow_atomic, 0, 0, 0, 0}, choices, &count);
-        }
+    const int thresholds = kernel ? kernel_norm_max(kernel) : 0;
+    for (int t = 0; t <= thresholds && s->volume > 1; ++t) {
+        tune_add_lists(key, t, choices, &count);
     }
     return count;
 }
@@ -130,7 +144,10 @@ struct tune_args {
     const order_layout *order;   // host struct. Without any of the three: the identity, volume 1
     map_pairs pairs;             // the lists
     pairs_sides sides;           // what is added for them
-    const int32_t *count;        // [1] outputs, at most `capacity`
+    // Hybrid, one for each threshold: their kernel, threshold, weights, layout, order and pairs
+    const conv_hybrid_args *hybrid; // [hybrids], host structs
+    int hybrids;
+    const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
     conv_epilogue epilogue;
     void *out; // [capacity, cout]
@@ -170,17 +187,45 @@ SPIRA_API conv_pairs_args tune_pairs_args(const tune_args *a, const tune_choice 
             false,    false};
 }
 
-SPIRA_API status tune_run_check(const tune_args *args, const tune_choice *choice) {
-    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(choice, status_null_pointer, "choice", 0);
-    SPIRA_REQUIRE(choice->dataflow >= tune_dataflow_os && choice->dataflow <= tune_dataflow_stripes,
-                  status_unsupported, "choice.dataflow", choice->dataflow);
+// The arguments of a hybrid choice.
+SPIRA_API status tune_hybrid_args(const tune_args *a, const tune_choice *c,
+                                  conv_hybrid_args *hybrid) {
+    int i = 0;
+    while (i < a->hybrids && a->hybrid[i].threshold != c->threshold) {
+        ++i;
+    }
+    SPIRA_REQUIRE(i < a->hybrids, status_null_pointer, "hybrid (of choice.threshold)",
+                  c->threshold);
+    *hybrid = a->hybrid[i];
+    hybrid->shape = a->shape;
+    hybrid->in = a->in;
+    hybrid->in2 = a->in2;
+    hybrid->count = a->count;
+    hybrid->capacity = a->capacity;
+    hybrid->epilogue = a->epilogue;
+    hybrid->out = a->out;
+    hybrid->form =
+        c->dataflow == tune_dataflow_hybrid_atomic ? pairs_form_atomic : pairs_form_stripes;
     return status_success();
 }
 
-// Bytes of scratch for tune_run. No pointer is read.
+SPIRA_API status tune_run_check(const tune_args *args, const tune_choice *choice) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(choice, status_null_pointer, "choice", 0);
+    SPIRA_REQUIRE(choice->dataflow >= 0 && choice->dataflow < tune_dataflows, status_unsupported,
+                  "choice.dataflow", choice->dataflow);
+    SPIRA_REQUIRE(args->hybrid || args->hybrids <= 0, status_null_pointer, "hybrid", 0);
+    return status_success();
+}
+
+// Bytes of scratch for tune_run. No device pointer is read; of a hybrid choice args->hybrid is.
 SPIRA_API status tune_workspace(const tune_args *args, const tune_choice *choice, size_t *bytes) {
     SPIRA_TRY(tune_run_check(args, choice));
+    if (tune_is_hybrid(choice->dataflow)) {
+        conv_hybrid_args hybrid;
+        SPIRA_TRY(tune_hybrid_args(args, choice, &hybrid));
+        return conv_hybrid_workspace(&hybrid, bytes);
+    }
     if (choice->dataflow != tune_dataflow_os) {
         conv_pairs_args pairs = tune_pairs_args(args, choice);
         return conv_pairs_workspace(&pairs, bytes);
@@ -190,16 +235,21 @@ SPIRA_API status tune_workspace(const tune_args *args, const tune_choice *choice
     return conv_workspace(&conv, bytes);
 }
 
-// Computes a layer as a choice says: conv, or conv_pairs_run.
+// Computes a layer as a choice says: conv, conv_pairs_run, or conv_hybrid.
 //
 // inputs   args: see tune_args; scratch: the bytes of tune_workspace, aligned to 256
 // outputs  args->out; rows from *count on are not written
-// errors   those of conv and conv_pairs_run; a form that the choice reads and that is not there
-// Asynchronous; deterministic, but for tune_dataflow_atomic.
+// errors   those of what it calls; a form that the choice reads and that is not there
+// Asynchronous; deterministic where tune_is_deterministic says so.
 // cost     that of what it calls
 SPIRA_API status tune_run(const tune_args *args, const tune_choice *choice, void *scratch,
                           size_t scratch_bytes, cudaStream_t stream) {
     SPIRA_TRY(tune_run_check(args, choice));
+    if (tune_is_hybrid(choice->dataflow)) {
+        conv_hybrid_args hybrid;
+        SPIRA_TRY(tune_hybrid_args(args, choice, &hybrid));
+        return conv_hybrid(&hybrid, scratch, scratch_bytes, stream);
+    }
     if (choice->dataflow != tune_dataflow_os) {
         conv_pairs_args pairs = tune_pairs_args(args, choice);
         return conv_pairs_run(&pairs, scratch, scratch_bytes, stream);
@@ -304,8 +354,8 @@ SPIRA_API status tune_judge_check(const tune_args *a, const float *weight, const
 // inputs   args: what was run, finite features; layouts, lists and packed weights are not looked at
 //          weight [volume, cin + cin2, cout] fp32, as it was before packing; map [capacity,
 //          volume], or null for the identity; samples: rows that are compared (tune_sample_row),
-//          all of them where they are fewer args->out: fill it with bytes of 0xff before the run.
-//          What is not written then is NaN
+//          all of them where they are fewer
+//          args->out: fill it with bytes of 0xff before the run. What is not written then is NaN
 // outputs  worst [1]: the largest error as a multiple of its bound (tune_expect); infinite where an
 //          element of any row is NaN. Good up to 1
 // errors   null pointers, sizes, alignment; a residual that is `out` itself

@@ -5,11 +5,12 @@
 // table of records is an array of the caller's. tune.cuh lists the choices that there are, runs
 // one, and judges what it gives; the loop that times them is the caller's (bench/tune.cu is one).
 //
-// Text, version 1. The first line names the version:
+// Text, version 2. The first line names the version:
 //
-//   spira tuning records, version 1
+//   spira tuning records, version 2
 //   capability=90 multiprocessors=132 volume=27 cin=16 cin2=0 cout=16 type=fp16 outputs=65536
-//   density=2 deterministic=0 dataflow=os rows=64 tiles=2 slices=1 split=2 us=13.912 error=0.213
+//   density=2 deterministic=0 dataflow=os rows=64 tiles=2 slices=1 split=2 threshold=0 us=13.912
+//   error=0.213
 //
 // (a record is one line.) All fields are there, in this order, with one space between two of them.
 // Numbers are decimal; `us` and `error` have three digits behind the point. Empty lines, and those
@@ -25,8 +26,9 @@
 namespace spira {
 
 enum {
-    tune_version = 1,
+    tune_version = 2,
     tune_line_most = 320, // bytes: no line, and no initialiser, is as long
+    tune_threshold_most = 3 * (kernel_size_max - 1), // no norm of an offset is larger
 };
 
 // Records hold for GPUs of one kind: tiles and splits that are good depend on both.
@@ -44,14 +46,32 @@ struct tune_key {
     bool deterministic; // results must be the same to the last bit from run to run
 };
 
-// Output-stationary: conv. Weight-stationary: conv_pairs_run in one of its forms.
-enum tune_dataflow : int { tune_dataflow_os, tune_dataflow_atomic, tune_dataflow_stripes };
+// Output-stationary: conv. Weight-stationary: conv_pairs_run in one of its forms. Hybrid:
+// conv_hybrid, its sparse half in one of these.
+enum tune_dataflow : int {
+    tune_dataflow_os,
+    tune_dataflow_atomic,
+    tune_dataflow_stripes,
+    tune_dataflow_hybrid_atomic,
+    tune_dataflow_hybrid_stripes,
+    tune_dataflows
+};
 
 struct tune_choice {
     tune_dataflow dataflow;
-    int rows;                 // of a tile of the tiled layout; 0: the ordered layout, or lists
+    int rows; // of a tile of the tiled layout; 0: the ordered layout, lists, or hybrid
     int tiles, slices, split; // conv_sizes (conv_tile.cuh); all 0: conv chooses, or has none
+    int threshold;            // hybrid: offsets with an L1 norm below it are dense; others: 0
 };
+
+SPIRA_API bool tune_is_hybrid(tune_dataflow dataflow) {
+    return dataflow == tune_dataflow_hybrid_atomic || dataflow == tune_dataflow_hybrid_stripes;
+}
+
+// Whether the bits are the same from run to run.
+SPIRA_API bool tune_is_deterministic(tune_dataflow dataflow) {
+    return dataflow != tune_dataflow_atomic && dataflow != tune_dataflow_hybrid_atomic;
+}
 
 struct tune_measure {
     int64_t ns;    // of one run; 0: nothing was measured
@@ -91,7 +111,7 @@ SPIRA_API bool tune_same_layer(const tune_key *a, const tune_key *b) {
 
 SPIRA_API bool tune_same_choice(const tune_choice *a, const tune_choice *b) {
     return a->dataflow == b->dataflow && a->rows == b->rows && a->tiles == b->tiles &&
-           a->slices == b->slices && a->split == b->split;
+           a->slices == b->slices && a->split == b->split && a->threshold == b->threshold;
 }
 
 // Steps from one key to another of the same layer: of the outputs, and of the density where it is
@@ -134,9 +154,9 @@ SPIRA_API const tune_record *tune_find_same(const tune_record *records, int coun
 //
 // Weight-stationary, with atomics, where the bits may differ from run to run, the kernel has more
 // than 32 offsets, a side has 64 channels or more, and fewer than one in eight offsets is there
-// (by the lower end of the key's density). Else output-stationary. On an H200 this is the quickest
-// of the three on each row of the table "Dataflows" (bench/README.md) but one, 16 channels and size
-// 5 on kitti, which takes 11 % longer than with atomics.
+// (by the lower end of the key's density). Else output-stationary. From the tiled layout on an H200
+// that is the quickest of the three for each layer of the table "Dataflows" (bench/README.md) on
+// both scans, but for 16 channels and size 5 on kitti, which take 11 % longer than with atomics.
 SPIRA_API tune_dataflow tune_dataflow_guess(const tune_key *key) {
     const conv_shape *s = &key->shape;
     bool wide = s->cin + s->cin2 >= 64 || s->cout >= 64;
@@ -255,7 +275,7 @@ SPIRA_BOTH int32_t tune_sample_row(int32_t rows, int32_t samples, int32_t sample
 
 // A record of which nothing is measured yet.
 SPIRA_API tune_record tune_record_begin(const tune_key *key) {
-    tune_record r = {*key, {tune_dataflow_os, 0, 0, 0, 0}, {0, 0}};
+    tune_record r = {*key, {tune_dataflow_os, 0, 0, 0, 0, 0}, {0, 0}};
     return r;
 }
 
@@ -275,7 +295,7 @@ SPIRA_API bool tune_take(tune_record *best, const tune_choice *choice, double us
 
 // ---- the fields of a record ---------------------------------------------------------------------
 
-enum { tune_fields = 17, tune_field_type = 6, tune_field_dataflow = 10, tune_field_us = 15 };
+enum { tune_fields = 18, tune_field_type = 6, tune_field_dataflow = 10, tune_field_us = 16 };
 
 struct tune_field {
     const char *name;
@@ -295,11 +315,12 @@ SPIRA_API tune_field tune_field_of(int field) {
         {"outputs", 1, 1 << 30},
         {"density", 1, kernel_volume_max},
         {"deterministic", 0, 1},
-        {"dataflow", tune_dataflow_os, tune_dataflow_stripes},
+        {"dataflow", 0, tune_dataflows - 1},
         {"rows", 0, tile_rows_most},
         {"tiles", 0, 1024},
         {"slices", 0, 1024},
         {"split", 0, 1024},
+        {"threshold", 0, tune_threshold_most},
         {"us", 1, 1000000000000},
         {"error", 0, 1000},
     };
@@ -313,9 +334,10 @@ SPIRA_API const char *tune_name_of(const char *const *names, int count, int64_t 
 
 // What a value is called, or null: it is a number.
 SPIRA_API const char *tune_value_name(int field, int64_t value) {
-    static const char *const dataflows[] = {"os", "ws", "ws-det"};
+    static const char *const dataflows[tune_dataflows] = {"os", "ws", "ws-det", "hybrid",
+                                                          "hybrid-det"};
     return field == tune_field_type       ? numeric_name((numeric)value)
-           : field == tune_field_dataflow ? tune_name_of(dataflows, 3, value)
+           : field == tune_field_dataflow ? tune_name_of(dataflows, tune_dataflows, value)
                                           : nullptr;
 }
 
@@ -329,7 +351,8 @@ SPIRA_API tune_values tune_values_of(const tune_record *r) {
     const tune_choice *c = &r->choice;
     tune_values v = {{k->gpu.capability, k->gpu.multiprocessors, s->volume, s->cin, s->cin2,
                       s->cout, s->type, k->outputs, k->density, k->deterministic, c->dataflow,
-                      c->rows, c->tiles, c->slices, c->split, r->measure.ns, r->measure.error}};
+                      c->rows, c->tiles, c->slices, c->split, c->threshold, r->measure.ns,
+                      r->measure.error}};
     return v;
 }
 
@@ -342,9 +365,13 @@ SPIRA_API tune_record tune_record_of(const tune_values *values) {
     r.key.outputs = (int32_t)v[7];
     r.key.density = (int32_t)v[8];
     r.key.deterministic = v[9] != 0;
-    r.choice = {(tune_dataflow)v[tune_field_dataflow], (int)v[11], (int)v[12], (int)v[13],
-                (int)v[14]};
-    r.measure = {v[tune_field_us], (int32_t)v[16]};
+    r.choice = {(tune_dataflow)v[tune_field_dataflow],
+                (int)v[11],
+                (int)v[12],
+                (int)v[13],
+                (int)v[14],
+                (int)v[15]};
+    r.measure = {v[tune_field_us], (int32_t)v[17]};
     return r;
 }
 
@@ -367,12 +394,14 @@ SPIRA_API status tune_record_check(const tune_record *r) {
     SPIRA_REQUIRE(is_power_of_two(k->outputs), status_bad_size, "outputs", k->outputs);
     SPIRA_REQUIRE(is_power_of_two(k->density) && k->density <= k->shape.volume, status_bad_size,
                   "density", k->density);
-    SPIRA_REQUIRE(!k->deterministic || c->dataflow != tune_dataflow_atomic, status_unsupported,
-                  "dataflow (ws is not deterministic)", 0);
+    SPIRA_REQUIRE(!k->deterministic || tune_is_deterministic(c->dataflow), status_unsupported,
+                  "dataflow (is not deterministic)", c->dataflow);
     SPIRA_REQUIRE(!c->rows || (os && tile_rows_valid(c->rows, k->shape.volume)), status_bad_size,
                   "rows", c->rows);
     SPIRA_REQUIRE(!cut || (os && c->tiles && c->slices && c->split), status_bad_size,
                   "tiles (slices, split)", c->tiles);
+    SPIRA_REQUIRE(tune_is_hybrid(c->dataflow) == (c->threshold > 0), status_bad_size, "threshold",
+                  c->threshold);
     return status_success();
 }
 
@@ -425,7 +454,8 @@ SPIRA_API status tune_write_line(const tune_record *record, char *text, size_t s
 // errors   as of tune_write_line
 SPIRA_API status tune_write_initialiser(const tune_record *record, char *text, size_t size) {
     static const char *const types[] = {"f32", "tf32", "f16", "bf16"};
-    static const char *const dataflows[] = {"os", "atomic", "stripes"};
+    static const char *const dataflows[tune_dataflows] = {"os", "atomic", "stripes",
+                                                          "hybrid_atomic", "hybrid_stripes"};
     SPIRA_TRY(tune_text_check(text, size));
     SPIRA_TRY(tune_record_check(record));
     const tune_key *k = &record->key;
@@ -433,12 +463,12 @@ SPIRA_API status tune_write_initialiser(const tune_record *record, char *text, s
     const tune_choice *c = &record->choice;
     snprintf(text, size,
              "{{{%d, %d}, {%d, %d, %d, %d, spira::numeric_%s}, %d, %d, %s}, "
-             "{spira::tune_dataflow_%s, %d, %d, %d, %d}, {%lld, %d}},\n",
+             "{spira::tune_dataflow_%s, %d, %d, %d, %d, %d}, {%lld, %d}},\n",
              k->gpu.capability, k->gpu.multiprocessors, s->volume, s->cin, s->cin2, s->cout,
              tune_name_of(types, 4, s->type), (int)k->outputs, (int)k->density,
-             k->deterministic ? "true" : "false", tune_name_of(dataflows, 3, c->dataflow), c->rows,
-             c->tiles, c->slices, c->split, (long long)record->measure.ns,
-             (int)record->measure.error);
+             k->deterministic ? "true" : "false",
+             tune_name_of(dataflows, tune_dataflows, c->dataflow), c->rows, c->tiles, c->slices,
+             c->split, c->threshold, (long long)record->measure.ns, (int)record->measure.error);
     return status_success();
 }
 

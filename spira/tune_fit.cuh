@@ -18,7 +18,7 @@ SPIRA_API conv_sizes tune_sizes(const tune_choice *c) {
 }
 
 SPIRA_API tune_choice tune_choice_cut(int rows, const conv_sizes *size) {
-    return {tune_dataflow_os, rows, size->tiles, size->slices, size->split};
+    return {tune_dataflow_os, rows, size->tiles, size->slices, size->split, 0};
 }
 
 // Whether a program can compute a layer so: a record may be of a program that was compiled for

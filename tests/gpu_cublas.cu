@@ -217,9 +217,8 @@ void check_random_shapes(numeric type, int problems) {
     blas *b = blas_make(0);
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
+        const int volume = random_int(&random, 1, 40);
+        conv_shape s = shape_random(&random, volume, type, channels_edges);
         int32_t outputs = random_int(&random, 0, 150), inputs = random_int(&random, 0, 120);
         bool centre = random_int(&random, 0, 2) == 0;
         inputs = centre ? std::max(inputs, outputs) : inputs;
@@ -229,8 +228,7 @@ void check_random_shapes(numeric type, int problems) {
         if (centre) {
             problem_fill_centre(&p, random_int(&random, 0, s.volume - 1));
         }
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         p.room = random_int(&random, 0, 1) ? random_int(&random, 0, 300) : 0;
         p.options = options_random(&random, type);
         char what[32];
@@ -460,24 +458,15 @@ DEVICE_TEST(gpu_cublas_every_size) {
 
 DEVICE_TEST(gpu_cublas_every_epilogue) {
     blas *b = blas_make(0);
-    for (numeric type : numerics) {
-        for (int what = 0; what <= with_all; ++what) {
-            for (activation act : {activation_none, activation_relu, activation_leaky}) {
-                if (test_quick() && (what + act + type) % 5) {
-                    continue;
-                }
-                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
-                conv_shape s = {4, 10, what % 2 ? 7 : 0, what % 3 ? 21 : 24, type};
-                ggs_problem p = ggs_problem_make(&random, s, 50, 77);
-                problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
-                problem_fill_epilogue(&random, &p, what, act);
-                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
-                p.options = options_random(&random, type);
-                ggs_problem_name(&p, "epilogue");
-                ggs_problem_check(&p, b);
-            }
-        }
-    }
+    for_each_epilogue([&](const epilogue_case &c, random_state random) {
+        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        ggs_problem p = ggs_problem_make(&random, s, 50, 77);
+        problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
+        problem_fill_case(&random, &p, c);
+        p.options = options_random(&random, c.type);
+        ggs_problem_name(&p, "epilogue");
+        ggs_problem_check(&p, b);
+    });
     blas_free(b);
 }
 

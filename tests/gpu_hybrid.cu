@@ -1,10 +1,9 @@
 // tests/gpu_hybrid.cu: convolution by two dataflows on the GPU, and convolutions that begin from
 // sums, against sums in double, each output within its bound (reference.h); with stripes the same
 // bits from run to run.
-#include "../spira/conv_hybrid.cuh"
 #include "../spira/map.cuh"
 #include "../spira/order.cuh"
-#include "problems.cuh"
+#include "hybrids.cuh"
 
 using namespace problems;
 
@@ -71,36 +70,10 @@ struct device_hybrid {
 
 // The map's dense columns, as map_forms.os has them.
 const int32_t *os_upload(const hybrid_problem *p) {
-    const size_t volume = (size_t)p->shape.volume;
-    std::vector<int32_t> os;
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        if (kernel_norm(&p->kernel, (int)(i % volume)) < p->threshold) {
-            os.push_back(p->map[i]);
-        }
-    }
+    std::vector<int32_t> os = problem_dense(p, &p->kernel, p->threshold).map;
     // Rows behind the outputs look real and must not be read.
     os.resize((size_t)problem_capacity(p) * (size_t)hybrid_columns(p) + 1, 1 << 29);
     return device_upload(os.data(), (int64_t)os.size());
-}
-
-// The lists of the others.
-map_pairs sparse_upload(const hybrid_problem *p) {
-    problem sparse = *p;
-    for (size_t i = 0; i < sparse.map.size(); ++i) {
-        bool dense = kernel_norm(&p->kernel, (int)(i % (size_t)p->shape.volume)) < p->threshold;
-        sparse.map[i] = dense ? -1 : sparse.map[i];
-    }
-    return pairs_upload(&sparse);
-}
-
-const void *hybrid_weights_upload(const hybrid_problem *p) {
-    size_t bytes = 0;
-    CHECK_OK(conv_hybrid_weights_bytes(&p->shape, &p->kernel, p->threshold, &bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    const float *weight = device_upload(p->weight.data(), (int64_t)p->weight.size());
-    CHECK_OK(conv_hybrid_weights_pack(&p->shape, &p->kernel, p->threshold, weight, packed, bytes,
-                                      stream_get()));
-    return packed;
 }
 
 order_request hybrid_order_request(const device_hybrid *d) {
@@ -148,7 +121,7 @@ void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_pairs pa
     a->shape = p->shape;
     a->kernel = p->kernel;
     a->threshold = p->threshold;
-    a->weights = hybrid_weights_upload(p);
+    a->weights = hybrid_weights_upload(p, &p->kernel, p->threshold);
     a->pairs = pairs;
     a->count = count;
     a->capacity = problem_capacity(p);
@@ -160,7 +133,8 @@ void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_pairs pa
 }
 
 void device_hybrid_of(const hybrid_problem *p, device_hybrid *d) {
-    device_hybrid_make(p, os_upload(p), sparse_upload(p), device_upload(&p->outputs, 1), d);
+    device_hybrid_make(p, os_upload(p), sparse_upload(p, &p->kernel, p->threshold),
+                       device_upload(&p->outputs, 1), d);
 }
 
 // The layout of the columns.
@@ -239,20 +213,15 @@ void check_random_shapes(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
         const kernel_shape kernel = reference_random_kernel(&random, 4, 2, {1, 1, 1});
-        conv_shape s = {0, channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
+        conv_shape s = shape_random(&random, 0, type, channels_edges);
         const int percents[] = {0, 3, 15, 40, 100};
         int32_t inputs = random_int(&random, 0, 120), outputs = random_int(&random, 0, 400);
         hybrid_problem p =
             hybrid_random(&random, kernel, s, inputs, outputs, percents[random_int(&random, 0, 4)],
                           random_int(&random, 0, kernel_norm_max(&kernel) + 1), forms[seed % 2]);
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 20000;
-        for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
-            *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
-        }
+        problem_move(&random, &p);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         hybrid_name(&p, what);
@@ -277,24 +246,15 @@ DEVICE_TEST(gpu_hybrid_random_shapes_bf16) {
 }
 
 DEVICE_TEST(gpu_hybrid_every_epilogue) {
-    for (numeric type : numerics) {
-        for (int what = 0; what <= with_all; ++what) {
-            for (activation act : {activation_none, activation_relu, activation_leaky}) {
-                if (test_quick() && (what + act + type) % 5) {
-                    continue;
-                }
-                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
-                conv_shape s = {0, 10 + 54 * (what % 2), what % 3 ? 0 : 7, what % 3 ? 21 : 64,
-                                type};
-                hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10,
-                                                 1 + what % 3, forms[(what + act) % 2]);
-                problem_fill_epilogue(&random, &p, what, act);
-                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
-                hybrid_name(&p, "epilogue");
-                check_hybrid(&p);
-            }
-        }
-    }
+    for_each_epilogue([](const epilogue_case &c, random_state random) {
+        conv_shape s = {0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64,
+                        c.type};
+        hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10, 1 + c.what % 3,
+                                         forms[(c.what + c.act) % 2]);
+        problem_fill_case(&random, &p, c);
+        hybrid_name(&p, "epilogue");
+        check_hybrid(&p);
+    });
 }
 
 // ---- counts -------------------------------------------------------------------------------------

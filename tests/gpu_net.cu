@@ -331,7 +331,7 @@ tune_choice choice_of(const net_plan *p, int layer, const conv_device *d, int tu
                : turn % 2 || step->map == net_none         ? tile_rows(s->volume)
                                                            : tile_rows_limit(s->volume);
     if (kernel == conv_kernel_exact) {
-        return {tune_dataflow_os, rows, 0, 0, 0};
+        return {tune_dataflow_os, rows, 0, 0, 0, 0};
     }
     int count = conv_sizes_list(s, rows, d, sizes);
     CHECK(count > 0);
@@ -435,10 +435,10 @@ TEST(gpu_net_plan_leaves_records_alone) {
         limits.record_count = 0;
         return s;
     };
-    const tune_choice small = {tune_dataflow_os, 64, 1, 1, 1},
-                      large = {tune_dataflow_os, 128, 1, 1, 1},
-                      wrong = {tune_dataflow_os, 64, 64, 64, 1},
-                      ordered = {tune_dataflow_os, 0, 1, 1, 1};
+    const tune_choice small = {tune_dataflow_os, 64, 1, 1, 1, 0},
+                      large = {tune_dataflow_os, 128, 1, 1, 1, 0},
+                      wrong = {tune_dataflow_os, 64, 64, 64, 1, 0},
+                      ordered = {tune_dataflow_os, 0, 1, 1, 1, 0};
     const tune_record low_small = record_of(&none, low, &ampere, 9000, small),
                       up_large = record_of(&none, up, &ampere, 9000, large),
                       up_small = record_of(&none, up, &ampere, 9000, small);
@@ -488,16 +488,18 @@ TEST(gpu_net_plan_refuses_records) {
     while (!net_is_conv(&n.layers[layer])) {
         --layer;
     }
-    tune_record record =
-        record_of(&plan, layer, &hopper, 5000, {tune_dataflow_stripes, 0, 0, 0, 0});
-    limits.records = &record;
-    limits.record_count = 1;
+    tune_record record = {};
+    for (tune_dataflow other : {tune_dataflow_stripes, tune_dataflow_hybrid_stripes}) {
+        record = record_of(&plan, layer, &hopper, 5000,
+                           {other, 0, 0, 0, 0, other == tune_dataflow_stripes ? 0 : 2});
+        limits.records = &record;
+        limits.record_count = 1;
+        net_plan same;
+        REQUIRE_OK(plan_for(&n, &limits, &hopper, &same)); // left alone: by rules
+        CHECK(memcmp(&same.step[layer].choice, &plan.step[layer].choice, sizeof(tune_choice)) == 0);
+    }
+    record.choice = {tune_dataflow_os, 64, 1, 0, 1, 0};
     status s = plan_for(&n, &limits, &hopper, &plan);
-    CHECK_STATUS(s, status_layer);
-    CHECK_EQUAL(s.subject, "a weight-stationary record (networks are output-stationary)");
-    CHECK(s.detail <= layer && s.detail >= 0); // the first layer with this key
-    record.choice = {tune_dataflow_os, 64, 1, 0, 1};
-    s = plan_for(&n, &limits, &hopper, &plan);
     CHECK_STATUS(s, status_bad_size);
     CHECK_EQUAL(s.subject, "tiles (slices, split)");
     limits.record_count = 0;

@@ -73,15 +73,13 @@ const int channels_edges[] = {1,  2,  4,  7,  8,  9,  15, 16, 17,  31,  32,
 void check_random_shapes(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
+        const int volume = random_int(&random, 1, 40);
+        conv_shape s = shape_random(&random, volume, type, channels_edges);
         problem p =
             problem_make(&random, s, random_int(&random, 0, 120), random_int(&random, 0, 400));
         const int percents[] = {0, 3, 15, 40, 80, 100};
         problem_fill_lists(&random, &p, percents[random_int(&random, 0, 5)]);
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         // A large capacity has long stripes, a small one short ones.
         p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 60000;
         char what[32];
@@ -123,9 +121,7 @@ DEVICE_TEST(gpu_pairs_channel_edges) {
             conv_shape s = {3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type};
             problem p = problem_make(&random, s, 40, 70);
             p.room = turn % 5 ? 3 : 50000;
-            for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
-                *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
-            }
+            problem_move(&random, &p);
             problem_fill_lists(&random, &p, 60);
             problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
             problem_name(&p, "edges");
@@ -462,23 +458,14 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
 }
 
 DEVICE_TEST(gpu_pairs_every_epilogue) {
-    for (numeric type : numerics) {
-        for (int what = 0; what <= with_all; ++what) {
-            for (activation act : {activation_none, activation_relu, activation_leaky}) {
-                if (test_quick() && (what + act + type) % 5) {
-                    continue;
-                }
-                random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
-                conv_shape s = {4, 10, what % 2 ? 7 : 0, what % 3 ? 21 : 24, type};
-                problem p = problem_make(&random, s, 50, 77);
-                problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
-                problem_fill_epilogue(&random, &p, what, act);
-                p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
-                problem_name(&p, "epilogue");
-                check_forms(&p);
-            }
-        }
-    }
+    for_each_epilogue([](const epilogue_case &c, random_state random) {
+        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        problem p = problem_make(&random, s, 50, 77);
+        problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
+        problem_fill_case(&random, &p, c);
+        problem_name(&p, "epilogue");
+        check_forms(&p);
+    });
 }
 
 // ---- values -------------------------------------------------------------------------------------

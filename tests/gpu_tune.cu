@@ -1,7 +1,7 @@
 // tests/gpu_tune.cu: the choices for a layer, each run and judged on the GPU; the judgement itself
 // against that of the other tests (reference.h), and with planted errors.
 #include "../spira/tune.cuh"
-#include "problems.cuh"
+#include "hybrids.cuh"
 
 using namespace problems;
 
@@ -18,6 +18,21 @@ tune_key key_make(const conv_device *d, conv_shape s, int64_t outputs, int64_t d
     return tune_key_make(tune_gpu_of(d), &s, outputs, outputs * density, deterministic);
 }
 
+// Some kernel with so many offsets, as near to a cube as there is.
+kernel_shape kernel_of(int volume) {
+    kernel_shape kernel = kernel_cube(1, 1);
+    for (int x = 1; x * x * x <= volume; ++x) {
+        for (int y = x; y * y <= volume / x; ++y) {
+            const int z = volume / (x * y);
+            if (x * y * z == volume && z <= kernel_size_max) {
+                kernel.size = {x, y, z};
+            }
+        }
+    }
+    CHECK_EQUAL(kernel_volume(&kernel), volume);
+    return kernel;
+}
+
 int dataflows_of(const std::vector<tune_choice> &choices) {
     int found = 0;
     for (const tune_choice &c : choices) {
@@ -29,9 +44,22 @@ int dataflows_of(const std::vector<tune_choice> &choices) {
 std::vector<tune_choice> candidates_of(const tune_key *key, const tune_scene *scene,
                                        int32_t capacity, const conv_device *d) {
     tune_choice *choices = guarded_new<tune_choice>(tune_candidates_most);
-    int count = tune_candidates(key, scene, capacity, d, choices);
+    const kernel_shape kernel = kernel_of(key->shape.volume);
+    int count = tune_candidates(key, &kernel, scene, capacity, d, choices);
     CHECK(count > 0 && count <= tune_candidates_most);
     return std::vector<tune_choice>(choices, choices + count);
+}
+
+// Each threshold that divides the offsets is there, once in each form.
+void check_thresholds(const tune_key *key, const std::vector<tune_choice> &all) {
+    const kernel_shape kernel = kernel_of(key->shape.volume);
+    int hybrids = 0;
+    for (const tune_choice &c : all) {
+        const int dense = map_os_columns(&kernel, c.threshold, false);
+        CHECK(!tune_is_hybrid(c.dataflow) || (dense > 0 && dense < key->shape.volume));
+        hybrids += tune_is_hybrid(c.dataflow);
+    }
+    CHECK_EQUAL(hybrids, kernel_norm_max(&kernel) * (key->deterministic ? 1 : 2));
 }
 
 // All fit, can be written down, and none is there twice; the first is the one without tuning.
@@ -47,10 +75,13 @@ void check_candidates(const tune_key *key, int32_t capacity, const conv_device *
             CHECK(!tune_same_choice(&all[i], &all[j]));
         }
     }
-    const int os = 1 << tune_dataflow_os, stripes = 1 << tune_dataflow_stripes,
-              atomic = 1 << tune_dataflow_atomic;
-    int wanted = os | (key->shape.volume > 1 ? stripes | (key->deterministic ? 0 : atomic) : 0);
+    int wanted = 1 << tune_dataflow_os;
+    for (int flow = tune_dataflow_atomic; flow < tune_dataflows && key->shape.volume > 1; ++flow) {
+        const bool takes = !key->deterministic || tune_is_deterministic((tune_dataflow)flow);
+        wanted |= takes ? 1 << flow : 0;
+    }
     CHECK_EQUAL(dataflows_of(all), wanted);
+    check_thresholds(key, all);
     guarded_finish();
 }
 
@@ -107,10 +138,11 @@ TEST(gpu_tune_guess_reads_the_form) {
 TEST(gpu_tune_choose_takes_what_fits) {
     const conv_shape s = {27, 64, 0, 64, numeric_f16};
     tune_key key = key_make(&hopper, s, 91766, 3, false);
-    const tune_choice lists = {tune_dataflow_stripes, 0, 0, 0, 0},
-                      ordered = {tune_dataflow_os, 0, 1, 1, 1},
-                      tiled = {tune_dataflow_os, 64, 2, 2, 1},
-                      wrong = {tune_dataflow_os, 64, 64, 64, 1};
+    const tune_choice lists = {tune_dataflow_stripes, 0, 0, 0, 0, 0},
+                      both = {tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 2},
+                      ordered = {tune_dataflow_os, 0, 1, 1, 1, 0},
+                      tiled = {tune_dataflow_os, 64, 2, 2, 1, 0},
+                      wrong = {tune_dataflow_os, 64, 64, 64, 1, 0};
     auto chosen = [&](const tune_choice &c, const conv_device *d, int count) {
         tune_record r = {key, c, {1000, 0}};
         tune_choice got = tune_choose(&r, count, &key, nullptr, 91766, d);
@@ -119,7 +151,8 @@ TEST(gpu_tune_choose_takes_what_fits) {
         return tune_same_choice(&got, &c);
     };
     CHECK(chosen(lists, &hopper, 1) && chosen(lists, &plain, 1));
-    CHECK(!chosen(lists, &hopper, 0));
+    CHECK(chosen(both, &hopper, 1) && chosen(both, &turing, 1));
+    CHECK(!chosen(lists, &hopper, 0) && !chosen(both, &hopper, 0));
     CHECK(chosen(ordered, &hopper, 1) && !chosen(ordered, &plain, 1));
     CHECK(chosen(tiled, &plain, 1) && !chosen(tiled, &hopper, 1));
     CHECK(!chosen(wrong, &plain, 1));
@@ -135,6 +168,9 @@ struct device_tune {
     tune_args args;
     tile_layout tiles[2];
     order_layout order;
+    std::vector<conv_hybrid_args> hybrid; // of each threshold
+    std::vector<tile_layout> hybrid_tiles;
+    std::vector<order_layout> hybrid_order;
     char *out;
     int64_t out_bytes;
     const float *weight;
@@ -143,6 +179,36 @@ struct device_tune {
     conv_device device;
     tune_key key;
 };
+
+// What is read by each threshold that divides the offsets.
+void device_tune_hybrids(const problem *p, device_tune *d) {
+    const kernel_shape kernel = kernel_of(p->shape.volume);
+    const int thresholds = kernel_norm_max(&kernel);
+    d->hybrid.resize((size_t)thresholds);
+    d->hybrid_tiles.resize((size_t)thresholds);
+    d->hybrid_order.resize((size_t)thresholds);
+    for (int t = 1; t <= thresholds; ++t) {
+        const problem dense = problem_dense(p, &kernel, t);
+        const size_t i = (size_t)(thresholds - t);
+        conv_form form = conv_form_tiles;
+        conv_hybrid_args *a = &d->hybrid[i];
+        CHECK_OK(conv_hybrid_form_of(&p->shape, &kernel, t, &form));
+        *a = {};
+        a->kernel = kernel;
+        a->threshold = t;
+        a->weights = hybrid_weights_upload(p, &kernel, t);
+        a->pairs = sparse_upload(p, &kernel, t);
+        if (form == conv_form_order) {
+            d->hybrid_order[i] = order_upload(&dense);
+            a->order = &d->hybrid_order[i];
+        } else {
+            d->hybrid_tiles[i] = layout_upload(&dense);
+            a->layout = &d->hybrid_tiles[i];
+        }
+    }
+    d->args.hybrid = d->hybrid.data();
+    d->args.hybrids = thresholds;
+}
 
 // Not copied: the arguments point to the layouts.
 void device_tune_make(const problem *p, bool deterministic, device_tune *d) {
@@ -163,6 +229,7 @@ void device_tune_make(const problem *p, bool deterministic, device_tune *d) {
         d->order = order_upload(p);
         a->order = &d->order;
         a->pairs = pairs_upload(p);
+        device_tune_hybrids(p, d);
         d->map = device_upload(p->map.data(), (int64_t)p->map.size());
     }
     a->count = device_upload(&p->outputs, 1);
@@ -202,8 +269,9 @@ void check_choice(const problem *p, const device_tune *d, const tune_choice *c) 
     double worst = device_tune_judge(d, d->args.capacity);
     reference_verdict verdict = problem_judge(p, out.data());
     double ratio = fmax(verdict.ratio, 0); // of no outputs
-    snprintf(text, sizeof text, "%.300s: %d.%d.%d.%d.%d is judged %.4g, by the host %.4g", p->name,
-             c->dataflow, c->rows, c->tiles, c->slices, c->split, worst, ratio);
+    snprintf(text, sizeof text, "%.300s: %d.%d.%d.%d.%d.%d is judged %.4g, by the host %.4g",
+             p->name, c->dataflow, c->rows, c->tiles, c->slices, c->split, c->threshold, worst,
+             ratio);
     bool same = fabs(worst - ratio) <= 1e-3 * (0.1 + ratio);
     test_check(worst <= 1 && same, __FILE__, __LINE__, text);
     CHECK(device_problem_untouched(p, d));
@@ -238,8 +306,7 @@ void check_random_choices(numeric type, int problems) {
         if (!identity) {
             problem_fill_lists(&random, &p, random_int(&random, 0, 1) ? 15 : 80);
         }
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         problem_name(&p, what);
@@ -278,7 +345,7 @@ std::vector<tune_choice> choices_of_each(const device_tune *d) {
             some.push_back(c);
         }
     }
-    CHECK_EQUAL(some.size(), 3u);
+    CHECK_EQUAL(some.size(), (size_t)tune_dataflows);
     return some;
 }
 
@@ -344,7 +411,7 @@ DEVICE_TEST(gpu_tune_planted_errors_are_refused) {
         problem_fill_map(&random, &p, 60);
         problem finished = p;
         problem_fill_epilogue(&random, &finished, with_all, activation_relu);
-        for (int which = 0; which < (test_quick() ? 1 : 3); ++which) {
+        for (int which = 0; which < (test_quick() ? 1 : (int)tune_dataflows); ++which) {
             check_planted(p, which);
             check_planted_epilogue(finished, which);
         }
@@ -389,7 +456,7 @@ DEVICE_TEST(gpu_tune_judge_samples) {
 
 // A run and its judgement, captured for a capacity and replayed over other features, and over none.
 DEVICE_TEST(gpu_tune_replays_in_a_graph) {
-    for (int which = 0; which < 3; ++which) {
+    for (int which = 0; which < tune_dataflows; ++which) {
         random_state random = random_make((uint64_t)which);
         problem p = problem_make(&random, {27, 33, 0, 40, numeric_f16}, 200, 500, 900);
         problem_fill_map(&random, &p, 40);
@@ -434,8 +501,9 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
-    const tune_choice tiled = {tune_dataflow_os, 64, 1, 1, 2},
-                      atomic = {tune_dataflow_atomic, 0, 0, 0, 0};
+    const tune_choice tiled = {tune_dataflow_os, 64, 1, 1, 2, 0},
+                      atomic = {tune_dataflow_atomic, 0, 0, 0, 0, 0},
+                      hybrid = {tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 2};
     auto run = [&](const tune_args &a, const tune_choice &c, size_t less = 0) {
         size_t bytes = 0;
         CHECK_OK(tune_workspace(&a, &c, &bytes));
@@ -449,9 +517,17 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     check_named(tune_workspace(&d.args, &tiled, nullptr), status_null_pointer, "bytes");
     check_named(tune_workspace(&d.args, &atomic, nullptr), status_null_pointer, "bytes");
     tune_choice c = tiled;
-    c.dataflow = (tune_dataflow)3;
-    check_named(tune_run(&d.args, &c, nullptr, 0, stream_get()), status_unsupported,
-                "choice.dataflow");
+    for (int dataflow : {-1, (int)tune_dataflows}) {
+        c.dataflow = (tune_dataflow)dataflow;
+        check_named(tune_run(&d.args, &c, nullptr, 0, stream_get()), status_unsupported,
+                    "choice.dataflow");
+    }
+    c = hybrid;
+    c.threshold = 4; // all offsets are dense: nobody has it
+    check_named(tune_workspace(&d.args, &c, &bytes), status_null_pointer,
+                "hybrid (of choice.threshold)");
+    check_named(tune_run(&d.args, &c, nullptr, 0, stream_get()), status_null_pointer,
+                "hybrid (of choice.threshold)");
     c = tiled;
     c.rows = 32; // nobody has built such tiles
     check_named(run(d.args, c), status_null_pointer, "tiles (of choice.rows)");
@@ -465,22 +541,31 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     a.order = nullptr;
     check_named(run(a, c), status_null_pointer, "order");
     a = d.args;
+    a.hybrid = nullptr;
+    check_named(tune_run(&a, &hybrid, nullptr, 0, stream_get()), status_null_pointer, "hybrid");
+    a = d.args;
     a.tiles[0] = nullptr;
     check_named(run(a, tiled), status_null_pointer, "tiles (of choice.rows)");
     a = d.args;
     a.pairs_weights = nullptr;
     CHECK_STATUS(run(a, atomic), status_null_pointer);
     check_named(run(d.args, atomic, 1), status_workspace, "workspace");
+    check_named(run(d.args, hybrid, 1), status_workspace, "workspace");
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     a = d.args; // what the choice does not read may be missing
     a.pairs_weights = a.order = nullptr;
     a.tiles[1] = nullptr;
     a.pairs = {};
+    a.hybrid = nullptr;
+    a.hybrids = 0;
     CHECK_OK(run(a, tiled));
     a = d.args;
     a.weights = a.order = nullptr;
     a.tiles[0] = a.tiles[1] = nullptr;
     CHECK_OK(run(a, atomic));
+    a.pairs_weights = nullptr;
+    a.pairs = {};
+    CHECK_OK(run(a, hybrid));
 }
 
 DEVICE_TEST(gpu_tune_judge_refuses) {

@@ -14,13 +14,13 @@ using namespace spira;
 
 // A table as it is compiled in: just what tune_write_initialiser writes.
 TABLE_ROW({{{90, 132}, {125, 64, 32, 48, spira::numeric_bf16}, 65536, 8, false},
-           {spira::tune_dataflow_atomic, 0, 0, 0, 0},
+           {spira::tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 3},
            {103125, 213}}, );
 
 static const char line[] =
     "capability=90 multiprocessors=132 volume=27 cin=16 cin2=0 cout=32 type=fp16 outputs=65536 "
-    "density=2 deterministic=1 dataflow=os rows=64 tiles=2 slices=1 split=4 us=13.912 "
-    "error=0.213\n";
+    "density=2 deterministic=1 dataflow=os rows=64 tiles=2 slices=1 split=4 threshold=0 "
+    "us=13.912 error=0.213\n";
 
 static tune_record record_of(const char *text) {
     tune_record r = {};
@@ -52,6 +52,7 @@ TEST(tune_line_has_each_field) {
     CHECK_EQUAL(r.choice.tiles, 2);
     CHECK_EQUAL(r.choice.slices, 1);
     CHECK_EQUAL(r.choice.split, 4);
+    CHECK_EQUAL(r.choice.threshold, 0);
     CHECK_EQUAL(r.measure.ns, 13912);
     CHECK_EQUAL(r.measure.error, 213);
     char *text = guarded_new<char>(tune_line_most);
@@ -80,8 +81,9 @@ static void check_round_trip(const tune_record *r) {
 // Each field at its least and its most, alone and all together; values that do not go together are
 // refused, by both sides alike.
 TEST(tune_round_trip_at_the_edges) {
+    const int threshold = 15; // the field
     int good = 0, refused = 0;
-    for (const char *name : {"os", "ws", "ws-det"}) {
+    for (int dataflow = 0; dataflow < tune_dataflows; ++dataflow) {
         for (int field = -1; field < tune_fields; ++field) {
             for (int most = 0; most < 2; ++most) {
                 tune_values v = tune_values_of(&table[0]);
@@ -89,9 +91,10 @@ TEST(tune_round_trip_at_the_edges) {
                     tune_field f = tune_field_of(i);
                     v.of[i] = field >= 0 && i != field ? v.of[i] : most ? f.most : f.least;
                 }
-                v.of[tune_field_dataflow] = strcmp(name, "os") == 0   ? tune_dataflow_os
-                                            : strcmp(name, "ws") == 0 ? tune_dataflow_atomic
-                                                                      : tune_dataflow_stripes;
+                v.of[tune_field_dataflow] = dataflow;
+                if (field >= 0 && field != threshold) {
+                    v.of[threshold] = tune_is_hybrid((tune_dataflow)dataflow) ? 3 : 0;
+                }
                 v.of[8] = tune_step(min_of(v.of[8], v.of[2])); // density
                 tune_record r = tune_record_of(&v);
                 if (status_failed(tune_record_check(&r))) {
@@ -105,7 +108,7 @@ TEST(tune_round_trip_at_the_edges) {
             }
         }
     }
-    CHECK(good > 70 && refused > 8);
+    CHECK(good > 120 && refused > 20);
 }
 
 TEST(tune_round_trip_of_random_records) {
@@ -121,7 +124,9 @@ TEST(tune_round_trip_of_random_records) {
         bool os = r.choice.dataflow == tune_dataflow_os;
         r.key.outputs = tune_step(r.key.outputs);
         r.key.density = tune_step(min_of(r.key.density, r.key.shape.volume));
-        r.key.deterministic &= r.choice.dataflow != tune_dataflow_atomic;
+        r.key.deterministic &= tune_is_deterministic(r.choice.dataflow);
+        r.choice.threshold =
+            tune_is_hybrid(r.choice.dataflow) ? (int)max_of(r.choice.threshold, 1) : 0;
         r.choice.rows = os && i % 3 ? tile_rows(r.key.shape.volume) : 0;
         bool cut = os && r.choice.tiles && r.choice.slices && r.choice.split;
         r.choice.tiles *= cut;
@@ -233,10 +238,16 @@ TEST(tune_refuses_damaged_fields) {
     check_named(read_with("density", "3"), status_bad_size, "density");
     check_named(read_with("density", "32"), status_bad_size, "density"); // volume 27
     check_named(read_with("deterministic", "2"), status_bad_size, "deterministic");
-    check_named(read_with("dataflow", "hybrid"), status_file_format, "dataflow");
-    check_named(read_with("dataflow", "ws"), status_unsupported,
-                "dataflow (ws is not deterministic)");
-    check_named(read_with("dataflow", "ws-det"), status_bad_size, "rows"); // lists have no tiles
+    check_named(read_with("dataflow", "both"), status_file_format, "dataflow");
+    for (const char *atomic : {"ws", "hybrid"}) {
+        check_named(read_with("dataflow", atomic), status_unsupported,
+                    "dataflow (is not deterministic)");
+    }
+    for (const char *lists : {"ws-det", "hybrid-det"}) { // have no tiles
+        check_named(read_with("dataflow", lists), status_bad_size, "rows");
+    }
+    check_named(read_with("threshold", "2"), status_bad_size, "threshold"); // of hybrids alone
+    check_named(read_with("threshold", "43"), status_bad_size, "threshold");
     check_named(read_with("rows", "65"), status_bad_size, "rows");
     check_named(read_with("rows", "256"), status_bad_size, "rows");
     check_named(read_with("slices", "0"), status_bad_size, "tiles (slices, split)");
@@ -297,23 +308,25 @@ TEST(tune_sees_each_byte) {
 TEST(tune_head_names_the_version) {
     char *text = guarded_new<char>(tune_line_most);
     REQUIRE_OK(tune_write_head(text, tune_line_most));
-    CHECK_EQUAL(text, "spira tuning records, version 1\n");
+    CHECK_EQUAL(text, "spira tuning records, version 2\n");
     CHECK_OK(tune_read_head(text, strlen(text)));
     CHECK_OK(tune_read_head(text, strlen(text) - 1));
     const char *const none[] = {"",
                                 "\n",
                                 "spira tuning records, version",
                                 "capability=90",
-                                "spira tuning records, version 1 ",
-                                "Spira tuning records, version 1",
+                                "spira tuning records, version 2 ",
+                                "Spira tuning records, version 2",
                                 "spira tuning records, version one"};
     for (const char *head : none) {
         check_named(tune_read_head(head, strlen(head)), status_file_format, "version");
     }
-    const char later[] = "spira tuning records, version 2\n";
-    status s = tune_read_head(later, strlen(later));
-    check_named(s, status_unsupported, "version");
-    CHECK_EQUAL(s.detail, 2);
+    for (int version : {1, 3}) {
+        std::string other = "spira tuning records, version " + std::to_string(version) + "\n";
+        status s = tune_read_head(other.data(), other.size());
+        check_named(s, status_unsupported, "version");
+        CHECK_EQUAL(s.detail, version);
+    }
 }
 
 TEST(tune_writers_refuse) {
@@ -341,7 +354,8 @@ TEST(tune_initialiser_compiles) {
     REQUIRE_OK(tune_write_initialiser(&table[0], text, tune_line_most));
     CHECK_EQUAL(text, (std::string(table_text) + "\n").c_str());
     CHECK_EQUAL(table[0].key.shape.cin2, 32);
-    CHECK_EQUAL(table[0].choice.dataflow, tune_dataflow_atomic);
+    CHECK_EQUAL(table[0].choice.dataflow, tune_dataflow_hybrid_atomic);
+    CHECK_EQUAL(table[0].choice.threshold, 3);
     CHECK_EQUAL(table[0].measure.ns, 103125);
 }
 
@@ -388,7 +402,7 @@ static tune_key key_of(int64_t outputs, int64_t pairs) {
 static tune_record record_at(int64_t outputs, int64_t pairs, int tiles) {
     tune_key key = key_of(outputs, pairs);
     tune_record r = tune_record_begin(&key);
-    tune_choice c = {tune_dataflow_os, 64, tiles, 1, 1};
+    tune_choice c = {tune_dataflow_os, 64, tiles, 1, 1, 0};
     CHECK(tune_take(&r, &c, 10.0 * tiles, 0.5));
     return r;
 }
@@ -469,7 +483,8 @@ TEST(tune_find_keeps_layers_apart) {
 TEST(tune_take_keeps_the_best) {
     const tune_key key = key_of(1000, 5000);
     tune_record r = tune_record_begin(&key);
-    const tune_choice a = {tune_dataflow_os, 64, 1, 1, 1}, b = {tune_dataflow_os, 64, 2, 1, 1};
+    const tune_choice a = {tune_dataflow_os, 64, 1, 1, 1, 0},
+                      b = {tune_dataflow_os, 64, 2, 1, 1, 0};
     CHECK(status_failed(tune_record_check(&r))); // nothing is measured yet
     CHECK(!tune_take(&r, &a, 5, 1.0001));        // wrong
     CHECK(!tune_take(&r, &a, 5, INFINITY));

@@ -118,6 +118,47 @@ SPIRA_API void problem_fill_epilogue(random_state *random, problem *p, int what,
     p->slope = act == activation_leaky ? 0.1f : 0.0f;
 }
 
+// Any steps, any activation.
+SPIRA_API void problem_fill_any_epilogue(random_state *random, problem *p) {
+    const int what = random_int(random, 0, with_all);
+    problem_fill_epilogue(random, p, what,
+                          (activation)random_int(random, activation_none, activation_leaky));
+}
+
+struct epilogue_case {
+    numeric type;
+    int what;
+    activation act;
+};
+
+// Slopes that are rare too.
+SPIRA_API void problem_fill_case(random_state *random, problem *p, const epilogue_case &c) {
+    problem_fill_epilogue(random, p, c.what, c.act);
+    p->slope = c.what == 3 ? -0.5f : c.what == 5 ? 2.0f : p->slope;
+}
+
+// Runs all steps with all activations in all formats; of them some, if tests are to be quick.
+template <typename F>
+void for_each_epilogue(F run) {
+    for (numeric type : numerics) {
+        for (int what = 0; what <= with_all; ++what) {
+            for (activation act : {activation_none, activation_relu, activation_leaky}) {
+                if (!test_quick() || (what + act + type) % 5 == 0) {
+                    run(epilogue_case{type, what, act},
+                        random_make((uint64_t)(100 * what + 10 * act + type)));
+                }
+            }
+        }
+    }
+}
+
+// Pointers that are not aligned, some of them.
+SPIRA_API void problem_move(random_state *random, problem *p) {
+    for (int *off : {&p->off.in, &p->off.in2, &p->off.out, &p->off.residual, &p->off.floats}) {
+        *off = random_int(random, 0, 1) * random_int(random, 1, 9);
+    }
+}
+
 // more: what else the test has chosen.
 SPIRA_API void problem_name(problem *p, const char *what, const char *more = "") {
     snprintf(p->name, sizeof p->name,
@@ -132,6 +173,15 @@ template <int count>
 int channels_random(random_state *random, const int (&edges)[count]) {
     return random_int(random, 0, 2) ? edges[random_int(random, 0, count - 1)]
                                     : random_int(random, 1, 130);
+}
+
+// Such counts on both sides, and of a second source in every other shape.
+template <int count>
+conv_shape shape_random(random_state *random, int volume, numeric type, const int (&edges)[count]) {
+    conv_shape s = {volume, channels_random(random, edges), 0, channels_random(random, edges),
+                    type};
+    s.cin2 = random_int(random, 0, 1) ? channels_random(random, edges) : 0;
+    return s;
 }
 
 // ---- in device memory ---------------------------------------------------------------------------
