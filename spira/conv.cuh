@@ -27,9 +27,12 @@ struct conv_args {
     const conv_sizes *sizes; // how to cut the work (depth is not read), or null: chosen
     const float *sums; // [capacity, conv_sums_pitch(cout)], aligned to 16: what the sums begin
                        // from, as conv_pairs_run leaves it; null: zero
-    bool early; // the kernel that was launched just before on the stream writes none of the layout,
-                // count, weights, bias, scale and shift, so that they are read while it still runs
-                // (launch.cuh); features, residual and sums it may write
+    // The kernel that was launched just before on the stream writes none of the layout, count,
+    // weights, bias, scale and shift, so that they are read while it still runs (launch.cuh);
+    // features, residual and sums it may write. If it is a kernel of the caller's that was itself
+    // launched programmatically, it lets the next one begin only after it has waited for those
+    // before it: what they write is taken to be there.
+    bool early;
 };
 
 // Read from the current device at each call: nothing is cached.
@@ -55,8 +58,8 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 // The kernel that computes a shape on a device, and that its weights are packed for.
 enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper, conv_kernel_few };
 
-// Told by the shape alone, since weights are packed for it. More than 16 channels are quicker with
-// Hopper's kernel, where it is there.
+// Told by the shape alone, since weights are packed for it. With more than 16 channels on a side
+// Hopper's kernel is quicker, where it is there and takes the layer.
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) {
     const bool narrow = s->cin <= 16 && s->cout <= 16;
     return !conv_uses_tensor(s->type, d->capability)            ? conv_kernel_exact
@@ -211,7 +214,7 @@ SPIRA_API status conv_check_layout(const conv_args *a, conv_kernel kernel) {
     return tile_layout_check(a->layout, volume, a->capacity);
 }
 
-// Bytes of scratch for conv: none for the dataflows there are now.
+// Bytes of scratch for conv: none, whatever computes the layer.
 SPIRA_API status conv_workspace(const conv_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
@@ -362,18 +365,17 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 // hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
 //          others (conv_hybrid.cuh): rows up to *count, channels up to cout are read. `out` may
 //          not be these sums.
-// early    With `early`, the kernels that read the ordered layout begin while the kernel before
-// still
-//          runs; others wait for it.
+// early    With `early`, the kernels that read the ordered layout begin while the kernel before it
+//          on the stream still runs; others wait for that one. See conv_args.early.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
-// list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU or
-// other sizes may add in another order: with `split` an output's sum has so many parts, and more
-// than 128 bytes of input channels are added part by part. Layers of fp16 and bf16 with few
+// list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU, other
+// sizes or another alignment of out and residual may add in another order: with `split` an output's
+// sum has so many parts, and more than 128 bytes of input channels are added part by part. Layers of fp16 and bf16 with few
 // channels (few_takes) and, on sm_90a, with enough of them (hopper_takes) have kernels of their
-// own, and read the ordered layout. cost     see bench/README.md; work is proportional to the
-// groups of 16 pairs, or to the offsets
+// own, and read the ordered layout.
+// cost     see bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
 //          of the row blocks
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {

@@ -105,13 +105,14 @@ SPIRA_DEVICE void few_read_once(int32_t (&to)[4], const int32_t *from, int there
                  : "l"(from), "r"(there));
 }
 
-// Zeros where `there` is false.
+// Of a row; zeros where `there` is false. Not by the path for what does not change (nc), as others
+// are: the kernel before may still write rows when this one begins (chain_wait).
 SPIRA_DEVICE void few_read(uint32_t (&to)[2], const char *from, bool there) {
     asm volatile("{ .reg .pred there;\n"
                  ".reg .b64 both;\n"
                  "setp.ne.u32 there, %3, 0;\n"
                  "mov.b64 both, 0;\n"
-                 "@there ld.global.nc.b64 both, [%2];\n"
+                 "@there ld.global.b64 both, [%2];\n"
                  "mov.b64 {%0, %1}, both; }"
                  : "=r"(to[0]), "=r"(to[1])
                  : "l"(from), "r"((uint32_t)there));
@@ -124,7 +125,7 @@ SPIRA_DEVICE void few_read(uint32_t (&to)[4], const char *from, bool there) {
                  "mov.u32 %1, 0;\n"
                  "mov.u32 %2, 0;\n"
                  "mov.u32 %3, 0;\n"
-                 "@there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
                  : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
                  : "l"(from), "r"((uint32_t)there));
 }
@@ -153,14 +154,13 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= total) {
         return;
     }
-    const int steps = few_steps(s.cin), blocks = few_blocks(s.cout), lane = (int)(i % 32);
-    const int block = (int)(i / 32 % blocks), step = (int)(i / 32 / blocks % steps);
-    const int64_t k = i / 32 / blocks / steps;
+    const int steps = few_steps(s.cin), blocks = few_blocks(s.cout);
+    const conv_packed_place at = conv_packed_place_of(i, steps, blocks);
     for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
-        int channel = lane % 4 * 4 * steps + step * 4 + e / 4 * 2 + e % 2;
-        int out = lane / 4 * 2 * blocks + block * 2 + e / 2 % 2;
+        int channel = (at.lane % 4 * steps + at.chunk) * 4 + e / 4 * 2 + e % 2;
+        int out = (at.lane / 4 * blocks + at.block) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
-        float w = inside ? weight[(k * s.cin + channel) * s.cout + out] : 0.0f;
+        float w = inside ? weight[(at.offset * s.cin + channel) * s.cout + out] : 0.0f;
         packed[i * per_lane + e] = element_from_float<E>(w);
     }
 }
@@ -170,14 +170,23 @@ SPIRA_BOTH constexpr int few_offset_bytes(int steps, int blocks) {
     return steps * blocks * conv_part_bytes;
 }
 
+// Reads of a thread of few_warm, at most.
+SPIRA_BOTH constexpr int few_warm_reads(int shares) {
+    return (few_warm_bytes / (few_threads * few_sector) + shares - 1) / shares;
+}
+
 // The first thread blocks of each multiprocessor bring weights into its cache, a share each, while
-// they wait for their first indices: else the walks of all would stop at each offset.
-SPIRA_DEVICE void few_warm(const conv_tensor_params &p, int bytes, int shares, uint32_t scratch) {
-    const int share = (int)blockIdx.x / p.multiprocessors, step = shares * few_threads * few_sector;
+// they wait for their first indices: else the walks of all would stop at each offset. scratch: of
+// few_warm_reads(shares) shared words of the thread's own, 128 bytes apart, the first.
+template <int shares>
+SPIRA_DEVICE void few_warm(const conv_tensor_params &p, int bytes, uint32_t scratch) {
+    enum { step = shares * few_threads * few_sector };
+    const int share = (int)blockIdx.x / p.multiprocessors;
     bytes = share < shares ? min(bytes, (int)few_warm_bytes) : 0;
 #pragma unroll 4
     for (int at = (share * few_threads + (int)threadIdx.x) * few_sector; at < bytes; at += step) {
-        async_copy_4_cached(scratch + threadIdx.x * 4, (const char *)p.weights + at);
+        async_copy_4_cached(scratch, (const char *)p.weights + at);
+        scratch += 32 * 4;
     }
 }
 
@@ -519,10 +528,12 @@ SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wid
     few_kernel(const __grid_constant__ conv_tensor_params p) {
 #if __CUDA_ARCH__ >= 800
     enum { places = 8 * few_groups(steps), each = few_pair / places }; // of a warp; warps of a pair
-    __shared__ uint32_t scratch[few_threads];
+    enum { shares = few_resident(steps, blocks, wide) };
+    // What few_warm reads, then the sums: a thread's own words, so that it waits for no other.
     __shared__ few_share<steps, blocks> share[few_warps];
-    few_warm(p, p.volume * few_offset_bytes(steps, blocks), few_resident(steps, blocks, wide),
-             shared_address(scratch));
+    static_assert(few_warm_reads(shares) <= sizeof share->at / sizeof *share->at, "few_warm");
+    few_warm<shares>(p, p.volume * few_offset_bytes(steps, blocks),
+                     shared_address(&share[threadIdx.x / 32].at[0][threadIdx.x % 32]));
     if (!p.early) {
         chain_wait();
     }
@@ -538,13 +549,13 @@ SPIRA_KERNEL void __launch_bounds__(few_threads, few_resident(steps, blocks, wid
     for (int begin = 0; begin < p.volume && first < outputs; begin += few_scope) {
         few_add<E, steps, blocks, wide>(p, first, outputs, begin, part, sum);
     }
+    async_copy_wait();
     if (split > 1) {
         few_join<steps, blocks>(split, part, share, sum);
     }
     if (first < outputs && part == 0) {
         few_finish<E, steps, blocks>(p, first, outputs, sum);
     }
-    async_copy_wait();
     chain_wait(); // whoever has no outputs
 #endif
 }
@@ -594,7 +605,7 @@ SPIRA_API status few_launch(conv_tensor_params p, cudaStream_t stream) {
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.size.split, few_warps);
     auto kernel =
         p.wide_in ? few_kernel<E, steps, blocks, true> : few_kernel<E, steps, blocks, false>;
-    return chain_launch(kernel, grid, few_threads, 0, p.early, stream, "conv", p);
+    return chain_launch(kernel, grid, few_threads, 0, p.early, 1, stream, "conv", p);
 }
 
 template <typename E>

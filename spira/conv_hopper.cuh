@@ -7,7 +7,9 @@
 // stages, a stage each in turn: the source rows of both blocks by asynchronous copies, the weights
 // by the copy engine, 128 bytes of each row. They run ahead over the borders of the tiles. Thread
 // blocks stay and take tiles in turns. Where registers allow, two pairs of warpgroups take the
-// tiles of a thread block in turns: one multiplies while the other finishes its outputs.
+// tiles of a thread block in turns: one multiplies while the other finishes its outputs. Where
+// there are few tiles, two thread blocks, a cluster, share the offsets of a tile: each hands the
+// other its sums of half of the channels, and finishes the other half.
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 
@@ -87,9 +89,11 @@ enum { hopper_steps = 4, hopper_last = 1 << hopper_steps }; // the last stage of
 struct hopper_shared {
     uint64_t full[hopper_stages_most], empty[hopper_stages_most];
     uint64_t turn[2][hopper_groups];   // of the pairs
+    uint64_t ready[hopper_groups];     // sums of the other thread block are there,
+    uint64_t taken[hopper_groups];     // own sums are taken there
     uint32_t begins[2][hopper_groups]; // where in the ring: hopper_turn_pass
     uint32_t told[hopper_stages_most][hopper_groups];
-    alignas(16) float scale[hopper_columns_most], shift[hopper_columns_most]; // of the slice
+    alignas(16) float scale[2 * hopper_columns_most]; // of the slice's channels, then their shifts
 };
 
 // Stages of a thread block: of each of the row blocks, and of the weights.
@@ -103,12 +107,13 @@ SPIRA_BOTH constexpr int hopper_resident(int columns) {
     return columns <= 64 ? 2 : 1;
 }
 
-SPIRA_BOTH constexpr int hopper_pairs(int columns) {
-    return columns > 64 && columns <= 128 ? 2 : 1;
+// Not where thread blocks share a tile.
+SPIRA_BOTH constexpr int hopper_pairs(int columns, int split) {
+    return columns > 64 && columns <= 128 && split == 1 ? 2 : 1;
 }
 
-SPIRA_BOTH constexpr int hopper_threads(int columns) {
-    return (hopper_pairs(columns) * hopper_groups + 1) * hopper_group;
+SPIRA_BOTH constexpr int hopper_threads(int columns, int split) {
+    return (hopper_pairs(columns, split) * hopper_groups + 1) * hopper_group;
 }
 
 // Bytes behind the stages that read as zeros, for parts of less than a stage.
@@ -116,14 +121,23 @@ SPIRA_BOTH int hopper_zeros(int columns) {
     return (int)max_of(wgmma_rows, columns) * wgmma_row_most / 2;
 }
 
-SPIRA_BOTH int hopper_memory_bytes(int columns, int stages) {
-    return wgmma_align + stages * hopper_stage_bytes(columns) + hopper_zeros(columns);
+// Bytes of the sums that a warpgroup is handed at a time: half of the columns in two rounds.
+enum { hopper_rounds = 2 };
+
+SPIRA_BOTH int hopper_handed(int columns) {
+    return hopper_group * (columns / 4 / hopper_rounds) * (int)sizeof(float);
+}
+
+// split: thread blocks that share a tile.
+SPIRA_BOTH int hopper_memory_bytes(int columns, int split, int stages) {
+    return wgmma_align + stages * hopper_stage_bytes(columns) + hopper_zeros(columns) +
+           (split > 1 ? hopper_groups * hopper_handed(columns) : 0);
 }
 
 // Stages that fit; a thread block costs 1024 bytes by itself.
-SPIRA_BOTH int hopper_stages(int columns, int shared) {
+SPIRA_BOTH int hopper_stages(int columns, int split, int shared) {
     int each = (shared + 1024) / hopper_resident(columns) - 1024 - (int)sizeof(hopper_shared) -
-               hopper_memory_bytes(columns, 0);
+               hopper_memory_bytes(columns, split, 0);
     return (int)min_of(each / hopper_stage_bytes(columns), hopper_stages_most);
 }
 
@@ -179,10 +193,15 @@ SPIRA_DEVICE uint32_t hopper_stage(const hopper_ring &r) {
 // much the same to do.
 struct hopper_work {
     int outputs, blocks; // of outputs
-    int own, workers;    // thread blocks of the slice
+    int own, workers;    // thread blocks of the slice, or clusters
     int tiles;           // of the thread block
     int channel;         // the slice's first
 };
+
+// Which of the thread blocks that share a tile this one is; they are 1 or 2.
+SPIRA_DEVICE int hopper_share(const conv_tensor_params &p) {
+    return (int)blockIdx.x & (p.size.split - 1);
+}
 
 SPIRA_DEVICE int hopper_rank(const hopper_work &w, int tile) {
     return tile * w.workers + (tile & 1 ? w.workers - 1 - w.own : w.own);
@@ -193,9 +212,10 @@ SPIRA_DEVICE hopper_work hopper_work_of(const conv_tensor_params &p) {
     hopper_work w;
     w.outputs = min(*p.count, p.capacity);
     w.blocks = (w.outputs + order_rows - 1) / order_rows;
-    w.workers = (int)gridDim.x / p.slices; // gridDim.x is a multiple of the slices
-    w.own = (int)blockIdx.x / p.slices;
-    w.channel = (int)blockIdx.x % p.slices * columns;
+    const int log = p.size.split - 1, unit = p.slices << log; // gridDim.x is a multiple
+    w.workers = (int)gridDim.x / unit;
+    w.own = (int)blockIdx.x / unit;
+    w.channel = ((int)blockIdx.x >> log) % p.slices * columns;
     int all = (w.blocks + hopper_groups - 1) / hopper_groups, rounds = all / w.workers;
     w.tiles = rounds + (hopper_rank(w, rounds) < all);
     return w;
@@ -265,7 +285,9 @@ SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_wor
     }
     c.before = sum - own;
     c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
-    c.stages = max(slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks, 1);
+    int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
+    const int log = p.size.split - 1;
+    c.stages = max((stages - hopper_share(p) + log) >> log, 1);
 }
 
 // Offset number `at` of the tile, which there is: see hopper_job.what.
@@ -319,10 +341,11 @@ SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_wo
         c.at -= c.stages;
         hopper_tile_next<slots>(p, work, c);
     }
-    int first = slots > 1 ? c.at * slots : (int)((uint32_t)c.at / (uint32_t)p.chunks);
+    const int stage = (c.at << (p.size.split - 1)) + hopper_share(p); // of all that the tile has
+    int first = slots > 1 ? stage * slots : (int)((uint32_t)stage / (uint32_t)p.chunks);
     job.stop = c.tile >= work.tiles;
     job.last = c.at == c.stages - 1;
-    job.part = slots > 1 ? 0 : c.at - first * p.chunks;
+    job.part = slots > 1 ? 0 : stage - first * p.chunks;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         job.what[i] = 0;
@@ -560,7 +583,7 @@ SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_r
 }
 
 // All stages of a tile.
-template <typename E, int columns, bool whole>
+template <typename E, int columns, int split, bool whole>
 SPIRA_DEVICE void hopper_sum(const conv_tensor_params &p, int pair, int group, uint32_t zeros,
                              hopper_ring &ring, float (&sum)[columns / 2]) {
 #pragma unroll
@@ -581,7 +604,7 @@ SPIRA_DEVICE void hopper_sum(const conv_tensor_params &p, int pair, int group, u
         hopper_ring_next(ring);
         told = told & hopper_last ? 0 : hopper_listen(group, before, ring);
     }
-    if (hopper_pairs(columns) > 1) {
+    if (hopper_pairs(columns, split) > 1) {
         hopper_turn_pass(pair, group, ring);
     }
     wgmma_wait<0>();
@@ -602,17 +625,17 @@ SPIRA_DEVICE int hopper_lane() {
 // that many are under way.
 SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
     float2 v;
-    asm("{\n\t"
-        ".reg .pred both, one;\n\t"
-        "setp.ge.s32 both, %3, 2;\n\t"
-        "setp.eq.s32 one, %3, 1;\n\t"
-        "mov.f32 %0, 0f00000000;\n\t"
-        "mov.f32 %1, 0f00000000;\n\t"
-        "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
-        "@one ld.global.f32 %0, [%2];\n\t"
-        "}"
-        : "=&f"(v.x), "=&f"(v.y)
-        : "l"(from), "r"(there));
+    asm volatile("{\n\t"
+                 ".reg .pred both, one;\n\t"
+                 "setp.ge.s32 both, %3, 2;\n\t"
+                 "setp.eq.s32 one, %3, 1;\n\t"
+                 "mov.f32 %0, 0f00000000;\n\t"
+                 "mov.f32 %1, 0f00000000;\n\t"
+                 "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
+                 "@one ld.global.f32 %0, [%2];\n\t"
+                 "}"
+                 : "=&f"(v.x), "=&f"(v.y)
+                 : "l"(from), "r"(there));
     return v;
 }
 
@@ -658,7 +681,8 @@ SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared
     for (int j = 0; j < columns / 8; j += 2) {
         output.channel = channel + own + 8 * j;
         *(float4 *)output.scale = *(const float4 *)(shared.scale + own + 8 * j);
-        *(float4 *)output.shift = *(const float4 *)(shared.shift + own + 8 * j);
+        *(float4 *)output.shift =
+            *(const float4 *)(shared.scale + hopper_columns_most + own + 8 * j);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             const float *low = sum + 4 * j + 2 * h, *high = low + 4;
@@ -704,11 +728,12 @@ SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &hig
     high = odd ? all.y : other;
 }
 
-// The same in fewer steps, where wide_out holds and the activation is none or ReLU; adds: a
-// residual, some of it read before the first outputs are written, since it may be the same array.
+// The same in fewer steps, where wide_out holds and the activation is none or ReLU; from: the
+// first channel's number in the slice; adds: a residual, some of it read before the first outputs
+// are written, since it may be the same array.
 template <typename E, int columns, bool adds>
 SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
-                                      int channel, const int (&row)[2],
+                                      int from, int channel, const int (&row)[2],
                                       const float (&sum)[columns / 2]) {
     enum { at_a_time = columns <= 96 ? 2 : 1, pairs = columns / 16 }; // pairs of blocks of 8
     const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
@@ -735,8 +760,9 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
             float2 scale[2], shift[2];
 #pragma unroll
             for (int b = 0; b < 2; ++b) {
-                scale[b] = *(const float2 *)(shared.scale + 16 * j + 8 * b + 2 * t);
-                shift[b] = *(const float2 *)(shared.shift + 16 * j + 8 * b + 2 * t);
+                scale[b] = *(const float2 *)(shared.scale + from + 16 * j + 8 * b + 2 * t);
+                shift[b] = *(const float2 *)(shared.scale + hopper_columns_most + from + 16 * j +
+                                             8 * b + 2 * t);
             }
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
@@ -756,18 +782,36 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
     }
 }
 
+// Whether hopper_finish_plain does.
+SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
+    return p.wide_out && p.epilogue.act != activation_leaky;
+}
+
 template <typename E, int columns>
-SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
-                                    int channel, const int (&row)[2], float (&sum)[columns / 2]) {
+SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hopper_shared &shared,
+                                          int from, int channel, const int (&row)[2],
+                                          float (&sum)[columns / 2]) {
     if (p.sums) {
         hopper_add_sums<columns>(p, channel, row, sum);
     }
-    const bool plain = p.wide_out && p.epilogue.act != activation_leaky;
-    if (plain && p.residual) {
-        hopper_finish_plain<E, columns, true>(p, shared, channel, row, sum);
-    } else if (plain) {
-        hopper_finish_plain<E, columns, false>(p, shared, channel, row, sum);
-    } else if (p.wide_out) {
+    if (p.residual) {
+        hopper_finish_plain<E, columns, true>(p, shared, from, channel, row, sum);
+    } else {
+        hopper_finish_plain<E, columns, false>(p, shared, from, channel, row, sum);
+    }
+}
+
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
+                                    int channel, const int (&row)[2], float (&sum)[columns / 2]) {
+    if (hopper_is_plain(p)) {
+        hopper_finish_any_plain<E, columns>(p, shared, 0, channel, row, sum);
+        return;
+    }
+    if (p.sums) {
+        hopper_add_sums<columns>(p, channel, row, sum);
+    }
+    if (p.wide_out) {
         hopper_finish<E, columns, true>(p, shared, channel, row, sum);
     } else {
         hopper_finish<E, columns, false>(p, shared, channel, row, sum);
@@ -785,13 +829,68 @@ SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int
     }
 }
 
-template <typename E, int columns, bool whole>
+// Hands the other thread block of the cluster its sums of half of the columns, and adds what that
+// has of the own half, the one of its rank.
+template <int columns>
+SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &shared, int rank,
+                                  int group, const float (&sum)[columns / 2],
+                                  float (&half)[columns / 4]) {
+    enum { floats = columns / 4, each = floats / hopper_rounds };
+    const uint32_t other = (uint32_t)rank ^ 1, ready = shared_address(&shared.ready[group]);
+    const uint32_t taken = shared_address(&shared.taken[group]);
+    const uint32_t own = ring.memory + (uint32_t)ring.stages * ring.bytes +
+                         (uint32_t)(hopper_zeros(columns) + group * hopper_handed(columns)) +
+                         threadIdx.x % hopper_group * 16;
+    const uint32_t to = cluster_address(own, other);
+#pragma unroll
+    for (int round = 0; round < hopper_rounds; ++round) {
+        cluster_wait(taken, (uint32_t)round ^ 1);
+#pragma unroll
+        for (int i = 0; i < each; i += 4) {
+            const float *low = sum + round * each + i, *high = low + floats;
+            float4 v = rank ? make_float4(low[0], low[1], low[2], low[3])
+                            : make_float4(high[0], high[1], high[2], high[3]);
+            cluster_store_4(to + (uint32_t)(i * hopper_group * 4), v);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                half[round * each + i + e] = rank ? high[e] : low[e];
+            }
+        }
+        __syncwarp();
+        if (hopper_lane() == 0) {
+            cluster_arrive(cluster_address(ready, other));
+        }
+        cluster_wait(ready, (uint32_t)round);
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            uint32_t from = own + (uint32_t)(i / 4 * 4 * hopper_group * 4 + i % 4 * 4);
+            half[round * each + i] += shared_load_float(from);
+        }
+        __syncwarp();
+        if (hopper_lane() == 0) {
+            cluster_arrive(cluster_address(taken, other));
+        }
+    }
+}
+
+// Finishes the own half of the columns, of two thread blocks that share the tile.
+template <typename E, int columns>
+SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
+                                     int channel, const int (&row)[2], int group,
+                                     const hopper_ring &ring, const float (&sum)[columns / 2]) {
+    const int first = hopper_share(p) * (columns / 2);
+    float half[columns / 4];
+    hopper_exchange<columns>(ring, shared, hopper_share(p), group, sum, half);
+    hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
+}
+
+template <typename E, int columns, int split, bool whole>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_group, 0);
     const int group = warpgroup % hopper_groups, pair = warpgroup / hopper_groups;
-    const bool turns = hopper_pairs(columns) > 1;
+    const bool turns = hopper_pairs(columns, split) > 1;
     const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
     float sum[columns / 2];
     uint32_t turn = 0;
@@ -799,7 +898,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         chain_wait(); // before the first output
     }
     int next = hopper_tile(p, work, pair);
-    for (int tile = pair; tile < work.tiles; tile += hopper_pairs(columns)) {
+    for (int tile = pair; tile < work.tiles; tile += hopper_pairs(columns, split)) {
         // Where pairs take turns one multiplies meanwhile, and registers are scarcer than time.
         int number = turns ? hopper_tile(p, work, tile) : next;
         int block = number * hopper_groups + group, row[2];
@@ -811,24 +910,28 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         if (!turns) {
             hopper_rows_load(p, work.outputs, block, row);
         }
-        hopper_sum<E, columns, whole>(p, pair, group, zeros, ring, sum);
+        hopper_sum<E, columns, split, whole>(p, pair, group, zeros, ring, sum);
         if (turns) {
             hopper_rows_load(p, work.outputs, block, row);
         }
-        hopper_finish_any<E, columns>(p, shared, work.channel, row, sum);
+        if constexpr (split == 1) {
+            hopper_finish_any<E, columns>(p, shared, work.channel, row, sum);
+        } else {
+            hopper_finish_half<E, columns>(p, shared, work.channel, row, group, ring, sum);
+        }
     }
 }
 
-template <typename E, int columns>
+template <typename E, int columns, int split>
 SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
                                      const hopper_ring &ring) {
     if constexpr (hopper_halves(columns)) {
         if (p.part_log < wgmma_row_log_most) {
-            hopper_consume<E, columns, false>(p, shared, ring);
+            hopper_consume<E, columns, split, false>(p, shared, ring);
             return;
         }
     }
-    hopper_consume<E, columns, true>(p, shared, ring);
+    hopper_consume<E, columns, split, true>(p, shared, ring);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -842,12 +945,12 @@ SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int c
         float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
         float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
         shared.scale[i] = scale;
-        shared.shift[i] = fmaf(bias, scale, shift);
+        shared.scale[hopper_columns_most + i] = fmaf(bias, scale, shift);
     }
 }
 
-template <typename E, int columns>
-SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns), hopper_resident(columns))
+template <typename E, int columns, int split>
+SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resident(columns))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
     if (!p.early) {
@@ -862,24 +965,40 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns), hopper_resident(col
     if (threadIdx.x < 2 * hopper_groups) {
         barrier_begin(&shared.turn[0][0] + threadIdx.x, 4);
     }
-    hopper_vectors(p, (int)blockIdx.x % p.slices * columns, columns, shared);
+    if (threadIdx.x < hopper_groups) {
+        barrier_begin(&shared.ready[threadIdx.x], 4);
+        barrier_begin(&shared.taken[threadIdx.x], 4);
+    }
+    barrier_fence();
+    hopper_vectors(p, ((int)blockIdx.x >> (split - 1)) % p.slices * columns, columns, shared);
     const hopper_ring ring = hopper_ring_of(p, columns, shared, hopper_dynamic);
     for (int i = threadIdx.x * 16; i < hopper_zeros(columns); i += blockDim.x * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
     }
     __syncthreads();
-    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) == hopper_pairs(columns) * hopper_groups) {
+    if (split > 1) {
+        cluster_sync(); // the barriers of the other thread block are there
+    }
+    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) ==
+        hopper_pairs(columns, split) * hopper_groups) {
         hopper_fetch_any<E, columns>(p, ring);
     } else {
-        hopper_consume_any<E, columns>(p, shared, ring);
+        hopper_consume_any<E, columns, split>(p, shared, ring);
     }
     __syncthreads();
+    if (split > 1) {
+        cluster_sync(); // nobody looks at the shared memory of one that has ended
+    }
     if ((int)threadIdx.x < p.size.depth) {
         barrier_end(&shared.empty[threadIdx.x]);
         barrier_end(&shared.full[threadIdx.x]);
     }
     if (threadIdx.x < 2 * hopper_groups) {
         barrier_end(&shared.turn[0][0] + threadIdx.x);
+    }
+    if (threadIdx.x < hopper_groups) {
+        barrier_end(&shared.ready[threadIdx.x]);
+        barrier_end(&shared.taken[threadIdx.x]);
     }
 #endif
 }
@@ -891,7 +1010,7 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half, 32>),
+        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half, 32, 1>),
                                    "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
@@ -919,67 +1038,90 @@ SPIRA_API int hopper_columns_choose(int cout) {
     return columns;
 }
 
-// conv_sizes: `slices` are a thread block's output channels / 32; the others are 1.
+// conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64 and 128
+// channels; `tiles` is 1.
+// Unaligned outputs and leaky ReLU are computed with a split of 1 always.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > hopper_columns_most / 32) {
         return false;
     }
     int columns = size->slices * 32;
-    return hopper_columns_next(columns - 1) == columns && size->tiles == 1 && size->split == 1 &&
+    return hopper_columns_next(columns - 1) == columns && size->tiles == 1 &&
+           (size->split == 1 || (size->split == 2 && (columns == 64 || columns == 128))) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
-           hopper_stages(columns, d->shared_max) >= hopper_fetchers;
+           hopper_stages(columns, size->split, d->shared_max) >= hopper_fetchers;
 }
 
 SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_sizes *sizes) {
     int count = 0;
     for (int slices = 1; slices <= hopper_columns_most / 32; ++slices) {
-        conv_sizes c = {1, slices, 1, 1};
-        if (hopper_sizes_fit(s, d, &c)) {
-            sizes[count++] = c;
+        for (int split = 1; split <= 2; ++split) {
+            conv_sizes c = {1, slices, split, 1};
+            if (hopper_sizes_fit(s, d, &c)) {
+                sizes[count++] = c;
+            }
         }
     }
     return count;
 }
 
-// 256 output channels at a time read rows half as often, where there are tiles for all.
-SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
-                                         const conv_device *d) {
-    int64_t tiles = order_pairs(order_count(capacity));
-    bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
-    return {1, (most ? 256 : hopper_columns_choose(s->cout)) / 32, 1, 1};
+// Stages of a tile that has all offsets.
+SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
+    const int log = hopper_part_log(s);
+    return log < wgmma_row_log_most
+               ? ceil_div(s->volume, wgmma_row_most >> log)
+               : (int64_t)s->volume * (hopper_parts(s->cin, log) + hopper_parts(s->cin2, log));
 }
 
-template <typename E, int columns>
+// 256 output channels at a time read rows half as often, where there are tiles for all. Where there
+// are no more tiles than thread blocks have room, two share one, if it has enough to share.
+SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
+                                         const conv_device *d) {
+    enum { worth = 48 }; // stages; with 27 it is slower, with 54 as quick, with 62 quicker
+    const int64_t tiles = order_pairs(order_count(capacity));
+    const bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
+    const int columns = most ? 256 : hopper_columns_choose(s->cout);
+    const int64_t blocks = tiles * ceil_div(s->cout, columns);
+    const bool few = blocks <= d->multiprocessors * hopper_resident(columns);
+    conv_sizes c = {1, columns / 32, few && hopper_stages_of_tile(s) >= worth ? 2 : 1, 1};
+    return hopper_sizes_fit(s, d, &c) ? c : conv_sizes{1, columns / 32, 1, 1};
+}
+
+template <typename E, int columns, int split>
 SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
-    auto kernel = hopper_kernel<E, columns>;
-    p.size.depth = hopper_stages(columns, d->shared_max);
+    auto kernel = hopper_kernel<E, columns, split>;
+    p.size.split = split;
+    p.size.depth = hopper_stages(columns, split, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
-    int bytes = hopper_memory_bytes(columns, p.size.depth);
+    int bytes = hopper_memory_bytes(columns, split, p.size.depth);
     int64_t tiles = ceil_div(order_count(p.capacity), hopper_groups);
-    int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices;
-    int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices;
+    int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices / split;
+    int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices * split;
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv (shared memory)"));
-    return chain_launch(kernel, (unsigned)blocks, hopper_threads(columns), (size_t)bytes, p.early,
-                        stream, "conv", p);
+    return chain_launch(kernel, (unsigned)blocks, hopper_threads(columns, split), (size_t)bytes,
+                        p.early, split, stream, "conv", p);
 }
 
 // size: fits.
 template <typename E>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
                             cudaStream_t stream) {
+    const bool split = p.size.split > 1 && hopper_is_plain(p);
     switch (p.size.slices) {
     case 1:
-        return hopper_launch<E, 32>(p, d, stream);
+        return hopper_launch<E, 32, 1>(p, d, stream);
     case 2:
-        return hopper_launch<E, 64>(p, d, stream);
+        return split ? hopper_launch<E, 64, 2>(p, d, stream)
+                     : hopper_launch<E, 64, 1>(p, d, stream);
     case 3:
-        return hopper_launch<E, 96>(p, d, stream);
+        return hopper_launch<E, 96, 1>(p, d, stream);
     case 4:
-        return hopper_launch<E, 128>(p, d, stream);
+        return split ? hopper_launch<E, 128, 2>(p, d, stream)
+                     : hopper_launch<E, 128, 1>(p, d, stream);
     default:
-        return hopper_launch<E, 256>(p, d, stream);
+        return hopper_launch<E, 256, 1>(p, d, stream);
     }
 }
 

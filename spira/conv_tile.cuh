@@ -59,6 +59,17 @@ SPIRA_API int64_t conv_tensor_weights(const conv_shape *s) {
     return (int64_t)s->volume * conv_blocks(s->cout) * conv_shape_chunks(s) * 32;
 }
 
+// Where 16 bytes of packed weights [volume, chunks, blocks, 32 lanes] belong, by their number.
+struct conv_packed_place {
+    int64_t offset;
+    int chunk, block, lane;
+};
+
+SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks, int blocks) {
+    return {number / 32 / blocks / chunks, (int)(number / 32 / blocks % chunks),
+            (int)(number / 32 % blocks), (int)(number % 32)};
+}
+
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(256)
     conv_tensor_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
@@ -68,19 +79,17 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= total) {
         return;
     }
-    int lane = (int)(i % 32);
-    int chunks1 = conv_chunks(s.cin, s.type), blocks = conv_blocks(s.cout);
-    int chunks = conv_shape_chunks(&s);
-    int block = (int)(i / 32 % blocks), chunk = (int)(i / 32 / blocks % chunks);
-    int64_t k = i / 32 / blocks / chunks;
-    bool second = chunk >= chunks1;
-    int first = (second ? chunk - chunks1 : chunk) * 4 * per_lane + lane % 4 * per_lane;
-    int out = block * 8 + lane / 4;
+    const conv_packed_place at =
+        conv_packed_place_of(i, conv_shape_chunks(&s), conv_blocks(s.cout));
+    const int chunks1 = conv_chunks(s.cin, s.type);
+    bool second = at.chunk >= chunks1;
+    int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
+    int out = at.block * 8 + at.lane / 4;
     for (int e = 0; e < per_lane; ++e) {
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t at = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
-        float w = inside ? weight[at] : 0.0f;
+        int64_t row = at.offset * (s.cin + s.cin2) + (second ? s.cin : 0) + channel;
+        float w = inside ? weight[row * s.cout + out] : 0.0f;
         packed[i * per_lane + e] =
             element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
     }
@@ -100,7 +109,8 @@ enum { conv_sizes_most = 256 };
 struct conv_sizes {
     int tiles;  // of a block; 1 (conv_few.cuh, conv_hopper.cuh)
     int slices; // of a block: of up to 32 output channels each; 1 (conv_few.cuh)
-    int split;  // warps that share the list of a tile: 1, 2, 4; 1 (conv_few.cuh, conv_hopper.cuh)
+    int split;  // warps that share the list of a tile, or places (conv_few.cuh): 1, 2, 4; thread
+                // blocks that share the offsets of a tile (conv_hopper.cuh): 1, 2
     int depth;  // chunks that are multiplied at a time: 1, 2, 4; not read of the caller's
 };
 
@@ -122,7 +132,7 @@ struct conv_tensor_params {
     conv_sizes size;
     bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
     bool wide_out;          // outputs and residual: multiples of 4 elements, and aligned
-    bool early;             // see conv_args.early; conv_hopper.cuh
+    bool early;             // see conv_args.early; conv_few.cuh, conv_hopper.cuh
 };
 
 // Reads element by element what there is of 16 bytes.

@@ -4,7 +4,9 @@
 // thread blocks of the one before have called chain_wait or ended (programmatic dependent launch);
 // elsewhere, and if it is not to be early, it comes after it, as ever. In a CUDA graph the launches
 // keep that. A kernel that is launched so calls chain_wait in every thread block, before it touches
-// memory that the one before may touch.
+// memory that the one before may touch, and lets the next one begin no earlier than that. Its
+// parameters that point to such memory are not __restrict__: their loads might move in front of
+// that.
 #ifndef SPIRA_LAUNCH_CUH
 #define SPIRA_LAUNCH_CUH
 
@@ -21,25 +23,34 @@ SPIRA_DEVICE void chain_wait() {
 #endif
 }
 
-// Launches a kernel, with `shared` bytes of dynamic shared memory; early: it calls chain_wait.
+// Launches a kernel, with `shared` bytes of dynamic shared memory; early: it calls chain_wait;
+// cluster: thread blocks of a cluster, 1: none.
 template <typename... P, typename... A>
 SPIRA_API status chain_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
-                              bool early, cudaStream_t stream, const char *subject,
-                              const A &...arguments) {
+                              bool early, unsigned cluster, cudaStream_t stream,
+                              const char *subject, const A &...arguments) {
     cudaFuncAttributes code = {};
     if (early) {
         SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&code, kernel), subject));
     }
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = code.ptxVersion >= 90; // code for older devices does not wait
+    config.attrs = attribute;
+    if (code.ptxVersion >= 90) { // code for older devices does not wait
+        cudaLaunchAttribute *a = &attribute[config.numAttrs++];
+        a->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a->val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        cudaLaunchAttribute *a = &attribute[config.numAttrs++];
+        a->id = cudaLaunchAttributeClusterDimension;
+        a->val.clusterDim.x = cluster;
+        a->val.clusterDim.y = a->val.clusterDim.z = 1;
+    }
     return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), subject);
 }
 

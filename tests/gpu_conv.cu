@@ -16,9 +16,7 @@ const int channels_edges[] = {1,  2,  3,  4,  5,   7,   8,   9,   12,  15,  16, 
 void check_random_shapes(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = {1, channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
-        s.cin2 = random_int(&random, 0, 1) ? channels_random(&random, channels_edges) : 0;
+        conv_shape s = shape_random(&random, 1, type, channels_edges);
         kernel_shape kernel = reference_random_kernel(&random, 4, 1, {1, 1, 1});
         s.volume = kernel_volume(&kernel);
         bool identity = seed % 10 == 0;
@@ -36,8 +34,7 @@ void check_random_shapes(numeric type, int problems) {
             const int percents[] = {0, 3, 15, 40, 80, 100};
             problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
         }
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         problem_name(&p, what);
@@ -197,28 +194,19 @@ DEVICE_TEST(gpu_conv_many_tiles) {
 // ---- the epilogue -------------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_conv_every_epilogue) {
-    for (numeric type : numerics) {
-        for (int what = 0; what <= with_all; ++what) {
-            for (activation act : {activation_none, activation_relu, activation_leaky}) {
-                if (test_quick() && (what + act + type) % 5) {
-                    continue;
-                }
-                for (int more : {0, 30}) { // channels
-                    random_state random = random_make((uint64_t)(100 * what + 10 * act + type));
-                    int cout = more + (what % 3 ? 21 : 24);
-                    conv_shape s = {4, 10 + more, what % 2 ? 7 : 0, cout, type};
-                    problem p = problem_make(&random, s, 50, 77, 80);
-                    problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
-                    problem_fill_epilogue(&random, &p, what, act);
-                    p.slope = what == 3 ? -0.5f : what == 5 ? 2.0f : p.slope;
-                    char text[64];
-                    snprintf(text, sizeof text, "epilogue %d, activation %d", what, act);
-                    problem_name(&p, text);
-                    problem_check(&p);
-                }
-            }
+    for_each_epilogue([](const epilogue_case &c, random_state random) {
+        for (int more : {0, 30}) { // channels
+            int cout = more + (c.what % 3 ? 21 : 24);
+            conv_shape s = {4, 10 + more, c.what % 2 ? 7 : 0, cout, c.type};
+            problem p = problem_make(&random, s, 50, 77, 80);
+            problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
+            problem_fill_case(&random, &p, c);
+            char text[64];
+            snprintf(text, sizeof text, "epilogue %d, activation %d", c.what, c.act);
+            problem_name(&p, text);
+            problem_check(&p);
         }
-    }
+    });
 }
 
 // The residual may be the output itself.
@@ -830,9 +818,11 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
         };
         const conv_sizes hopper_bad[] = {
             // the first is good without warpgroups
-            {2, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 4, 1},
-            {1, 5, 1, 1}, {1, 6, 1, 1}, {1, 7, 1, 1},
-            {1, 8, 1, 1}, {1, 9, 1, 1}, {1, (1 << 27) + 1, 1, 1},
+            {2, 1, 1, 1},  {1, 1, 2, 1}, {1, 1, 4, 1},
+            {1, 5, 1, 1},  {1, 6, 1, 1}, {1, 7, 1, 1},
+            {1, 8, 1, 1},  {1, 9, 1, 1}, {1, (1 << 27) + 1, 1, 1},
+            {1, 3, 2, 1},  {1, 2, 4, 1}, {1, 2, 0, 1},
+            {1, 2, -1, 1}, {1, 8, 2, 1},
         };
         problem p = problem_make(&random, s, 100, 150, 150);
         problem_fill_map(&random, &p, 30);
@@ -864,7 +854,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
     }
 }
 
-// Few channels are cut in one way.
+// Few channels are cut in three ways.
 DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
     conv_device device;
     REQUIRE_OK(conv_device_query(&device));
@@ -953,8 +943,8 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
     std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
     CHECK(d->warpgroups);
     for (const conv_sizes &size : listed) {
-        int columns = 32 * size.slices, stages = hopper_stages(columns, d->shared_max);
-        int bytes = hopper_memory_bytes(columns, stages) + (int)sizeof(hopper_shared);
+        int columns = 32 * size.slices, stages = hopper_stages(columns, size.split, d->shared_max);
+        int bytes = hopper_memory_bytes(columns, size.split, stages) + (int)sizeof(hopper_shared);
         CHECK(stages >= hopper_fetchers && stages <= hopper_stages_most);
         CHECK(bytes <= d->shared_max);
         CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
@@ -1035,12 +1025,9 @@ DEVICE_TEST(gpu_conv_channel_edges) {
                                  outputs, outputs + random_int(&random, 0, 90));
         p.identity = s.volume == 1 && seed % 2;
         p.rows = random_int(&random, 0, 1) ? tile_rows_limit(s.volume) : p.rows;
-        for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual, &p.off.floats}) {
-            *off = random_int(&random, 0, 1) * random_int(&random, 1, 9);
-        }
+        problem_move(&random, &p);
         problem_fill_map(&random, &p, random_int(&random, 5, 100));
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all),
-                              (activation)random_int(&random, activation_none, activation_leaky));
+        problem_fill_any_epilogue(&random, &p);
         char text[64];
         snprintf(text, sizeof text, "edges, seed %d", seed);
         problem_name(&p, text);
@@ -1257,6 +1244,47 @@ DEVICE_TEST(gpu_conv_looks_at_one_layout) {
     }
 }
 
+// Layers one behind the other, from array to array and back; each adds what it reads.
+std::vector<char> run_chain(const problem *p, const device_problem *d, bool early) {
+    conv_args args = d->args;
+    args.early = early;
+    features_refill(p->shape.type, args.in, p->in);
+    CUDA_CHECK(cudaMemset(d->out, 0xff, (size_t)d->out_bytes));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    for (int layer = 0; layer < 7; ++layer) {
+        args.epilogue.residual = args.in;
+        CHECK_OK(conv(&args, d->scratch, d->scratch_bytes, stream_get()));
+        const void *in = args.in;
+        args.in = args.out;
+        args.out = (void *)in;
+    }
+    return device_problem_fetch(p, d);
+}
+
+// A layer that begins while the one before still ends reads what that one writes.
+DEVICE_TEST(gpu_conv_begins_early) {
+    for (numeric type : numerics) {
+        for (int channels : {8, 16, 20, 32, 64, 96, 128, 160}) {
+            random_state random = random_make((uint64_t)(4 * channels + type));
+            const int32_t rows = test_quick() ? 700 : 10000;
+            const int volume = channels % 64 ? 9 : 60; // thread blocks share tiles
+            problem p =
+                problem_make(&random, {volume, channels, 0, channels, type}, rows, rows, rows);
+            for (float &w : p.weight) {
+                w *= 0.02f;
+            }
+            problem_fill_map(&random, &p, 30);
+            device_problem d;
+            device_problem_make(&p, &d);
+            const std::vector<char> one_by_one = run_chain(&p, &d, false);
+            for (int round = 0; round < 5; ++round) {
+                CHECK(run_chain(&p, &d, true) == one_by_one);
+            }
+            guarded_finish();
+        }
+    }
+}
+
 // ---- more elements than an int can count --------------------------------------------------------
 
 // rows * channels passes 2^31 on the input side (a gather) and on the output side (the identity).
@@ -1411,6 +1439,16 @@ DEVICE_TEST(gpu_conv_refuses) {
     }
 }
 
+// What is said of arguments and an ordered layout that `spoil` has changed.
+template <typename F>
+status start_spoiled_order(const device_problem *d, F spoil) {
+    conv_args args = d->args;
+    order_layout order = d->order;
+    args.order = &order;
+    spoil(&args, &order);
+    return conv(&args, d->scratch, d->scratch_bytes, stream_get());
+}
+
 // The same of the ordered layout, where that is read.
 DEVICE_TEST(gpu_conv_refuses_orders) {
     static const struct {
@@ -1446,11 +1484,7 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
         device_problem d;
         device_problem_make(&p, &d);
         for (auto &b : bad) {
-            conv_args args = d.args;
-            order_layout order = d.order;
-            args.order = &order;
-            b.spoil(&args, &order);
-            status said = conv(&args, d.scratch, d.scratch_bytes, stream_get());
+            status said = start_spoiled_order(&d, b.spoil);
             CHECK_STATUS(said, b.code);
             CHECK(strstr(said.subject, b.subject) != nullptr);
         }
@@ -1470,11 +1504,8 @@ DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
     device_problem d;
     device_problem_make(&p, &d);
     for (bool row : {false, true}) {
-        conv_args args = d.args;
-        order_layout order = d.order;
-        args.order = &order;
-        (row ? order.row : order.source) += 2;
-        status said = conv(&args, d.scratch, d.scratch_bytes, stream_get());
+        status said = start_spoiled_order(
+            &d, [&](auto *, order_layout *t) { (row ? t->row : t->source) += 2; });
         CHECK_STATUS(said, status_alignment);
         CHECK(strstr(said.subject, "layout") != nullptr);
     }
