@@ -372,9 +372,9 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
 // list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU, other
 // sizes or another alignment of out and residual may add in another order: with `split` an output's
-// sum has so many parts, and more than 128 bytes of input channels are added part by part. Layers of fp16 and bf16 with few
-// channels (few_takes) and, on sm_90a, with enough of them (hopper_takes) have kernels of their
-// own, and read the ordered layout.
+// sum has so many parts, and more than 128 bytes of input channels are added part by part. Layers
+// of fp16 and bf16 with few channels (few_takes) and, on sm_90a, with enough of them (hopper_takes)
+// have kernels of their own, and read the ordered layout.
 // cost     see bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
 //          of the row blocks
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
