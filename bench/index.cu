@@ -27,10 +27,8 @@ static spira::status sort_voxelize_step(void *context, cudaStream_t stream) {
 template <typename W>
 static spira::status sort_pack_step(void *context, cudaStream_t stream) {
     sort_work<W> *w = (sort_work<W> *)context;
-    const spira::voxel_input *in = &w->scene.in;
-    spira::voxelize_source<W> from = {w->scene.layout, *in, w->scene.trouble};
-    return spira::sort_source(from, in->rows, spira::word_bits(&w->scene.layout), w->s.sorted,
-                              w->scene.rows.order, &w->s.sort, stream);
+    return spira::voxelize_sort(&w->scene.layout, &w->scene.in, w->scene.trouble, w->s.sorted,
+                                w->scene.rows.order, &w->s.sort, stream);
 }
 
 // What pack+sort must have left: the words of all rows, ascending.

@@ -34,6 +34,21 @@ SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
     return v;
 }
 
+// By the lane of a whole warp that warp_elect chooses, for all of them. For sm_90 and later.
+SPIRA_DEVICE uint32_t shared_load_elected(uint32_t from) {
+    uint32_t v = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred chosen; .reg .b32 lane;\n"
+                 "elect.sync lane|chosen, 0xffffffff;\n"
+                 "@chosen ld.shared.u32 %0, [%1];\n"
+                 "shfl.sync.idx.b32 %0, %0, lane, 31, 0xffffffff; }"
+                 : "+r"(v)
+                 : "r"(from)
+                 : "memory");
+#endif
+    return v;
+}
+
 SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -56,10 +71,26 @@ SPIRA_DEVICE void shared_store(uint32_t to, uint32_t v) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
 }
 
+SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
+}
+
 SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z),
                  "r"(v.w)
                  : "memory");
+}
+
+// Whether the lane is the one that the hardware chooses of a whole warp. For sm_90 and later.
+SPIRA_DEVICE bool warp_elect() {
+    uint32_t chosen = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, chosen; }"
+                 : "=r"(chosen));
+#endif
+    return chosen != 0;
 }
 
 // Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
@@ -182,6 +213,11 @@ SPIRA_DEVICE void barrier_wait(uint32_t barrier, uint32_t phase) {
 #endif
 }
 
+// A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
+SPIRA_DEVICE void block_part_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 // ---- clusters -----------------------------------------------------------------------------------
 // Thread blocks of a cluster reach each other's shared memory, for sm_90 and later.
 
@@ -229,11 +265,6 @@ SPIRA_DEVICE void cluster_sync() {
                  "barrier.cluster.wait.acquire;" ::
                      : "memory");
 #endif
-}
-
-// A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
-SPIRA_DEVICE void block_part_sync(int number, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 } // namespace spira

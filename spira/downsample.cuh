@@ -24,7 +24,12 @@ struct downsample_heads {
     int32_t before;
 };
 
-enum { downsample_threads = 512, downsample_blocks_max = 4096 };
+enum {
+    downsample_threads = 512,
+    downsample_threads_many = 320, // that rank the heads among 512 voxels, in one round for most
+    downsample_blocks_many = 512,  // where there are more blocks than a large GPU holds at a time
+    downsample_blocks_max = 4096,
+};
 
 // How the step from one level to the next is cut: each block takes 2^shift voxels.
 struct downsample_cut {
@@ -299,33 +304,32 @@ SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restric
 }
 
 // Where the heads of each block start, into blocks [blocks_used]; returns all of them.
-SPIRA_DEVICE int downsample_scan_blocks(const int32_t *counts, int blocks_used, int32_t *blocks) {
-    typedef cub::BlockScan<int, downsample_threads, cub::BLOCK_SCAN_WARP_SCANS> scan;
+template <int threads>
+SPIRA_DEVICE int downsample_scan_blocks(const int32_t *__restrict__ counts, int blocks_used,
+                                        int32_t *blocks) {
+    typedef cub::BlockScan<int, threads, cub::BLOCK_SCAN_WARP_SCANS> scan;
     __shared__ typename scan::TempStorage scratch;
-    const int most = downsample_blocks_max / downsample_threads;
-    int each = (blocks_used + downsample_threads - 1) / downsample_threads, total;
-    int first = (int)threadIdx.x * each, before[most];
-#pragma unroll
-    for (int j = 0; j < most; ++j) {
-        before[j] = j < each && first + j < blocks_used ? counts[first + j] : 0;
+    int each = (blocks_used + threads - 1) / threads, before = 0, total;
+    int first = (int)threadIdx.x * each, last = min(first + each, blocks_used);
+    for (int b = first; b < last; ++b) {
+        before += counts[b];
     }
     scan(scratch).ExclusiveSum(before, before, total);
-#pragma unroll
-    for (int j = 0; j < most; ++j) {
-        if (j < each && first + j < blocks_used) {
-            blocks[first + j] = before[j];
-        }
+    for (int b = first; b < last; ++b) { // read again: there are few, and few registers
+        blocks[b] = before;
+        before += counts[b];
     }
     __syncthreads();
     return total;
 }
 
-// The heads among the voxels [first, first + 512), so that no thread is idle; how many they are.
+// The heads among the voxels [first, first + 512), so that few threads are idle; how many they are.
+template <int threads>
 SPIRA_DEVICE int downsample_list_heads(const downsample_heads *__restrict__ heads, int first,
                                        int count, int32_t *list) {
-    int i = first + (int)threadIdx.x, last = min(first + (int)downsample_threads, count) - 1;
+    int last = min(first + (int)downsample_threads, count) - 1;
     int before = heads[first / 32].before;
-    if (i <= last) {
+    for (int i = first + (int)threadIdx.x; i <= last; i += threads) {
         downsample_heads h = heads[i / 32];
         if (h.bits >> i % 32 & 1) {
             list[h.before - before + __popc(h.bits & ((1u << i % 32) - 1))] = i;
@@ -337,8 +341,8 @@ SPIRA_DEVICE int downsample_list_heads(const downsample_heads *__restrict__ head
 }
 
 // Writes each cell where it belongs, word_none() behind them, and their number.
-template <typename W, int rx, int ry>
-SPIRA_KERNEL void __launch_bounds__(downsample_threads)
+template <typename W, int rx, int ry, int threads>
+SPIRA_KERNEL void __launch_bounds__(threads)
     downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
                            const downsample_heads *__restrict__ heads,
                            const int32_t *__restrict__ counts,
@@ -347,7 +351,7 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
     __shared__ int32_t blocks[downsample_blocks_max], list[downsample_threads];
     int count = min(*in.count, in.capacity);
     int used = (int)((count + ((int64_t)1 << shift) - 1) >> shift);
-    int total = downsample_scan_blocks(counts, used, blocks);
+    int total = downsample_scan_blocks<threads>(counts, used, blocks);
     int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
     downsample_places p = {heads, blocks, shift, count, total};
     downsample_span span = {0, 0};
@@ -355,9 +359,9 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
         span = spans[blockIdx.x];
     }
     for (; first < last; first += downsample_threads) {
-        int found = downsample_list_heads(heads, (int)first, count, list);
-        if ((int)threadIdx.x < found) {
-            int i = list[threadIdx.x];
+        int found = downsample_list_heads<threads>(heads, (int)first, count, list);
+        for (int h = threadIdx.x; h < found; h += threads) {
+            int i = list[h];
             int rank = downsample_rank<W, rx, ry>(g, in.words, p, span, i);
             if (rank < out.capacity) {
                 out.words[rank] = in.words[i] & g.floor;
@@ -365,9 +369,8 @@ SPIRA_KERNEL void __launch_bounds__(downsample_threads)
         }
         __syncthreads();
     }
-    int64_t thread = (int64_t)blockIdx.x * downsample_threads + threadIdx.x;
-    for (int64_t i = total + thread; i < out.capacity;
-         i += (int64_t)gridDim.x * downsample_threads) {
+    int64_t thread = (int64_t)blockIdx.x * threads + threadIdx.x;
+    for (int64_t i = total + thread; i < out.capacity; i += (int64_t)gridDim.x * threads) {
         out.words[i] = word_none<W>();
     }
     if (thread == 0) {
@@ -384,8 +387,12 @@ SPIRA_API status downsample_step(downsample_grid<W> g, voxel_set<W> in, voxel_se
                                  device_status *trouble, cudaStream_t stream) {
     downsample_mark_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
         g, in, cut.shift, s.marks, s.counts, s.spans);
-    downsample_rank_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
-        g, in, cut.shift, s.marks, s.counts, s.spans, out, trouble);
+    const bool many = cut.blocks > downsample_blocks_many;
+    auto rank = many ? downsample_rank_kernel<W, rx, ry, downsample_threads_many>
+                     : downsample_rank_kernel<W, rx, ry, downsample_threads>;
+    const int threads = many ? downsample_threads_many : downsample_threads;
+    rank<<<(unsigned)cut.blocks, (unsigned)threads, 0, stream>>>(g, in, cut.shift, s.marks,
+                                                                 s.counts, s.spans, out, trouble);
     return status_of_launch("downsample");
 }
 

@@ -14,6 +14,7 @@
 #ifndef SPIRA_SORT_CUH
 #define SPIRA_SORT_CUH
 
+#include "async.cuh"
 #include "math.h"
 #include "status.cuh"
 #include "word.h"
@@ -153,7 +154,7 @@ SPIRA_DEVICE W sort_word(const sort_array<W> &, W loaded, int32_t, bool) {
     return loaded;
 }
 
-// The words of rows at(0), at(1), ... below the number of rows; others are left alone.
+// The words of rows at(0), at(1), ... below the number of rows; zeros for others.
 template <typename W, int most, typename source, typename place>
 SPIRA_DEVICE void sort_words_load(const source &from, int32_t rows, bool report, W (&word)[most],
                                   place at) {
@@ -166,9 +167,7 @@ SPIRA_DEVICE void sort_words_load(const source &from, int32_t rows, bool report,
     }
 #pragma unroll
     for (int j = 0; j < most; ++j) {
-        if (at(j) < rows) {
-            word[j] = sort_word(from, loaded[j], at(j), report);
-        }
+        word[j] = at(j) < rows ? sort_word(from, loaded[j], at(j), report) : (W)0;
     }
 }
 
@@ -276,6 +275,51 @@ SPIRA_DEVICE int sort_find_bucket(const W *split_word, const int32_t *split_row,
     return at;
 }
 
+// The same of the rows first, first + sort_threads, ... of a thread, side by side: by their words,
+// and by their rows where a splitter has the same word.
+template <int each, typename W>
+SPIRA_DEVICE void sort_find_buckets(const W *split_word, const int32_t *split_row, int buckets,
+                                    const W (&word)[sort_most_rows], int32_t first,
+                                    int (&bucket)[sort_most_rows]) {
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        bucket[j] = 0;
+    }
+    for (int step = 1 << (31 - __clz(buckets)); step; step >>= 1) {
+        W other[each];
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+            other[j] = split_word[min(bucket[j] + step, buckets - 1)];
+        }
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+            bool behind = bucket[j] + step >= buckets || word[j] < other[j];
+            bucket[j] += behind ? 0 : step;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        int32_t row = first + j * sort_threads;
+        if (split_word[bucket[j]] == word[j] && split_row[bucket[j]] > row) {
+            bucket[j] = sort_find_bucket(split_word, split_row, buckets, word[j], row);
+        }
+    }
+}
+
+template <int from, typename W>
+SPIRA_DEVICE void sort_find_buckets_any(int each, const W *split_word, const int32_t *split_row,
+                                        int buckets, const W (&word)[sort_most_rows], int32_t first,
+                                        int (&bucket)[sort_most_rows]) {
+    if constexpr (from < sort_most_rows) {
+        if (each != from) {
+            sort_find_buckets_any<from + 1>(each, split_word, split_row, buckets, word, first,
+                                            bucket);
+            return;
+        }
+    }
+    sort_find_buckets<from>(split_word, split_row, buckets, word, first, bucket);
+}
+
 // Takes a place in a bucket; none where it is -1. Lanes side by side that want the same bucket, as
 // those of neighbouring rows do, take theirs together. Called by whole warps.
 SPIRA_DEVICE int sort_take_place(int32_t *count, int bucket) {
@@ -318,7 +362,7 @@ SPIRA_API size_t sort_split_bytes(const sort_shape *s) {
 
 // Lays a stretch of rows out bucket by bucket.
 template <typename W, typename source>
-SPIRA_KERNEL void __launch_bounds__(sort_threads)
+SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // else registers are kept free, and spilled
     sort_split_kernel(source from, sort_shape shape, const W *__restrict__ split_word,
                       const int32_t *__restrict__ split_row, uint16_t *table, W *out_word,
                       uint16_t *out_local) {
@@ -339,14 +383,16 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
         start[b] = 0;
     }
     __syncthreads();
+    int bucket[sort_most_rows];
+    sort_find_buckets_any<1>(shape.each, shared_word, shared_row, buckets, word,
+                             first + (int)threadIdx.x, bucket);
     uint32_t at[sort_most_rows]; // bucket << 16 | place in it
 #pragma unroll
     for (int j = 0; j < sort_most_rows; ++j) {
         if (j < shape.each) {
             int row = first + j * sort_threads + (int)threadIdx.x;
-            int bucket =
-                row < last ? sort_find_bucket(shared_word, shared_row, buckets, word[j], row) : -1;
-            at[j] = (uint32_t)bucket << 16 | (uint32_t)sort_take_place(start, bucket);
+            bucket[j] = row < last ? bucket[j] : -1;
+            at[j] = (uint32_t)bucket[j] << 16 | (uint32_t)sort_take_place(start, bucket[j]);
         }
     }
     __syncthreads();
@@ -515,10 +561,11 @@ SPIRA_DEVICE void sort_meet(uint64_t (&key)[items], bool low, across other) {
     }
 }
 
-// A step among threads: thread t and t ^ mask. Called by all threads of a block, with barriers
-// inside where warps meet. shared [items * sort_bucket_threads].
+// A step among threads: thread t and t ^ mask, of the first `used`, whole warps; what others would
+// have is behind all keys. Called by all of them, with barriers inside where warps meet. shared
+// [items * sort_bucket_threads].
 template <bool mirror, int items>
-SPIRA_DEVICE void sort_exchange(uint64_t (&key)[items], int mask, uint64_t *shared) {
+SPIRA_DEVICE void sort_exchange(uint64_t (&key)[items], int mask, int used, uint64_t *shared) {
     int thread = threadIdx.x, across = thread ^ mask;
     if (mask < 32) {
         sort_meet<mirror>(key, thread < across, [&](int j) {
@@ -526,55 +573,62 @@ SPIRA_DEVICE void sort_exchange(uint64_t (&key)[items], int mask, uint64_t *shar
         });
         return;
     }
-    __syncthreads(); // all have read what was there
+    block_part_sync(1, used); // all have read what was there
 #pragma unroll
     for (int j = 0; j < items; ++j) {
         shared[j * sort_bucket_threads + thread] = key[j];
     }
-    __syncthreads();
-    sort_meet<mirror>(key, thread < across,
-                      [&](int j) { return shared[j * sort_bucket_threads + across]; });
+    block_part_sync(1, used);
+    if (across < used) {
+        sort_meet<mirror>(key, thread < across,
+                          [&](int j) { return shared[j * sort_bucket_threads + across]; });
+    }
 }
 
-// Sorts the keys of a block, `items` a thread, by a bitonic network. The first `used` threads have
-// some.
+// Sorts the keys of the first `used` threads of a block, whole warps, `items` a thread, by a
+// bitonic network.
 template <int items>
 SPIRA_DEVICE void sort_block(uint64_t (&key)[items], int used, uint64_t *shared) {
     sort_thread(key);
 #pragma unroll 1
     for (int run = 1; run < used; run *= 2) {
-        sort_exchange<true>(key, 2 * run - 1, shared);
+        sort_exchange<true>(key, 2 * run - 1, used, shared);
 #pragma unroll 1
         for (int step = run / 2; step; step /= 2) {
-            sort_exchange<false>(key, step, shared);
+            sort_exchange<false>(key, step, used, shared);
         }
         sort_thread_merge(key);
     }
 }
 
-// A bucket in registers, `items` keys a thread. shared [items * sort_bucket_threads].
+// A bucket in registers, up to `items` keys a thread, by as few warps as that takes. shared
+// [items * sort_bucket_threads].
 template <int items, typename W>
 SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const W *word, const uint16_t *local, W base,
                                int shift, uint64_t *shared, W *sorted, int32_t *order) {
+    const int thread = (int)threadIdx.x, used = (p.count + 32 * items - 1) / (32 * items) * 32;
     uint64_t key[items];
+    if (thread >= used) {
+        return;
+    }
 #pragma unroll
     for (int j = 0; j < items; ++j) {
-        int i = j * sort_bucket_threads + (int)threadIdx.x;
+        int i = j * used + thread;
         key[j] =
             i < p.count ? sort_pack(sort_piece_key(p, word, local, i), base, shift) : UINT64_MAX;
     }
-    sort_block(key, items == 1 ? p.count : (int)sort_bucket_threads, shared);
+    sort_block(key, used, shared);
     if (items > 1) { // threads side by side shall write side by side
-        __syncthreads();
+        block_part_sync(1, used);
 #pragma unroll
         for (int j = 0; j < items; ++j) {
-            shared[threadIdx.x * items + j] = key[j];
+            shared[thread * items + j] = key[j];
         }
-        __syncthreads();
+        block_part_sync(1, used);
     }
 #pragma unroll
     for (int j = 0; j < items; ++j) {
-        int i = j * sort_bucket_threads + (int)threadIdx.x;
+        int i = j * used + thread;
         if (i < p.count) {
             sort_key<W> k = sort_unpack(items > 1 ? shared[i] : key[0], base, shift);
             sorted[p.first + i] = k.word;

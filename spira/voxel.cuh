@@ -25,7 +25,7 @@ SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
 }
 
 // The input as the sort takes it (sort.cuh): words are packed where they are needed.
-template <typename W>
+template <typename W, bool points>
 struct voxelize_source {
     word_layout layout;
     voxel_input in;
@@ -38,18 +38,18 @@ struct voxelize_loaded {
 };
 
 // Rows behind the count need not have been written: they are not read.
-template <typename W>
-SPIRA_DEVICE voxelize_loaded sort_load(const voxelize_source<W> &from, int32_t row) {
+template <typename W, bool points>
+SPIRA_DEVICE voxelize_loaded sort_load(const voxelize_source<W, points> &from, int32_t row) {
     voxelize_loaded loaded = {{}, *from.in.count};
     if (row < loaded.count) {
-        loaded.raw = voxel_load(&from.in, row);
+        loaded.raw = voxel_load<points>(&from.in, row);
     }
     return loaded;
 }
 
-template <typename W>
-SPIRA_DEVICE W sort_word(const voxelize_source<W> &from, const voxelize_loaded &loaded, int32_t row,
-                         bool report) {
+template <typename W, bool points>
+SPIRA_DEVICE W sort_word(const voxelize_source<W, points> &from, const voxelize_loaded &loaded,
+                         int32_t row, bool report) {
     if (report && row == 0 && loaded.count > from.in.rows) {
         device_status_raise(from.trouble, device_flag_capacity, (uint32_t)loaded.count);
     }
@@ -57,13 +57,26 @@ SPIRA_DEVICE W sort_word(const voxelize_source<W> &from, const voxelize_loaded &
         return word_none<W>();
     }
     W word;
-    voxel_verdict verdict = voxel_word(&from.layout, &from.in, &loaded.raw, &word);
+    voxel_verdict verdict = voxel_word<points>(&from.layout, &from.in, &loaded.raw, &word);
     if (report && verdict != voxel_good) {
         device_status_raise(
             from.trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
             (uint32_t)row);
     }
     return word;
+}
+
+// The words of all rows of an input, sorted: sort_source.
+template <typename W>
+SPIRA_API status voxelize_sort(const word_layout *layout, const voxel_input *in,
+                               device_status *trouble, W *sorted, int32_t *order,
+                               sort_scratch<W> *s, cudaStream_t stream) {
+    if (in->points) {
+        voxelize_source<W, true> from = {*layout, *in, trouble};
+        return sort_source(from, in->rows, word_bits(layout), sorted, order, s, stream);
+    }
+    voxelize_source<W, false> from = {*layout, *in, trouble};
+    return sort_source(from, in->rows, word_bits(layout), sorted, order, s, stream);
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
@@ -104,9 +117,7 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
     SPIRA_TRY(voxelize_carve<W>(&w, in->rows, set.capacity, &s));
-    voxelize_source<W> from = {*layout, *in, trouble};
-    SPIRA_TRY(
-        sort_source(from, in->rows, word_bits(layout), s.sorted, rows.order, &s.sort, stream));
+    SPIRA_TRY(voxelize_sort(layout, in, trouble, s.sorted, rows.order, &s.sort, stream));
     return unique_launch(s.sorted, in->rows, s.heads, set, rows,
                          in->duplicates == duplicates_report, trouble, stream);
 }

@@ -82,11 +82,13 @@ struct voxel_raw {
     int32_t batch;
 };
 
+// points: whether the input has them, and not coordinates.
+template <bool points>
 SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
     voxel_raw raw;
     raw.batch = in->batch ? in->batch[i] : 0;
     for (int a = 0; a < 3; ++a) {
-        if (in->points) {
+        if (points) {
             raw.point[a] = in->points[i * in->columns + a];
         } else {
             raw.coord[a] = in->coords[i * in->columns + a];
@@ -96,13 +98,13 @@ SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
 }
 
 // The word of an input row, or word_none() and what is wrong with it.
-template <typename W>
+template <bool points, typename W>
 SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in,
                                     const voxel_raw *raw, W *word) {
     voxel v;
     v.batch = raw->batch;
     *word = word_none<W>();
-    if (in->points) {
+    if (points) {
         const float *p = raw->point;
         if (!voxel_finite(p[0]) || !voxel_finite(p[1]) || !voxel_finite(p[2])) {
             return voxel_not_finite;
@@ -197,7 +199,7 @@ SPIRA_API size_t voxelize_host_workspace(const voxel_input *in) {
 }
 
 // The keys of the good rows, in row order; how many there are.
-template <typename W>
+template <bool points, typename W>
 SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_input *in,
                                      voxel_key<W> *keys, device_status *trouble) {
     int32_t kept = 0;
@@ -206,8 +208,8 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
     }
     for (int32_t i = 0; i < min_of(*in->count, in->rows); ++i) {
         W word;
-        voxel_raw raw = voxel_load(in, i);
-        voxel_verdict verdict = voxel_word(layout, in, &raw, &word);
+        voxel_raw raw = voxel_load<points>(in, i);
+        voxel_verdict verdict = voxel_word<points>(layout, in, &raw, &word);
         if (verdict == voxel_good) {
             keys[kept].word = word;
             keys[kept++].row = i;
@@ -241,7 +243,8 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
     workspace w = workspace_begin(scratch);
     voxel_key<W> *keys = voxelize_host_carve<W>(&w, in);
     std::fill(rows.voxel, rows.voxel + in->rows, -1);
-    int32_t kept = voxelize_host_keys(layout, in, keys, trouble);
+    int32_t kept = in->points ? voxelize_host_keys<true>(layout, in, keys, trouble)
+                              : voxelize_host_keys<false>(layout, in, keys, trouble);
     std::sort(keys, keys + kept, voxel_key_before<W>);
 
     int32_t voxels = 0; // all of them, also those that do not fit
