@@ -8,9 +8,9 @@
 // output channels of them, and keeps their sums in registers from the first offset to the epilogue.
 // It walks the offsets of the block's mask. Sources are read some offsets ahead, and rows as many
 // ahead of their product, both straight into registers. Offsets that the warp's own places lack are
-// not multiplied. A thread block takes the places whose turn it is; those with many offsets begin
-// first. Where there are few places, 2 or 4 warps share the same ones: each takes every second or
-// fourth offset, and their sums are added up in a fixed order; else warps wait for no other.
+// not multiplied. A thread block takes the places whose turn it is; heavy ones begin first
+// (order.h). Where there are few places, 2 or 4 warps share the same ones: each takes every second
+// or fourth offset, and their sums are added up in a fixed order; else warps wait for no other.
 //
 // The products are the other way around: weights are the instruction's 16 rows, output channels,
 // and source rows are its 8 columns. So a lane's part of a row is the operand as it comes, and so

@@ -1,10 +1,11 @@
 // spira/order.cuh: the ordered layout on the GPU, from maps that are there; up to 16 in one go.
 //
-// Five launches, each over all maps. `key`: the keys of all rows, a warp 32 of them: wide, as it
-// reads the map. `class`: the classes, which each block of threads finds for itself from the
-// samples' keys, and the rows of a chunk of 2048 in their classes. `run`: a run collects its rows,
-// class by class, from all chunks, and sorts them. `put`: a block of threads writes the layout of a
-// pair of blocks. `turn`: the pairs in their turn.
+// Four launches, each over all maps. `key`: the keys of all rows, a warp 32 of them: wide, as it
+// reads the map; the first blocks of threads, one for each list of samples, find the samples' keys
+// for themselves meanwhile, and where classes begin. `class`: the rows of a chunk of 2048 in their
+// classes. `run`: a run collects its rows, class by class, from all chunks, sorts them, and weighs
+// its pairs of blocks. `put`: a block of threads writes 32 offsets of a pair of blocks; that of the
+// first ones counts the pairs whose turn is before.
 //
 // A block of threads sorts by digits of 9 bits: three for the 27 directions of size 3, one for the
 // 8 of size 2. Bits are those of directions that the kernel has.
@@ -28,13 +29,14 @@ enum {
     order_key_threads = 256, // and rows
     order_run_threads = 512,
     order_run_items = order_run / order_run_threads,
+    order_run_pairs = order_run / (2 * order_rows),
     order_put_threads = 2 * order_rows,
-    order_turn_threads = 1024,
 };
 
 static_assert(1 << order_class_bits == order_classes, "the bits of a class");
-static_assert((int)order_samples == (int)order_run, "samples are sorted as a run is");
+static_assert(2 * order_key_threads == order_list_classes, "a thread for two classes of a list");
 static_assert(2 * order_run_threads == order_classes, "a thread for two classes");
+static_assert(32 * order_run_items == 2 * order_rows, "a warp for a pair of blocks");
 
 // One map of order_build.
 struct order_request {
@@ -46,15 +48,17 @@ struct order_request {
     order_layout layout;
 };
 
-// What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks,
-// scopes of pairs.
-enum order_unit { order_by_key, order_by_run, order_by_pair, order_by_scope, order_units };
+// What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks.
+enum order_unit { order_by_key, order_by_run, order_by_pair, order_units };
 
+// Directions have numbers of their own here: among those that the columns lie in.
 struct order_task {
     order_request request;
-    uint32_t directions;        // that the columns lie in
-    int32_t first_row;          // among the rows of all maps,
-    int32_t first[order_units]; // and its first block of threads
+    uint32_t directions;              // that the columns lie in
+    int32_t first_row;                // among the rows of all maps,
+    int32_t first[order_units];       // and its first unit
+    uint8_t direction[order_slab];    // of each of the first columns
+    uint8_t weight[order_directions]; // of each direction
 };
 
 struct order_batch {
@@ -72,17 +76,21 @@ struct __align__(8) order_item {
 };
 
 struct order_scratch {
-    uint32_t *key;    // [rows] of all maps
-    int32_t *total;   // [maps, order_classes] rows of each class
-    uint16_t *begin;  // [order_classes, runs] of each map: where each class of a chunk begins
-    order_item *item; // [rows] of all maps, chunk by chunk in classes
+    uint32_t *key;      // [rows] of all maps
+    uint32_t *splitter; // [maps, order_lists, order_list_classes]: order_find_splitters
+    int32_t *total;     // [maps, order_classes] rows of each class
+    uint16_t *begin;    // [order_classes, runs] of each map: where each class of a chunk begins
+    order_item *item;   // [rows] of all maps, chunk by chunk in classes
+    uint8_t *weight;    // [runs, order_run_pairs] of all maps: of each pair of blocks
 };
 
-// The map that a block of a launch works on.
-SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit unit) {
+static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
+
+// The map that a unit of a launch belongs to.
+SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_t unit) {
     int t = 0;
     for (int step = order_maps_max / 2; step; step /= 2) {
-        if (t + step < batch.tasks && (int)blockIdx.x >= batch.task[t + step].first[unit]) {
+        if (t + step < batch.tasks && unit >= batch.task[t + step].first[by]) {
             t += step;
         }
     }
@@ -126,7 +134,7 @@ SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_
 // as one string of bits, of more one at a time.
 SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volume, int rows, int k,
                                       int columns) {
-    const int batch = 9, lane = threadIdx.x % 32; // the 27 of size 3 in three goes
+    const int batch = 16, lane = threadIdx.x % 32;
     const bool whole = volume <= 32;
     const char *bytes = (const char *)map;
     const unsigned size = sizeof(int32_t), steps = whole ? volume : 32;
@@ -157,88 +165,25 @@ SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volum
     return volume < 32 ? has & ((1u << volume) - 1) : has;
 }
 
-// ---- keys ---------------------------------------------------------------------------------------
-
-// [words, 32]: the columns of a word that lie in each direction that the columns lie in.
-typedef uint32_t order_sets[order_words_max * 32];
-
-// By all threads of a block. Each warp counts the columns of all offsets; the offsets are dealt out
-// to the warps, 32 at a time.
-SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
-                                  order_sets &sets) {
-    const order_request &r = task.request;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
-    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += blockDim.x) {
-        sets[i] = 0;
+// The same of rows that lie anywhere; row: that of a lane.
+SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int volume, int32_t row,
+                                        int k, int columns) {
+    const int lane = threadIdx.x % 32;
+    int32_t tap[32];
+    uint32_t word = 0;
+    order_load(map + k, volume, row, 0, {1, 0, min(lane, columns - 1)}, tap);
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+        uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
+        word = lane == j ? all : word;
     }
-    __syncthreads();
-    int column = 0;
-    for (int first = 0; first < volume; first += 32) {
-        int k = first + lane;
-        bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
-        uint32_t all = __ballot_sync(~0u, has);
-        if (has && first / 32 % (blockDim.x / 32) == warp) {
-            int c = column + __popc(all & ((1u << lane) - 1));
-            int direction = order_direction(&r.kernel, &batch.numbers, k);
-            int number = __popc(task.directions & ((1u << direction) - 1));
-            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
-        }
-        column += __popc(all);
-    }
-    __syncthreads();
-}
-
-// In which directions a row has taps, whose columns of a word are `has`. sets: those of the word.
-SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, int directions) {
-    uint32_t mask = 0;
-    for (int d = 0; d < directions; d += 4) {
-        uint4 set = *(const uint4 *)(sets + d);
-        uint32_t four = (has & set.x ? 1 : 0) | (has & set.y ? 2 : 0) | (has & set.z ? 4 : 0) |
-                        (has & set.w ? 8 : 0);
-        mask |= four << d;
-    }
-    return mask;
-}
-
-// The key of a lane's row, of `rows` consecutive ones from `first` on. Bits for the kernel's own
-// directions: in the same order as those of order.h, as the others are bits that no row has.
-SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t first, int rows,
-                                     const order_sets &sets) {
-    const int volume = task.request.layout.volume, directions = __popc(task.directions);
-    const int32_t *map = task.request.map + (int64_t)first * volume;
-    uint32_t mask = 0;
-    for (int k = 0; k < volume; k += order_slab) {
-        uint32_t has = order_find_taps(map, volume, rows, k, min(volume - k, (int)order_slab));
-        mask |= order_find_directions(has, sets + k, directions);
-    }
-    return order_key(mask);
-}
-
-// The keys of all rows, a block of threads 256 of them; and no class has rows yet.
-SPIRA_KERNEL void __launch_bounds__(order_key_threads)
-    order_key_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ __align__(16) order_sets sets;
-    const int number = order_find_task(batch, order_by_key);
-    const order_task &task = batch.task[number];
-    const int32_t block = (int32_t)blockIdx.x - task.first[order_by_key];
-    const int32_t first = block * order_key_threads, warp = first + (int)threadIdx.x / 32 * 32;
-    const int32_t count = order_find_count(task.request);
-    for (int c = threadIdx.x; block == 0 && c < order_classes; c += order_key_threads) {
-        s.total[number * order_classes + c] = 0;
-    }
-    if (first >= count) {
-        return;
-    }
-    order_fill_sets(batch, task, sets);
-    if (warp < count) {
-        uint32_t key = order_find_key(task, warp, count - warp, sets);
-        if (first + (int)threadIdx.x < count) {
-            s.key[task.first_row + first + threadIdx.x] = key;
-        }
-    }
+    return columns < 32 ? word & ((1u << columns) - 1) : word;
 }
 
 // ---- sorting by a digit -------------------------------------------------------------------------
+
+template <int threads>
+using order_scan = cub::BlockScan<int, threads, cub::BLOCK_SCAN_WARP_SCANS>;
 
 // What a block of threads has in shared memory to sort `items` elements of each thread by a digit
 // of `bits`. Element i of a lane has place (warp * items + i) * 32 + lane.
@@ -252,7 +197,7 @@ struct __align__(16) order_shared {
         uint32_t sample[threads * items];
     };
     uint16_t begin[1 << bits]; // the place of the first with a digit
-    typename cub::BlockScan<int, threads>::TempStorage scan;
+    typename order_scan<threads>::TempStorage scan;
 };
 
 // The lanes that have the same digit.
@@ -283,7 +228,7 @@ SPIRA_DEVICE void order_count_digits(order_shared<threads, items, bits> &s) {
         }
     }
     int low = sum & 0xffff, begin;
-    cub::BlockScan<int, threads>(s.scan).ExclusiveSum(low + (int)(sum >> 16), begin);
+    order_scan<threads>(s.scan).ExclusiveSum(low + (int)(sum >> 16), begin);
     if (threadIdx.x < pairs) {
         ((uint32_t *)s.begin)[threadIdx.x] = (uint32_t)begin | (uint32_t)(begin + low) << 16;
     }
@@ -357,26 +302,115 @@ SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items
     }
 }
 
-// ---- classes ------------------------------------------------------------------------------------
+// ---- keys ---------------------------------------------------------------------------------------
 
-typedef order_shared<order_run_threads, order_run_items> order_run_shared;
-typedef order_shared<order_run_threads, order_run_items, order_class_bits> order_class_shared;
+// [words, 32]: the columns of a word that lie in each direction that the columns lie in.
+typedef uint32_t order_sets[order_words_max * 32];
 
-// The first keys of the classes from the second on, by all threads of a block: each key once, so
-// that no classes are without keys; behind them, UINT32_MAX. key: of the map's rows.
-SPIRA_DEVICE void order_find_splitters(const uint32_t *__restrict__ key, int32_t count, int bits,
-                                       order_run_shared &s, uint32_t (&splitter)[order_classes]) {
-    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
+// The columns of kernels that have more than a word of them. Each warp counts those of all offsets;
+// the offsets are dealt out to the warps, 32 at a time.
+SPIRA_DEVICE void order_fill_far(const order_batch &batch, const order_task &task,
+                                 order_sets &sets) {
+    const order_request &r = task.request;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
+    int column = 0;
+    for (int first = 0; first < volume; first += 32) {
+        int k = first + lane;
+        bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
+        uint32_t all = __ballot_sync(~0u, has);
+        if (has && first / 32 % (blockDim.x / 32) == warp) {
+            int c = column + __popc(all & ((1u << lane) - 1));
+            int direction = order_direction(&r.kernel, &batch.numbers, k);
+            int number = __popc(task.directions & ((1u << direction) - 1));
+            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
+        }
+        column += __popc(all);
+    }
+}
+
+// By all threads of a block, for its map.
+SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
+                                  order_sets &sets) {
+    const int own = threadIdx.x, volume = task.request.layout.volume;
+    for (int i = own; i < order_words(volume) * 32; i += blockDim.x) {
+        sets[i] = 0;
+    }
+    __syncthreads();
+    if (volume > order_slab) {
+        order_fill_far(batch, task, sets);
+    } else if (own < volume) {
+        atomicOr(sets + task.direction[own], 1u << own);
+    }
+    __syncthreads();
+}
+
+// In which directions a row has taps, whose columns of a word are `has`. sets: those of the word.
+SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, int directions) {
+    uint32_t mask = 0;
+    for (int d = 0; d < directions; d += 4) {
+        uint4 set = *(const uint4 *)(sets + d);
+        uint32_t four = (has & set.x ? 1 : 0) | (has & set.y ? 2 : 0) | (has & set.z ? 4 : 0) |
+                        (has & set.w ? 8 : 0);
+        mask |= four << d;
+    }
+    return mask;
+}
+
+// The key of a lane's row. apart: the rows of a warp lie anywhere; otherwise they are consecutive,
+// and `rows` of them there. Bits for the kernel's own directions: in the same order as those of
+// order.h, as the others are bits that no row has.
+template <bool apart>
+SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t row, int rows,
+                                     const order_sets &sets) {
+    const int volume = task.request.layout.volume, directions = __popc(task.directions);
+    const int32_t *map = task.request.map;
+    const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
+    uint32_t mask = 0;
+    for (int k = 0; k < volume; k += order_slab) {
+        const int columns = min(volume - k, (int)order_slab);
+        uint32_t has = apart ? order_gather_taps(map, volume, row, k, columns)
+                             : order_find_taps(first, volume, rows, k, columns);
+        mask |= order_find_directions(has, sets + k, directions);
+    }
+    return order_key(mask);
+}
+
+enum { order_list_items = order_list_samples / order_key_threads };
+
+struct order_key_shared {
+    order_sets sets;
+    order_shared<order_key_threads, order_list_items> list;
+};
+
+// The keys of a list's samples to s.sample, in any order. A thread writes the items that it will
+// sort.
+SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t count,
+                                     order_key_shared &s) {
+    const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
+#pragma unroll 1
+    for (int i = 0; i < order_list_items; ++i) {
+        int32_t row = order_sample_row(order_lists * (first + i * 32) + list, count);
+        s.list.sample[first + i * 32] = order_find_key<true>(task, row, 32, s.sets);
+    }
+}
+
+// The first keys of a list's classes from the second on: each key once, so that few classes are
+// without keys; behind them, UINT32_MAX. By all threads of a block; sample: as order_find_samples
+// leaves it.
+SPIRA_DEVICE void order_find_splitters(int bits,
+                                       order_shared<order_key_threads, order_list_items> &s,
+                                       uint32_t *splitter) {
+    const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
     const int c = 2 * (int)threadIdx.x; // and c + 1
-    order_item item[order_run_items];
+    order_item item[order_list_items];
 #pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
-        item[i] = {key[order_sample_row(first + i * 32, count)], 0};
+    for (int i = 0; i < order_list_items; ++i) {
+        item[i] = {s.sample[first + i * 32], 0};
     }
     order_sort(bits, ~0u, item, s);
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
+    for (int i = 0; i < order_list_items; ++i) {
         s.sample[first + i * 32] = item[i].key;
     }
     __syncthreads();
@@ -384,7 +418,7 @@ SPIRA_DEVICE void order_find_splitters(const uint32_t *__restrict__ key, int32_t
     bool own = c > 0 && (order_class_begin(s.sample, max(c - 1, 0)) != begin[0]);
     bool next = c == 0 || begin[0] != begin[1];
     int place, all;
-    cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum((int)own + (int)next, place, all);
+    order_scan<order_key_threads>(s.scan).ExclusiveSum((int)own + (int)next, place, all);
     if (own) {
         splitter[place] = begin[0];
     }
@@ -396,17 +430,60 @@ SPIRA_DEVICE void order_find_splitters(const uint32_t *__restrict__ key, int32_t
             splitter[i] = UINT32_MAX;
         }
     }
-    __syncthreads();
 }
 
-// The class of a key.
-SPIRA_DEVICE int order_find_class(const uint32_t *splitter, uint32_t key) {
-    int before = 0;
-#pragma unroll
-    for (int step = order_classes / 2; step; step /= 2) {
-        before += splitter[before + step - 1] <= key ? step : 0;
+// A list of samples; and no class has rows yet.
+SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, int number, int list,
+                             order_key_shared &shared) {
+    const order_task &task = batch.task[number];
+    const int32_t count = order_find_count(task.request);
+    const int first = (number * order_lists + list) * order_list_classes;
+    ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
+    order_fill_sets(batch, task, shared.sets);
+    if (count > 0) {
+        order_find_samples(task, list, count, shared);
+        order_find_splitters(__popc(task.directions), shared.list, s.splitter + first);
     }
-    return before;
+}
+
+// The lists of all maps, then the keys of all rows, a block of threads 256 of them.
+SPIRA_KERNEL void __launch_bounds__(order_key_threads)
+    order_key_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
+    __shared__ __align__(16) order_key_shared shared;
+    const int lists = batch.tasks * order_lists, unit = (int)blockIdx.x - lists;
+    if (unit < 0) {
+        order_list(batch, s, (int)blockIdx.x / order_lists, (int)blockIdx.x % order_lists, shared);
+        return;
+    }
+    const order_task &task = batch.task[order_find_task(batch, order_by_key, unit)];
+    const int32_t first = (unit - task.first[order_by_key]) * order_key_threads;
+    const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
+    const int32_t count = order_find_count(task.request);
+    order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
+    if (warp < count) {
+        uint32_t key = order_find_key<false>(task, row, count - warp, shared.sets);
+        if (row < count) {
+            s.key[task.first_row + row] = key;
+        }
+    }
+}
+
+// ---- classes ------------------------------------------------------------------------------------
+
+typedef order_shared<order_run_threads, order_run_items, order_class_bits> order_class_shared;
+typedef uint32_t order_splitters[order_lists][order_list_classes];
+
+// The class of a key.
+SPIRA_DEVICE int order_find_class(const order_splitters &splitter, uint32_t key) {
+    int before[order_lists] = {};
+#pragma unroll
+    for (int step = order_list_classes / 2; step; step /= 2) {
+#pragma unroll
+        for (int list = 0; list < order_lists; ++list) {
+            before[list] += splitter[list][before[list] + step - 1] <= key ? step : 0;
+        }
+    }
+    return before[0] + before[1];
 }
 
 // Tells where each class of a chunk begins, and adds its rows to those of all chunks.
@@ -427,12 +504,9 @@ SPIRA_DEVICE void order_tell_classes(const order_task &task, const order_scratch
 // Puts the rows of each chunk in their classes, adds up the classes' rows.
 SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ union {
-        order_run_shared samples;
-        order_class_shared rows;
-    } shared;
-    __shared__ uint32_t splitter[order_classes];
-    const int number = order_find_task(batch, order_by_run), own = threadIdx.x;
+    __shared__ order_class_shared shared;
+    __shared__ __align__(8) order_splitters splitter;
+    const int number = order_find_task(batch, order_by_run, (int)blockIdx.x), own = threadIdx.x;
     const order_task &task = batch.task[number];
     const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
     const int32_t count = order_find_count(task.request), begin = chunk * order_run;
@@ -450,16 +524,17 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
         int at = first + i * 32;
         item[i] = {at < rows ? keys[begin + at] : UINT32_MAX, begin + at};
     }
-    order_find_splitters(keys, count, __popc(task.directions), shared.samples, splitter);
+    ((uint2 *)splitter)[own] = ((const uint2 *)s.splitter)[number * order_run_threads + own];
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
         // Behind the last row: at the end, and the last class does not begin later for it.
         digit[i] =
             first + i * 32 < rows ? order_find_class(splitter, item[i].key) : order_classes - 1;
     }
-    order_rank(digit, place, shared.rows);
-    order_tell_classes(task, s, number, chunk, rows, shared.rows);
-    order_exchange(place, item, shared.rows);
+    order_rank(digit, place, shared);
+    order_tell_classes(task, s, number, chunk, rows, shared);
+    order_exchange(place, item, shared);
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
         if (first + i * 32 < rows) {
@@ -467,6 +542,8 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
         }
     }
 }
+
+typedef order_shared<order_run_threads, order_run_items> order_run_shared;
 
 // ---- runs ---------------------------------------------------------------------------------------
 
@@ -476,13 +553,12 @@ struct order_classes_of {
     int32_t begin; // the place of the first class, from the run's first place on: <= 0
 };
 
-// total [order_classes] of the map; the run has places begin .. begin + rows.
-SPIRA_DEVICE order_classes_of order_find_classes(const int32_t *__restrict__ total, int32_t begin,
-                                                 int rows, order_run_shared &s) {
+// total: the rows of a thread's two classes; the run has places begin .. begin + rows.
+SPIRA_DEVICE order_classes_of order_find_classes(int2 total, int32_t begin, int rows,
+                                                 order_run_shared &s) {
     __shared__ order_classes_of found;
-    const int2 two = ((const int2 *)total)[threadIdx.x];
-    int32_t own[2] = {two.x, two.y}, place[2];
-    cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, place);
+    int32_t own[2] = {total.x, total.y}, place[2];
+    order_scan<order_run_threads>(s.scan).ExclusiveSum(own, place);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
         const int32_t at = place[j] - begin;
@@ -528,7 +604,7 @@ SPIRA_DEVICE void order_find_heads(const uint16_t *__restrict__ begin, int32_t r
             c += chunk == 0;
         }
         __syncthreads(); // of the scan's storage, and of what head was
-        cub::BlockScan<int, order_run_threads>(s.scan).ExclusiveSum(own, before, all);
+        order_scan<order_run_threads>(s.scan).ExclusiveSum(own, before, all);
 #pragma unroll
         for (int j = 0; j < each; ++j) {
             int at = before[j] + place;
@@ -570,15 +646,14 @@ SPIRA_DEVICE void order_follow_heads(int32_t (&from)[order_run_items], order_run
 }
 
 // The items of a run, places begin .. begin + rows of the map, as the classes have them. Those
-// behind the last: no row, and the largest key.
-SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, int number,
+// behind the last: no row, and the largest key. total: as of order_find_classes.
+SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, int2 total,
                                 int32_t begin, int rows, int32_t count, order_run_shared &shared,
                                 order_item (&item)[order_run_items]) {
     const int32_t runs = (int32_t)ceil_div(task.request.capacity, order_run);
     const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
     int32_t from[order_run_items];
-    order_classes_of classes =
-        order_find_classes(s.total + number * order_classes, begin, rows, shared);
+    order_classes_of classes = order_find_classes(total, begin, rows, shared);
     order_find_heads(s.begin + (int64_t)task.first[order_by_run] * order_classes, runs, count,
                      classes, rows, shared);
     order_follow_heads(from, shared);
@@ -591,21 +666,42 @@ SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, 
     }
 }
 
-// Sorts each run, and writes its rows to the layout.
+// What a warp's places weigh, a pair of blocks; `rows` of the run are there.
+SPIRA_DEVICE int order_weigh(const order_task &task, int first, int rows,
+                             const order_item (&item)[order_run_items]) {
+    const int lane = threadIdx.x % 32;
+    uint32_t directions = 0;
+#pragma unroll
+    for (int i = 0; i < order_run_items; ++i) {
+        directions |= first + i * 32 < rows ? order_key_directions(item[i].key) : 0;
+    }
+    for (int lanes = 16; lanes; lanes /= 2) {
+        directions |= __shfl_xor_sync(~0u, directions, lanes);
+    }
+    int weight = directions >> lane & 1 ? task.weight[lane] : 0;
+    for (int lanes = 16; lanes; lanes /= 2) {
+        weight += __shfl_xor_sync(~0u, weight, lanes);
+    }
+    return weight;
+}
+
+// Sorts each run, writes its rows to the layout, and weighs its pairs.
 SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
     order_run_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_run_shared shared;
     __shared__ uint32_t any; // some key of the run
-    const int number = order_find_task(batch, order_by_run);
+    const int number = order_find_task(batch, order_by_run, (int)blockIdx.x);
     const order_task &task = batch.task[number];
     const order_request &r = task.request;
+    // While it is read how many rows there are.
+    const int2 total = ((const int2 *)(s.total + number * order_classes))[threadIdx.x];
     const int32_t count = order_find_count(r);
     const int32_t begin = ((int32_t)blockIdx.x - task.first[order_by_run]) * order_run;
     const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
     const int rows = min(count - begin, (int)order_run);
     order_item item[order_run_items];
     if (rows > 0) {
-        order_collect(task, s, number, begin, rows, count, shared, item);
+        order_collect(task, s, total, begin, rows, count, shared, item);
         if (threadIdx.x == 0) {
             any = item[0].key;
         }
@@ -616,6 +712,10 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
             differ |= first + i * 32 < rows ? item[i].key ^ any : 0;
         }
         order_sort(__popc(task.directions), differ, item, shared);
+    }
+    const int weight = order_weigh(task, first, rows, item);
+    if (threadIdx.x % 32 == 0) {
+        s.weight[blockIdx.x * order_run_pairs + threadIdx.x / 32] = (uint8_t)weight;
     }
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
@@ -681,71 +781,76 @@ SPIRA_DEVICE void order_put_slab(const order_layout &t, int64_t block, int k, ui
     }
 }
 
-// Writes the layouts but for their rows and turns, a block of threads a pair of blocks, a warp 32
-// places.
-SPIRA_KERNEL void __launch_bounds__(order_put_threads)
-    order_put_kernel(const __grid_constant__ order_batch batch) {
-    extern __shared__ int32_t order_taps[]; // [2 order_rows, pitch]
-    __shared__ uint32_t found[order_put_threads / 32];
-    const order_task &task = batch.task[order_find_task(batch, order_by_pair)];
-    const order_layout &t = task.request.layout;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
-    const int32_t count = order_find_count(task.request);
-    const int32_t pair = (int32_t)blockIdx.x - task.first[order_by_pair];
-    const int32_t block = 2 * pair + warp / 2, place = pair * order_put_threads + threadIdx.x;
-    const bool tells = lane == 0 && warp % 2 == 0 && block < order_count(task.request.capacity);
-    const int32_t row = place < count ? t.row[place] : -1;
-    const bool some = pair * order_put_threads < count;
-    for (int k = 0; k < t.volume; k += order_slab) {
-        uint32_t bits = 0;
-        if (some) {
-            __syncthreads();
-            uint32_t own =
-                order_load_slab(task.request.map, t.volume, row, k,
-                                min(t.volume - k, (int)order_slab), order_taps + warp * 32 * pitch);
-            if (lane == 0) {
-                found[warp] = own;
-            }
-            __syncthreads();
-            bits = found[warp / 2 * 2] | found[warp / 2 * 2 + 1];
-            order_put_slab(t, block, k, bits, order_taps + warp / 2 * order_rows * pitch);
-        }
-        if (tells) {
-            t.mask[(int64_t)block * order_words(t.volume) + k / order_slab] = bits;
-        }
-    }
+// How many of four pairs, from number `first` on, come before `pair`, which weighs `own`. four:
+// what they weigh.
+SPIRA_DEVICE int order_count_before(uint32_t four, int first, int pair, uint32_t own) {
+    const int low = min(max(pair - first, 0), 4); // have a lower number
+    const uint32_t lower = low < 4 ? 0x01010101u & ((1u << 8 * low) - 1) : 0x01010101u;
+    return __popc(__vsetgeu4(four, (own + 1) * 0x01010101u - lower));
 }
 
-// ---- turns --------------------------------------------------------------------------------------
+// How many pairs of its scope come before one, in four parts: by a block of threads, each warp gets
+// one. weight: of the map's pairs, 0 of those that have no outputs.
+SPIRA_DEVICE int order_find_before(const uint8_t *__restrict__ weight, int32_t pair,
+                                   int32_t pairs) {
+    const int each = sizeof(uint4);
+    const int32_t scope = pair / order_scope * order_scope;
+    const int32_t end = min(scope + (int32_t)order_scope, pairs);
+    const uint32_t own = weight[pair];
+    int before = 0;
+    for (int at = scope + (int)threadIdx.x * each; at < end; at += order_put_threads * each) {
+        const uint4 w = *(const uint4 *)(weight + at);
+        before += order_count_before(w.x, at, pair, own);
+        before += order_count_before(w.y, at + 4, pair, own);
+        before += order_count_before(w.z, at + 8, pair, own);
+        before += order_count_before(w.w, at + 12, pair, own);
+    }
+    for (int lanes = 16; lanes; lanes /= 2) {
+        before += __shfl_xor_sync(~0u, before, lanes);
+    }
+    return before;
+}
 
-enum { order_turn_items = order_scope / order_turn_threads };
-
-// A block of threads for each scope of pairs.
-SPIRA_KERNEL void __launch_bounds__(order_turn_threads)
-    order_turn_kernel(const __grid_constant__ order_batch batch) {
-    __shared__ order_shared<order_turn_threads, order_turn_items> shared;
-    const order_task &task = batch.task[order_find_task(batch, order_by_scope)];
+// Writes the layouts but for their rows, a block of threads a slab of a pair of blocks, a warp 32
+// places; and the turns.
+SPIRA_KERNEL void __launch_bounds__(order_put_threads)
+    order_put_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
+    extern __shared__ int32_t order_taps[]; // [2 order_rows, pitch]
+    __shared__ uint32_t found[order_put_threads / 32];
+    __shared__ int before[order_put_threads / 32];
+    const int slabs = order_words(batch.volume), unit = (int)((unsigned)blockIdx.x / slabs);
+    const int k = (int)((unsigned)blockIdx.x % slabs) * order_slab;
+    const order_task &task = batch.task[order_find_task(batch, order_by_pair, unit)];
     const order_layout &t = task.request.layout;
-    const int32_t scope = (int32_t)blockIdx.x - task.first[order_by_scope];
-    const int32_t blocks = order_count(order_find_count(task.request)), pairs = order_pairs(blocks);
-    const int32_t first = scope * order_scope + (int32_t)threadIdx.x / 32 * order_turn_items * 32 +
-                          (int32_t)threadIdx.x % 32;
-    if (scope * order_scope >= pairs) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
+    const int32_t blocks = order_count(task.request.capacity);
+    const int32_t count = order_find_count(task.request);
+    const int32_t pair = unit - task.first[order_by_pair], block = 2 * pair + warp / 2;
+    if (k >= t.volume) {
         return;
     }
-    order_item item[order_turn_items]; // by the offsets that a pair has not
-#pragma unroll
-    for (int i = 0; i < order_turn_items; ++i) {
-        int32_t pair = first + i * 32;
-        int offsets = pair < pairs ? order_pair_offsets(&t, pair, blocks) : -1;
-        item[i] = {(uint32_t)(t.volume - offsets), pair};
-    }
-    order_sort(bits_for((uint64_t)t.volume + 1), ~0u, item, shared);
-#pragma unroll
-    for (int i = 0; i < order_turn_items; ++i) {
-        if (first + i * 32 < pairs) {
-            t.turn[first + i * 32] = item[i].row;
+    const int32_t row = block < blocks ? t.row[pair * order_put_threads + threadIdx.x] : -1;
+    uint32_t bits = 0;
+    if (pair * order_put_threads < count) {
+        const uint8_t *weight = s.weight + task.first[order_by_run] * order_run_pairs;
+        int less = k ? 0 : order_find_before(weight, pair, order_pairs(blocks));
+        uint32_t own =
+            order_load_slab(task.request.map, t.volume, row, k, min(t.volume - k, (int)order_slab),
+                            order_taps + warp * 32 * pitch);
+        if (lane == 0) {
+            found[warp] = own;
+            before[warp] = less;
         }
+        __syncthreads();
+        bits = found[warp / 2 * 2] | found[warp / 2 * 2 + 1];
+        order_put_slab(t, block, k, bits, order_taps + warp / 2 * order_rows * pitch);
+        if (k == 0 && threadIdx.x == 0) {
+            const int32_t scope = pair / order_scope * order_scope;
+            t.turn[scope + before[0] + before[1] + before[2] + before[3]] = pair;
+        }
+    }
+    if (lane == 0 && warp % 2 == 0 && block < blocks) {
+        t.mask[(int64_t)block * order_words(t.volume) + k / order_slab] = bits;
     }
 }
 
@@ -756,7 +861,6 @@ SPIRA_API void order_count_units(int32_t capacity, int32_t (&units)[order_units]
     units[order_by_key] = (int32_t)ceil_div(capacity, order_key_threads);
     units[order_by_run] = (int32_t)ceil_div(capacity, order_run);
     units[order_by_pair] = order_pairs(order_count(capacity));
-    units[order_by_scope] = (int32_t)ceil_div(units[order_by_pair], order_scope);
 }
 
 // The rows and runs of all maps.
@@ -781,9 +885,11 @@ SPIRA_API status order_rows_all(const order_request *request, int maps, int32_t 
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
     s.key = workspace_take<uint32_t>(w, rows);
+    s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
+    s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
     return s;
 }
 
@@ -798,16 +904,28 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
     return status_success();
 }
 
-// The directions that the columns of a map lie in.
-SPIRA_API uint32_t order_directions_of(const kernel_shape *kernel, int threshold,
-                                       const order_numbers *numbers) {
-    uint32_t directions = 0;
-    for (int k = 0; k < kernel_volume(kernel); ++k) {
+// The directions that the columns of a map lie in, those of the first columns, and what they weigh.
+SPIRA_API void order_task_directions(const order_numbers *numbers, order_task *task) {
+    const kernel_shape *kernel = &task->request.kernel;
+    const int volume = kernel_volume(kernel), threshold = task->request.threshold;
+    const order_weights weights = order_weights_make(kernel, threshold);
+    int column = 0, number = 0;
+    for (int k = 0; k < volume; ++k) {
         if (kernel_norm(kernel, k) < threshold) {
-            directions |= 1u << order_direction(kernel, numbers, k);
+            task->directions |= 1u << order_direction(kernel, numbers, k);
         }
     }
-    return directions;
+    for (int k = 0; k < volume && column < order_slab; ++k) {
+        if (kernel_norm(kernel, k) < threshold) {
+            uint32_t below = (1u << order_direction(kernel, numbers, k)) - 1;
+            task->direction[column++] = (uint8_t)count_bits(task->directions & below);
+        }
+    }
+    for (int d = 0; d < order_directions; ++d) {
+        if (task->directions >> d & 1) {
+            task->weight[number++] = weights.weight[d];
+        }
+    }
 }
 
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
@@ -820,7 +938,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         int32_t units[order_units];
         order_count_units(r->capacity, units);
         task->request = *r;
-        task->directions = order_directions_of(&r->kernel, r->threshold, &batch.numbers);
+        order_task_directions(&batch.numbers, task);
         task->first_row = batch.rows;
         for (int u = 0; u < order_units; ++u) {
             task->first[u] = batch.units[u];
@@ -843,7 +961,8 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 //          launched then
 // Asynchronous, deterministic, equal to order_build_host.
 // cost     reads the maps twice, writes 256 bytes for each offset of each block; writes and reads
-//          12 bytes for each output. Five launches
+//          12 bytes for each output; a block of threads of each pair of blocks reads a byte of
+//          each pair of its scope. Four launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
@@ -857,16 +976,14 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     order_batch batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
     order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
-    unsigned keys = (unsigned)batch.units[order_by_key];
+    unsigned keys = (unsigned)(maps * order_lists + batch.units[order_by_key]);
     unsigned runs = (unsigned)batch.units[order_by_run];
-    unsigned pairs = (unsigned)batch.units[order_by_pair];
-    unsigned scopes = (unsigned)batch.units[order_by_scope];
+    unsigned slabs = (unsigned)(batch.units[order_by_pair] * order_words(batch.volume));
     size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
     order_key_kernel<<<keys, order_key_threads, 0, stream>>>(batch, s);
     order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_put_kernel<<<pairs, order_put_threads, taps, stream>>>(batch);
-    order_turn_kernel<<<scopes, order_turn_threads, 0, stream>>>(batch);
+    order_put_kernel<<<slabs, order_put_threads, taps, stream>>>(batch, s);
     return status_of_launch("order_build");
 }
 

@@ -9,7 +9,7 @@
 //   mask   [blocks, words]       bit k % 32 of word k / 32: some output of the block has offset k
 //   source [blocks, volume, 64]  the source row of each place, -1: none
 //
-//   turn   [pairs]               pairs of neighbouring blocks, those with many offsets first
+//   turn   [pairs]               pairs of neighbouring blocks, heavy ones first
 //
 // Of `source` only the rows of offsets that are in the mask are written, of `turn` only pairs that
 // have outputs. Who shares the pairs out among workers in their turn gives all of them much the
@@ -23,15 +23,21 @@
 // fastest.
 //
 // Outputs ascend by key nearly: all that a block of threads has at a time does.
-// - The keys of 2048 evenly spread rows, ascending, divide the keys into 1024 classes: every second
-//   one begins a class, the first none. If it is the one that began the class before, all keys
-//   above it are the class instead: so a key that many rows have gets a class of its own.
+// - The keys of 2048 evenly spread rows, by turns in one of two lists, each list ascending, divide
+//   the keys into classes: every second one of a list begins a class, the first none. If it is the
+//   one that began the list's class before, all keys above it are the class instead: so a key that
+//   many rows have gets a class of its own. Two lists are sorted side by side.
 // - Outputs stand class by class, within a class by row.
 // - Each run of 2048 places, as they stand then, ascends by key, and by row where keys agree.
 // So rows of a class stand together, and the classes of a run are in order besides. On the real
-// scans of the tests, for sizes 2, 3 and 5 and strides 1 to 8, blocks have at most 1.2 % more
-// offsets than they had if all outputs ascended, mostly less than 0.4 %. Runs of consecutive rows,
+// scans of the tests, for sizes 2, 3 and 5 and strides 1 to 8, blocks have at most 1.3 % more
+// offsets than they had if all outputs ascended, mostly less than 0.5 %. Runs of consecutive rows,
 // sorted without classes, would have 60 % more at stride 1 (size 3).
+//
+// The turn. A direction weighs as many 254ths as the offsets that lie in it are of all, rounded
+// down (nothing, if they are fewer); a pair of blocks as much as the directions do in which its
+// outputs have taps. Of pairs that weigh the same the lower number comes first. Up to size 3 that
+// is the order of how many offsets the pairs have, and known before the offsets are.
 //
 // Maps may have the columns of a threshold (map_forms.os): offsets with an L1 norm below it,
 // ascending. `volume` is the number of columns then, and k counts columns.
@@ -49,9 +55,13 @@ enum {
     order_rows = 64, // outputs of a block
     order_directions = 27,
     order_samples = 2048, // rows of a map whose keys divide it
+    order_lists = 2,      // of them
+    order_list_samples = order_samples / order_lists,
     order_classes = 1024,
+    order_list_classes = order_classes / order_lists,
     order_run = 2048,   // places that ascend by key: 16 pairs of blocks
     order_scope = 4096, // pairs of blocks
+    order_weight_most = 254,
 };
 
 struct order_layout {
@@ -155,7 +165,32 @@ SPIRA_BOTH uint32_t order_key(uint32_t mask) {
     return mask;
 }
 
-// Which row sample i of a map is.
+// In which directions an output with this key has taps.
+SPIRA_BOTH uint32_t order_key_directions(uint32_t key) {
+    return key ^ key >> 1;
+}
+
+// What each direction weighs, by its number; 254 in all at most.
+struct order_weights {
+    uint8_t weight[order_directions];
+};
+
+SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int threshold) {
+    const order_numbers numbers = order_numbers_make();
+    const int volume = kernel_volume(kernel);
+    const int columns = kernel_norm_count(kernel, threshold, volume);
+    int lie[order_directions] = {};
+    order_weights w;
+    for (int k = 0; k < volume; ++k) {
+        lie[order_direction(kernel, &numbers, k)] += kernel_norm(kernel, k) < threshold;
+    }
+    for (int d = 0; d < order_directions; ++d) {
+        w.weight[d] = (uint8_t)(lie[d] * order_weight_most / columns);
+    }
+    return w;
+}
+
+// Which row sample i of a map is. Of a list, sample j is number order_lists * j + list.
 SPIRA_BOTH int32_t order_sample_row(int i, int32_t count) {
     return (int32_t)((2 * (int64_t)i + 1) * count / (2 * order_samples));
 }
@@ -199,29 +234,43 @@ SPIRA_API void order_keys_host(const kernel_shape *kernel, int threshold, const 
     }
 }
 
-// Where class c, not the first, begins: the least key that it may have. sample [order_samples]:
-// ascending.
+// Where class c of a list, not the first, begins: the least key that it may have. sample
+// [order_list_samples]: ascending.
 SPIRA_BOTH uint32_t order_class_begin(const uint32_t *sample, int c) {
-    const int each = order_samples / order_classes;
+    const int each = order_list_samples / order_list_classes;
     return sample[c * each] + (c > 1 && sample[c * each] == sample[(c - 1) * each]);
 }
 
-// The class of a key. begin [order_classes]: of each class the first key, of the first one any.
-SPIRA_API int order_class_host(const uint32_t *begin, uint32_t key) {
-    return (int)(std::upper_bound(begin + 1, begin + order_classes, key) - (begin + 1));
+// Of each class of each list the first key, of the lists' first ones any.
+typedef uint32_t order_begins[order_lists][order_list_classes];
+
+SPIRA_API void order_begins_host(const uint32_t *keys, int32_t count, order_begins &begin) {
+    uint32_t sample[order_list_samples];
+    for (int list = 0; list < order_lists; ++list) {
+        for (int j = 0; j < order_list_samples; ++j) {
+            sample[j] = count ? keys[order_sample_row(order_lists * j + list, count)] : 0;
+        }
+        std::sort(sample, sample + order_list_samples);
+        for (int c = 1; c < order_list_classes; ++c) {
+            begin[list][c] = order_class_begin(sample, c);
+        }
+    }
+}
+
+// The class of a key.
+SPIRA_API int order_class_host(const order_begins &begin, uint32_t key) {
+    int before = 0;
+    for (const auto &list : begin) {
+        before += (int)(std::upper_bound(list + 1, list + order_list_classes, key) - (list + 1));
+    }
+    return before;
 }
 
 // Puts the outputs in classes.
 SPIRA_API void order_divide_host(int32_t count, const order_host *h) {
-    uint32_t sample[order_samples], begin[order_classes];
+    order_begins begin;
     int32_t place[order_classes + 1] = {};
-    for (int i = 0; i < order_samples; ++i) {
-        sample[i] = count ? h->keys[order_sample_row(i, count)] : 0;
-    }
-    std::sort(sample, sample + order_samples);
-    for (int c = 1; c < order_classes; ++c) {
-        begin[c] = order_class_begin(sample, c);
-    }
+    order_begins_host(h->keys, count, begin);
     for (int32_t i = 0; i < count; ++i) {
         ++place[order_class_host(begin, h->keys[i]) + 1];
     }
@@ -269,28 +318,33 @@ SPIRA_API void order_put_host(const int32_t *map, const uint64_t *order, int32_t
     }
 }
 
-// Offsets that a pair of blocks has.
-SPIRA_BOTH int order_pair_offsets(const order_layout *t, int64_t pair, int64_t blocks) {
-    const int words = order_words(t->volume);
-    const uint32_t *mask = t->mask + 2 * pair * words;
-    const bool both = 2 * pair + 1 < blocks;
-    int offsets = 0;
-    for (int w = 0; w < words; ++w) {
-        offsets += count_bits(mask[w] | (both ? mask[words + w] : 0));
+// What the pair of blocks weighs whose outputs are order [rows].
+SPIRA_API uint32_t order_weigh_host(const uint64_t *order, int rows, const order_weights *weights) {
+    uint32_t directions = 0, weight = 0;
+    for (int i = 0; i < rows; ++i) {
+        directions |= order_key_directions((uint32_t)(order[i] >> 32));
     }
-    return offsets;
+    for (int d = 0; d < order_directions; ++d) {
+        weight += directions >> d & 1 ? weights->weight[d] : 0;
+    }
+    return weight;
 }
 
-SPIRA_API void order_turn_host(int32_t count, const order_layout *t) {
-    const int32_t blocks = order_count(count), pairs = order_pairs(blocks);
+// h: its order; its keys are lost.
+SPIRA_API void order_turn_host(const kernel_shape *kernel, int threshold, int32_t count,
+                               const order_host *h, const order_layout *t) {
+    const order_weights weights = order_weights_make(kernel, threshold);
+    const int32_t pairs = order_pairs(order_count(count)), each = 2 * order_rows;
+    uint32_t *weight = h->keys;
+    for (int32_t pair = 0; pair < pairs; ++pair) {
+        int rows = (int)min_of(count - pair * each, each);
+        weight[pair] = order_weigh_host(h->order + pair * each, rows, &weights);
+        t->turn[pair] = pair;
+    }
     for (int32_t first = 0; first < pairs; first += order_scope) {
         int32_t end = (int32_t)min_of(first + order_scope, pairs);
-        for (int32_t pair = first; pair < end; ++pair) {
-            t->turn[pair] = pair;
-        }
-        std::sort(t->turn + first, t->turn + end, [&](int32_t a, int32_t b) {
-            int of_a = order_pair_offsets(t, a, blocks), of_b = order_pair_offsets(t, b, blocks);
-            return of_a != of_b ? of_a > of_b : a < b;
+        std::sort(t->turn + first, t->turn + end, [=](int32_t a, int32_t b) {
+            return weight[a] != weight[b] ? weight[a] > weight[b] : a < b;
         });
     }
 }
@@ -316,7 +370,7 @@ SPIRA_API status order_build_host(const kernel_shape *kernel, int threshold, con
     for (int32_t block = 0; block < order_count(capacity); ++block) {
         order_put_host(map, h.order, count, block, &t);
     }
-    order_turn_host(count, &t);
+    order_turn_host(kernel, threshold, count, &h, &t);
     return status_success();
 }
 

@@ -199,8 +199,8 @@ void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
 
 // ---- tests --------------------------------------------------------------------------------------
 
-const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4},
-                        {5, 5, 5}, {2, 5, 3}, {7, 7, 7}, {1, 1, 15}, {13, 5, 1}};
+const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3},  {1, 3, 11}, {4, 4, 4}, {5, 5, 5},
+                        {2, 5, 3}, {7, 7, 7}, {1, 1, 15}, {13, 5, 1}, {2, 4, 4}};
 
 DEVICE_TEST(gpu_order_every_size) {
     random_state random = random_make(1);
@@ -356,6 +356,33 @@ DEVICE_TEST(gpu_order_room_for_many_runs) {
         }
         snprintf(label, sizeof label, "all counts up to %d outputs", capacity);
         check_both(scenes);
+    }
+}
+
+// Pairs of blocks of many weights, and of some few: maps of one slab of columns and of more, their
+// pairs in one scope.
+DEVICE_TEST(gpu_order_turns) {
+    random_state random = random_make(12);
+    for (int32_t count : {1, 128, 129, 16 * 128, 2048 * 8 + 1, 60000}) {
+        std::vector<scene> scenes;
+        for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{2, 2, 2}, triple{1, 3, 11}}) {
+            if (count < 2100 || (size.x < 5 && !test_quick())) {
+                scene s = scene_make(&random, size, count, count + 200, fill_none);
+                const int volume = scene_columns(&s);
+                for (int64_t i = 0; i < (int64_t)count * volume; ++i) {
+                    int own = (int)(i / volume % 37 * volume / 37); // so many columns at most
+                    bool has = i % volume <= own && random_int(&random, 0, 7);
+                    s.map[(size_t)i] = has ? (int32_t)i : -1;
+                }
+                scenes.push_back(s);
+                snprintf(label, sizeof label, "%d rows, %d columns", count, volume);
+                check_both({s});
+            }
+        }
+        if (scenes.size()) {
+            snprintf(label, sizeof label, "%d rows, all kernels", count);
+            check_both(scenes);
+        }
     }
 }
 
@@ -615,6 +642,9 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     bad = wanted;
     bad.mask[3] ^= 1u << 26;
     CHECK(strstr(difference(bad, wanted), "mask[3]") != nullptr);
+    bad = wanted;
+    std::swap(bad.turn[0], bad.turn[1]);
+    CHECK(strstr(difference(bad, wanted), "turn[0]") != nullptr);
     bad = wanted;
     ++bad.source.back(); // a write behind the last block
     CHECK(strstr(difference(bad, wanted), "source[") != nullptr);

@@ -98,20 +98,25 @@ static std::vector<std::vector<char>> directions_of(const kernel_shape *kernel, 
     return has;
 }
 
-// 2048 samples, every second of them begins a class, or, if it is the same as the one before, all
-// that come behind it do; class by class, then runs of 2048 sorted.
+// 2048 samples, dealt to two lists; every second of a list begins a class, or, if it is the same as
+// the one before, all that come behind it do; class by class, then runs of 2048 sorted.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
     const std::vector<std::vector<char>> has = directions_of(kernel, map, count, threshold);
-    std::vector<std::vector<char>> samples, begins, behind;
-    for (int64_t i = 1; count > 0 && i < 4096; i += 2) {
-        samples.push_back(has[(size_t)(i * count / 4096)]);
+    std::vector<std::vector<char>> begins, behind;
+    for (int64_t list = 0; list < 2; ++list) {
+        std::vector<std::vector<char>> samples;
+        for (int64_t i = 1 + 2 * list; count > 0 && i < 4096; i += 4) {
+            samples.push_back(has[(size_t)(i * count / 4096)]);
+        }
+        std::sort(samples.begin(), samples.end(), gray_before);
+        for (size_t i = 2; i < samples.size(); i += 2) {
+            bool again = i > 2 && samples[i] == samples[i - 2];
+            (again ? behind : begins).push_back(samples[i]);
+        }
     }
-    std::sort(samples.begin(), samples.end(), gray_before);
-    for (size_t i = 2; i < samples.size(); i += 2) {
-        bool again = i > 2 && samples[i] == samples[i - 2];
-        (again ? behind : begins).push_back(samples[i]);
-    }
+    std::sort(begins.begin(), begins.end(), gray_before);
+    std::sort(behind.begin(), behind.end(), gray_before);
     std::vector<std::pair<long, int32_t>> classes;
     for (int32_t i = 0; i < count; ++i) {
         const std::vector<char> &own = has[(size_t)i];
@@ -169,21 +174,27 @@ static int64_t block_faults(const int32_t *map, const std::vector<int32_t> &orde
     return faults;
 }
 
-// The pairs of blocks that have outputs: more offsets first, then the lower number, in scopes of
-// 4096; nothing is written behind them.
-static int64_t turn_faults(int32_t count, const order_layout *t) {
+// The pairs of blocks that have outputs: heavier ones first, then the lower number, in scopes of
+// 4096; nothing is written behind them. Each direction of a pair's taps weighs its share of the
+// columns.
+static int64_t turn_faults(const kernel_shape *kernel, int threshold, int32_t count,
+                           const order_layout *t) {
+    const std::vector<int> places = direction_places(kernel, threshold);
     const int64_t words = (t->volume + 31) / 32, many = (t->blocks + 1) / 2;
-    std::vector<std::pair<int, int32_t>> wanted;
+    std::vector<std::pair<int64_t, int32_t>> wanted;
     for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
-        int missing = 0;
-        for (int k = 0; k < t->volume; ++k) {
-            bool has = false;
+        std::vector<char> has(27, 0);
+        for (size_t k = 0; k < places.size(); ++k) {
             for (int64_t b = 2 * pair; b < std::min(2 * pair + 2, t->blocks); ++b) {
-                has |= t->mask[b * words + k / 32] >> k % 32 & 1;
+                has[(size_t)places[k]] |= (char)(t->mask[b * words + (int)k / 32] >> k % 32 & 1);
             }
-            missing += !has;
         }
-        wanted.push_back({missing, pair});
+        int64_t weight = 0;
+        for (int d = 0; d < 27; ++d) {
+            int64_t lie = std::count(places.begin(), places.end(), d);
+            weight += has[(size_t)d] ? 254 * lie / (int64_t)places.size() : 0;
+        }
+        wanted.push_back({-weight, pair});
     }
     int64_t faults = !guarded_untouched(t->turn, (int64_t)wanted.size(), many);
     for (size_t first = 0; first < wanted.size(); first += 4096) {
@@ -199,7 +210,7 @@ static int64_t turn_faults(int32_t count, const order_layout *t) {
 static int64_t layout_faults(const kernel_shape *kernel, const int32_t *map, int32_t count,
                              const order_layout *t, int threshold = map_all) {
     const std::vector<int32_t> order = order_expected(kernel, map, count, threshold);
-    int64_t faults = turn_faults(count, t);
+    int64_t faults = turn_faults(kernel, threshold, count, t);
     for (int64_t block = 0; block < t->blocks; ++block) {
         faults += block_faults(map, order, t, block);
     }
@@ -272,6 +283,39 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
         CHECK(order_key(a) < 1u << 27);
     }
     CHECK_EQUAL(order_key(1u << 26), (1u << 27) - 1);
+}
+
+TEST(order_key_directions_undo_the_rank) {
+    random_state r = random_make(11);
+    for (int i = 0; i < 3000; ++i) {
+        uint32_t mask = i < 27 ? 1u << i : random_u32(&r) >> 5;
+        CHECK_EQUAL(order_key_directions(order_key(mask)), mask);
+    }
+}
+
+// Together they fit in a byte; offsets weigh alike up to size 3.
+TEST(order_weights_are_shares) {
+    for (int size = 1; size <= kernel_size_max; ++size) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int threshold : {1, 2, 3, 5, (int)map_all}) {
+            const std::vector<int> places = direction_places(&kernel, threshold);
+            const order_weights w = order_weights_make(&kernel, threshold);
+            int all = 0;
+            for (int d = 0; d < 27; ++d) {
+                int lie = (int)std::count(places.begin(), places.end(), d);
+                CHECK_EQUAL((int)w.weight[d], 254 * lie / (int)places.size());
+                CHECK(size > 3 || lie <= 1);
+                all += w.weight[d];
+            }
+            CHECK(all <= 254 && all > 254 - 27);
+        }
+    }
+    const kernel_shape three = kernel_cube(3, 1), five = kernel_cube(5, 1);
+    for (int d = 0; d < 27; ++d) {
+        CHECK_EQUAL((int)order_weights_make(&three, map_all).weight[d], 9);
+    }
+    CHECK_EQUAL((int)order_weights_make(&five, map_all).weight[1], 4);   // 2 of 125
+    CHECK_EQUAL((int)order_weights_make(&five, map_all).weight[26], 16); // 8 of 125
 }
 
 // ---- what is built ------------------------------------------------------------------------------
