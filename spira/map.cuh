@@ -692,24 +692,28 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
 
 // ---- the filtered form --------------------------------------------------------------------------
 
-enum { map_scan_threads = 512, map_scan_items = 8, map_move_threads = 128 };
+enum { map_scan_threads = 1024, map_scan_items = 4, map_move_threads = 128 };
 
 typedef cub::BlockScan<int, map_scan_threads> map_scan;
 
-// counts [tiles] of an offset to the numbers before each, from `before` on; returns the number
-// behind the last. By a block of map_scan_threads.
-SPIRA_DEVICE int map_scan_tiles(int32_t *counts, int tiles, int before,
+// The counts of an offset, count(0 ... tiles - 1), to the numbers before each, from `before` on;
+// returns the number behind the last. By a block of map_scan_threads; sums may be where the counts
+// are.
+template <typename F>
+SPIRA_DEVICE int map_scan_tiles(F count, int tiles, int before, int32_t *sums,
                                 typename map_scan::TempStorage &scratch) {
     for (int at = 0; at < tiles; at += map_scan_threads * map_scan_items) {
         int items[map_scan_items], total;
         int from = at + threadIdx.x * map_scan_items;
+#pragma unroll
         for (int j = 0; j < map_scan_items; ++j) {
-            items[j] = from + j < tiles ? counts[from + j] : 0;
+            items[j] = from + j < tiles ? count(from + j) : 0;
         }
         map_scan(scratch).ExclusiveSum(items, items, total);
+#pragma unroll
         for (int j = 0; j < map_scan_items; ++j) {
             if (from + j < tiles) {
-                counts[from + j] = before + items[j];
+                sums[from + j] = before + items[j];
             }
         }
         before += total;
@@ -746,7 +750,8 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
     }
     __syncthreads();
     tiles = blockIdx.x + 1 < gridDim.x ? tiles : 0;
-    map_scan_tiles(packed.counts + (int64_t)blockIdx.x * packed.tiles, tiles, begin, scratch.scan);
+    int32_t *counts = packed.counts + (int64_t)blockIdx.x * packed.tiles;
+    map_scan_tiles([=](int tile) { return counts[tile]; }, tiles, begin, counts, scratch.scan);
 }
 
 // Moves the pairs of a unit to their lists.
@@ -811,28 +816,47 @@ SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs,
 
 // ---- the same, of small cubic kernels -----------------------------------------------------------
 
-// Where the search by slabs leaves what it finds. The pairs that an output has in a slab are
-// numbered, offsets ascending: the input of number n, in row y of the slab, is from[y] + n. A far
-// slab of a tile is searched again, when the pairs are moved.
-struct map_slab_lists {
-    // [tiles, slabs, 1 + K, slab_rows(K)]: the slab's offsets that an output has, K * K bits; then
-    // `from` of each of its rows. Of a far slab: map_slab_far, and where its members begin (or
-    // a place before)
-    int32_t *found;
-    int32_t *counts; // [volume, tiles] pairs of each tile; after the scan, those before it
-    unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
-    int32_t tiles;
-    uint32_t wanted[kernel_size_max]; // of each slab: the offsets in the lists, K * K bits
+enum {
+    map_part = 128,     // outputs whose pairs are moved together: a lane has four, side by side
+    map_slab_ahead = 4, // offsets that are moved at a time
+};
+
+// What the search finds of a part in a slab. The sources of a row of an output stand side by side.
+// A far slab is searched again, when the pairs are moved.
+template <int K>
+struct alignas(16) map_slab_record {
+    int32_t base[map_part / 32]; // of 32 outputs; of a far slab: where it begins, or before
+    uint32_t bits[map_part];     // the slab's offsets that it has, K * K bits; or map_slab_far
+    uint16_t from[K][map_part];  // where the sources of its row begin, from `base` on
 };
 
 enum : uint32_t { map_slab_far = 1u << 31 };
 
+// Words of counts for the offsets of a slab.
+SPIRA_BOTH constexpr int map_slab_words(int K) {
+    return (K * K + map_slab_ahead - 1) / map_slab_ahead;
+}
+
+// Where the search by slabs leaves what it finds. A tile is searched by a block; a part is one, or
+// two of them.
 template <int K>
-SPIRA_API map_slab_lists map_slab_lists_take(workspace *w, int32_t outputs) {
-    map_slab_lists l;
+struct map_slab_lists {
+    map_slab_record<K> *found; // [parts, slabs]
+    uint32_t *counts; // [slabs, map_slab_words(K), tiles] pairs of each tile: a byte an offset
+    int32_t *before;  // [volume, parts] pairs with the offset in the parts before
+    unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
+    int32_t tiles, parts;
+    uint32_t wanted[K]; // of each slab: the offsets in the lists, K * K bits
+};
+
+template <int K>
+SPIRA_API map_slab_lists<K> map_slab_lists_take(workspace *w, int32_t outputs) {
+    map_slab_lists<K> l;
     l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
-    l.found = workspace_take<int32_t>(w, (int64_t)l.tiles * K * (1 + K) * slab_rows(K));
-    l.counts = workspace_take<int32_t>(w, (int64_t)l.tiles * K * K * K);
+    l.parts = (int32_t)ceil_div(outputs, map_part);
+    l.found = workspace_take<map_slab_record<K>>(w, (int64_t)l.parts * K);
+    l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_slab_words(K));
+    l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
     l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
     return l;
 }
@@ -878,28 +902,34 @@ SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search
 }
 
 // Notes where the rows of a turn begin; bits [slab_ahead(K)]: the offsets that its outputs have.
+// at: the turn's first output, in the part.
 template <int K>
-SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int g, int rows, int32_t *found,
-                                uint32_t *bits) {
+SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int base, int at, int rows,
+                                map_slab_record<K> *found, uint32_t *bits) {
+    const int lane = threadIdx.x & 31;
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
 #pragma unroll
         for (int y = 0; y < K; ++y) {
-            found[(1 + y) * slab_rows(K) + (g + a) * 32] =
-                row[a].position[y] - (y ? __popc(bits[a]) : 0);
+            found->from[y][at + a * 32 + lane] = (uint16_t)(row[a].position[y] - base);
             bits[a] |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
         }
-        bits[a] = (g + a) * 32 + (int)(threadIdx.x & 31) < rows ? bits[a] : 0;
+        bits[a] = a * 32 + lane < rows ? bits[a] : 0;
+    }
+    if (lane < slab_ahead(K)) {
+        found->base[at / 32 + lane] = base;
     }
 }
 
-// The same of so many groups of 32 outputs, alike: nothing is there, or all of it is far.
+// The same of so many outputs, alike: nothing is there, or all of it is far.
 template <int K>
-SPIRA_DEVICE void map_slab_note_all(int g, int groups, uint32_t bits, int from, int32_t *found) {
-    for (int end = g + groups; g < end; ++g) {
-        found[g * 32] = (int32_t)bits;
+SPIRA_DEVICE void map_slab_note_all(int at, int rows, uint32_t bits, int base,
+                                    map_slab_record<K> *found) {
+    for (int i = at + (int)(threadIdx.x & 31); i < at + rows; i += 32) {
+        found->base[i / 32] = base;
+        found->bits[i] = bits;
         for (int y = 0; y < K; ++y) {
-            found[(1 + y) * slab_rows(K) + g * 32] = from;
+            found->from[y][i] = 0;
         }
     }
 }
@@ -917,15 +947,24 @@ SPIRA_DEVICE void map_slab_find_far(const search_walk<W> &walk, const search_set
     }
 }
 
+// The count of a tile with an offset of a slab: one byte of counts.
+template <int K>
+SPIRA_DEVICE uint8_t *map_slab_count(const map_slab_lists<K> &lists, int slab, int c, int tile) {
+    int64_t word = (int64_t)(slab * map_slab_words(K) + c / map_slab_ahead) * lists.tiles + tile;
+    return (uint8_t *)(lists.counts + word) + c % map_slab_ahead;
+}
+
 // Searches, and counts the pairs of each tile.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists lists) {
+                         const __grid_constant__ map_slab_lists<K> lists) {
     extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
     const int ahead = slab_ahead(K), tile_rows = slab_rows(K);
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
     static_assert(K * K * K < 32 * K, "a thread for each start of a list");
+    static_assert(map_part % tile_rows == 0 && tile_rows <= UINT8_MAX, "parts, and counts");
+    static_assert(slab_window_words(K) <= UINT16_MAX, "from");
     if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
         lists.begin[threadIdx.x] = 0;
     }
@@ -934,7 +973,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
         return;
     }
-    int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * tile_rows + lane;
+    const int at = queries.first % map_part; // in the part
+    map_slab_record<K> *found = lists.found + (int64_t)(queries.first / map_part) * K + slab;
     slab_search<W, K> search = slab_begin<W, K>(
         task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
     int begin = search.window.begin, count = 0; // of lane l: the pairs with the slab's offset l
@@ -943,37 +983,58 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     for (int g = 0; g < tile_rows / 32; g += ahead) {
         uint32_t bits[ahead] = {};
         if (g * 32 >= queries.rows) {
-            map_slab_note_all<K>(g, ahead, 0, 0, found);
+            map_slab_note_all<K>(at + g * 32, ahead * 32, 0, 0, found);
             continue;
         }
         slab_found<K> row[ahead];
         if (slab_next<W, K>(task.walk, sets, g, &search, row)) {
-            map_slab_note<K>(row, g, queries.rows, found, bits);
+            map_slab_note<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32, found,
+                             bits);
         } else {
             map_slab_find_far<W, K>(task.walk, sets, search, g, bits);
             far = true;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
-            found[(g + a) * 32] = (int32_t)bits[a];
+            found->bits[at + (g + a) * 32 + lane] = bits[a];
             count += __popc(map_transpose(bits[a] & lists.wanted[slab]));
         }
     }
     if (far) {
-        map_slab_note_all<K>(0, tile_rows / 32, map_slab_far, begin, found);
+        __syncwarp(); // `base` is written again, by other lanes
+        map_slab_note_all<K>(at, tile_rows, map_slab_far, begin, found);
     }
     if (lane < K * K) {
-        lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x] = count;
+        *map_slab_count<K>(lists, slab, lane, (int)blockIdx.x) = (uint8_t)count;
     }
 }
 
-// counts [volume, tiles] to the pairs of the offset before each tile; begin. A block an offset.
+// The pairs of a part with an offset of a slab.
+template <int K>
+SPIRA_DEVICE int map_slab_part_count(const map_slab_lists<K> &lists, int slab, int c, int part,
+                                     int outputs) {
+    const int split = map_part / slab_rows(K);
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < split; ++i) {
+        int tile = part * split + i;
+        count += tile * slab_rows(K) < outputs ? *map_slab_count<K>(lists, slab, c, tile) : 0;
+    }
+    return count;
+}
+
+// before; begin. A block an offset.
+template <int K>
 SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
-    map_slab_scan_kernel(const __grid_constant__ map_slab_lists lists, const int32_t *output_count,
-                         int32_t output_capacity, int rows) {
+    map_slab_scan_kernel(const __grid_constant__ map_slab_lists<K> lists,
+                         const int32_t *output_count, int32_t output_capacity) {
     __shared__ typename map_scan::TempStorage scratch;
-    int tiles = (min(*output_count, output_capacity) + rows - 1) / rows;
-    int total = map_scan_tiles(lists.counts + (int64_t)blockIdx.x * lists.tiles, tiles, 0, scratch);
+    const int slab = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
+    const int outputs = min(*output_count, output_capacity);
+    int total = map_scan_tiles(
+        [&](int part) { return map_slab_part_count<K>(lists, slab, c, part, outputs); },
+        (int)ceil_div(outputs, map_part), 0, lists.before + (int64_t)blockIdx.x * lists.parts,
+        scratch);
     for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
         atomicAdd(lists.begin + k, (unsigned long long)total);
     }
@@ -982,7 +1043,7 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
 // Where the lists of a slab begin: of lane l, that of the slab's offset l. The first block tells.
 // Returns false if there are more pairs than the lists hold.
 template <int K>
-SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists &lists, int slab,
+SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists<K> &lists, int slab,
                                        const map_pairs &pairs, device_status *trouble, int *begin) {
     int lane = threadIdx.x & 31;
     unsigned long long all = lists.begin[K * K * K];
@@ -1012,12 +1073,12 @@ SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int i
     return at + __popc(all);
 }
 
-// A far slab of a tile: searched once more. begin: where its members begin, or before.
+// A far slab of a part: searched once more. begin: where its members begin, or before.
 template <typename W, int K>
 SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
                                     uint32_t wanted, int first, int slab, int base, int begin,
                                     const map_pairs &pairs) {
-    const int groups = slab_rows(K) / 32, lane = threadIdx.x & 31;
+    const int groups = map_part / 32, lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int c = 0; c < K * K; ++c) {
         int at = __shfl_sync(~0u, base, c);
@@ -1033,162 +1094,210 @@ SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_set
     }
 }
 
-// The pairs of a slab of a tile, in shared memory.
+static_assert(map_part == 4 * 32, "a lane has four outputs");
+static_assert(map_part <= UINT8_MAX && map_slab_ahead == 4, "ranks are bytes of a word");
+
+// What a lane has of a part in a slab: four outputs.
 template <int K>
-struct alignas(16) map_slab_stage {
-    int32_t from[K * slab_rows(K)];      // as in map_slab_lists.found
-    uint16_t pair[slab_rows(K) * K * K]; // offset by offset, outputs ascending
+struct map_slab_four {
+    uint32_t bits[4];
+    uint2 from[K]; // 16 bits an output
+    int base;
 };
 
-// A staged pair: its number, then the output's row in the tile, then 5 bits for the slab's offset.
-SPIRA_BOTH constexpr int map_slab_number_shift(int K) {
-    return slab_rows(K) <= 64 ? 5 + 6 : 5 + 7;
-}
-
-// The number of the highest bit; -1 if there is none.
-SPIRA_DEVICE uint32_t map_highest(uint32_t bits) {
-    uint32_t highest;
-    asm("bfind.u32 %0, %1;" : "=r"(highest) : "r"(bits));
-    return highest;
-}
-
-// Stages the pairs of the groups g and g + 1 of 32 outputs; `from` and column as map_slab_sort has
-// them. A lane takes those of its outputs, the last first, and turns where they stand among those
-// of the offset from the lane that counts these.
 template <int K>
-SPIRA_DEVICE void map_slab_spread(const uint32_t *bits, const uint32_t *column, const int *start,
-                                  uint32_t wanted, int g, uint16_t *pair) {
-    const int shift = map_slab_number_shift(K);
-    static_assert(slab_rows(K) <= 1 << (shift - 5) && K * K <= 1 << (16 - shift), "16 bits");
-    const uint32_t lane = threadIdx.x & 31, below = (1u << lane) - 1;
-    uint32_t left[2], code[2];
-#pragma unroll
-    for (int a = 0; a < 2; ++a) {
-        left[a] = bits[a];
-        code[a] = (uint32_t)(__popc(bits[a]) - 1) << shift | ((uint32_t)(g + a) * 32 + lane) << 5;
-    }
-#pragma unroll 1
-    while (__any_sync(~0u, (left[0] | left[1]) != 0)) {
-#pragma unroll
-        for (int a = 0; a < 2; ++a) {
-            uint32_t c = map_highest(left[a]), bit = slab_bit(c);
-            uint32_t lower = __shfl_sync(~0u, column[a], (int)c) & below;
-            int at = __shfl_sync(~0u, start[a], (int)c) + __popc(lower);
-            if (bit & wanted) {
-                pair[at] = (uint16_t)(code[a] + c);
-            }
-            left[a] ^= bit;
-            code[a] -= 1u << shift;
-        }
-    }
-}
-
-// Stages the pairs of a slab, bits [slab_rows(K) / 32]. first: of lane l, where those of the slab's
-// offset l start. Returns how many there are.
-template <int K>
-SPIRA_DEVICE int map_slab_sort(const uint32_t *bits, uint32_t wanted, map_slab_stage<K> *stage,
-                               int *first) {
-    const int groups = slab_rows(K) / 32, lane = threadIdx.x & 31;
-    uint32_t column[groups]; // of lane l: the outputs that have offset l
-    int start[groups], count = 0;
-#pragma unroll
-    for (int g = 0; g < groups; ++g) {
-        column[g] = map_transpose(bits[g] & wanted);
-        start[g] = count;
-        count += __popc(column[g]);
-    }
-    int sum = count;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        int lower = __shfl_up_sync(~0u, sum, step);
-        sum += lane >= step ? lower : 0;
-    }
-    *first = sum - count;
-#pragma unroll
-    for (int g = 0; g < groups; ++g) {
-        start[g] += *first;
-    }
-#pragma unroll
-    for (int g = 0; g < groups; g += 2) {
-        map_slab_spread<K>(bits + g, column + g, start + g, wanted, g, stage->pair);
-    }
-    return __shfl_sync(~0u, sum, 31);
-}
-
-// The staged pairs to their lists. shift: of lane l, from the place in the stage to that in the
-// lists, of those of the slab's offset l.
-template <int K>
-SPIRA_DEVICE void map_slab_leave(const map_slab_stage<K> &stage, int count, int shift, int first,
-                                 const map_pairs &pairs) {
+SPIRA_DEVICE map_slab_four<K> map_slab_fetch(const map_slab_record<K> *found) {
     const int lane = threadIdx.x & 31;
-#pragma unroll 2
-    for (int i = lane; i - lane < count; i += 32) {
-        uint32_t pair = i < count ? stage.pair[i] : 0, c = pair & 31;
-        uint32_t row = pair >> 5 & (slab_rows(K) - 1);
-        int at = i + __shfl_sync(~0u, shift, (int)c);
-        if (i < count) {
-            pairs.input[at] =
-                stage.from[c / K * slab_rows(K) + row] + (int)(pair >> map_slab_number_shift(K));
-            pairs.output[at] = first + (int)row;
+    map_slab_four<K> four;
+    uint4 bits = ((const uint4 *)found->bits)[lane];
+    four.bits[0] = bits.x, four.bits[1] = bits.y, four.bits[2] = bits.z, four.bits[3] = bits.w;
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        four.from[y] = ((const uint2 *)found->from[y])[lane];
+    }
+    four.base = found->base[lane / 8];
+    return four;
+}
+
+// Some of the pairs of a slab of a part, in shared memory.
+template <int K>
+struct alignas(16) map_slab_stage {
+    int2 pair[map_slab_ahead][map_part]; // (input, output), offset by offset, outputs ascending
+    int2 list[K * K];                    // where those of each offset go, and how many they are
+};
+
+// Four bits, from number c on, to a byte each.
+SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
+    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
+}
+
+// Adds what the lane `step` below has, if there is one.
+template <int step>
+SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
+    asm volatile("{ .reg .pred there; .reg .b32 below;\n"
+                 "shfl.sync.up.b32 below|there, %0, %1, 0, -1;\n"
+                 "@there add.u32 %0, %0, below; }"
+                 : "+r"(sum)
+                 : "n"(step));
+    return sum;
+}
+
+// Stages a pair `place` bytes behind `to`, if the bit is set; then the next one has the next input.
+template <int bit, int place>
+SPIRA_DEVICE void map_slab_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
+    asm volatile("{ .reg .pred has; .reg .b32 one;\n"
+                 "and.b32 one, %2, %4;\n"
+                 "setp.ne.u32 has, one, 0;\n"
+                 "@has st.shared.v2.s32 [%3 + %5], {%0, %1};\n"
+                 "@has add.s32 %0, %0, 1; }"
+                 : "+r"(next->x)
+                 : "r"(next->y), "r"(bits), "r"(to), "n"(1 << bit), "n"(place)
+                 : "memory");
+}
+
+// Stages the pairs of output number a of the lane with the slab's offsets c + j, ...; next: its
+// next pair. rank: byte j is how many pairs with offset c + j stand before it.
+template <int K, int c, int a, int j = 0>
+SPIRA_DEVICE void map_slab_stage_output(const map_slab_four<K> &four, uint32_t rank, int2 *next,
+                                        uint32_t to) {
+    if constexpr (j < map_slab_ahead && c + j < K * K) {
+        if constexpr ((c + j) % K == 0) {
+            uint32_t two = a < 2 ? four.from[(c + j) / K].x : four.from[(c + j) / K].y;
+            next->x = four.base + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
+        }
+        uint32_t at = __dp4a(rank, (uint32_t)sizeof(int2) << 8 * j, to); // of byte j alone
+        const int place = j * map_part * (int)sizeof(int2);
+        map_slab_stage_pair<c + j, place>(four.bits[a], next, at);
+        map_slab_stage_output<K, c, a, j + 1>(four, rank, next, to);
+    }
+}
+
+// Stages the pairs with the slab's offsets from c on. next [4]: of each of the lane's outputs, its
+// next pair. to: the shared address of the stage.
+template <int K, int c>
+SPIRA_DEVICE void map_slab_spread(const map_slab_four<K> &four, int2 *next, uint32_t to) {
+    uint32_t own[4], all = 0;
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+        own[a] = map_bytes(four.bits[a], c);
+        all += own[a];
+    }
+    uint32_t rank = map_add_below<1>(all);
+    rank = map_add_below<2>(rank);
+    rank = map_add_below<4>(rank);
+    rank = map_add_below<8>(rank);
+    rank = map_add_below<16>(rank) - all;
+    map_slab_stage_output<K, c, 0>(four, rank, next, to);
+    map_slab_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
+    map_slab_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);
+    map_slab_stage_output<K, c, 3>(four, rank += own[2], next + 3, to);
+}
+
+// Where `there`; without a branch, which would be longer.
+SPIRA_DEVICE void map_slab_write(int32_t *to, int v, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %2, 0;\n"
+                 "@there st.global.s32 [%0], %1; }" ::"l"(to),
+                 "r"(v), "r"((uint32_t)there)
+                 : "memory");
+}
+
+// The staged pairs, of the slab's offsets from c on, to their lists, 32 of each at a time: from
+// number `from` on.
+template <int K, int c, int from = 0>
+SPIRA_DEVICE void map_slab_leave(const map_slab_stage<K> &stage, const map_pairs &pairs) {
+    const int number = from + (int)(threadIdx.x & 31);
+    int2 pair[map_slab_ahead], list[map_slab_ahead] = {};
+    int most = 0;
+#pragma unroll
+    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
+        pair[j] = stage.pair[j][number];
+        list[j] = stage.list[c + j];
+        most = max(most, list[j].y);
+    }
+#pragma unroll
+    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
+        map_slab_write(pairs.input + (list[j].x + number), pair[j].x, number < list[j].y);
+    }
+#pragma unroll
+    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
+        map_slab_write(pairs.output + (list[j].x + number), pair[j].y, number < list[j].y);
+    }
+    if constexpr (from + 32 < map_part) {
+        if (most > from + 32) {
+            map_slab_leave<K, c, from + 32>(stage, pairs);
         }
     }
 }
 
-// Moves the pairs of a tile to their lists: a warp a slab. All reads are under way before the pairs
-// are staged.
+// Moves the pairs of a slab of a part to their lists, from offset c on. next, to: as
+// map_slab_spread has them.
+template <int K, int c = 0>
+SPIRA_DEVICE void map_slab_move(const map_slab_four<K> &four, const map_slab_stage<K> &stage,
+                                int2 *next, uint32_t to, const map_pairs &pairs) {
+    map_slab_spread<K, c>(four, next, to);
+    __syncwarp();
+    map_slab_leave<K, c>(stage, pairs);
+    __syncwarp();
+    if constexpr (c + map_slab_ahead < K * K) {
+        map_slab_move<K, c + map_slab_ahead>(four, stage, next, to, pairs);
+    }
+}
+
+// Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
+SPIRA_BOTH constexpr int map_slab_resident(int K) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    return K <= 3 ? 10 : 6; // 1024 threads
+#else
+    return K <= 3 ? 12 : 7;
+#endif
+}
+
+// Moves the pairs of a part to their lists: a warp a slab. All reads are under way before the first
+// pairs are staged.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_resident(K))
     map_slab_move_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists lists,
+                         const __grid_constant__ map_slab_lists<K> lists,
                          const __grid_constant__ map_pairs pairs, device_status *trouble) {
     __shared__ map_slab_stage<K> stages[K];
-    const int groups = slab_rows(K) / 32, first = (int)blockIdx.x * slab_rows(K);
-    const int last = K * slab_rows(K) / 4 - 1, parts = last / 32 + 1; // 16 bytes of `from` each
+    const int part = blockIdx.x, first = part * map_part;
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    const int32_t *found = lists.found + ((int64_t)blockIdx.x * K + slab) * (1 + K) * slab_rows(K);
+    const map_slab_record<K> *found = lists.found + ((int64_t)part * K + slab);
     const uint32_t wanted = lists.wanted[slab];
     map_slab_stage<K> *stage = stages + slab;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
                            min(*task.output_count, task.output_capacity)};
     const bool some = first < sets.total && wanted;
-    uint32_t bits[groups] = {};
-    int4 from[parts] = {};
-    int begin, before = 0;
-    if (!some && blockIdx.x) {
+    map_slab_four<K> four = {};
+    int begin, before = 0, count = 0;
+    if (!some && part) {
         return;
     }
-    if (some) {
-#pragma unroll
-        for (int g = 0; g < groups; ++g) {
-            bits[g] = (uint32_t)found[g * 32 + lane];
-        }
-#pragma unroll
-        for (int i = 0; i < parts; ++i) {
-            from[i] = ((const int4 *)(found + slab_rows(K)))[min(i * 32 + lane, last)];
-        }
-        if (lane < K * K) {
-            before = lists.counts[(int64_t)(slab * K * K + lane) * lists.tiles + blockIdx.x];
-        }
+    if (some && first + (lane * 4 & -slab_rows(K)) < sets.total) { // the tile of its outputs
+        four = map_slab_fetch<K>(found);
+    }
+    if (some && lane < K * K) {
+        before = lists.before[(int64_t)(slab * K * K + lane) * lists.parts + part];
+        count = map_slab_part_count<K>(lists, slab, lane, part, sets.total);
     }
     if (!map_slab_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
         return;
     }
-#pragma unroll
-    for (int i = 0; i < parts; ++i) {
-        if (i * 32 + lane <= last) {
-            ((int4 *)stage->from)[i * 32 + lane] = from[i];
-        }
-    }
-    __syncwarp();
     begin += before;
-    if (bits[0] == map_slab_far) { // of all lanes
-        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, begin, stage->from[0], pairs);
+    if (__any_sync(~0u, four.bits[0] == map_slab_far)) {
+        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, begin, found->base[0], pairs);
         return;
     }
-    int start;
-    const int count = map_slab_sort<K>(bits, wanted, stage, &start);
-    __syncwarp();
-    map_slab_leave<K>(*stage, count, begin - start, first, pairs);
+    if (lane < K * K) {
+        stage->list[lane] = {begin, count};
+    }
+    int2 next[4];
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+        next[a] = {0, first + lane * 4 + a};
+    }
+    map_slab_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
 }
 
 // The offsets of each slab that are in the lists.
@@ -1209,15 +1318,15 @@ SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_sha
                                      const map_forms *forms, const map_pairs *pairs,
                                      device_status *trouble, void *scratch, cudaStream_t stream) {
     workspace w = workspace_begin(scratch);
-    map_slab_lists lists = map_slab_lists_take<K>(&w, outputs->capacity);
+    map_slab_lists<K> lists = map_slab_lists_take<K>(&w, outputs->capacity);
     map_slab_want(kernel, forms, lists.wanted);
     map_slab_task<W> task = map_slab_task_make(layout, kernel, source, outputs, 0, nullptr);
     map_slab_find_kernel<W, K>
         <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K), stream>>>(task, lists);
-    map_slab_scan_kernel<<<K * K * K, map_scan_threads, 0, stream>>>(
-        lists, outputs->count, outputs->capacity, slab_rows(K));
+    map_slab_scan_kernel<K>
+        <<<K * K * K, map_scan_threads, 0, stream>>>(lists, outputs->count, outputs->capacity);
     map_slab_move_kernel<W, K>
-        <<<(unsigned)lists.tiles, 32 * K, 0, stream>>>(task, lists, *pairs, trouble);
+        <<<(unsigned)lists.parts, 32 * K, 0, stream>>>(task, lists, *pairs, trouble);
 }
 
 // Bytes of scratch for map_build_pairs: `outputs` is the capacity of the output set, `pairs` that
@@ -1230,9 +1339,10 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
     SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
     workspace w = workspace_begin(nullptr), slabs = w;
     map_packed_take(&w, kernel->size, outputs, pairs);
-    if (slab_takes(kernel)) {
-        kernel->size.x == 3 ? map_slab_lists_take<3>(&slabs, outputs)
-                            : map_slab_lists_take<5>(&slabs, outputs);
+    if (slab_takes(kernel) && kernel->size.x == 3) {
+        map_slab_lists_take<3>(&slabs, outputs);
+    } else if (slab_takes(kernel)) {
+        map_slab_lists_take<5>(&slabs, outputs);
     }
     *bytes = max_of(w.used, slabs.used);
     return status_success();
@@ -1249,7 +1359,7 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
 // cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
-//          kernel: 4 bytes a row and slab of each output), writing 8 bytes a pair; three launches,
+//          kernel: 4 + 2 K bytes a slab of each output), writing 8 bytes a pair; three launches,
 //          and but for those kernels a memset
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,

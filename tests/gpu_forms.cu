@@ -432,6 +432,36 @@ DEVICE_TEST(gpu_forms_dense_scenes) {
     check_dense_scenes<uint64_t>();
 }
 
+// Turns, tiles and parts (map.cuh) with windows beside those without: lone voxels, and a double
+// column that is longer than any window.
+template <typename W>
+void check_near_and_far() {
+    word_layout layout = reference_layout<W>({0, 0, 0}, {200, 2, 1439}, 1, {1, 1, 1}, {2, 2, 2});
+    const struct {
+        const char *name;
+        int before, behind; // lone voxels
+    } scenes[] = {
+        {"64 near, then far", 64, 0}, {"32 near, then far", 32, 5}, {"64 far, then near", 0, 100}};
+    for (const auto &scene : scenes) {
+        std::vector<voxel> voxels = box({0, 0, 0}, {scene.before - 1, 0, 0});
+        for (const std::vector<voxel> &more :
+             {box({80, 1, 0}, {80, 2, 1439}), box({90, 0, 0}, {90 + scene.behind - 1, 0, 0})}) {
+            voxels.insert(voxels.end(), more.begin(), more.end());
+        }
+        for (int size : {3, 5}) {
+            kernel_shape kernel = kernel_cube(size, 1);
+            forms_scene<W> s =
+                forms_scene_make(scene.name, &layout, &kernel, forms_words_of<W>(&layout, voxels));
+            check_scene(&s, {0, 2});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_near_and_far) {
+    check_near_and_far<uint32_t>();
+    check_near_and_far<uint64_t>();
+}
+
 // Large kernels: each window spans several columns.
 DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
     for (int size : {7, 13, 15}) {
