@@ -154,7 +154,8 @@ SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const fl
 // Packs weights into the order of the current device's kernels; once, when a network is loaded.
 //
 // inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
-// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format
+// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format. How they lie belongs
+//          to this version of spira and to the device: not to be stored
 // Asynchronous.
 SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight, void *packed,
                                    size_t packed_bytes, cudaStream_t stream) {
@@ -327,9 +328,8 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaS
     p.order = conv_order(a->order);
     p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, a->capacity, d);
     SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
-    p.part_log = hopper_part_log(s);
-    p.chunks1 = hopper_parts(s->cin, p.part_log);
-    p.chunks = p.chunks1 + hopper_parts(s->cin2, p.part_log);
+    p.part = hopper_part_bytes(s);
+    p.chunks = hopper_parts(s);
     return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
                                   : hopper_run<__nv_bfloat16>(p, d, stream);
 }

@@ -5,11 +5,14 @@
 // outputs has a warpgroup, which keeps its sums in registers from the first offset to the epilogue
 // and multiplies for the offsets that its block has. Four further warps fetch into a ring of
 // stages, a stage each in turn: the source rows of both blocks by asynchronous copies, the weights
-// by the copy engine, 128 bytes of each row. They run ahead over the borders of the tiles. Thread
-// blocks stay and take tiles in turns. Where registers allow, two pairs of warpgroups take the
-// tiles of a thread block in turns: one multiplies while the other finishes its outputs. Where
-// there are few tiles, two thread blocks, a cluster, share the offsets of a tile: each hands the
-// other its sums of half of the channels, and finishes the other half.
+// by the copy engine. Two sources are read as one, the channels of the second behind those of the
+// first. A stage has 64 of the channels of an offset, 128 bytes of each row; with 65 to 96 output
+// channels it has 96 where that leaves fewer empty: 128 bytes, and 64 bytes behind them. Fetching
+// runs ahead over the borders of the tiles. Thread blocks stay and take tiles in turns. Where
+// registers allow, two pairs of warpgroups take the tiles of a thread block in turns: one
+// multiplies while the other finishes its outputs. Where there are few tiles, two thread blocks, a
+// cluster, share the offsets of a tile: each hands the other its sums of half of the channels, and
+// finishes the other half.
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 
@@ -32,14 +35,56 @@ enum {
 
 // ---- parts and weights --------------------------------------------------------------------------
 
-// Parts of a source's channels, of 1 << log bytes.
-SPIRA_BOTH int hopper_parts(int channels, int log) {
-    return (int)ceil_div(channels * 2, 1 << log);
+// Bytes of a part of a row, which a stage has. Two offsets share a stage of halves; that of a long
+// part is two regions: of rows of 128 bytes, and behind it of their last 64 bytes.
+enum { hopper_part_half = 64, hopper_part_whole = wgmma_row_most, hopper_part_long = 192 };
+
+// Whose thread blocks have room for stages of long parts.
+enum { hopper_long_columns = 96 };
+
+// Offsets of a stage.
+SPIRA_BOTH constexpr int hopper_slots(int part) {
+    return part < hopper_part_whole ? hopper_part_whole / part : 1;
 }
 
-// Bytes of a part, as a power of two. Offsets of few channels share a stage.
-SPIRA_BOTH int hopper_part_log(const conv_shape *s) {
-    return s->cin2 || s->cin > 32 || s->cout > 64 ? wgmma_row_log_most : wgmma_row_log_most - 1;
+// Bytes of a row of the region that has a part's bytes from `begin` on, as a power of two.
+SPIRA_BOTH constexpr int hopper_region_log(int part, int begin) {
+    return part - begin < hopper_part_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
+}
+
+// Pieces of 16 bytes of a source's channels. Those of the second source follow the first one's.
+SPIRA_BOTH int hopper_pieces(int channels) {
+    return (int)((uint32_t)(channels * 2 + conv_lane_bytes - 1) / conv_lane_bytes);
+}
+
+// Bytes of a row of both sources.
+SPIRA_BOTH int hopper_row_bytes(const conv_shape *s) {
+    return (hopper_pieces(s->cin) + hopper_pieces(s->cin2)) * conv_lane_bytes;
+}
+
+// Bytes of a part, by the shape alone, since weights are packed for it: what leaves fewest channels
+// empty and, of the same, whole parts, of which more stages fit.
+SPIRA_BOTH int hopper_part_bytes(const conv_shape *s) {
+    const int64_t bytes = hopper_row_bytes(s);
+    if (bytes <= hopper_part_half && s->cout <= 64) {
+        return hopper_part_half;
+    }
+    const bool room = round_up(s->cout, 32) == hopper_long_columns;
+    return room && round_up(bytes, hopper_part_long) < round_up(bytes, hopper_part_whole)
+               ? hopper_part_long
+               : hopper_part_whole;
+}
+
+// Parts of a row.
+SPIRA_BOTH int hopper_parts(const conv_shape *s) {
+    return (int)ceil_div(hopper_row_bytes(s), hopper_part_bytes(s));
+}
+
+// Whether the second source has a piece, which becomes its number there.
+SPIRA_BOTH bool hopper_piece_second(int cin, int &piece) {
+    const bool second = piece >= hopper_pieces(cin);
+    piece -= second ? hopper_pieces(cin) : 0;
+    return second;
 }
 
 // Output channels of the packed weights.
@@ -47,12 +92,12 @@ SPIRA_BOTH int hopper_couts(int cout) {
     return (int)round_up(cout, 16);
 }
 
-// Packed weights [volume, parts of both sources, hopper_couts, part] in pieces of 16 bytes, as they
-// stand in shared memory (wgmma_place). Channels beyond the ends are zero.
+// Packed weights [volume, hopper_parts, regions of a part, hopper_couts, bytes of a region's row]
+// in pieces of 16 bytes, as they stand in shared memory (wgmma_place). Channels beyond the ends are
+// zero.
 SPIRA_API int64_t hopper_weights(const conv_shape *s) {
-    int log = hopper_part_log(s);
-    return (int64_t)s->volume * (hopper_parts(s->cin, log) + hopper_parts(s->cin2, log)) *
-           hopper_couts(s->cout) * ((1 << log) / conv_lane_bytes);
+    return (int64_t)s->volume * hopper_parts(s) * hopper_couts(s->cout) *
+           (hopper_part_bytes(s) / conv_lane_bytes);
 }
 
 template <typename E>
@@ -63,21 +108,23 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= total) {
         return;
     }
-    const int log = hopper_part_log(&s), bytes = 1 << log, pieces = bytes / conv_lane_bytes;
-    const int couts = hopper_couts(s.cout), parts1 = hopper_parts(s.cin, log);
-    const int parts = parts1 + hopper_parts(s.cin2, log);
-    int piece = (int)(i % pieces), out = (int)(i / pieces % couts);
-    int64_t image = i / pieces / couts, k = image / parts;
-    int part = (int)(image % parts);
-    bool second = part >= parts1;
-    int first = (second ? part - parts1 : part) * (bytes / 2) + piece * 8;
-    uint32_t place = wgmma_place((uint32_t)(out * bytes + piece * conv_lane_bytes), log);
-    E *to = packed + image * couts * (bytes / 2) + place / 2;
+    const int part = hopper_part_bytes(&s), couts = hopper_couts(s.cout), parts = hopper_parts(&s);
+    const int pieces = part / conv_lane_bytes;
+    int64_t image = i / pieces / couts, k = image / parts; // of a part
+    int at = (int)(i - image * couts * pieces);
+    const int begin = at * conv_lane_bytes < couts * hopper_part_whole ? 0 : hopper_part_whole;
+    const int log = hopper_region_log(part, begin), lanes = (1 << log) / conv_lane_bytes;
+    at -= couts * begin / conv_lane_bytes;
+    int out = at / lanes;
+    int piece = (int)(image % parts) * pieces + begin / conv_lane_bytes + at % lanes;
+    bool second = hopper_piece_second(s.cin, piece);
+    E *to = packed + (image * part + begin) * couts / 2 +
+            wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2;
     for (int e = 0; e < 8; ++e) {
-        int channel = first + e;
+        int channel = piece * 8 + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t at = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
-        to[e] = element_from_float<E>(inside ? weight[at] : 0.0f);
+        int64_t from = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
+        to[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
     }
 }
 
@@ -92,13 +139,14 @@ struct hopper_shared {
     uint64_t ready[hopper_groups];     // sums of the other thread block are there,
     uint64_t taken[hopper_groups];     // own sums are taken there
     uint32_t begins[2][hopper_groups]; // where in the ring: hopper_turn_pass
-    uint32_t told[hopper_stages_most][hopper_groups];
+    alignas(8) uint32_t told[hopper_stages_most][hopper_groups];
     alignas(16) float scale[2 * hopper_columns_most]; // of the slice's channels, then their shifts
 };
 
-// Stages of a thread block: of each of the row blocks, and of the weights.
-SPIRA_BOTH int hopper_stage_bytes(int columns) {
-    return hopper_groups * hopper_group_bytes + columns * wgmma_row_most;
+// Bytes of a stage, or of a region of one: of each of the row blocks, and of the weights. row:
+// bytes of a row, of all offsets that share the stage.
+SPIRA_BOTH constexpr int hopper_stage_bytes(int columns, int row) {
+    return (hopper_groups * wgmma_rows + columns) * row;
 }
 
 // Thread blocks of a multiprocessor at a time, and pairs of warpgroups that take tiles in turns, so
@@ -128,17 +176,17 @@ SPIRA_BOTH int hopper_handed(int columns) {
     return hopper_group * (columns / 4 / hopper_rounds) * (int)sizeof(float);
 }
 
-// split: thread blocks that share a tile.
-SPIRA_BOTH int hopper_memory_bytes(int columns, int split, int stages) {
-    return wgmma_align + stages * hopper_stage_bytes(columns) + hopper_zeros(columns) +
+// row: see hopper_stage_bytes; split: thread blocks that share a tile.
+SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) {
+    return wgmma_align + stages * hopper_stage_bytes(columns, row) + hopper_zeros(columns) +
            (split > 1 ? hopper_groups * hopper_handed(columns) : 0);
 }
 
 // Stages that fit; a thread block costs 1024 bytes by itself.
-SPIRA_BOTH int hopper_stages(int columns, int split, int shared) {
+SPIRA_BOTH int hopper_stages(int columns, int row, int split, int shared) {
     int each = (shared + 1024) / hopper_resident(columns) - 1024 - (int)sizeof(hopper_shared) -
-               hopper_memory_bytes(columns, split, 0);
-    return (int)min_of(each / hopper_stage_bytes(columns), hopper_stages_most);
+               hopper_memory_bytes(columns, row, split, 0);
+    return (int)min_of(each / hopper_stage_bytes(columns, row), hopper_stages_most);
 }
 
 // Where a warp is in the ring.
@@ -150,12 +198,12 @@ struct hopper_ring {
     uint32_t phase; // of the barriers
 };
 
-SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_tensor_params &p, int columns,
+SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_tensor_params &p, int columns, int row,
                                         const hopper_shared &shared, const char *memory) {
     hopper_ring r;
     r.shared = shared_address(&shared);
     r.memory = (shared_address(memory) + wgmma_align - 1) & ~(uint32_t)(wgmma_align - 1);
-    r.bytes = (uint32_t)hopper_stage_bytes(columns);
+    r.bytes = (uint32_t)hopper_stage_bytes(columns, row);
     r.stages = p.size.depth;
     r.at = 0;
     r.phase = 0;
@@ -245,8 +293,8 @@ template <int slots>
 struct hopper_job {
     int32_t source[slots][hopper_groups][2]; // a lane's rows of the row blocks
     uint32_t what[slots];                    // offset | row blocks that have it << 16; 0: none
-    int part;
-    bool last, stop; // the last of its tile; there are no more
+    int part;                                // of the offset: its number
+    bool last, stop;                         // the last of its tile; there are no more
 };
 
 enum { hopper_offset_bits = 16 };
@@ -357,24 +405,25 @@ SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_wo
     c.at += hopper_fetchers;
 }
 
-// A part of a source.
+// A lane's piece of a part.
 struct hopper_part {
-    const char *base; // the lane's 16 bytes of row 0,
+    const char *base; // of row 0
     uint32_t pitch;   // to the next row
-    int bytes;        // that there are of them; none or less: it reads as zeros
-    bool wide;
+    int bytes;        // that there are from here on; none or less: it reads as zeros
+    bool wide;        // as all of the warp's pieces are
 };
 
-template <typename E, int log>
-SPIRA_DEVICE hopper_part hopper_part_of(const conv_tensor_params &p, int part) {
-    const bool second = part >= p.chunks1;
-    const int lane = threadIdx.x % (1 << (log - 4)) * conv_lane_bytes;
-    const int at = ((second ? part - p.chunks1 : part) << log) + lane;
+template <typename E>
+SPIRA_DEVICE hopper_part hopper_part_of(const conv_tensor_params &p, int piece) {
+    const bool second = hopper_piece_second(p.cin, piece);
+    const int at = piece * conv_lane_bytes;
     hopper_part from;
     from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
     from.bytes = (int)from.pitch - at;
     from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
-    from.wide = second ? p.wide_in2 : p.wide_in;
+    from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
+    // One address to add to: the compiler would add array and place to each row, one by one.
+    asm volatile("" : "+l"(from.base));
     return from;
 }
 
@@ -412,63 +461,93 @@ SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&so
     }
 }
 
-// Fetches a part of an offset's weights.
-template <int columns, int log>
+// Fetches an offset's weights of a region.
+template <int columns, int part, int begin>
 SPIRA_DEVICE uint32_t hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
-                                           int offset, int part, uint32_t to, uint32_t barrier) {
+                                           int offset, int which, uint32_t to, uint32_t barrier) {
+    enum { log = hopper_region_log(part, begin) };
     int couts = hopper_couts(p.cout);
     uint32_t bytes = (uint32_t)(min(columns, couts - work.channel) << log);
-    int64_t row = (int64_t)(offset * p.chunks + part) * couts + work.channel;
-    barrier_copy(to, (const char *)p.weights + (row << log), bytes, barrier);
+    int64_t row = (int64_t)(offset * p.chunks + which) * couts;
+    const char *from = (const char *)p.weights + (row * part + couts * begin);
+    barrier_copy(to, from + (work.channel << log), bytes, barrier);
     return bytes;
 }
 
-// Fills a stage.
-template <typename E, int columns, int log, int slots>
-SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work,
-                              const hopper_job<slots> &job, const hopper_ring &ring) {
-    const uint32_t stage = hopper_stage(ring), offsets = (1u << hopper_offset_bits) - 1;
-    const hopper_part from = hopper_part_of<E, log>(p, job.part);
+// Fills a region of a stage. Returns the bytes that the copy engine brings, in lane 0.
+template <typename E, int columns, int part, int begin>
+SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopper_work &work,
+                                         const hopper_job<hopper_slots(part)> &job,
+                                         const hopper_ring &ring) {
+    enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
+    enum { pieces = part / conv_lane_bytes, lanes = (1 << log) / conv_lane_bytes };
+    const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
     const int lane = threadIdx.x % 32;
-    uint32_t steps = 0, bytes = 0;
+    const hopper_part from =
+        hopper_part_of<E>(p, job.part * pieces + begin / conv_lane_bytes + lane % lanes);
+    uint32_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         if (lane == 0 && job.what[i]) {
-            uint32_t to =
-                stage + hopper_groups * hopper_group_bytes + (uint32_t)(i * columns << log);
-            bytes += hopper_weights_fetch<columns, log>(p, work, (int)(job.what[i] & offsets),
-                                                        job.part, to, hopper_full(ring));
+            int row = hopper_groups * slots * wgmma_rows + i * columns;
+            bytes += hopper_weights_fetch<columns, part, begin>(
+                p, work, (int)(job.what[i] & ((1u << hopper_offset_bits) - 1)), job.part,
+                region + (uint32_t)(row << log), hopper_full(ring));
         }
 #pragma unroll
         for (int g = 0; g < hopper_groups; ++g) {
             if (job.what[i] >> (hopper_offset_bits + g) & 1) {
-                uint32_t to = stage + (uint32_t)(g * hopper_group_bytes + (i * wgmma_rows << log));
+                uint32_t to = region + (uint32_t)((g * slots + i) * wgmma_rows << log);
                 if (from.wide) {
                     hopper_gather<log>(from, job.source[i][g], to);
                 } else {
                     hopper_gather_each<E, log>(from, job.source[i][g], to);
                 }
-                if (lane == g) {
-                    steps |= ((1u << hopper_steps / slots) - 1) << i * hopper_steps / slots;
-                }
             }
         }
     }
-    barrier_arrive_copies(hopper_full(ring));
-    if (lane < hopper_groups) {
-        shared_store(hopper_told(ring, lane), steps | (job.last ? hopper_last : 0));
+    return bytes;
+}
+
+// What a warpgroup is told of a stage.
+template <int part>
+SPIRA_DEVICE uint32_t hopper_tell(const hopper_job<hopper_slots(part)> &job, int group) {
+    enum { slots = hopper_slots(part), each = hopper_steps / slots };
+    uint32_t told = job.last ? hopper_last : 0;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+        bool there = job.what[i] >> (hopper_offset_bits + group) & 1;
+        told |= there ? ((1u << each) - 1) << i * each : 0;
     }
+    return told;
+}
+
+// Fills a stage.
+template <typename E, int columns, int part>
+SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work,
+                              const hopper_job<hopper_slots(part)> &job, const hopper_ring &ring) {
+    static_assert(hopper_groups == 2, "told");
+    const int lane = threadIdx.x % 32;
+    uint32_t bytes = hopper_fill_region<E, columns, part, 0>(p, work, job, ring);
+    if constexpr (part > hopper_part_whole) {
+        bytes += hopper_fill_region<E, columns, part, hopper_part_whole>(p, work, job, ring);
+    }
+    barrier_arrive_copies(hopper_full(ring));
     __syncwarp();
     if (lane == 0) {
+        uint2 told;
+        told.x = hopper_tell<part>(job, 0);
+        told.y = hopper_tell<part>(job, 1);
+        shared_store_2(hopper_told(ring, 0), told);
         barrier_arrive_expect(hopper_full(ring), bytes);
     }
 }
 
 // A fetching warp fills every fourth stage, the sources of its next one read ahead. There are at
 // least four stages, so that no warp is a phase of a barrier ahead of another.
-template <typename E, int columns, int log>
+template <typename E, int columns, int part>
 SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
-    enum { slots = wgmma_row_most >> log };
+    enum { slots = hopper_slots(part) };
     const hopper_work work = hopper_work_of<columns>(p);
     const int warp = threadIdx.x / 32 % hopper_fetchers;
     hopper_cursor cursor = {};
@@ -488,52 +567,66 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
         job = ahead;
         hopper_look_ahead(p, work, cursor, ahead);
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-        hopper_fill<E, columns, log>(p, work, job, ring);
+        hopper_fill<E, columns, part>(p, work, job, ring);
         hopper_ring_next(ring, hopper_fetchers);
     }
     async_copy_wait();
 }
 
-// Whether a part may be half a stage: see hopper_part_log.
+// Whether a part may be half a stage: see hopper_part_bytes.
 SPIRA_BOTH constexpr bool hopper_halves(int columns) {
     return columns <= 64;
 }
 
-template <typename E, int columns>
+template <typename E, int columns, int row>
 SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
     if constexpr (hopper_halves(columns)) {
-        if (p.part_log < wgmma_row_log_most) {
-            hopper_fetch<E, columns, wgmma_row_log_most - 1>(p, ring);
+        if (p.part == hopper_part_half) {
+            hopper_fetch<E, columns, hopper_part_half>(p, ring);
             return;
         }
     }
-    hopper_fetch<E, columns, wgmma_row_log_most>(p, ring);
+    hopper_fetch<E, columns, row>(p, ring);
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
 
-// Adds what a stage has for the warpgroup; whole: one offset has all of it. Steps that it has no
-// pairs for read zeros: a branch would make the compiler wait for each step.
-template <typename E, int columns, bool whole>
-SPIRA_DEVICE void hopper_multiply(int part_log, uint32_t rows, uint32_t weights, uint32_t zeros,
-                                  uint32_t steps, float (&sum)[columns / 2]) {
-    const uint32_t log = whole ? wgmma_row_log_most : part_log;
-    const uint32_t form = wgmma_form((int)log), half = log - wgmma_row_log_least;
-    const uint32_t a = wgmma_address(rows), b = wgmma_address(weights), z = wgmma_address(zeros);
+// Adds what a stage has for the warpgroup. Steps of an offset that it has no pairs for read zeros:
+// a branch would make the compiler wait for each step.
+template <typename E, int columns, int part>
+SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uint32_t steps,
+                                  float (&sum)[columns / 2]) {
+    enum { log = hopper_region_log(part, 0), slots = hopper_slots(part) };
+    enum { each = hopper_steps / slots }; // of an offset
+    const uint32_t a = wgmma_address(stage + group * hopper_group_bytes);
+    const uint32_t b = wgmma_address(stage + hopper_groups * hopper_group_bytes);
+    const uint32_t z = wgmma_address(zeros);
     wgmma_begin();
 #pragma unroll
     for (uint32_t s = 0; s < hopper_steps; ++s) {
-        uint32_t slot = s >> half, at = (s & ((1u << half) - 1)) * wgmma_step_bytes;
-        bool there = whole || (steps >> s & 1);
+        uint32_t slot = s / each, at = s % each * wgmma_step_bytes;
+        bool there = slots == 1 || (steps >> s & 1);
         wgmma_step<E, columns>(sum, there ? a + (((slot * wgmma_rows << log) + at) >> 4) : z,
-                               there ? b + (((slot * columns << log) + at) >> 4) : z, form);
+                               there ? b + (((slot * columns << log) + at) >> 4) : z,
+                               wgmma_form(log));
+    }
+    if constexpr (part > hopper_part_whole) {
+        enum { bytes = part - hopper_part_whole, rows = wgmma_rows * bytes };
+        const uint32_t region = stage + hopper_stage_bytes(columns, hopper_part_whole);
+        const uint32_t last_a = wgmma_address(region + group * rows);
+        const uint32_t last_b = wgmma_address(region + hopper_groups * rows);
+#pragma unroll
+        for (uint32_t at = 0; at < bytes; at += wgmma_step_bytes) {
+            wgmma_step<E, columns>(sum, last_a + (at >> 4), last_b + (at >> 4),
+                                   wgmma_form(hopper_region_log(part, hopper_part_whole)));
+        }
     }
     wgmma_end();
 }
 
 SPIRA_DEVICE void hopper_release(const hopper_ring &ring, int at) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) {
+    if (warp_elect()) { // registers are scarce, and finding out a lane's number takes time
         barrier_arrive(hopper_empty(ring, at));
     }
 }
@@ -543,7 +636,8 @@ SPIRA_DEVICE void hopper_release(const hopper_ring &ring, int at) {
 SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
     for (;;) {
         barrier_wait(hopper_full(ring), ring.phase);
-        uint32_t told = __shfl_sync(~0u, shared_load(hopper_told(ring, group)), 0);
+        // Read by the lane that gives the stage back: racecheck does not see that others have read.
+        uint32_t told = shared_load_elected(hopper_told(ring, group));
         if (told & (hopper_last - 1)) {
             return told;
         }
@@ -583,19 +677,16 @@ SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_r
 }
 
 // All stages of a tile.
-template <typename E, int columns, int split, bool whole>
-SPIRA_DEVICE void hopper_sum(const conv_tensor_params &p, int pair, int group, uint32_t zeros,
-                             hopper_ring &ring, float (&sum)[columns / 2]) {
+template <typename E, int columns, int split, int part>
+SPIRA_DEVICE void hopper_sum(int pair, int group, uint32_t zeros, hopper_ring &ring,
+                             float (&sum)[columns / 2]) {
 #pragma unroll
     for (float &f : sum) {
         f = 0.0f;
     }
     int before = -1;
     for (uint32_t told = hopper_listen(group, before, ring); told;) {
-        uint32_t stage = hopper_stage(ring);
-        hopper_multiply<E, columns, whole>(p.part_log, stage + group * hopper_group_bytes,
-                                           stage + hopper_groups * hopper_group_bytes, zeros, told,
-                                           sum);
+        hopper_multiply<E, columns, part>(hopper_stage(ring), group, zeros, told, sum);
         wgmma_wait<1>();
         if (before >= 0) {
             hopper_release(ring, before);
@@ -639,11 +730,14 @@ SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
     return v;
 }
 
-// Adds the sums that two rows of a lane begin from, where its own stand.
+// Adds the sums that two rows of a lane begin from, if there are any, where its own stand.
 template <int columns>
 SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, const int (&row)[2],
                                   float (&sum)[columns / 2]) {
     enum { at_a_time = columns <= 96 ? 4 : 2 }; // as registers allow
+    if (!p.sums) {
+        return;
+    }
     const float *from[2];
     int there[2]; // channels from the lane's first on; behind the last nobody has written
 #pragma unroll
@@ -790,10 +884,7 @@ SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
 template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                           int from, int channel, const int (&row)[2],
-                                          float (&sum)[columns / 2]) {
-    if (p.sums) {
-        hopper_add_sums<columns>(p, channel, row, sum);
-    }
+                                          const float (&sum)[columns / 2]) {
     if (p.residual) {
         hopper_finish_plain<E, columns, true>(p, shared, from, channel, row, sum);
     } else {
@@ -804,14 +895,10 @@ SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hop
 template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
                                     int channel, const int (&row)[2], float (&sum)[columns / 2]) {
+    hopper_add_sums<columns>(p, channel, row, sum);
     if (hopper_is_plain(p)) {
         hopper_finish_any_plain<E, columns>(p, shared, 0, channel, row, sum);
-        return;
-    }
-    if (p.sums) {
-        hopper_add_sums<columns>(p, channel, row, sum);
-    }
-    if (p.wide_out) {
+    } else if (p.wide_out) {
         hopper_finish<E, columns, true>(p, shared, channel, row, sum);
     } else {
         hopper_finish<E, columns, false>(p, shared, channel, row, sum);
@@ -881,10 +968,11 @@ SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_s
     const int first = hopper_share(p) * (columns / 2);
     float half[columns / 4];
     hopper_exchange<columns>(ring, shared, hopper_share(p), group, sum, half);
+    hopper_add_sums<columns / 2>(p, channel + first, row, half);
     hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
 }
 
-template <typename E, int columns, int split, bool whole>
+template <typename E, int columns, int split, int part>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
@@ -910,7 +998,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         if (!turns) {
             hopper_rows_load(p, work.outputs, block, row);
         }
-        hopper_sum<E, columns, split, whole>(p, pair, group, zeros, ring, sum);
+        hopper_sum<E, columns, split, part>(pair, group, zeros, ring, sum);
         if (turns) {
             hopper_rows_load(p, work.outputs, block, row);
         }
@@ -922,16 +1010,16 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     }
 }
 
-template <typename E, int columns, int split>
+template <typename E, int columns, int split, int row>
 SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
                                      const hopper_ring &ring) {
     if constexpr (hopper_halves(columns)) {
-        if (p.part_log < wgmma_row_log_most) {
-            hopper_consume<E, columns, split, false>(p, shared, ring);
+        if (p.part == hopper_part_half) {
+            hopper_consume<E, columns, split, hopper_part_half>(p, shared, ring);
             return;
         }
     }
-    hopper_consume<E, columns, split, true>(p, shared, ring);
+    hopper_consume<E, columns, split, row>(p, shared, ring);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -949,7 +1037,8 @@ SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int c
     }
 }
 
-template <typename E, int columns, int split>
+// row: see hopper_stage_bytes.
+template <typename E, int columns, int split, int row>
 SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resident(columns))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
@@ -971,7 +1060,7 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
     }
     barrier_fence();
     hopper_vectors(p, ((int)blockIdx.x >> (split - 1)) % p.slices * columns, columns, shared);
-    const hopper_ring ring = hopper_ring_of(p, columns, shared, hopper_dynamic);
+    const hopper_ring ring = hopper_ring_of(p, columns, row, shared, hopper_dynamic);
     for (int i = threadIdx.x * 16; i < hopper_zeros(columns); i += blockDim.x * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
     }
@@ -981,9 +1070,9 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
     }
     if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) ==
         hopper_pairs(columns, split) * hopper_groups) {
-        hopper_fetch_any<E, columns>(p, ring);
+        hopper_fetch_any<E, columns, row>(p, ring);
     } else {
-        hopper_consume_any<E, columns, split>(p, shared, ring);
+        hopper_consume_any<E, columns, split, row>(p, shared, ring);
     }
     __syncthreads();
     if (split > 1) {
@@ -1010,8 +1099,8 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, hopper_kernel<__half, 32, 1>),
-                                   "device"));
+        auto kernel = hopper_kernel<__half, 32, 1, hopper_part_whole>;
+        SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, kernel), "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
     return status_success();
@@ -1038,18 +1127,24 @@ SPIRA_API int hopper_columns_choose(int cout) {
     return columns;
 }
 
+// Bytes of a row of a stage, of the layer.
+SPIRA_API int hopper_stage_row(const conv_shape *s) {
+    return (int)max_of(hopper_part_bytes(s), hopper_part_whole);
+}
+
 // conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64 and 128
-// channels; `tiles` is 1.
+// channels; `tiles` is 1. Long parts are for thread blocks of all of 65 to 96 output channels.
 // Unaligned outputs and leaky ReLU are computed with a split of 1 always.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > hopper_columns_most / 32) {
         return false;
     }
-    int columns = size->slices * 32;
+    int columns = size->slices * 32, row = hopper_stage_row(s);
     return hopper_columns_next(columns - 1) == columns && size->tiles == 1 &&
            (size->split == 1 || (size->split == 2 && (columns == 64 || columns == 128))) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
-           hopper_stages(columns, size->split, d->shared_max) >= hopper_fetchers;
+           (row == hopper_part_whole || columns == hopper_long_columns) &&
+           hopper_stages(columns, row, size->split, d->shared_max) >= hopper_fetchers;
 }
 
 SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_sizes *sizes) {
@@ -1067,10 +1162,7 @@ SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_
 
 // Stages of a tile that has all offsets.
 SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
-    const int log = hopper_part_log(s);
-    return log < wgmma_row_log_most
-               ? ceil_div(s->volume, wgmma_row_most >> log)
-               : (int64_t)s->volume * (hopper_parts(s->cin, log) + hopper_parts(s->cin2, log));
+    return ceil_div((int64_t)s->volume * hopper_parts(s), hopper_slots(hopper_part_bytes(s)));
 }
 
 // 256 output channels at a time read rows half as often, where there are tiles for all. Where there
@@ -1087,13 +1179,13 @@ SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
     return hopper_sizes_fit(s, d, &c) ? c : conv_sizes{1, columns / 32, 1, 1};
 }
 
-template <typename E, int columns, int split>
+template <typename E, int columns, int split, int row>
 SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
-    auto kernel = hopper_kernel<E, columns, split>;
+    auto kernel = hopper_kernel<E, columns, split, row>;
     p.size.split = split;
-    p.size.depth = hopper_stages(columns, split, d->shared_max);
+    p.size.depth = hopper_stages(columns, row, split, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
-    int bytes = hopper_memory_bytes(columns, split, p.size.depth);
+    int bytes = hopper_memory_bytes(columns, row, split, p.size.depth);
     int64_t tiles = ceil_div(order_count(p.capacity), hopper_groups);
     int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices / split;
     int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices * split;
@@ -1108,20 +1200,22 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
 template <typename E>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
                             cudaStream_t stream) {
+    enum { row = hopper_part_whole };
     const bool split = p.size.split > 1 && hopper_is_plain(p);
     switch (p.size.slices) {
     case 1:
-        return hopper_launch<E, 32, 1>(p, d, stream);
+        return hopper_launch<E, 32, 1, row>(p, d, stream);
     case 2:
-        return split ? hopper_launch<E, 64, 2>(p, d, stream)
-                     : hopper_launch<E, 64, 1>(p, d, stream);
+        return split ? hopper_launch<E, 64, 2, row>(p, d, stream)
+                     : hopper_launch<E, 64, 1, row>(p, d, stream);
     case 3:
-        return hopper_launch<E, 96, 1>(p, d, stream);
+        return p.part == hopper_part_long ? hopper_launch<E, 96, 1, hopper_part_long>(p, d, stream)
+                                          : hopper_launch<E, 96, 1, row>(p, d, stream);
     case 4:
-        return split ? hopper_launch<E, 128, 2>(p, d, stream)
-                     : hopper_launch<E, 128, 1>(p, d, stream);
+        return split ? hopper_launch<E, 128, 2, row>(p, d, stream)
+                     : hopper_launch<E, 128, 1, row>(p, d, stream);
     default:
-        return hopper_launch<E, 256, 1>(p, d, stream);
+        return hopper_launch<E, 256, 1, row>(p, d, stream);
     }
 }
 

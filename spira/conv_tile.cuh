@@ -124,9 +124,10 @@ struct conv_tensor_params {
     conv_epilogue epilogue;
     const float *sums; // [capacity, conv_sums_pitch(cout)] to begin from, or null
     int volume, cin, cin2, cout;
-    int chunks1, chunks; // parts of the input channels: of the first source, of both
+    int chunks1, chunks; // parts of the input channels: of the first source, of both; where these
+                         // are read as one (conv_hopper.cuh), `chunks` alone counts
     int slices;          // of the output channels, a block's together
-    int part_log;        // bytes of a row's part; conv_hopper.cuh
+    int part;            // bytes of a part of a row; conv_hopper.cuh
     int multiprocessors; // of the device; conv_few.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;

@@ -24,7 +24,6 @@ enum {
     wgmma_rows = 64,
     wgmma_row_most = 128, // bytes of a row
     wgmma_row_log_most = 7,
-    wgmma_row_log_least = 5,
     wgmma_step_bytes = 32, // of a row
     wgmma_align = 1024,
 };

@@ -943,8 +943,10 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
     std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
     CHECK(d->warpgroups);
     for (const conv_sizes &size : listed) {
-        int columns = 32 * size.slices, stages = hopper_stages(columns, size.split, d->shared_max);
-        int bytes = hopper_memory_bytes(columns, size.split, stages) + (int)sizeof(hopper_shared);
+        int columns = 32 * size.slices, row = hopper_stage_row(s);
+        int stages = hopper_stages(columns, row, size.split, d->shared_max);
+        int bytes =
+            hopper_memory_bytes(columns, row, size.split, stages) + (int)sizeof(hopper_shared);
         CHECK(stages >= hopper_fetchers && stages <= hopper_stages_most);
         CHECK(bytes <= d->shared_max);
         CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
@@ -996,6 +998,31 @@ TEST(conv_sizes_fit_the_device) {
     CHECK_EQUAL(kernels[conv_kernel_exact], 0);
     CHECK(kernels[conv_kernel_tensor] > 20 && kernels[conv_kernel_hopper] > 20 &&
           kernels[conv_kernel_few] > 20);
+}
+
+// What Hopper's kernel has of an offset in a stage: half of one, a whole one, 96 channels where
+// that leaves fewer of them empty and thread blocks have 96 output channels. Sources begin at a
+// multiple of 8 channels, and weights are as many as the parts have channels.
+TEST(conv_hopper_parts) {
+    const struct {
+        int cin, cin2, cout, part, parts;
+    } expected[] = {
+        {32, 0, 32, 64, 1},    {16, 16, 64, 64, 1},   {17, 8, 64, 64, 1},   {17, 9, 64, 128, 1},
+        {33, 0, 64, 128, 1},   {32, 0, 65, 128, 1},   {64, 0, 96, 128, 1},  {65, 0, 96, 192, 1},
+        {96, 0, 96, 192, 1},   {96, 0, 65, 192, 1},   {96, 0, 64, 128, 2},  {96, 0, 97, 128, 2},
+        {97, 0, 96, 128, 2},   {96, 32, 96, 128, 2},  {96, 25, 96, 128, 2}, {96, 33, 96, 128, 3},
+        {32, 64, 96, 192, 1},  {64, 32, 96, 192, 1},  {1, 88, 80, 192, 1},  {1, 89, 80, 128, 2},
+        {128, 0, 96, 128, 2},  {160, 0, 96, 128, 3},  {96, 96, 96, 128, 3}, {192, 0, 96, 128, 3},
+        {128, 96, 96, 128, 4}, {160, 97, 96, 192, 3}, {288, 0, 96, 192, 3}, {289, 0, 96, 128, 5},
+    };
+    for (auto &e : expected) {
+        const conv_shape s = {5, e.cin, e.cin2, e.cout, numeric_f16};
+        CHECK_EQUAL(hopper_part_bytes(&s), e.part);
+        CHECK_EQUAL(hopper_parts(&s), e.parts);
+        CHECK_EQUAL(hopper_stages_of_tile(&s), e.part == 64 ? 3 : 5 * e.parts);
+        CHECK_EQUAL(conv_packed_bytes(&s, conv_kernel_hopper),
+                    (size_t)(5 * e.parts * e.part) * ((e.cout + 15) / 16 * 16));
+    }
 }
 
 // Channels around the edges of chunks, blocks and slices, in random combination; arrays that start
@@ -1134,13 +1161,45 @@ DEVICE_TEST(gpu_conv_ordered_edges_of_channels) {
     }
 }
 
+// Two sources that share a part or not, parts of 96 channels and what is next to them; each source
+// aligned or not; rows of 64 bytes behind those of 128, of which some or all read as zeros.
+DEVICE_TEST(gpu_conv_ordered_parts) {
+    const int channels[][2] = {{65, 0},  {71, 1},  {72, 0},   {80, 0},  {88, 8},   {95, 0},
+                               {96, 0},  {97, 0},  {64, 32},  {32, 64}, {31, 57},  {8, 88},
+                               {1, 80},  {96, 32}, {32, 96},  {96, 96}, {128, 96}, {100, 29},
+                               {160, 0}, {288, 0}, {160, 97}, {16, 16}, {17, 8},   {8, 24}};
+    const int couts[] = {96, 65, 80, 72, 95, 64, 97, 32};
+    int turn = 0;
+    for (auto &c : channels) {
+        for (int cout : couts) {
+            const bool always = cout == 96 && c[0] + c[1] == 96 && c[0] % 32 == 0;
+            if (++turn % 7 && !always && test_quick()) { // all output channels have their turn
+                continue;
+            }
+            random_state random = random_make((uint64_t)(1000 * c[0] + 10 * c[1] + cout));
+            const int outputs = 64 * random_int(&random, 0, 6) + random_int(&random, 1, 64);
+            conv_shape s = {random_int(&random, 2, 30), c[0], c[1], cout,
+                            half_numerics[random_int(&random, 0, 1)]};
+            problem p = problem_make(&random, s, 200, outputs, outputs + 20);
+            const int offs[] = {0, 0, 8, 1};
+            for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual}) {
+                *off = offs[random_int(&random, 0, 3)];
+            }
+            problem_fill_map(&random, &p, random_int(&random, 0, 1) ? 40 : 3);
+            problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_relu);
+            problem_name(&p, "parts");
+            check_sizes(&p, sizes_listed(&p));
+        }
+    }
+}
+
 // Shapes whose offsets share a stage, fill one, or take more than one, and the identity.
 const conv_shape order_shapes[] = {
     {27, 32, 0, 32, numeric_f16},   {8, 20, 12, 32, numeric_bf16},  {5, 64, 0, 96, numeric_f16},
     {40, 128, 0, 64, numeric_bf16}, {3, 70, 90, 140, numeric_f16},  {1, 32, 0, 64, numeric_f16},
     {1, 96, 64, 129, numeric_bf16}, {64, 300, 0, 64, numeric_bf16}, {27, 16, 0, 16, numeric_f16},
     {125, 4, 0, 32, numeric_bf16},  {3, 24, 0, 9, numeric_f16},     {1, 16, 0, 20, numeric_bf16},
-    {1030, 7, 0, 5, numeric_f16},
+    {1030, 7, 0, 5, numeric_f16},   {27, 96, 0, 96, numeric_f16},   {2, 200, 70, 90, numeric_bf16},
 };
 
 // Outputs around the row blocks and the tiles of them, as many as the capacity and fewer.
@@ -1191,10 +1250,9 @@ DEVICE_TEST(gpu_conv_ordered_blocks_without_pairs) {
 
 // More tiles than there are blocks of threads at a time.
 DEVICE_TEST(gpu_conv_ordered_many_tiles) {
-    const conv_shape shapes[] = {{3, 32, 0, 32, numeric_f16},
-                                 {3, 64, 0, 128, numeric_bf16},
-                                 {2, 33, 0, 256, numeric_f16},
-                                 {3, 16, 0, 16, numeric_bf16}};
+    const conv_shape shapes[] = {{3, 32, 0, 32, numeric_f16},  {3, 64, 0, 128, numeric_bf16},
+                                 {3, 96, 0, 96, numeric_f16},  {2, 96, 32, 96, numeric_bf16},
+                                 {2, 33, 0, 256, numeric_f16}, {3, 16, 0, 16, numeric_bf16}};
     for (const conv_shape &s : shapes) {
         random_state random = random_make((uint64_t)s.cout);
         const int32_t outputs = test_quick() ? 500 : s.cout <= 32 ? 80000 : 40000;

@@ -624,7 +624,7 @@ DEVICE_TEST(gpu_conv_begins_from_sums) {
     int turn = 0;
     for (numeric type : numerics) {
         for (int cout : {1, 2, 3, 4, 5, 16, 31, 32, 33, 64, 66, 96, 128, 200}) {
-            for (int cin : {8, 64, 130}) {
+            for (int cin : {8, 64, 90, 130}) {
                 for (int32_t outputs : {0, 1, 64, 333}) {
                     if (test_quick() && ++turn % 7) {
                         continue;
