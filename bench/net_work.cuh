@@ -38,8 +38,9 @@ struct net_work {
     void *features;                                // [voxels, 4]
     float *params;                                 // [plan->params], on the host
     void *loaded;
-    char *memory;   // of the plan
-    char *expected; // of the last layer, on the host
+    char *memory;         // of the plan
+    spira::net_side side; // indexes the coarser sets beside the first layers
+    char *expected;       // of the last layer, on the host
     char label[200];
 };
 
@@ -86,10 +87,8 @@ static spira::status net_layer_step(const net_work<W> *w, int layer, bool early,
 template <typename W>
 static spira::status net_features_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
-    for (int i = 0; i < w->plan->layer_count; ++i) {
-        SPIRA_TRY(net_layer_step(w, i, i > 0, stream));
-    }
-    return spira::status_success();
+    return spira::net_layers_start(w->plan, 0, w->plan->layer_count, w->scene.set, w->features,
+                                   w->loaded, w->memory, stream);
 }
 
 // From raw coordinates to the features of the last layer.
@@ -98,7 +97,19 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     SPIRA_TRY(net_voxelize_step<W>(context, stream));
     return spira::net_run(w->plan, w->scene.set, w->features, w->loaded, w->scene.trouble,
-                          w->memory, w->plan->workspace_bytes, stream);
+                          w->memory, w->plan->workspace_bytes, &w->side, stream);
+}
+
+SPIRA_API void net_side_open(spira::net_side *side) {
+    BENCH_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
+    BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
+    BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
+}
+
+SPIRA_API void net_side_close(spira::net_side *side) {
+    BENCH_CUDA(cudaStreamDestroy(side->stream));
+    BENCH_CUDA(cudaEventDestroy(side->begun));
+    BENCH_CUDA(cudaEventDestroy(side->indexed));
 }
 
 // ---- planning -----------------------------------------------------------------------------------
@@ -106,6 +117,7 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
 template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
+    w->limits.overlap = true;
     BENCH_TRY(spira::net_plan_device<W>(w->table->layers, w->table->count, &w->scene.layout,
                                         &w->limits, w->plan));
 }

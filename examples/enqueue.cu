@@ -206,7 +206,7 @@ spira::status plugin_launch(const plugin *p, const void *const *in, void *const 
                                     channels, channels, a.rows, a.set.count, a.set.capacity,
                                     p->record.type, a.features, stream));
     SPIRA_TRY(spira::net_run(plan, a.set, a.features, in[input_weights], trouble, a.memory,
-                             plan->workspace_bytes, stream));
+                             plan->workspace_bytes, nullptr, stream));
     return plugin_outputs(p, &a, out, stream);
 }
 
@@ -335,7 +335,7 @@ spira::status direct_run(const plugin *p, const bindings *b, pool *m, cudaStream
                                     4, 4, a->rows, a->set.count, a->set.capacity, p->record.type,
                                     a->features, stream));
     return spira::net_run(plan, a->set, a->features, b->in[input_weights], d->trouble, a->memory,
-                          plan->workspace_bytes, stream);
+                          plan->workspace_bytes, nullptr, stream);
 }
 
 // Both are the same, `bytes` of them.

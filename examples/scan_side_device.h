@@ -16,6 +16,7 @@ enum { timing_runs = 20 };
 template <typename W>
 struct device_job {
     cudaStream_t stream;
+    spira::net_side side;     // indexes the coarser sets beside the first layers
     char *base;               // all arrays that do not depend on the plan
     size_t base_bytes;        // of them
     spira::voxel_input input; // with device pointers; the count, and right behind it the rows
@@ -30,15 +31,34 @@ struct device_job {
     float *params;
 };
 
+static inline spira::status device_streams_new(cudaStream_t *stream, spira::net_side *side) {
+    SIDE_CUDA(cudaStreamCreate(stream));
+    SIDE_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
+    SIDE_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
+    SIDE_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
+    return spira::status_success();
+}
+
+static inline void device_streams_free(cudaStream_t stream, const spira::net_side *side) {
+    const cudaStream_t streams[2] = {stream, side->stream};
+    const cudaEvent_t events[2] = {side->begun, side->indexed};
+    for (int i = 0; i < 2; ++i) {
+        if (streams[i]) {
+            cudaStreamDestroy(streams[i]);
+        }
+        if (events[i]) {
+            cudaEventDestroy(events[i]);
+        }
+    }
+}
+
 template <typename W>
 static void device_free(device_job<W> *d) {
     cudaFree(d->base);
     cudaFree(d->memory);
     cudaFree(d->loaded);
     cudaFree(d->params);
-    if (d->stream) {
-        cudaStreamDestroy(d->stream);
-    }
+    device_streams_free(d->stream, &d->side);
 }
 
 template <typename T>
@@ -52,7 +72,7 @@ static spira::status upload(const T *to, const T *from, int64_t count, cudaStrea
 template <typename W>
 static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) {
     int64_t rows = j->input.rows, values = rows * j->input.columns;
-    SIDE_CUDA(cudaStreamCreate(&d->stream));
+    SPIRA_TRY(device_streams_new(&d->stream, &d->side));
     SPIRA_TRY(spira::voxelize_workspace<W>(&j->input, voxels, &d->scratch_bytes));
     float *points = nullptr, *inputs = nullptr;
     int32_t *coords = nullptr, *count = nullptr;
@@ -108,12 +128,18 @@ static spira::status device_voxelize(const job *j, device_job<W> *d) {
                                  d->stream);
 }
 
+// From the set of voxels to the features of the last layer.
+template <typename W>
+static spira::status device_net(const job *j, device_job<W> *d) {
+    return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
+                          j->plan->workspace_bytes, &d->side, d->stream);
+}
+
 // From rows to the features of the last layer.
 template <typename W>
 static spira::status device_pass(const job *j, device_job<W> *d) {
     SPIRA_TRY(device_voxelize(j, d));
-    return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                          j->plan->workspace_bytes, d->stream);
+    return device_net(j, d);
 }
 
 // The same, captured once, to be replayed.
@@ -145,6 +171,7 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     spira::net_limits tuned = *limits;
     tuned.records = j->records;
     tuned.record_count = j->record_count;
+    tuned.overlap = true;
     SPIRA_TRY(
         spira::net_plan_device<W>(j->net->layers, j->net->count, &j->layout, &tuned, j->plan));
     cudaFree(d->memory);
@@ -331,8 +358,7 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
     limits.count_pairs = true; // once more, with every layer kept and the pairs counted
     limits.keep_all = j->chosen->check;
     SPIRA_TRY(device_plan(j, &limits, d));
-    SPIRA_TRY(spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                             j->plan->workspace_bytes, d->stream));
+    SPIRA_TRY(device_net(j, d));
     SPIRA_TRY(device_settle(d));
     SPIRA_TRY(device_counts(j, d, r));
     return device_finish(j, p, d, r);

@@ -82,15 +82,15 @@ SPIRA_API status net_plan_choices(const net_limits *limits, const conv_device *d
     return status_success();
 }
 
-// The ordered layouts of a plan, up to 16 from map `first` on. Returns how many there are; first:
+// The ordered layouts of a part, up to 16 from map `first` on. Returns how many there are; first:
 // where to go on.
 template <typename W>
-SPIRA_API int net_orders(const net_plan *p, voxel_set<W> input, void *memory, int *first,
-                         order_request *request) {
+SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
+                         int *first, order_request *request) {
     int count = 0;
     for (; *first < p->maps && count < order_maps_max; ++*first) {
         const net_map *map = &p->map[*first];
-        if (map->ordered) {
+        if (map->ordered && net_map_in(map, part)) {
             voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
             request[count++] = {
                 map->kernel,   map_all,          (const int32_t *)((char *)memory + map->map),
@@ -100,20 +100,19 @@ SPIRA_API int net_orders(const net_plan *p, voxel_set<W> input, void *memory, in
     return count;
 }
 
-// Bytes of scratch for what net_index calls.
+// Raises `scratch` to the bytes that a part of the index needs.
 template <typename W>
-SPIRA_API status net_scratch(const net_plan *p, size_t *scratch) {
+SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
     voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};
     order_request request[order_maps_max];
-    *scratch = 0;
-    for (int s = 1; s < p->sets; ++s) {
+    for (int s = 1; s < p->sets && part != net_part_fine; ++s) {
         size_t bytes;
         voxel_set<W> from = {nullptr, nullptr, p->set[p->set[s].parent].capacity};
         SPIRA_TRY(downsample_workspace(from, p->set[s].capacity, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     int first = 0;
-    while (int count = net_orders(p, input, nullptr, &first, request)) {
+    while (int count = net_orders(p, part, input, nullptr, &first, request)) {
         size_t bytes;
         SPIRA_TRY(order_workspace(request, count, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
@@ -142,9 +141,13 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     SPIRA_TRY(conv_device_query(&device));
     net_plan_forms(plan, &device);
     SPIRA_TRY(net_plan_choices(limits, &device, plan));
-    size_t scratch;
-    SPIRA_TRY(net_scratch<W>(plan, &scratch));
-    SPIRA_TRY(net_plan_place(layout, scratch, plan));
+    size_t scratch = 0, fine_scratch = 0;
+    SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
+    if (limits->overlap) {
+        SPIRA_TRY(net_scratch<W>(plan, net_part_coarse, &scratch)); // in other groups of 16
+        SPIRA_TRY(net_scratch<W>(plan, net_part_fine, &fine_scratch));
+    }
+    SPIRA_TRY(net_plan_place(layout, scratch, fine_scratch, plan));
     SPIRA_TRY(net_check_strides<W>(plan));
     workspace w = workspace_begin(nullptr);
     for (int i = 0; i < count; ++i) {
@@ -199,6 +202,80 @@ SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, 
     return status_success();
 }
 
+// All sets but the first.
+template <typename W>
+SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_status *trouble,
+                                void *memory, cudaStream_t stream) {
+    for (int s = 1; s < p->sets; ++s) {
+        int from = p->set[s].parent;
+        SPIRA_TRY(downsample_from(&p->layout, net_voxels(p, from, input, memory),
+                                  p->set[from].stride, p->set[s].stride,
+                                  net_voxels(p, s, input, memory), trouble,
+                                  (char *)memory + p->scratch, p->scratch_bytes, stream));
+    }
+    return status_success();
+}
+
+// The maps of a part, and the tiled layouts that the search writes.
+template <typename W>
+SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
+                                cudaStream_t stream) {
+    map_request<W> request[net_maps_max];
+    int count = 0;
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        if (!net_map_in(map, part)) {
+            continue;
+        }
+        map_request<W> *r = &request[count++];
+        r->kernel = map->kernel;
+        r->source = net_voxels(p, map->source, input, memory);
+        r->outputs = net_voxels(p, map->outputs, input, memory);
+        r->forms = map_forms_os(nullptr);
+        if (map->tiled) {
+            r->forms.tiles = net_tiles(p, map, memory);
+        }
+        if (net_map_needed(p, map)) {
+            r->forms.os = (int32_t *)((char *)memory + map->map);
+        }
+    }
+    return map_build_batch(&p->layout, request, count, stream);
+}
+
+template <typename W>
+SPIRA_API status net_index_pairs(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
+                                 cudaStream_t stream) {
+    for (int m = 0; m < p->maps && p->limits.count_pairs; ++m) {
+        const net_map *map = &p->map[m];
+        voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
+        if (net_map_in(map, part)) {
+            SPIRA_TRY(map_count((const int32_t *)((char *)memory + map->map), map->volume,
+                                outputs.count, outputs.capacity,
+                                (int32_t *)((char *)memory + map->pairs), stream));
+        }
+    }
+    return status_success();
+}
+
+// Builds a part of the index, with arguments that have been looked at.
+template <typename W>
+SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> input,
+                                device_status *trouble, void *memory, cudaStream_t stream) {
+    const bool fine = part == net_part_fine;
+    if (!fine) {
+        SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
+    }
+    SPIRA_TRY(net_index_maps(p, part, input, memory, stream));
+    char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
+    const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
+    order_request orders[order_maps_max];
+    int first = 0;
+    while (int count = net_orders(p, part, input, memory, &first, orders)) {
+        SPIRA_TRY(order_build(orders, count, scratch, bytes, stream));
+    }
+    return net_index_pairs(p, part, input, memory, stream);
+}
+
 // Builds all coordinate sets and kernel maps of a plan, before any feature (Spira paper:
 // network-wide indexing).
 //
@@ -210,40 +287,7 @@ template <typename W>
 SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status *trouble,
                            void *memory, size_t bytes, cudaStream_t stream) {
     SPIRA_TRY(net_run_check(p, true, &input, memory, bytes));
-    for (int s = 1; s < p->sets; ++s) {
-        int from = p->set[s].parent;
-        SPIRA_TRY(downsample_from(&p->layout, net_voxels(p, from, input, memory),
-                                  p->set[from].stride, p->set[s].stride,
-                                  net_voxels(p, s, input, memory), trouble,
-                                  (char *)memory + p->scratch, p->scratch_bytes, stream));
-    }
-    map_request<W> request[net_maps_max];
-    for (int m = 0; m < p->maps; ++m) {
-        const net_map *map = &p->map[m];
-        request[m].kernel = map->kernel;
-        request[m].source = net_voxels(p, map->source, input, memory);
-        request[m].outputs = net_voxels(p, map->outputs, input, memory);
-        request[m].forms = map_forms_os(nullptr);
-        if (map->tiled) {
-            request[m].forms.tiles = net_tiles(p, map, memory);
-        }
-        if (net_map_needed(p, map)) {
-            request[m].forms.os = (int32_t *)((char *)memory + map->map);
-        }
-    }
-    SPIRA_TRY(map_build_batch(&p->layout, request, p->maps, stream));
-    order_request orders[order_maps_max];
-    int first = 0;
-    while (int count = net_orders(p, input, memory, &first, orders)) {
-        SPIRA_TRY(
-            order_build(orders, count, (char *)memory + p->scratch, p->scratch_bytes, stream));
-    }
-    for (int m = 0; m < p->maps && p->limits.count_pairs; ++m) {
-        const map_request<W> *r = request + m;
-        SPIRA_TRY(map_count(r->forms.os, p->map[m].volume, r->outputs.count, r->outputs.capacity,
-                            (int32_t *)((char *)memory + p->map[m].pairs), stream));
-    }
-    return status_success();
+    return net_index_part(p, net_part_all, input, trouble, memory, stream);
 }
 
 template <typename W>
@@ -285,7 +329,7 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
 }
 
 // Computes one layer, of a plan and with arguments that have been looked at. early: another layer
-// was the last on the stream.
+// was the last on the stream, and no other stream has been waited for since.
 template <typename W>
 SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> input,
                                  const void *features, const void *loaded, void *memory, bool early,
@@ -317,26 +361,98 @@ SPIRA_API status net_layer_run(const net_plan *p, int layer, voxel_set<W> input,
     return net_layer_start(p, layer, input, features, loaded, memory, false, stream);
 }
 
-// Runs a planned network: index, then features, all on one stream.
+// A second stream of the caller's, for a part of the index, and two events of its own
+// (cudaEventDisableTiming is enough). All three are of the device of the run, and in no other use
+// while net_run is called. They may be destroyed after a capture; after a call without one, when
+// its work is done.
+struct net_side {
+    cudaStream_t stream; // not that of the run: else nothing is side by side
+    cudaEvent_t begun;   // recorded where the second stream sets off,
+    cudaEvent_t indexed; // and where it comes back
+};
+
+SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
+    SPIRA_REQUIRE(p->limits.overlap, status_unsupported, "side (of a plan without limits.overlap)",
+                  0);
+    SPIRA_REQUIRE(side->begun, status_null_pointer, "side.begun", 0);
+    SPIRA_REQUIRE(side->indexed, status_null_pointer, "side.indexed", 0);
+    return status_success();
+}
+
+// What comes next on stream `to` waits for all that is on stream `from`.
+SPIRA_API status net_wait(cudaStream_t to, cudaEvent_t event, cudaStream_t from) {
+    SPIRA_TRY(status_from_cuda(cudaEventRecord(event, from), "side (event)"));
+    return status_from_cuda(cudaStreamWaitEvent(to, event, 0), "side (stream)");
+}
+
+// Layers [first, end). The first is not early: what comes before it is no layer, or waits for the
+// other stream.
+template <typename W>
+SPIRA_API status net_layers_start(const net_plan *p, int first, int end, voxel_set<W> input,
+                                  const void *features, const void *loaded, void *memory,
+                                  cudaStream_t stream) {
+    for (int i = first; i < end; ++i) {
+        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, i > first, stream));
+    }
+    return status_success();
+}
+
+// The fine part of the index, and the `layers` first layers, which need no more.
+template <typename W>
+SPIRA_API status net_run_fine(const net_plan *p, int layers, voxel_set<W> input,
+                              const void *features, const void *loaded, void *memory,
+                              cudaStream_t stream) {
+    SPIRA_TRY(net_index_part(p, net_part_fine, input, nullptr, memory, stream)); // raises nothing
+    return net_layers_start(p, 0, layers, input, features, loaded, memory, stream);
+}
+
+// The same beside the coarse part, on two streams that come together again: after a failure too, so
+// that a capture can be ended.
+template <typename W>
+SPIRA_API status net_run_beside(const net_plan *p, int layers, voxel_set<W> input,
+                                const void *features, const void *loaded, device_status *trouble,
+                                void *memory, const net_side *side, cudaStream_t stream) {
+    SPIRA_TRY(net_wait(side->stream, side->begun, stream));
+    status coarse = net_index_part(p, net_part_coarse, input, trouble, memory, side->stream);
+    status fine = net_run_fine(p, layers, input, features, loaded, memory, stream);
+    SPIRA_TRY(net_wait(stream, side->indexed, side->stream));
+    SPIRA_TRY(coarse);
+    return fine;
+}
+
+// Runs a planned network: index, then features.
 //
 // inputs   input: set 0, of the planned capacity, and its count; features [capacity, channels] of
 //          limits.type; loaded: of net_load; memory: plan->workspace_bytes, aligned to 256
-// outputs  the features of kept layers, in memory at plan->step[layer].features; trouble
-// Asynchronous, deterministic; nothing is allocated or read back. Captured in a CUDA graph, it
-// replays on every frame that fits the capacities.
+//          side: null, or a second stream, for a plan with limits.overlap (else refused): the
+//          coarse part of the index goes there, the fine part and the first layers to `stream`,
+//          which then waits for it. A captured graph has two branches
+// outputs  the features of kept layers, in memory at plan->step[layer].features; trouble. All of it
+//          is done when what is on `stream` is done
+// errors   null pointers, sizes, a workspace that is too small; status_unsupported of a plan for
+// the
+//          host, or without limits.overlap if there is a `side`. What is launched by then stays,
+//          and both streams are together again
+// Asynchronous, deterministic, to the bit the same with and without `side`; nothing is allocated or
+// read back. Captured in a CUDA graph, it replays on every frame that fits the capacities.
 template <typename W>
 SPIRA_API status net_run(const net_plan *p, voxel_set<W> input, const void *features,
                          const void *loaded, device_status *trouble, void *memory, size_t bytes,
-                         cudaStream_t stream) {
+                         const net_side *side, cudaStream_t stream) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
     SPIRA_TRY(conv_pointer_check(features, numeric_size(p->limits.type), "features"));
     SPIRA_TRY(conv_pointer_check(loaded, workspace_alignment, "loaded"));
-    SPIRA_TRY(net_index(p, input, trouble, memory, bytes, stream));
-    for (int i = 0; i < p->layer_count; ++i) {
-        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, i > 0, stream));
+    SPIRA_TRY(net_run_check(p, true, &input, memory, bytes));
+    int first = 0;
+    if (side) {
+        SPIRA_TRY(net_side_check(p, side));
+        first = net_fine_layers(p);
+        SPIRA_TRY(net_run_beside(p, first, input, features, loaded, trouble, memory, side, stream));
+    } else {
+        SPIRA_TRY(net_index_part(p, net_part_all, input, trouble, memory, stream));
     }
-    return status_success();
+    return net_layers_start(p, first, p->layer_count, input, features, loaded, memory, stream);
 }
 
 } // namespace spira

@@ -13,6 +13,11 @@
 // just to make a layout or to count its pairs, it stands in the place of the features, which come
 // later.
 //
+// A plan with `overlap` has the index in two parts that do not disturb each other, so that they may
+// be made side by side (net_side, net.cuh). The fine one is the maps of the finest set onto itself;
+// the layers that read nothing else follow it. The coarse one is all the rest. It writes neither
+// what these layers read nor where they write.
+//
 // A plan for the device takes tuning records (tune.h), if it is given any: how conv cuts a layer,
 // and over tiles of how many rows. See net_plan_device (net.cuh).
 #ifndef SPIRA_NET_H
@@ -73,6 +78,7 @@ struct net_limits {
     const tune_record *records; // [record_count], or null
     int record_count;
     int64_t map_pairs[net_maps_max];
+    bool overlap; // device plans: with memory for a run with a second stream (net_side)
 };
 
 struct net_set {
@@ -120,7 +126,8 @@ struct net_plan {
     net_step step[net_layers_max];
     int64_t params; // floats: see net_step.params
     bool device;
-    size_t scratch, scratch_bytes; // of downsampling, and of the ordered layouts
+    size_t scratch, scratch_bytes;           // of downsampling, and of the ordered layouts
+    size_t fine_scratch, fine_scratch_bytes; // with overlap: of the fine part alone
     size_t workspace_bytes;
     size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features, or
                                        // the maps whose place they take
@@ -366,6 +373,28 @@ SPIRA_API bool net_map_needed(const net_plan *p, const net_map *m) {
     return m->kept || m->ordered || p->limits.count_pairs;
 }
 
+// What is indexed in one go. The parts of a plan with overlap: the maps of set 0 onto itself; all
+// other sets and maps.
+enum net_part : int { net_part_all, net_part_fine, net_part_coarse };
+
+SPIRA_API bool net_map_is_fine(const net_map *m) {
+    return m->source == 0 && m->outputs == 0;
+}
+
+SPIRA_API bool net_map_in(const net_map *m, net_part part) {
+    return part == net_part_all || net_map_is_fine(m) == (part == net_part_fine);
+}
+
+// How many layers at the beginning need no more than the fine part of the index.
+SPIRA_API int net_fine_layers(const net_plan *p) {
+    int i = 0;
+    while (i < p->layer_count && p->step[i].set == 0 &&
+           (p->step[i].map == net_none || net_map_is_fine(&p->map[p->step[i].map]))) {
+        ++i;
+    }
+    return i;
+}
+
 SPIRA_API int64_t net_map_entries(const net_plan *p, const net_map *m) {
     return (int64_t)p->set[m->outputs].capacity * m->volume;
 }
@@ -414,14 +443,26 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     }
 }
 
-// Maps that nobody reads after indexing stand where the features will.
-SPIRA_API void net_place_passing(net_plan *p) {
-    workspace w = {nullptr, p->index_bytes};
+SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) {
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];
-        if (net_map_needed(p, map) && !map->kept) {
-            map->map = net_take<int32_t>(&w, net_map_entries(p, map));
+        if (net_map_in(map, part) && net_map_needed(p, map) && !map->kept) {
+            map->map = net_take<int32_t>(w, net_map_entries(p, map));
         }
+    }
+}
+
+// Maps that nobody reads after indexing stand where the features will. With overlap, those of the
+// coarse part are there while the first layers run: they stand behind what these write.
+SPIRA_API void net_place_passing(net_plan *p) {
+    workspace w = {nullptr, p->index_bytes};
+    net_place_passing_part(p, p->limits.overlap ? net_part_fine : net_part_all, &w);
+    if (p->limits.overlap) {
+        for (int i = 0; i < net_fine_layers(p); ++i) {
+            size_t end = p->step[i].features + p->step[i].feature_bytes;
+            w.used = w.used < end ? end : w.used;
+        }
+        net_place_passing_part(p, net_part_coarse, &w);
     }
     if (p->feature_bytes < w.used - p->index_bytes) {
         p->feature_bytes = w.used - p->index_bytes;
@@ -517,8 +558,10 @@ SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
     return status_success();
 }
 
-// The second half of planning: every array gets its place. `scratch_bytes`: of the index builders.
-SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes, net_plan *p) {
+// The second half of planning: every array gets its place. `scratch_bytes`: of the index builders;
+// `fine_scratch_bytes`: of those of the fine part, besides, or 0.
+SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
+                                size_t fine_scratch_bytes, net_plan *p) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     p->layout = *layout;
     for (int m = 0; m < p->maps; ++m) {
@@ -528,6 +571,8 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
     net_place_index(p, &w);
     p->scratch_bytes = scratch_bytes;
     p->scratch = net_take<char>(&w, (int64_t)scratch_bytes);
+    p->fine_scratch_bytes = fine_scratch_bytes;
+    p->fine_scratch = net_take<char>(&w, (int64_t)fine_scratch_bytes);
     p->index_bytes = w.used;
     for (int i = 0; i < p->layer_count; ++i) {
         net_place_features(p, i, w.used);
@@ -569,7 +614,7 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
         size_t bytes = downsample_host_workspace(from);
         scratch = scratch < bytes ? bytes : scratch;
     }
-    SPIRA_TRY(net_plan_place(layout, scratch, plan));
+    SPIRA_TRY(net_plan_place(layout, scratch, 0, plan));
     return net_check_strides<W>(plan);
 }
 

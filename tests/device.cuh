@@ -211,6 +211,13 @@ inline cudaStream_t stream_get() {
     return stream;
 }
 
+// Keeps a stream busy until it is told to stop, or for `limit` cycles.
+[[maybe_unused]] static __global__ void stream_occupy(const volatile int *stop, long long limit) {
+    long long start = clock64();
+    while (!*stop && clock64() - start < limit) {
+    }
+}
+
 // A graph has `least` nodes or more: kernels, clears and, where there may be some, copies; no
 // allocation, no call back to the host.
 inline void graph_check(cudaGraph_t graph, size_t least, bool copies) {

@@ -597,13 +597,6 @@ DEVICE_TEST(gpu_graph_runs_allocate_nothing) {
     CUDA_CHECK(cudaGraphExecDestroy(replay));
 }
 
-// Occupies its stream until it is told to stop, or for `limit` cycles.
-__global__ void graph_occupy(const volatile int *stop, long long limit) {
-    long long start = clock64();
-    while (!*stop && clock64() - start < limit) {
-    }
-}
-
 // While the default stream is busy, a run in another stream goes from end to end: no launch of it
 // waits in the default stream, and no call waits for the device.
 DEVICE_TEST(gpu_graph_runs_beside_a_busy_default_stream) {
@@ -623,11 +616,11 @@ DEVICE_TEST(gpu_graph_runs_beside_a_busy_default_stream) {
     CUDA_CHECK(cudaMallocHost((void **)&stop, sizeof *stop));
     CUDA_CHECK(cudaMallocHost((void **)&global, (size_t)bytes));
     *stop = 1;
-    graph_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 0); // loads it
+    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 0); // loads it
     CHECK(expect_no_cuda_error());
     *stop = 0;
     memset(global, 0, (size_t)bytes);
-    graph_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 4000000000ll); // two seconds at the most
+    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 4000000000ll); // two seconds at the most
     CHECK_OK(network_run(&n, stream));
     CUDA_CHECK(cudaMemcpyAsync(global, n.global, (size_t)bytes, cudaMemcpyDeviceToHost, stream));
     CUDA_CHECK(cudaStreamSynchronize(stream));

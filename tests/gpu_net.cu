@@ -37,8 +37,25 @@ void check_spare_rows(const device_net<W> *d, const result<W> &r) {
     }
 }
 
+// Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. Pairs are
+// counted, so that all maps pass through the place of the features.
+template <typename W>
+void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &kept) {
+    limits.overlap = limits.count_pairs = true;
+    device_net<W> d = device_net_make<W>(n, &limits);
+    CHECK_EQUAL(difference(device_net_result(&d, f), kept, false), "");
+    const int *never = device_zeros<int>(1);
+    d.side = side_get();
+    for (long long cycles : {0ll, 10000000ll}) { // the second one is late
+        device_net_forget(&d, 0xff);
+        stream_occupy<<<1, 1, 0, d.side->stream>>>(never, cycles);
+        CHECK_OK(device_net_run(&d, nullptr));
+        CHECK_EQUAL(difference(result_fetch(&d), kept, false), "");
+    }
+}
+
 // Runs a frame through a network that keeps everything and judges it all; then through one that
-// shares its memory, which must not change a bit.
+// shares its memory, and on two streams, which must not change a bit.
 template <typename W>
 void check_network(const network *n, numeric type, int32_t voxels, int32_t capacity,
                    uint64_t seed) {
@@ -53,14 +70,54 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
     CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
+    check_beside(n, limits, &f, kept);
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }
 
+// Four layers, all of the finest set.
+void network_fine(network *n) {
+    networks::network_conv(n, "in", net_input, 16, 3, 1);
+    networks::network_conv(n, "flat", 0, 32, 1, 1);
+    int pool = reference_net_pool(n, net_pool_max, 1, {1, 1, 3}, {1, 1, 1});
+    networks::network_conv(n, "out", pool, 32, 5, 1);
+    n->layers[3].residual = 1;
+}
+
+// Nothing of the finest set runs before the coarser ones are there.
+void network_strided(network *n) {
+    networks::network_conv(n, "down", net_input, 16, 3, 2);
+    networks::network_conv(n, "coarse", 0, 16, 3, 1);
+    networks::network_conv(n, "up", 1, 16, 3, 2);
+    n->layers[2].transposed = true;
+    networks::network_conv(n, "fine", 2, 16, 3, 1);
+}
+
+// Pools first, on the finest set and from it.
+void network_pooled(network *n) {
+    int smooth = reference_net_pool(n, net_pool_average, net_input, {3, 3, 1}, {1, 1, 1});
+    int coarse = reference_net_pool(n, net_pool_max, smooth, {2, 2, 2}, {2, 2, 2});
+    int up = networks::network_conv(n, "up", coarse, 16, 2, 2);
+    n->layers[up].transposed = true;
+    networks::network_conv(n, "both", up, 16, 3, 1);
+    n->layers[n->count - 1].source2 = smooth;
+}
+
 // Names live in the network: it is not copied.
 void network_named(const char *name, network *n) {
-    if (!networks::network_make(name, n)) {
-        reference_net_zoo(n);
+    static const struct {
+        const char *name;
+        void (*make)(network *n);
+    } small[] = {{"fine", network_fine}, {"strided", network_strided}, {"pooled", network_pooled}};
+    if (networks::network_make(name, n)) {
+        return;
+    }
+    reference_net_zoo(n);
+    for (const auto &s : small) {
+        if (strcmp(s.name, name) == 0) {
+            n->count = 0;
+            s.make(n);
+        }
     }
 }
 
@@ -113,6 +170,17 @@ DEVICE_TEST(gpu_net_sparseresnets) {
     if (!test_quick()) {
         network_named("SparseResNet-Large", &n);
         check_network<uint64_t>(&n, numeric_bf16, 2000, 2048, 6);
+    }
+}
+
+// What there is to index on either of two streams, or on one of them alone.
+DEVICE_TEST(gpu_net_small_networks) {
+    for (const char *name : {"fine", "strided", "pooled"}) {
+        network n;
+        network_named(name, &n);
+        int32_t voxels = test_quick() ? 150 : 2000;
+        check_network<uint32_t>(&n, numeric_f16, voxels, voxels + 100, 21);
+        check_network<uint64_t>(&n, numeric_f32, voxels, voxels, 22);
     }
 }
 
@@ -252,14 +320,16 @@ namespace {
 
 // One graph, captured once for a capacity, over frames of all sizes up to it and beyond. Each frame
 // gives what a run without a graph gives in a workspace without a past, and, where all layers are
-// kept, what the host says.
+// kept, what the host says. side: null, or the second stream of the graph alone.
 template <typename W>
-void check_replays(const char *name, numeric type, bool keep_all) {
+void check_replays(const char *name, numeric type, bool keep_all, const net_side *side) {
     network n;
     network_named(name, &n);
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
+    limits.overlap = side != nullptr;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
+    d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
     const int32_t voxels[] = {most / 2, 0,        1, most,     most + 1, most / 3,
@@ -287,21 +357,125 @@ void check_replays(const char *name, numeric type, bool keep_all) {
 } // namespace
 
 DEVICE_TEST(gpu_net_graph_replays_zoo) {
-    check_replays<uint32_t>("zoo", numeric_f16, true);
-    check_replays<uint64_t>("zoo", numeric_bf16, true);
+    check_replays<uint32_t>("zoo", numeric_f16, true, nullptr);
+    check_replays<uint64_t>("zoo", numeric_bf16, true, nullptr);
     if (!test_quick()) {
-        check_replays<uint32_t>("zoo", numeric_tf32, true);
-        check_replays<uint64_t>("zoo", numeric_f32, true);
+        check_replays<uint32_t>("zoo", numeric_tf32, true, nullptr);
+        check_replays<uint64_t>("zoo", numeric_f32, true, nullptr);
     }
 }
 
 DEVICE_TEST(gpu_net_graph_replays_minkunet42) {
-    check_replays<uint32_t>("MinkUNet42", numeric_f16, false);
+    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, nullptr);
     if (!test_quick()) {
-        check_replays<uint64_t>("MinkUNet42", numeric_f16, false);
-        check_replays<uint32_t>("MinkUNet42", numeric_bf16, false);
-        check_replays<uint32_t>("MinkUNet42", numeric_tf32, false);
-        check_replays<uint64_t>("MinkUNet42", numeric_f32, false);
+        check_replays<uint64_t>("MinkUNet42", numeric_f16, false, nullptr);
+        check_replays<uint32_t>("MinkUNet42", numeric_bf16, false, nullptr);
+        check_replays<uint32_t>("MinkUNet42", numeric_tf32, false, nullptr);
+        check_replays<uint64_t>("MinkUNet42", numeric_f32, false, nullptr);
+    }
+}
+
+// ---- a second stream ----------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_net_graph_replays_beside) {
+    for (const char *name : {"zoo", "fine", "strided", "pooled"}) {
+        check_replays<uint32_t>(name, numeric_f16, true, side_get());
+    }
+    check_replays<uint64_t>("zoo", numeric_f32, true, side_get());
+    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get());
+    check_replays<uint64_t>("SparseResNet21", numeric_bf16, false, side_get());
+}
+
+// While the second stream is busy the first layers are computed, and no more.
+DEVICE_TEST(gpu_net_first_layers_do_not_wait) {
+    if (test_quick()) {
+        SKIP("a sanitizer may run one kernel after the other");
+    }
+    network n;
+    network_named("MinkUNet42", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 900, true);
+    limits.overlap = true;
+    device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    // Made one after the other: streams that share a queue of the device would wait for each other.
+    cudaStream_t stream[3];
+    for (cudaStream_t &s : stream) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    }
+    const net_side side = {stream[1], side_get()->begun, side_get()->indexed};
+    d.side = &side;
+    frame f = frame_make<uint32_t>(23, &d.plan->layout, 800, n.input_channels);
+    const result<uint32_t> wanted = device_net_result(&d, &f); // loads the kernels,
+    const int last = net_fine_layers(d.plan.get()) - 1;
+    const std::vector<char> &features = wanted.features[1 + last];
+    int *stop = nullptr;
+    char *got = nullptr;
+    CUDA_CHECK(cudaMallocHost((void **)&stop, sizeof *stop));
+    CUDA_CHECK(cudaMallocHost((void **)&got, features.size()));
+    *stop = 1;
+    stream_occupy<<<1, 1, 0, side.stream>>>(stop, 0); // and this one
+    device_net_forget(&d, 0xff);
+    *stop = 0;
+    stream_occupy<<<1, 1, 0, side.stream>>>(stop, 4000000000ll); // two seconds at the most
+    CHECK_OK(device_net_run(&d, stream[0]));
+    bool seen = false;
+    for (double begin = test_seconds(); !seen && test_seconds() < begin + 1;) {
+        CUDA_CHECK(cudaMemcpyAsync(got, d.memory + d.plan->step[last].features, features.size(),
+                                   cudaMemcpyDeviceToHost, stream[2]));
+        CUDA_CHECK(cudaStreamSynchronize(stream[2]));
+        seen = memcmp(got, features.data(), features.size()) == 0;
+    }
+    CHECK(seen);
+    CHECK_EQUAL(cudaStreamQuery(side.stream), cudaErrorNotReady); // busy to this moment,
+    CHECK_EQUAL(cudaStreamQuery(stream[0]), cudaErrorNotReady);   // and waited for
+    cudaGetLastError();                                           // which is no error
+    *(volatile int *)stop = 1;
+    CHECK(expect_no_cuda_error());
+    CHECK_EQUAL(difference(result_fetch(&d), wanted, true), "");
+    for (cudaStream_t s : stream) {
+        CUDA_CHECK(cudaStreamDestroy(s));
+    }
+    CUDA_CHECK(cudaFreeHost(stop));
+    CUDA_CHECK(cudaFreeHost(got));
+}
+
+// The first map of a part of the index.
+static net_map *map_of_part(net_plan *p, net_part part) {
+    int m = 0;
+    while (!net_map_in(&p->map[m], part)) {
+        ++m;
+    }
+    return &p->map[m];
+}
+
+// A run that fails on one of two streams has brought them together: its capture can be ended, and
+// the next run is a good one.
+DEVICE_TEST(gpu_net_failure_leaves_no_stream_behind) {
+    network n;
+    network_named("zoo", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 300, false);
+    limits.overlap = true;
+    device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    frame f = frame_make<uint32_t>(24, &d.plan->layout, 300, n.input_channels);
+    const result<uint32_t> wanted = device_net_result(&d, &f);
+    d.side = side_get();
+    CHECK_EQUAL(difference(device_net_result(&d, &f), wanted, true), "");
+    for (net_part part : {net_part_fine, net_part_coarse}) {
+        net_map *map = map_of_part(d.plan.get(), part);
+        const kernel_shape kept = map->kernel;
+        map->kernel.size.x = kernel_size_max + 1;
+        cudaGraphExec_t replay = stream_capture([&](cudaStream_t stream) {
+            cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+            CHECK_STATUS(device_net_run(&d, stream), status_kernel_size);
+            CUDA_CHECK(cudaStreamIsCapturing(d.side->stream, &captured));
+            CHECK_EQUAL(captured, cudaStreamCaptureStatusActive); // it did take part
+        });
+        CHECK(replay != nullptr);
+        CUDA_CHECK(cudaGraphExecDestroy(replay));
+        CHECK_STATUS(device_net_run(&d, nullptr), status_kernel_size);
+        CHECK(expect_no_cuda_error());
+        map->kernel = kept;
+        device_net_forget(&d, 0xff);
+        CHECK_EQUAL(difference(device_net_result(&d, &f), wanted, true), "");
     }
 }
 
@@ -614,7 +788,7 @@ DEVICE_TEST(gpu_net_run_refuses) {
     CHECK_OK(device_net_voxelize(&d, nullptr));
     auto run = [&](const net_plan *plan, voxel_set<uint32_t> set, const void *features,
                    const void *loaded, device_status *trouble, void *memory, size_t size) {
-        return net_run(plan, set, features, loaded, trouble, memory, size, nullptr);
+        return net_run(plan, set, features, loaded, trouble, memory, size, nullptr, nullptr);
     };
     status s = run(p, d.set, d.features, d.loaded, d.trouble, d.memory, bytes - 1);
     CHECK_STATUS(s, status_workspace);
@@ -651,6 +825,20 @@ DEVICE_TEST(gpu_net_run_refuses) {
         CHECK_STATUS(s, status_capacity);
         CHECK_EQUAL(s.detail, 300);
     }
+    other = *p;
+    auto beside = [&](net_side side, const net_plan *plan) {
+        return net_run(plan, d.set, d.features, d.loaded, d.trouble, d.memory, bytes, &side,
+                       nullptr);
+    };
+    net_side side = *side_get();
+    CHECK_STATUS(beside(side, p), status_unsupported);
+    other.limits.overlap = true;
+    s = beside({side.stream, nullptr, side.indexed}, &other);
+    CHECK_STATUS(s, status_null_pointer);
+    CHECK_EQUAL(s.subject, "side.begun");
+    s = beside({side.stream, side.begun, nullptr}, &other);
+    CHECK_STATUS(s, status_null_pointer);
+    CHECK_EQUAL(s.subject, "side.indexed");
     for (int layer : {-1, n.count, INT32_MAX}) {
         CHECK_STATUS(net_layer_run(p, layer, d.set, d.features, d.loaded, d.memory, nullptr),
                      status_bad_size);

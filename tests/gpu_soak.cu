@@ -133,7 +133,9 @@ void check_soak(numeric type) {
     network n;
     reference_net_zoo(&n);
     net_limits limits = limits_make(&n, type, shape.most, false);
+    limits.overlap = true;
     device_net<W> d = device_net_make<W>(&n, &limits);
+    d.side = side_get(); // what it is compared with runs on one stream
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
 

@@ -278,6 +278,12 @@ TEST(net_plan_refuses_arguments) {
     l = good;
     l.map_pairs[net_maps_max - 1] = -1;
     CHECK_STATUS(host(&l), status_bad_size);
+    l = good; // overlap is for device plans too
+    l.overlap = true;
+    CHECK_OK(host(&l));
+    size_t bytes = plan.workspace_bytes;
+    CHECK_OK(host(&good));
+    CHECK_EQUAL(plan.workspace_bytes, bytes);
     for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32, (numeric)4, (numeric)-1}) {
         l = good;
         l.type = type;
@@ -556,8 +562,28 @@ int index_faults(const net_plan *p) {
         }
     }
     spans.push_back({p->scratch, p->scratch + p->scratch_bytes});
+    spans.push_back({p->fine_scratch, p->fine_scratch + p->fine_scratch_bytes});
     return span_faults(spans, 0, p->index_bytes) +
            span_faults(passing, p->index_bytes, p->workspace_bytes);
+}
+
+// How many places are written by both streams of a run: maps of the coarse part that pass, in the
+// features of the layers before the first that leaves the finest set.
+int overlap_faults(const network *n, const net_plan *p) {
+    int faults = 0;
+    for (int i = 0; i < n->count; ++i) {
+        if (!triple_equal(reference_net_stride(n->layers, i), {1, 1, 1})) {
+            break;
+        }
+        const net_step *step = &p->step[i];
+        span features = {step->features, step->features + step->feature_bytes};
+        for (int m = 0; m < p->maps; ++m) {
+            const net_map *map = &p->map[m];
+            bool coarse = map->source > 0 || map->outputs > 0;
+            faults += coarse && map_passes(p, map) && spans_meet(map_span(p, map), features);
+        }
+    }
+    return faults;
 }
 
 status plan_places(const network *n, const net_limits *limits, net_plan *p) {
@@ -576,7 +602,7 @@ status plan_device_places(const network *n, const net_limits *limits, uint64_t f
         p->map[m].tiled = forms >> 2 * (m % 32) & 1;
         p->map[m].ordered = forms >> 2 * (m % 32) & 2;
     }
-    return net_plan_place(&layout, 12345, p);
+    return net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p);
 }
 
 } // namespace
@@ -597,6 +623,7 @@ TEST(net_places_never_overlap) {
         limits.type = device ? (numeric)random_int(&r, 0, 3) : numeric_f32;
         limits.count_pairs = random_int(&r, 0, 1);
         limits.keep_all = i % 5 == 4;
+        limits.overlap = random_int(&r, 0, 1);
         for (int s = 0; s < net_sets_max; ++s) {
             limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
@@ -611,6 +638,7 @@ TEST(net_places_never_overlap) {
         }
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
+        CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
         CHECK_EQUAL(plan.workspace_bytes, plan.index_bytes + plan.feature_bytes);
         CHECK_EQUAL(plan.set[0].capacity, limits.voxels);
         for (int s = 1; s < plan.sets; ++s) {
@@ -696,6 +724,72 @@ TEST(net_places_of_passing_maps) {
     }
 }
 
+// How many layers run before the coarse part of the index is there.
+TEST(net_plan_fine_layers) {
+    network n;
+    net_plan plan;
+    const struct {
+        const char *name;
+        int layers;
+    } known[] = {{"MinkUNet42", 2}, {"SparseResNet21", 5}, {"SparseResNet-Large", 5}};
+    for (const auto &k : known) {
+        REQUIRE(networks::network_make(k.name, &n));
+        REQUIRE_OK(plan_sets(&n, &plan));
+        CHECK_EQUAL(net_fine_layers(&plan), k.layers);
+    }
+    reference_net_zoo(&n);
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(net_fine_layers(&plan), 2);
+    network_plain(&n);
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(net_fine_layers(&plan), 1);
+    n.layers[0].stride = {1, 1, 2};
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(net_fine_layers(&plan), 0);
+    n.count = 0;
+    networks::network_conv(&n, "a", net_input, 8, 3, 1);
+    networks::network_conv(&n, "b", 0, 8, 1, 1); // without a map
+    networks::network_conv(&n, "c", 1, 8, 5, 1);
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(net_fine_layers(&plan), 3);
+}
+
+// With overlap, maps of the coarse part make way for the first layers; features never do.
+TEST(net_places_with_overlap) {
+    const struct {
+        const char *name;
+        bool meet; // features of the first layers reach beyond the map of the finest set
+    } known[] = {{"MinkUNet42", true}, {"SparseResNet21", false}, {"SparseResNet-Large", false}};
+    for (const auto &k : known) {
+        for (bool count_pairs : {false, true}) {
+            network n;
+            net_plan plain, beside;
+            REQUIRE(networks::network_make(k.name, &n));
+            net_limits limits = limits_make(1000, 4);
+            limits.type = numeric_f16;
+            limits.count_pairs = count_pairs;
+            REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &plain));
+            limits.overlap = true;
+            REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &beside));
+            CHECK_EQUAL(overlap_faults(&n, &plain) > 0, k.meet);
+            CHECK_EQUAL(overlap_faults(&n, &beside), 0);
+            CHECK_EQUAL(plain.fine_scratch_bytes, 0u);
+            CHECK_EQUAL(beside.fine_scratch_bytes, 6789u);
+            CHECK_EQUAL(beside.index_bytes - plain.index_bytes,
+                        (size_t)round_up(6789, workspace_alignment));
+            for (int i = 0; i < n.count; ++i) {
+                CHECK_EQUAL(beside.step[i].features - beside.index_bytes,
+                            plain.step[i].features - plain.index_bytes);
+            }
+            size_t first = 0; // of the layers that the coarse maps make way for
+            for (int i = 0; i < net_fine_layers(&beside); ++i) {
+                first += beside.step[i].feature_bytes;
+            }
+            CHECK(beside.feature_bytes <= plain.feature_bytes + first);
+        }
+    }
+}
+
 // Each map's places, one after the other.
 static void check_planted_places(const net_plan *good, int m) {
     const net_map *map = &good->map[m];
@@ -750,6 +844,20 @@ TEST(net_places_check_finds_planted_faults) {
     bad = good;
     bad.set[3].count = bad.set[2].count;
     CHECK(index_faults(&bad) > 0);
+    limits.overlap = true;
+    REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &good));
+    REQUIRE(index_faults(&good) == 0 && overlap_faults(&n, &good) == 0);
+    bad = good;
+    bad.fine_scratch -= workspace_alignment;
+    CHECK(index_faults(&bad) > 0);
+    for (int m = 0; m < good.maps; ++m) {
+        for (int layer : {0, 1}) {
+            bad = good;
+            bad.map[m].map = bad.step[layer].features;
+            bool fine = bad.map[m].source == 0 && bad.map[m].outputs == 0;
+            CHECK_EQUAL(overlap_faults(&n, &bad) > 0, !fine);
+        }
+    }
 }
 
 // ---- running ------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ struct device_net {
     char *features, *loaded, *memory, *scratch;
     size_t scratch_bytes;
     device_status *trouble;
+    const net_side *side; // null: runs on one stream
 };
 
 SPIRA_API net_limits limits_make(const network *n, numeric type, int32_t voxels, bool keep_all) {
@@ -173,12 +174,23 @@ status device_net_voxelize(const device_net<W> *d, cudaStream_t stream) {
                           d->rows, d->set.count, limits->voxels, limits->type, d->features, stream);
 }
 
+// A second stream for runs, the same for all.
+inline const net_side *side_get() {
+    static net_side side = {};
+    if (!side.stream) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking));
+        CUDA_CHECK(cudaEventCreateWithFlags(&side.begun, cudaEventDisableTiming));
+        CUDA_CHECK(cudaEventCreateWithFlags(&side.indexed, cudaEventDisableTiming));
+    }
+    return &side;
+}
+
 // From rows to the features of the last layer.
 template <typename W>
 status device_net_run(const device_net<W> *d, cudaStream_t stream) {
     SPIRA_TRY(device_net_voxelize(d, stream));
     return net_run(d->plan.get(), d->set, d->features, d->loaded, d->trouble, d->memory,
-                   d->plan->workspace_bytes, stream);
+                   d->plan->workspace_bytes, d->side, stream);
 }
 
 // Nothing of an earlier run is left in the workspace.
