@@ -25,6 +25,7 @@
 #include "spira/word.h"
 
 #include "spira/search.h"
+#include "spira/slab.h"
 
 #include "spira/conv.h"
 #include "spira/downsample.h"

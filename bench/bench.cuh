@@ -792,8 +792,8 @@ SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv
     }
     d->order = bench_order(pool, a->capacity, dense.volume, true);
     a->order = &d->order;
-    const spira::order_request request = {a->kernel, a->threshold, os,
-                                          a->count,  a->capacity,  d->order};
+    const spira::order_request request = {a->kernel,   a->threshold, os,     a->count,
+                                          a->capacity, d->order,     nullptr};
     size_t bytes = 0;
     void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, pool->stream));

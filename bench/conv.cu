@@ -58,8 +58,8 @@ static void conv_map_order(bench_session *s, const spira::kernel_shape *kernel, 
                            conv_map *m) {
     m->order = bench_order(&s->pool, m->voxels, spira::kernel_volume(kernel), true);
     int keep = s->pool.blocks;
-    const spira::order_request request = {*kernel,  spira::map_all, map,
-                                          m->count, m->voxels,      m->order};
+    const spira::order_request request = {*kernel,   spira::map_all, map,    m->count,
+                                          m->voxels, m->order,       nullptr};
     size_t bytes;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));

@@ -7,7 +7,8 @@
 // "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
 // 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch: as they stand
 // (layout "os"); as tiled layouts; or as they stand and then in order (layout "ordered"), the
-// layouts of all maps in one go. The convolutions read one of these layouts or both.
+// layouts of all maps in one go, by way of compact maps where there are any. The convolutions read
+// one of these layouts or both.
 #include "bench.cuh"
 
 // ---- sort ---------------------------------------------------------------------------------------
@@ -129,6 +130,7 @@ struct index_map {
     int32_t *map;
     spira::tile_layout tiles;
     spira::order_layout order;
+    int32_t *slabs; // of those of size 3
 };
 
 // MinkUNet42: levels of stride 1, 2, 4, 8, 16, each with its submanifold map; between neighbours
@@ -152,8 +154,18 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         spira::voxel_set<W> outputs = w->level[m->outputs].device;
-        request[i] = {m->kernel, spira::map_all, m->map, outputs.count, outputs.capacity, m->order};
+        request[i] = {m->kernel,        spira::map_all, m->map,  outputs.count,
+                      outputs.capacity, m->order,       m->slabs};
     }
+}
+
+// As a network has it: compact where that is for the ordered layout alone.
+template <typename W>
+static spira::map_forms index_forms_of(const index_work<W> *w, const index_map<W> *m) {
+    return w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
+           : w->form == index_ordered && m->slabs
+               ? spira::map_forms_slabs(m->slabs, w->scene.trouble)
+               : spira::map_forms_os(m->map);
 }
 
 template <typename W>
@@ -172,8 +184,7 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
-                      w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
-                                             : spira::map_forms_os(m->map)};
+                      index_forms_of(w, m)};
     }
     SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
     spira::order_request orders[index_maps];
@@ -188,12 +199,15 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
                                    int outputs) {
     int finer = source < outputs ? source : outputs;
     int32_t rows = w->level[outputs].host.capacity;
-    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}, {}};
+    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}, {}, nullptr};
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
     m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
     m.order = bench_order(pool, rows, volume, true);
+    if (spira::slab_takes(&m.kernel)) {
+        m.slabs = bench_device<int32_t>(pool, spira::slab_total(K, rows));
+    }
     return m;
 }
 
@@ -244,7 +258,8 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         w->bytes[index_os] += total * (int64_t)sizeof *m->map;
         w->bytes[index_tiled] += bench_check_tiles(pool, expected, rows, m->tiles, input);
         w->bytes[index_ordered] +=
-            total * (int64_t)sizeof *m->map +
+            (m->slabs ? spira::slab_total(m->kernel.size.x, rows) : total) *
+                (int64_t)sizeof *m->map +
             bench_check_order(pool, &m->kernel, expected, rows, m->order, input);
         bench_pool_free(pool, keep);
         all += pairs;

@@ -5,9 +5,10 @@
 // Layouts: "os" is a submanifold map [outputs, volume]; "os-down2" the map from stride 1 to 2 of a
 // strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "ws" the filtered
 // weight-stationary form of the submanifold map, "hybrid" the same but for the offsets with an L1
-// norm below 2, which are in os, "half" the half map [outputs, volume / 2]; "tiled" and "ordered"
-// the two layouts that convolutions read, the ordered one by way of the map. `bytes` are those of
-// the map, or layout, that is written; of "ordered" those of both.
+// norm below 2, which are in os, "half" the half map [outputs, volume / 2], "compact" the compact
+// one; "tiled" and "ordered" the two layouts that convolutions read, the ordered one by way of the
+// compact map. `bytes` are those of the map, or layout, that is written; of "ordered" those of
+// both.
 #include "bench.cuh"
 
 struct map_case {
@@ -30,7 +31,8 @@ struct map_work {
     bench_sets<W> source, outputs;
     int32_t *map; // [outputs, volume]
     spira::tile_layout tiles;
-    spira::order_request order; // of `map`
+    int32_t *slabs;             // compact: [K, outputs, K + 1]
+    spira::order_request order; // of `slabs`
     spira::map_forms forms;
     spira::map_pairs pairs;
     spira::device_status *trouble;
@@ -68,26 +70,66 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
 }
 
 template <typename W>
+static spira::status map_compact_step(void *context, cudaStream_t stream) {
+    const map_work<W> *w = (const map_work<W> *)context;
+    const spira::map_forms forms = spira::map_forms_slabs(w->slabs, w->trouble);
+    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
+                                  &forms, stream);
+}
+
+// Compares what a compact map tells with the map `expected`.
+template <typename W>
+static void map_check_compact(bench_session *s, const map_work<W> *w, const int32_t *expected,
+                              const char *input) {
+    const int K = w->kernel.size.x, plane = K * K, keep = s->pool.blocks;
+    const int32_t count = *w->outputs.host.count;
+    const int32_t *slabs = bench_download(&s->pool, w->slabs, spira::slab_total(K, count));
+    for (int64_t i = 0; i < (int64_t)count * K * plane; ++i) {
+        const int32_t output = (int32_t)(i / (K * plane));
+        const int64_t at = spira::slab_at(K, count, (int)(i / plane % K), output);
+        if (spira::slab_source(slabs + at, K, (int)(i % plane)) != expected[i]) {
+            bench_fail("%s: compact map of output %d", input, (int)output);
+        }
+    }
+    bench_check_trouble(&s->pool, w->trouble);
+    bench_pool_free(&s->pool, keep);
+}
+
+template <typename W>
+static void map_run_compact(bench_session *s, map_work<W> *w, const int32_t *expected,
+                            bench_row row) {
+    const int64_t total = spira::slab_total(w->kernel.size.x, *w->outputs.host.count);
+    w->slabs = bench_device<int32_t>(&s->pool, total);
+    w->trouble = bench_device<spira::device_status>(&s->pool, 1);
+    BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
+    BENCH_TRY(map_compact_step<W>(w, s->stream));
+    map_check_compact(s, w, expected, row.input);
+    row.bytes = total * (int64_t)sizeof *w->slabs;
+    row.layout = "compact";
+    row.time = bench_measure(s->stream, map_compact_step<W>, w);
+    bench_print(s, &row);
+}
+
+template <typename W>
 static spira::status map_order_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    SPIRA_TRY(map_step<W>(context, stream));
+    SPIRA_TRY(map_compact_step<W>(context, stream));
     return spira::order_build(&w->order, 1, w->scratch, w->scratch_bytes, stream);
 }
 
-// Times the search and, of its map, the ordered layout.
+// Times the search and, of its compact map, the ordered layout.
 template <typename W>
 static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
-    int32_t count = *w->outputs.host.count;
-    int64_t entries = (int64_t)count * spira::kernel_volume(&w->kernel);
+    const int32_t count = *w->outputs.host.count;
     w->order = {w->kernel, spira::map_all,
                 w->map,    w->outputs.device.count,
-                count,     bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true)};
+                count,     bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true),
+                w->slabs};
     w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
-    BENCH_CUDA(cudaMemsetAsync(w->map, bench_poison, (size_t)entries * sizeof *w->map, s->stream));
     BENCH_TRY(map_order_step<W>(w, s->stream));
-    bench_check_same(&s->pool, expected, (const int32_t *)w->map, entries, row.input, "kernel map");
-    row.bytes +=
+    row.bytes =
+        spira::slab_total(w->kernel.size.x, count) * (int64_t)sizeof *w->slabs +
         bench_check_order(&s->pool, &w->kernel, expected, count, w->order.layout, row.input);
     row.layout = "ordered";
     row.time = bench_measure(s->stream, map_order_step<W>, w);
@@ -204,6 +246,7 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
         map_run_pairs(s, &w, 0, row);
         map_run_pairs(s, &w, 2, row);
         map_run_tiled(s, &w, expected, row);
+        map_run_compact(s, &w, expected, row);
         map_run_ordered(s, &w, expected, row);
     }
     bench_pool_free(pool, keep);

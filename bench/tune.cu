@@ -70,8 +70,8 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
             spira::tile_build(m->map, m->volume, m->count, m->voxels, m->tiles[i], s->stream));
     }
     m->order = bench_order(&s->pool, m->voxels, m->volume, true);
-    const spira::order_request request = {*kernel,  spira::map_all, m->map,
-                                          m->count, m->voxels,      m->order};
+    const spira::order_request request = {*kernel,   spira::map_all, m->map, m->count,
+                                          m->voxels, m->order,       nullptr};
     size_t bytes = 0;
     int keep = s->pool.blocks;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);

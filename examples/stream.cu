@@ -12,7 +12,8 @@ static spira::status convolve(const spira::word_layout *layout, spira::voxel_set
     spira::workspace w = spira::workspace_begin(memory);
     spira::order_layout order = spira::order_layout_take(&w, set.capacity, 27);
     int32_t *map = spira::workspace_take<int32_t>(&w, (int64_t)set.capacity * 27);
-    spira::order_request request = {kernel, spira::map_all, map, set.count, set.capacity, order};
+    spira::order_request request = {kernel,       spira::map_all, map,    set.count,
+                                    set.capacity, order,          nullptr};
     size_t scratch_bytes;
     SPIRA_TRY(spira::order_workspace(&request, 1, &scratch_bytes));
     void *scratch = spira::workspace_take<char>(&w, (int64_t)scratch_bytes);

@@ -8,8 +8,8 @@
 // tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
 // dense map is written, and the order does not depend on the order of the blocks.
 //
-// Cubic kernels of size 3 and 5, output-stationary alone or as lists alone, have kernels of their
-// own around slab.cuh, with the same results.
+// Cubic kernels of size 3 and 5, output-stationary or compact alone or as lists alone, have kernels
+// of their own around slab.cuh, with the same results.
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
@@ -443,17 +443,18 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
     map_search_tile<W, map_mode_forms>(task, (int)blockIdx.x, &packed, map_shared);
 }
 
-// ---- output-stationary alone, of small cubic kernels --------------------------------------------
+// ---- output-stationary or compact alone, of small cubic kernels ---------------------------------
 
-// One map of a launch of map_slab_kernel.
+// One map of a launch of map_slab_kernel or map_compact_kernel.
 template <typename W>
 struct map_slab_task {
     search_walk<W> walk;
     const W *source, *outputs;
     const int32_t *source_count, *output_count;
     int32_t source_capacity, output_capacity;
-    int32_t block; // its first block
-    int32_t *os;
+    int32_t block;          // its first block
+    int32_t *to;            // the map
+    device_status *trouble; // map_compact_kernel
 };
 
 template <typename W>
@@ -475,15 +476,21 @@ SPIRA_DEVICE bool map_slab_begin(const map_slab_task<W> &task, int block, search
     return rows > 0;
 }
 
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
-    map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
-    extern __shared__ int4 map_shared[];
+// The task of this block.
+template <typename W>
+SPIRA_DEVICE const map_slab_task<W> &map_slab_find_task(const map_slab_batch<W> &batch) {
     int t = 0;
     while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
         ++t;
     }
-    const map_slab_task<W> &task = batch.task[t];
+    return batch.task[t];
+}
+
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K)
+    map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
+    extern __shared__ int4 map_shared[];
+    const map_slab_task<W> &task = map_slab_find_task(batch);
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
@@ -515,9 +522,99 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
         async_fence();
         __syncthreads();
         map_copy_rows<32 * K>(taps, min(left, slab_ahead(K) * 32) * volume,
-                              task.os + (int64_t)(queries.first + g * 32) * volume);
+                              task.to + (int64_t)(queries.first + g * 32) * volume);
     }
     map_copy_wait();
+}
+
+// The record of an output from its rows in a slab.
+template <int K>
+SPIRA_DEVICE void map_compact_record(const slab_found<K> &found, int32_t (&record)[K + 1]) {
+    record[K] = 0;
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        record[y] = found.position[y];
+        record[K] |= (int32_t)((found.bits[y] & ((1u << K) - 1)) << (y * K));
+    }
+}
+
+// The same of a turn without a window: row by row from the source. Returns whether the sources of
+// each row stand side by side; those that do not are left out.
+template <typename W, int K>
+SPIRA_DEVICE bool map_compact_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                  const slab_search<W, K> &search, W output,
+                                  int32_t (&record)[K + 1]) {
+    bool whole = true;
+    int from = search.window.begin;
+    uint32_t has = 0;
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        int next = -1;
+#pragma unroll 1
+        for (int c = y * K; c < y * K + K; ++c) {
+            W query = slab_far_query<W, K>(walk, output, search.slab, c);
+            const int tap = slab_far_tap(sets.source, sets.count, query, &from);
+            const bool first = next < 0, takes = tap >= 0 && (first || tap == next);
+            record[y] = first ? from : record[y];
+            has |= takes ? 1u << c : 0;
+            whole = whole && (tap < 0 || takes);
+            next = takes ? tap + 1 : next;
+        }
+    }
+    record[K] = (int32_t)has;
+    return whole;
+}
+
+// to: aligned to 16, or 8.
+template <int K>
+SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to) {
+    static_assert(K == 3 || K == 5, "four numbers, or six");
+    if constexpr (K == 3) {
+        *(int4 *)to = {record[0], record[1], record[2], record[3]};
+    } else {
+#pragma unroll
+        for (int i = 0; i < K + 1; i += 2) {
+            *(int2 *)(to + i) = {record[i], record[i + 1]};
+        }
+    }
+}
+
+// The compact form: each warp writes the records of its slab as it finds them.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K)
+    map_compact_kernel(const __grid_constant__ map_slab_batch<W> batch) {
+    extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
+    const map_slab_task<W> &task = map_slab_find_task(batch);
+    search_sets<W> sets;
+    slab_outputs<W, K> queries;
+    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+        return;
+    }
+    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
+    slab_search<W, K> search = slab_begin<W, K>(
+        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
+    int32_t *to = task.to + slab_at(K, task.output_capacity, slab, queries.first);
+#pragma unroll
+    for (int g = 0; g < slab_rows(K) / 32 && g * 32 < queries.rows; g += slab_ahead(K)) {
+        slab_found<K> found[slab_ahead(K)];
+        const bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
+#pragma unroll
+        for (int a = 0; a < slab_ahead(K); ++a) {
+            const int row = (g + a) * 32 + lane;
+            int32_t record[K + 1];
+            if (row >= queries.rows) {
+                continue;
+            }
+            if (near) {
+                map_compact_record<K>(found[a], record);
+            } else if (!map_compact_far<W, K>(task.walk, sets, search, queries.word[g + a],
+                                              record)) {
+                device_status_raise(task.trouble, device_flag_lattice,
+                                    (uint32_t)(queries.first + row));
+            }
+            map_compact_write<K>(record, to + row * slab_record_words(K));
+        }
+    }
 }
 
 template <typename W>
@@ -559,20 +656,25 @@ struct map_request {
     map_forms forms;
 };
 
-// The kernel that makes a map: map_slab_kernel of this size; 0: map_kernel.
+// The kernel that makes a map: map_slab_kernel or map_compact_kernel of size 3 or 5, or map_kernel.
+enum map_maker { map_make_os_3, map_make_os_5, map_make_slabs_3, map_make_slabs_5, map_make_any };
+
 template <typename W>
-SPIRA_API int map_slab_size(const map_request<W> *r) {
+SPIRA_API map_maker map_maker_of(const map_request<W> *r) {
     const map_forms *f = &r->forms;
+    const bool small = r->kernel.size.x == 3;
     bool only_os = f->os && f->threshold >= map_all && !f->half && !f->ws && !f->mask &&
                    !f->mask_any && !f->tiles.first;
-    return only_os && slab_takes(&r->kernel) ? r->kernel.size.x : 0;
+    return f->slabs                              ? (small ? map_make_slabs_3 : map_make_slabs_5)
+           : !only_os || !slab_takes(&r->kernel) ? map_make_any
+                                                 : (small ? map_make_os_3 : map_make_os_5);
 }
 
 template <typename W>
 SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const kernel_shape *kernel,
                                               const voxel_set<W> *source,
                                               const voxel_set<W> *outputs, int32_t block,
-                                              int32_t *os) {
+                                              int32_t *to, device_status *trouble) {
     return {search_walk_make<W>(layout, kernel),
             source->words,
             outputs->words,
@@ -581,10 +683,11 @@ SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const k
             source->capacity,
             outputs->capacity,
             block,
-            os};
+            to,
+            trouble};
 }
 
-template <typename W, int K>
+template <typename W, int K, bool compact>
 SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
                                int requests, cudaStream_t stream) {
     map_slab_batch<W> batch;
@@ -592,11 +695,14 @@ SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_slab_task_make(layout, &r->kernel, &r->source, &r->outputs,
-                                           (int32_t)blocks, r->forms.os);
+        batch.task[i] =
+            map_slab_task_make(layout, &r->kernel, &r->source, &r->outputs, (int32_t)blocks,
+                               compact ? r->forms.slabs : r->forms.os, r->forms.trouble);
         blocks += ceil_div(r->outputs.capacity, slab_rows(K));
     }
-    map_slab_kernel<W, K><<<(unsigned)blocks, 32 * K, (size_t)slab_block_bytes(K), stream>>>(batch);
+    auto kernel = compact ? map_compact_kernel<W, K> : map_slab_kernel<W, K>;
+    const int bytes = compact ? slab_windows_bytes(K) : slab_block_bytes(K);
+    kernel<<<(unsigned)blocks, 32 * K, (size_t)bytes, stream>>>(batch);
 }
 
 template <typename W>
@@ -621,7 +727,19 @@ SPIRA_API void map_launch(const word_layout *layout, const map_request<W> *const
     kernel<<<(unsigned)blocks, search_threads, (size_t)bytes, stream>>>(batch);
 }
 
-// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, and others.
+template <typename W>
+SPIRA_API void map_make(map_maker maker, const word_layout *layout,
+                        const map_request<W> *const *request, int requests, cudaStream_t stream) {
+    auto launch = maker == map_make_os_3      ? map_slab_launch<W, 3, false>
+                  : maker == map_make_os_5    ? map_slab_launch<W, 5, false>
+                  : maker == map_make_slabs_3 ? map_slab_launch<W, 3, true>
+                  : maker == map_make_slabs_5 ? map_slab_launch<W, 5, true>
+                                              : map_launch<W>;
+    launch(layout, request, requests, stream);
+}
+
+// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, the same compact,
+// and others.
 //
 // inputs   layout: its guard margin covers the reach of all kernels; request [requests]
 // outputs  the forms of each request, as of map_build_forms
@@ -640,17 +758,14 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
-    for (int K : {3, 5, 0}) {
+    for (int maker = 0; maker <= map_make_any; ++maker) {
         const map_request<W> *some[map_batch_max];
         int count = 0;
         for (int i = 0; i < requests; ++i) {
             some[count] = request + i;
-            count += map_slab_size(request + i) == K;
+            count += map_maker_of(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                auto launch = K == 3   ? map_slab_launch<W, 3>
-                              : K == 5 ? map_slab_launch<W, 5>
-                                       : map_launch<W>;
-                launch(layout, some, count, stream);
+                map_make((map_maker)maker, layout, some, count, stream);
                 count = 0;
             }
         }
@@ -664,8 +779,9 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
 //          source, outputs: sorted sets; the same for a submanifold layer, and any two otherwise
 // outputs  forms: see map_forms; what belongs to outputs from *outputs.count on is not written
 // errors   null pointers, sizes, a kernel beyond the layout's margin, a half map of a layer that is
-//          not submanifold
-// Asynchronous, deterministic, equal to map_build_forms_host. No scratch.
+//          not submanifold, a compact form beside others
+// Asynchronous, deterministic, equal to map_build_forms_host; so are the taps that a compact form
+// tells. No scratch.
 // cost     writes the forms; reads the words about size.x + 1 times, from L2
 template <typename W>
 SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
@@ -1320,7 +1436,8 @@ SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_sha
     workspace w = workspace_begin(scratch);
     map_slab_lists<K> lists = map_slab_lists_take<K>(&w, outputs->capacity);
     map_slab_want(kernel, forms, lists.wanted);
-    map_slab_task<W> task = map_slab_task_make(layout, kernel, source, outputs, 0, nullptr);
+    map_slab_task<W> task =
+        map_slab_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
     map_slab_find_kernel<W, K>
         <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K), stream>>>(task, lists);
     map_slab_scan_kernel<K>
@@ -1366,7 +1483,7 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
                                  map_pairs pairs, device_status *trouble, void *scratch,
                                  size_t scratch_bytes, cudaStream_t stream) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}};
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
     const map_forms *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));

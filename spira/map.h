@@ -11,6 +11,7 @@
 //   filtered            for each offset the list of its (input, output) pairs, outputs ascending
 //   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
 //   masks               one bit for each offset that an output has
+//   compact             a number for each row of offsets instead of each offset: see slab.h
 //   tiled               what convolutions read: see layout.h; or, made of os: see order.h
 // The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
@@ -20,6 +21,7 @@
 
 #include "layout.h"
 #include "search.h"
+#include "slab.h"
 #include "voxel.h"
 
 namespace spira {
@@ -78,18 +80,27 @@ struct map_forms {
     int threshold;      // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
     tile_layout
-        tiles; // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
+        tiles;      // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
+    int32_t *slabs; // [size.x, outputs.capacity, slab_record_words] of a kernel that
+    device_status *trouble; // slab_takes, and alone: see slab.h; and what is told of sets with
+                            // coordinates off the stride's lattice: such pairs may be missing
 };
 
 // The plain output-stationary map.
 SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
-    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false, {}};
+    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false, {}, nullptr, nullptr};
     return f;
 }
 
 // The tiled layout alone.
 SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
-    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, tiles};
+    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, tiles, nullptr, nullptr};
+    return f;
+}
+
+// The compact form alone.
+SPIRA_BOTH map_forms map_forms_slabs(int32_t *slabs, device_status *trouble) {
+    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, {}, slabs, trouble};
     return f;
 }
 
@@ -116,6 +127,17 @@ struct map_pairs {
     int32_t capacity;
 };
 
+SPIRA_API status map_slabs_check(const kernel_shape *kernel, const map_forms *forms) {
+    const bool alone =
+        !forms->os && !forms->ws && !forms->mask && !forms->mask_any && !forms->tiles.first;
+    SPIRA_REQUIRE(slab_takes(kernel), status_unsupported, "forms.slabs (of such a kernel)", 0);
+    SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.slabs (beside other forms)", 0);
+    SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (beside forms.slabs)", 0);
+    SPIRA_REQUIRE((uintptr_t)forms->slabs % slab_alignment == 0, status_alignment, "forms.slabs",
+                  slab_alignment);
+    return status_success();
+}
+
 template <typename W>
 SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *kernel,
                                  const voxel_set<W> *source, const voxel_set<W> *outputs,
@@ -126,6 +148,9 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
         SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
     }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    if (forms->slabs) {
+        SPIRA_TRY(map_slabs_check(kernel, forms));
+    }
     if (forms->half) {
         SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
                       "forms.half (of a kernel that is even or transposed)", 0);
@@ -144,10 +169,32 @@ SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *tr
     return status_success();
 }
 
-// The other forms that the lists come with: any but the tiled layout.
+// The other forms that the lists come with: any but the tiled layout and the compact form.
 SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
+    SPIRA_REQUIRE(!forms->slabs, status_unsupported, "forms.slabs (beside the lists)", 0);
     SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (beside the lists)", 0);
     return status_success();
+}
+
+// The compact form: outputs one after the other, so that the first at fault is told.
+template <typename W>
+SPIRA_API void map_slabs_host(const word_layout *layout, const kernel_shape *kernel,
+                              voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
+    const int K = kernel->size.x;
+    const int32_t count = (int32_t)min_of(*outputs.count, outputs.capacity);
+    const int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    for (int32_t i = 0; i < count; ++i) {
+        int32_t taps[slab_size_most * slab_size_most * slab_size_most];
+        search_voxel(layout, kernel, source.words, sources, outputs.words[i], taps);
+        bool whole = true;
+        for (int s = 0; s < K; ++s) {
+            int32_t *to = f->slabs + slab_at(K, outputs.capacity, s, i);
+            whole = slab_record_put(taps + s * K * K, K, to) && whole;
+        }
+        if (!whole) {
+            device_status_note(f->trouble, device_flag_lattice, (uint32_t)i);
+        }
+    }
 }
 
 // One output's row of taps [volume] into the forms: `at` is its number.
@@ -204,12 +251,17 @@ SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *ker
 // inputs   layout, kernel, source, outputs: as for map_build
 // outputs  forms: those that are not null; what belongs to outputs from *outputs.count on is not
 //          written
-// errors   as map_build; a half map of a layer that is not submanifold
+// errors   as map_build; a half map of a layer that is not submanifold; a compact form beside
+// others
 template <typename W>
 SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms) {
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    if (forms->slabs) {
+        map_slabs_host(layout, kernel, source, outputs, forms);
+        return status_success();
+    }
     int64_t count = min_of(*outputs.count, outputs.capacity);
     int32_t sources = (int32_t)min_of(*source.count, source.capacity);
     int columns = map_os_columns(kernel, forms->threshold, forms->half);
@@ -253,7 +305,7 @@ SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_sh
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms, map_pairs pairs,
                                       device_status *trouble) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}};
+    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
     const map_forms *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));

@@ -92,9 +92,13 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
         const net_map *map = &p->map[*first];
         if (map->ordered && net_map_in(map, part)) {
             voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
-            request[count++] = {
-                map->kernel,   map_all,          (const int32_t *)((char *)memory + map->map),
-                outputs.count, outputs.capacity, net_order(p, map, memory)};
+            request[count++] = {map->kernel,
+                                map_all,
+                                (const int32_t *)((char *)memory + map->map),
+                                outputs.count,
+                                outputs.capacity,
+                                net_order(p, map, memory),
+                                net_slabs(p, map, memory)};
         }
     }
     return count;
@@ -218,8 +222,8 @@ SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_st
 
 // The maps of a part, and the tiled layouts that the search writes.
 template <typename W>
-SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
-                                cudaStream_t stream) {
+SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input,
+                                device_status *trouble, void *memory, cudaStream_t stream) {
     map_request<W> request[net_maps_max];
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
@@ -231,7 +235,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
         r->kernel = map->kernel;
         r->source = net_voxels(p, map->source, input, memory);
         r->outputs = net_voxels(p, map->outputs, input, memory);
-        r->forms = map_forms_os(nullptr);
+        r->forms = map_forms_slabs(net_slabs(p, map, memory), trouble);
         if (map->tiled) {
             r->forms.tiles = net_tiles(p, map, memory);
         }
@@ -265,7 +269,7 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
     if (!fine) {
         SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
     }
-    SPIRA_TRY(net_index_maps(p, part, input, memory, stream));
+    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, stream));
     char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
     const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
     order_request orders[order_maps_max];
@@ -369,6 +373,9 @@ struct net_side {
     cudaStream_t stream; // not that of the run: else nothing is side by side
     cudaEvent_t begun;   // recorded where the second stream sets off,
     cudaEvent_t indexed; // and where it comes back
+    // Null, or an event that the caller has recorded behind what makes the features, on `stream` or
+    // another: the layers wait for it, the index does not.
+    cudaEvent_t features;
 };
 
 SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
@@ -397,24 +404,23 @@ SPIRA_API status net_layers_start(const net_plan *p, int first, int end, voxel_s
     return status_success();
 }
 
-// The fine part of the index, and the `layers` first layers, which need no more.
-template <typename W>
-SPIRA_API status net_run_fine(const net_plan *p, int layers, voxel_set<W> input,
-                              const void *features, const void *loaded, void *memory,
-                              cudaStream_t stream) {
-    SPIRA_TRY(net_index_part(p, net_part_fine, input, nullptr, memory, stream)); // raises nothing
-    return net_layers_start(p, 0, layers, input, features, loaded, memory, stream);
-}
-
-// The same beside the coarse part, on two streams that come together again: after a failure too, so
-// that a capture can be ended.
+// The fine part of the index, the first `layers` layers, which need no more, and beside them the
+// coarse part, on two streams that come together again: after a failure too, so that a capture can
+// be ended.
 template <typename W>
 SPIRA_API status net_run_beside(const net_plan *p, int layers, voxel_set<W> input,
                                 const void *features, const void *loaded, device_status *trouble,
                                 void *memory, const net_side *side, cudaStream_t stream) {
     SPIRA_TRY(net_wait(side->stream, side->begun, stream));
     status coarse = net_index_part(p, net_part_coarse, input, trouble, memory, side->stream);
-    status fine = net_run_fine(p, layers, input, features, loaded, memory, stream);
+    status fine = net_index_part(p, net_part_fine, input, trouble, memory, stream);
+    if (side->features) {
+        SPIRA_TRY(
+            status_from_cuda(cudaStreamWaitEvent(stream, side->features, 0), "side.features"));
+    }
+    if (!status_failed(fine)) {
+        fine = net_layers_start(p, 0, layers, input, features, loaded, memory, stream);
+    }
     SPIRA_TRY(net_wait(stream, side->indexed, side->stream));
     SPIRA_TRY(coarse);
     return fine;

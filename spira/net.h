@@ -97,6 +97,7 @@ struct net_map {
     bool tiled;   // convolutions read its tiled layout,
     bool ordered; // or its ordered layout; device plans only
     size_t map;   // [capacity, volume], of net_map_needed; unless `kept` features take its place
+    size_t slabs; // the same of net_map_compact: the compact form
     size_t tiles; // tiled
     size_t order; // ordered
     size_t pairs; // [volume], with count_pairs
@@ -368,9 +369,14 @@ SPIRA_API size_t net_take(workspace *w, int64_t count) {
     return at;
 }
 
+// Whether an ordered layout is made of the compact form, which nothing else is read from.
+SPIRA_API bool net_map_compact(const net_plan *p, const net_map *m) {
+    return m->ordered && !m->tiled && !m->kept && !p->limits.count_pairs && slab_takes(&m->kernel);
+}
+
 // Whether the map itself is written: it is read, counted, or put in order.
 SPIRA_API bool net_map_needed(const net_plan *p, const net_map *m) {
-    return m->kept || m->ordered || p->limits.count_pairs;
+    return m->kept || p->limits.count_pairs || (m->ordered && !net_map_compact(p, m));
 }
 
 // What is indexed in one go. The parts of a plan with overlap: the maps of set 0 onto itself; all
@@ -449,7 +455,16 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
         if (net_map_in(map, part) && net_map_needed(p, map) && !map->kept) {
             map->map = net_take<int32_t>(w, net_map_entries(p, map));
         }
+        if (net_map_in(map, part) && net_map_compact(p, map)) {
+            const int32_t capacity = p->set[map->outputs].capacity;
+            map->slabs = net_take<int32_t>(w, slab_total(map->kernel.size.x, capacity));
+        }
     }
+}
+
+// The compact form of a map over the workspace's memory; null if it has none.
+SPIRA_API int32_t *net_slabs(const net_plan *p, const net_map *m, void *memory) {
+    return net_map_compact(p, m) ? (int32_t *)((char *)memory + m->slabs) : nullptr;
 }
 
 // Maps that nobody reads after indexing stand where the features will. With overlap, those of the

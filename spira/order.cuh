@@ -7,6 +7,8 @@
 // its pairs of blocks. `put`: a block of threads writes 32 offsets of a pair of blocks; that of the
 // first ones counts the pairs whose turn is before.
 //
+// A map may come compact (slab.h): then a lane has the records of its row, and reads no further.
+//
 // A block of threads sorts by digits of 9 bits: three for the 27 directions of size 3, one for the
 // 8 of size 2. Bits are those of directions that the kernel has.
 #ifndef SPIRA_ORDER_CUH
@@ -46,9 +48,11 @@ struct order_request {
     const int32_t *count; // [1] rows that are read
     int32_t capacity;
     order_layout layout;
+    const int32_t *slabs; // null; or the compact form of the map (slab.h), which is not read then
 };
 
-// What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks.
+// What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks,
+// or 32 offsets of one.
 enum order_unit { order_by_key, order_by_run, order_by_pair, order_units };
 
 // Directions have numbers of their own here: among those that the columns lie in.
@@ -66,7 +70,7 @@ struct order_batch {
     order_numbers numbers;
     int tasks;
     int32_t rows, units[order_units]; // of all maps
-    int32_t volume;                   // the largest
+    int32_t volume;                   // the largest that is read from a map as it stands
 };
 
 // A row with its key.
@@ -356,6 +360,69 @@ SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, 
     return mask;
 }
 
+// The sign of number i of K offsets along an axis, above -1.
+SPIRA_BOTH constexpr int order_side(int K, int i) {
+    return i < K / 2 ? 0 : i == K / 2 ? 1 : 2;
+}
+
+// The offsets of a slab on a side of y and one of z.
+SPIRA_BOTH constexpr uint32_t order_side_mask(int K, int y, int z) {
+    uint32_t mask = 0;
+    for (int c = 0; c < K * K; ++c) {
+        mask |= order_side(K, c / K) == y && order_side(K, c % K) == z ? 1u << c : 0;
+    }
+    return mask;
+}
+
+// In which directions of a slab, of the 9 on its side of x, a row has sources. The kernel has all
+// 27 directions: their numbers are those of order.h.
+template <int K, int x, int side = 0>
+SPIRA_DEVICE uint32_t order_slab_directions(uint32_t has) {
+    constexpr uint32_t mask = order_side_mask(K, side / 3, side % 3);
+    uint32_t directions = has & mask ? 1u << order_number(x * 9 + side) : 0;
+    if constexpr (side + 1 < 9) {
+        directions |= order_slab_directions<K, x, side + 1>(has);
+    }
+    return directions;
+}
+
+template <int K, int slab = 0>
+SPIRA_DEVICE uint32_t order_slabs_directions(const uint32_t (&has)[K]) {
+    uint32_t directions = order_slab_directions<K, order_side(K, slab)>(has[slab]);
+    if constexpr (slab + 1 < K) {
+        directions |= order_slabs_directions<K, slab + 1>(has);
+    }
+    return directions;
+}
+
+// The keys of so many rows of a compact map, read side by side.
+template <int K, int rows>
+SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&row)[rows],
+                                       uint32_t (&key)[rows]) {
+    uint32_t has[rows][K];
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+#pragma unroll
+        for (int s = 0; s < K; ++s) {
+            has[i][s] = (uint32_t)__ldg(r.slabs + slab_at(K, r.capacity, s, row[i]) + K);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        key[i] = order_key(order_slabs_directions<K>(has[i]));
+    }
+}
+
+template <int rows>
+SPIRA_DEVICE void order_find_slab_keys_any(const order_request &r, const int32_t (&row)[rows],
+                                           uint32_t (&key)[rows]) {
+    if (r.kernel.size.x == 3) {
+        order_find_slab_keys<3>(r, row, key);
+    } else {
+        order_find_slab_keys<5>(r, row, key);
+    }
+}
+
 // The key of a lane's row. apart: the rows of a warp lie anywhere; otherwise they are consecutive,
 // and `rows` of them there. Bits for the kernel's own directions: in the same order as those of
 // order.h, as the others are bits that no row has.
@@ -387,10 +454,24 @@ struct order_key_shared {
 SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t count,
                                      order_key_shared &s) {
     const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
-#pragma unroll 1
+    int32_t row[order_list_items];
+    uint32_t key[order_list_items];
+#pragma unroll
     for (int i = 0; i < order_list_items; ++i) {
-        int32_t row = order_sample_row(order_lists * (first + i * 32) + list, count);
-        s.list.sample[first + i * 32] = order_find_key<true>(task, row, 32, s.sets);
+        row[i] = order_sample_row(order_lists * (first + i * 32) + list, count);
+    }
+    if (task.request.slabs) {
+        order_find_slab_keys_any(task.request, row, key);
+    } else {
+#pragma unroll 1
+        for (int i = 0; i < order_list_items; ++i) {
+            s.list.sample[first + i * 32] = order_find_key<true>(task, row[i], 32, s.sets);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < order_list_items; ++i) {
+        s.list.sample[first + i * 32] = key[i];
     }
 }
 
@@ -439,7 +520,9 @@ SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, i
     const int32_t count = order_find_count(task.request);
     const int first = (number * order_lists + list) * order_list_classes;
     ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
-    order_fill_sets(batch, task, shared.sets);
+    if (!task.request.slabs) {
+        order_fill_sets(batch, task, shared.sets);
+    }
     if (count > 0) {
         order_find_samples(task, list, count, shared);
         order_find_splitters(__popc(task.directions), shared.list, s.splitter + first);
@@ -459,11 +542,19 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int32_t first = (unit - task.first[order_by_key]) * order_key_threads;
     const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
     const int32_t count = order_find_count(task.request);
-    order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
+    if (!task.request.slabs) {
+        order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
+    }
     if (warp < count) {
-        uint32_t key = order_find_key<false>(task, row, count - warp, shared.sets);
+        uint32_t key[1];
+        if (task.request.slabs) {
+            const int32_t own[1] = {min(row, count - 1)};
+            order_find_slab_keys_any(task.request, own, key);
+        } else {
+            key[0] = order_find_key<false>(task, row, count - warp, shared.sets);
+        }
         if (row < count) {
-            s.key[task.first_row + row] = key;
+            s.key[task.first_row + row] = key[0];
         }
     }
 }
@@ -811,46 +902,180 @@ SPIRA_DEVICE int order_find_before(const uint8_t *__restrict__ weight, int32_t p
     return before;
 }
 
-// Writes the layouts but for their rows, a block of threads a slab of a pair of blocks, a warp 32
-// places; and the turns.
+// What warps of a block of threads of order_put_kernel tell each other.
+struct order_put_shared {
+    uint32_t found[order_put_threads / 32][slab_size_most]; // what some row of the warp has
+    int before[order_put_threads / 32];                     // pairs
+};
+
+// 32 columns from k on of a pair of blocks, from the map as it stands. Writes sources and masks. By
+// all threads of a block, with a barrier inside; row: of the thread, or -1. taps [2 order_rows,
+// pitch].
+SPIRA_DEVICE void order_put_columns(const order_request &r, int64_t block, int k, int32_t row,
+                                    int32_t *taps, order_put_shared &s) {
+    const order_layout &t = r.layout;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
+    uint32_t own = order_load_slab(r.map, t.volume, row, k, min(t.volume - k, (int)order_slab),
+                                   taps + warp * 32 * pitch);
+    if (lane == 0) {
+        s.found[warp][0] = own;
+    }
+    __syncthreads();
+    const uint32_t bits = s.found[warp / 2 * 2][0] | s.found[warp / 2 * 2 + 1][0];
+    order_put_slab(t, block, k, bits, taps + warp / 2 * order_rows * pitch);
+    if (lane == 0 && warp % 2 == 0 && block < order_count(r.capacity)) {
+        t.mask[block * order_words(t.volume) + k / order_slab] = bits;
+    }
+}
+
+// The bits of all lanes together.
+SPIRA_DEVICE uint32_t order_unite(uint32_t bits) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(~0u, bits);
+#else
+    for (int lanes = 16; lanes; lanes /= 2) {
+        bits |= __shfl_xor_sync(~0u, bits, lanes);
+    }
+    return bits;
+#endif
+}
+
+// A record of a compact map.
+template <int K>
+SPIRA_DEVICE void order_load_record(const int32_t *__restrict__ from, int32_t (&record)[K + 1]) {
+    if constexpr (K == 3) {
+        const int4 v = __ldg((const int4 *)from);
+        record[0] = v.x, record[1] = v.y, record[2] = v.z, record[3] = v.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < K + 1; i += 2) {
+            const int2 v = __ldg((const int2 *)(from + i));
+            record[i] = v.x, record[i + 1] = v.y;
+        }
+    }
+}
+
+// The sources of a slab's offsets, those of `any`, for the place of a lane. to: where that of the
+// slab's first offset stands; offsets are order_rows apart.
+template <int K>
+SPIRA_DEVICE void order_put_record(const int32_t (&record)[K + 1], uint32_t any, int32_t *to) {
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        if (!(any >> y * K & ((1u << K) - 1))) {
+            continue;
+        }
+        int32_t source = record[y];
+#pragma unroll
+        for (int c = y * K; c < y * K + K; ++c) {
+            const bool has = record[K] >> c & 1;
+            if (any >> c & 1) {
+                to[c * order_rows] = has ? source : -1;
+            }
+            source += has;
+        }
+    }
+}
+
+// Which offsets a block has, from its slabs to the words of its mask.
+template <int K>
+SPIRA_DEVICE void order_put_mask(const order_layout &t, int64_t block, const uint32_t (&any)[K]) {
+    const int words = (K * K * K + 31) / 32;
+    uint32_t mask[words + 1] = {};
+#pragma unroll
+    for (int s = 0; s < K; ++s) {
+        mask[s * K * K / 32] |= any[s] << s * K * K % 32;
+        mask[s * K * K / 32 + 1] |= s * K * K % 32 ? any[s] >> (32 - s * K * K % 32) : 0;
+    }
+#pragma unroll
+    for (int w = 0; w < words; ++w) {
+        t.mask[block * words + w] = mask[w];
+    }
+}
+
+// All of a pair of blocks, from the compact map: a thread has the records of its place. By all
+// threads of a block, with a barrier inside; row: of the thread, or -1.
+template <int K>
+SPIRA_DEVICE void order_put_slabs(const order_request &r, int64_t block, int32_t row,
+                                  order_put_shared &s) {
+    const order_layout &t = r.layout;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int32_t own[K][K + 1];
+    uint32_t any[K];
+#pragma unroll
+    for (int i = 0; i < K; ++i) {
+        own[i][K] = 0;
+        if (row >= 0) {
+            order_load_record<K>(r.slabs + slab_at(K, r.capacity, i, row), own[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < K; ++i) {
+        any[i] = order_unite((uint32_t)own[i][K]);
+        if (lane == 0) {
+            s.found[warp][i] = any[i];
+        }
+    }
+    __syncthreads();
+    int32_t *to = t.source + order_begin(&t, block, 0) + warp % 2 * 32 + lane;
+#pragma unroll
+    for (int i = 0; i < K; ++i) {
+        any[i] |= s.found[warp ^ 1][i];
+        order_put_record<K>(own[i], any[i], to + i * K * K * order_rows);
+    }
+    if (lane == 0 && warp % 2 == 0 && block < order_count(r.capacity)) {
+        order_put_mask<K>(t, block, any);
+    }
+}
+
+// Blocks of threads for a pair of blocks: one for all offsets of a compact map, or one for 32.
+SPIRA_BOTH int order_parts(const order_request &r) {
+    return r.slabs ? 1 : order_words(r.layout.volume);
+}
+
+// A block behind the last output has no offsets. By one thread.
+SPIRA_DEVICE void order_put_nothing(const order_layout &t, int64_t block, int k, bool all) {
+    const int words = order_words(t.volume);
+    for (int w = all ? 0 : k / order_slab; w < (all ? words : k / order_slab + 1); ++w) {
+        t.mask[block * words + w] = 0;
+    }
+}
+
+// Writes the layouts but for their rows, a block of threads a pair of blocks or 32 of its offsets,
+// a warp 32 places; and the turns.
 SPIRA_KERNEL void __launch_bounds__(order_put_threads)
     order_put_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     extern __shared__ int32_t order_taps[]; // [2 order_rows, pitch]
-    __shared__ uint32_t found[order_put_threads / 32];
-    __shared__ int before[order_put_threads / 32];
-    const int slabs = order_words(batch.volume), unit = (int)((unsigned)blockIdx.x / slabs);
-    const int k = (int)((unsigned)blockIdx.x % slabs) * order_slab;
-    const order_task &task = batch.task[order_find_task(batch, order_by_pair, unit)];
-    const order_layout &t = task.request.layout;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
-    const int32_t blocks = order_count(task.request.capacity);
-    const int32_t count = order_find_count(task.request);
-    const int32_t pair = unit - task.first[order_by_pair], block = 2 * pair + warp / 2;
-    if (k >= t.volume) {
+    __shared__ order_put_shared shared;
+    const order_task &task = batch.task[order_find_task(batch, order_by_pair, (int)blockIdx.x)];
+    const order_request &r = task.request;
+    const int unit = (int)blockIdx.x - task.first[order_by_pair], parts = order_parts(r);
+    const int32_t pair = (int)((unsigned)unit / (unsigned)parts);
+    const int k = (unit - pair * parts) * order_slab, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, block = 2 * pair + warp / 2;
+    const int32_t blocks = order_count(r.capacity), count = order_find_count(r);
+    const int32_t row = block < blocks ? r.layout.row[pair * order_put_threads + threadIdx.x] : -1;
+    if (pair * order_put_threads >= count) {
+        if (lane == 0 && warp % 2 == 0 && block < blocks) {
+            order_put_nothing(r.layout, block, k, r.slabs != nullptr);
+        }
         return;
     }
-    const int32_t row = block < blocks ? t.row[pair * order_put_threads + threadIdx.x] : -1;
-    uint32_t bits = 0;
-    if (pair * order_put_threads < count) {
-        const uint8_t *weight = s.weight + task.first[order_by_run] * order_run_pairs;
-        int less = k ? 0 : order_find_before(weight, pair, order_pairs(blocks));
-        uint32_t own =
-            order_load_slab(task.request.map, t.volume, row, k, min(t.volume - k, (int)order_slab),
-                            order_taps + warp * 32 * pitch);
-        if (lane == 0) {
-            found[warp] = own;
-            before[warp] = less;
-        }
-        __syncthreads();
-        bits = found[warp / 2 * 2] | found[warp / 2 * 2 + 1];
-        order_put_slab(t, block, k, bits, order_taps + warp / 2 * order_rows * pitch);
-        if (k == 0 && threadIdx.x == 0) {
-            const int32_t scope = pair / order_scope * order_scope;
-            t.turn[scope + before[0] + before[1] + before[2] + before[3]] = pair;
-        }
+    const uint8_t *weight = s.weight + task.first[order_by_run] * order_run_pairs;
+    const int less = k ? 0 : order_find_before(weight, pair, order_pairs(blocks));
+    if (lane == 0) {
+        shared.before[warp] = less;
     }
-    if (lane == 0 && warp % 2 == 0 && block < blocks) {
-        t.mask[(int64_t)block * order_words(t.volume) + k / order_slab] = bits;
+    if (!r.slabs) {
+        order_put_columns(r, block, k, row, order_taps, shared);
+    } else if (r.kernel.size.x == 3) {
+        order_put_slabs<3>(r, block, row, shared);
+    } else {
+        order_put_slabs<5>(r, block, row, shared);
+    }
+    if (k == 0 && threadIdx.x == 0) {
+        const int *before = shared.before;
+        const int32_t scope = pair / order_scope * order_scope;
+        r.layout.turn[scope + before[0] + before[1] + before[2] + before[3]] = pair;
     }
 }
 
@@ -937,6 +1162,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         order_task *task = batch.task + m;
         int32_t units[order_units];
         order_count_units(r->capacity, units);
+        units[order_by_pair] *= order_parts(*r);
         task->request = *r;
         order_task_directions(&batch.numbers, task);
         task->first_row = batch.rows;
@@ -945,22 +1171,33 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
             batch.units[u] += units[u];
         }
         batch.rows += r->capacity;
-        batch.volume = (int32_t)max_of(batch.volume, r->layout.volume);
+        batch.volume = (int32_t)max_of(batch.volume, r->slabs ? 1 : r->layout.volume);
     }
     return batch;
 }
 
+// A compact map has all offsets.
+SPIRA_API status order_slabs_check(const order_request *r) {
+    const bool all = r->layout.volume == kernel_volume(&r->kernel);
+    SPIRA_REQUIRE(!r->slabs || (slab_takes(&r->kernel) && all), status_unsupported,
+                  "slabs (of such a map)", 0);
+    SPIRA_REQUIRE((uintptr_t)r->slabs % slab_alignment == 0, status_alignment, "slabs",
+                  slab_alignment);
+    return status_success();
+}
+
 // Builds the ordered layouts of up to 16 kernel maps.
 //
-// inputs   request [maps]: in device memory map and count; larger counts than the capacity are
-//          taken for it
+// inputs   request [maps]: in device memory map or slabs (map_forms.slabs, map.h), and count; larger
+//          counts than the capacity are taken for it
 //          scratch: the bytes of order_workspace, aligned to 256
 // outputs  the layout of each request: all blocks of its capacity; those beyond the count have rows
 //          of -1 and no offsets. Layouts overlap neither each other nor maps nor scratch
 // errors   null pointers, sizes, a layout that is too small for the capacity, scratch; nothing is
 //          launched then
 // Asynchronous, deterministic, equal to order_build_host.
-// cost     reads the maps twice, writes 256 bytes for each offset of each block; writes and reads
+// cost     reads the maps twice (of compact ones `has`, then the records), writes 256 bytes for
+// each offset of each block; writes and reads
 //          12 bytes for each output; a block of threads of each pair of blocks reads a byte of
 //          each pair of its scope. Four launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
@@ -969,8 +1206,10 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
-        SPIRA_TRY(order_check(&r->kernel, r->threshold, r->map, r->capacity, &r->layout));
+        SPIRA_TRY(order_check(&r->kernel, r->threshold, r->slabs ? r->slabs : r->map, r->capacity,
+                              &r->layout));
         SPIRA_REQUIRE(r->count, status_null_pointer, "count", 0);
+        SPIRA_TRY(order_slabs_check(r));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     order_batch batch = order_batch_make(request, maps);
@@ -978,12 +1217,12 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
     unsigned keys = (unsigned)(maps * order_lists + batch.units[order_by_key]);
     unsigned runs = (unsigned)batch.units[order_by_run];
-    unsigned slabs = (unsigned)(batch.units[order_by_pair] * order_words(batch.volume));
+    unsigned puts = (unsigned)batch.units[order_by_pair];
     size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
     order_key_kernel<<<keys, order_key_threads, 0, stream>>>(batch, s);
     order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_put_kernel<<<slabs, order_put_threads, taps, stream>>>(batch, s);
+    order_put_kernel<<<puts, order_put_threads, taps, stream>>>(batch, s);
     return status_of_launch("order_build");
 }
 

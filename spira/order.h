@@ -45,6 +45,7 @@
 #define SPIRA_ORDER_H
 
 #include "offset.h"
+#include "slab.h"
 #include "workspace.h"
 
 #include <algorithm>
@@ -130,21 +131,30 @@ SPIRA_API status order_check(const kernel_shape *kernel, int threshold, const in
                               capacity);
 }
 
-// The number of each direction, by the offset of a kernel of size 3 that lies there.
+// The L1 norm of the direction that offset k of a kernel of size 3 lies in.
+SPIRA_BOTH constexpr int order_norm(int k) {
+    return (k / 9 != 1) + (k / 3 % 3 != 1) + (k % 3 != 1);
+}
+
+// The number of that direction.
+SPIRA_BOTH constexpr int order_number(int k) {
+    int before = 0;
+    for (int other = 0; other < order_directions; ++other) {
+        before +=
+            order_norm(other) < order_norm(k) || (order_norm(other) == order_norm(k) && other < k);
+    }
+    return before;
+}
+
+// The same of all of them.
 struct order_numbers {
     uint8_t number[order_directions];
 };
 
 SPIRA_API order_numbers order_numbers_make() {
-    kernel_shape signs = kernel_cube(3, 1);
     order_numbers n;
-    int next = 0;
-    for (int norm = 0; norm <= 3; ++norm) {
-        for (int k = 0; k < order_directions; ++k) {
-            if (kernel_norm(&signs, k) == norm) {
-                n.number[k] = (uint8_t)next++;
-            }
-        }
+    for (int k = 0; k < order_directions; ++k) {
+        n.number[k] = (uint8_t)order_number(k);
     }
     return n;
 }

@@ -13,6 +13,7 @@
 
 #include "async.cuh"
 #include "search.cuh"
+#include "slab.h"
 
 namespace spira {
 
@@ -87,13 +88,6 @@ SPIRA_BOTH slab_search_length slab_length_for(int words, int most) {
         length.first = 2 * length.first - 1;
     }
     return length;
-}
-
-// Whether the kernel is one of these. Dilated rows have other words between their members.
-SPIRA_API bool slab_takes(const kernel_shape *kernel) {
-    triple size = kernel->size;
-    return size.x == size.y && size.y == size.z && (size.x == 3 || size.x == 5) &&
-           kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) && !kernel->transposed;
 }
 
 // A tile's outputs as a warp holds them: of lane l, numbers l, l + 32, ...

@@ -130,6 +130,7 @@ struct device_status {
     uint32_t first_range;      // see above
     uint32_t first_duplicate;  // see above
     uint32_t first_not_finite; // see above
+    uint32_t first_off;        // see above: output of a map, near which there are
     uint32_t needed;           // the largest count that did not fit its capacity
 };
 
@@ -138,6 +139,7 @@ enum device_flag {
     device_flag_duplicate = 2,
     device_flag_not_finite = 4,
     device_flag_capacity = 8,
+    device_flag_lattice = 16, // coordinates that are no multiples of a layer's stride
 };
 
 // Reads a host copy of the device's status: the gravest trouble first, with its first row.
@@ -149,6 +151,8 @@ SPIRA_API status device_status_read(const device_status *copy) {
                   UINT32_MAX - copy->first_range);
     SPIRA_REQUIRE(!(copy->flags & device_flag_duplicate), status_duplicate, "coordinates",
                   UINT32_MAX - copy->first_duplicate);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_lattice), status_stride,
+                  "coordinates (no multiples of the stride)", UINT32_MAX - copy->first_off);
     SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity,
                   "capacity (of voxels, or of the pairs of a map)", copy->needed);
     return status_success();
@@ -158,6 +162,7 @@ SPIRA_API status device_status_read(const device_status *copy) {
 SPIRA_API void device_status_note(device_status *s, device_flag flag, uint32_t row) {
     uint32_t *first = flag == device_flag_range       ? &s->first_range
                       : flag == device_flag_duplicate ? &s->first_duplicate
+                      : flag == device_flag_lattice   ? &s->first_off
                                                       : &s->first_not_finite;
     if (flag == device_flag_capacity) {
         s->needed = s->needed > row ? s->needed : row; // row: the count that was needed

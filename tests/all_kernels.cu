@@ -31,7 +31,8 @@ int all_kernels(const word_layout *layout, const kernel_shape *kernel, const vox
                 voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
                 device_status *trouble, int32_t *map, const conv_args *args,
                 const conv_pairs_args *pairs, const tune_args *tuned, void *out) {
-    order_request order = {*kernel, map_all, map, map, 1, {map, (uint32_t *)map, map, map, 1, 1}};
+    order_request order = {*kernel, map_all, map, map, 1, {map, (uint32_t *)map, map, map, 1, 1},
+                           nullptr};
     // Which kernels run is chosen at run time: each launcher brings in all of its own.
     const status all[] = {
         all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),

@@ -936,7 +936,9 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
     REQUIRE(words.size() == (size_t)rows);
     voxel_set<uint32_t> set = set_upload(words);
-    map_forms forms = {nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}};
+    map_forms forms = {
+        nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}, nullptr,
+        nullptr};
     REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
     CHECK(expect_no_cuda_error());
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);

@@ -171,7 +171,7 @@ int network_orders(const network<W> *n, order_request (&request)[maps]) {
     int count = 0;
     for (const layer_map &m : n->map) {
         if (m.form == conv_form_order) {
-            request[count++] = {m.kernel, map_all, m.os, m.count, m.capacity, m.order};
+            request[count++] = {m.kernel, map_all, m.os, m.count, m.capacity, m.order, nullptr};
         }
     }
     return count;

@@ -77,7 +77,8 @@ const int32_t *os_upload(const hybrid_problem *p) {
 }
 
 order_request hybrid_order_request(const device_hybrid *d) {
-    return {d->args.kernel, d->args.threshold, d->os, d->args.count, d->args.capacity, d->order};
+    return {d->args.kernel,   d->args.threshold, d->os,  d->args.count,
+            d->args.capacity, d->order,          nullptr};
 }
 
 // Memory for the layout of the dense columns, in the form that is read.

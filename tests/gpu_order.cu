@@ -118,7 +118,39 @@ T *device_poisoned(int64_t count) {
     return p;
 }
 
-order_request request_make(const scene *s, int32_t extra) {
+// The compact form of a scene's map, which becomes what that tells.
+std::vector<int32_t> scene_slabs(const scene *s, std::vector<int32_t> *map) {
+    const int K = s->kernel.size.x, plane = K * K;
+    std::vector<int32_t> slabs((size_t)slab_total(K, s->capacity), 12345); // looks real
+    for (int32_t i = 0; i < s->count; ++i) {
+        for (int b = 0; b < K; ++b) {
+            int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
+            int32_t *record = &slabs[(size_t)slab_at(K, s->capacity, b, i)];
+            slab_record_put(taps, K, record);
+            for (int c = 0; c < plane; ++c) {
+                taps[c] = slab_source(record, K, c);
+            }
+        }
+    }
+    return slabs;
+}
+
+// Whether the map of a scene can be compact.
+bool scene_is_small(const scene *s) {
+    return slab_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
+}
+
+// The scene's map in the memory of a request; of a compact one the scene keeps what that tells.
+void request_fill(const order_request *r, scene *s) {
+    if (r->slabs) {
+        std::vector<int32_t> slabs = scene_slabs(s, &s->map);
+        device_copy_in((int32_t *)r->slabs, slabs.data(), (int64_t)slabs.size());
+    } else {
+        device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
+    }
+}
+
+order_request request_make(scene *s, int32_t extra, bool compact = false) {
     const int32_t volume = scene_columns(s), many = order_count(s->capacity) + extra;
     order_request r = {s->kernel,
                        s->threshold,
@@ -128,7 +160,13 @@ order_request request_make(const scene *s, int32_t extra) {
                        {device_poisoned<int32_t>((int64_t)many * order_rows),
                         device_poisoned<uint32_t>((int64_t)many * order_words(volume)),
                         device_poisoned<int32_t>((int64_t)many * volume * order_rows),
-                        device_poisoned<int32_t>(order_pairs(many)), many, volume}};
+                        device_poisoned<int32_t>(order_pairs(many)), many, volume},
+                       nullptr};
+    if (compact && scene_is_small(s)) {
+        r.map = nullptr;
+        r.slabs = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
+        request_fill(&r, s);
+    }
     return r;
 }
 
@@ -180,11 +218,11 @@ status requests_build(const std::vector<order_request> &requests, const scratch 
 }
 
 // Both sides, the device twice over its own output and scratch. Frees all buffers of the test.
-void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
+void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
     std::vector<blocks> wanted;
-    for (const scene &s : scenes) {
-        requests.push_back(request_make(&s, extra));
+    for (scene &s : scenes) {
+        requests.push_back(request_make(&s, extra, compact));
         wanted.push_back(blocks_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
@@ -195,6 +233,15 @@ void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
         }
     }
     guarded_finish();
+}
+
+// From maps as they stand, then from compact ones where they can be.
+void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
+    check_requests(scenes, extra, false);
+    if (std::any_of(scenes.begin(), scenes.end(),
+                    [](const scene &s) { return scene_is_small(&s); })) {
+        check_requests(scenes, extra, true);
+    }
 }
 
 // ---- tests --------------------------------------------------------------------------------------
@@ -474,8 +521,8 @@ DEVICE_TEST(gpu_order_real_scans) {
 // ---- graphs -------------------------------------------------------------------------------------
 
 // Another scene in the memory of the first.
-void request_refill(const order_request *r, const scene *s) {
-    device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
+void request_refill(const order_request *r, scene *s) {
+    request_fill(r, s);
     device_copy_in((int32_t *)r->count, &s->told, 1);
     CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
                           (size_t)r->layout.blocks * (size_t)r->layout.volume * order_rows *
@@ -486,13 +533,13 @@ void request_refill(const order_request *r, const scene *s) {
 }
 
 // One graph for the capacities; scenes of other sizes each time.
-void check_replays(const std::vector<triple> &kernels, int32_t capacity) {
+void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool compact) {
     random_state random = random_make(7);
     std::vector<scene> scenes;
     std::vector<order_request> requests;
     for (triple size : kernels) {
         scenes.push_back(scene_make(&random, size, 100, capacity, fill_half));
-        requests.push_back(request_make(&scenes.back(), 0));
+        requests.push_back(request_make(&scenes.back(), 0, compact));
     }
     scratch memory = scratch_make(requests);
     cudaGraphExec_t replay = stream_capture(
@@ -518,10 +565,12 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity) {
 }
 
 DEVICE_TEST(gpu_order_replays) {
-    check_replays({{3, 3, 3}}, 500);
-    check_replays({{3, 3, 3}, {2, 2, 2}, {5, 5, 5}}, 1000);
-    if (!test_quick()) {
-        check_replays({{3, 3, 3}, {2, 2, 2}}, 130000);
+    for (bool compact : {false, true}) {
+        check_replays({{3, 3, 3}}, 500, compact);
+        check_replays({{3, 3, 3}, {2, 2, 2}, {5, 5, 5}}, 1000, compact);
+        if (!test_quick()) {
+            check_replays({{3, 3, 3}, {2, 2, 2}}, 130000, compact);
+        }
     }
 }
 
@@ -556,7 +605,8 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
                              {device_new<int32_t>((int64_t)many * order_rows),
                               device_new<uint32_t>((int64_t)many * order_words(volume)),
                               device_new<int32_t>((int64_t)many * volume * order_rows),
-                              device_new<int32_t>(order_pairs(many)), many, volume}};
+                              device_new<int32_t>(order_pairs(many)), many, volume},
+                             nullptr};
     scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
     const int32_t *row = device_fetch(request.layout.row, (int64_t)many * order_rows);
@@ -578,7 +628,7 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
 
 DEVICE_TEST(gpu_order_refuses) {
     random_state random = random_make(8);
-    const scene s = scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
+    scene s = scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
     const std::vector<order_request> good = {request_make(&s, 0), request_make(&s, 0)};
     const scratch memory = scratch_make(good);
     auto spoilt = [&](auto spoil) { // the second request, with the first a good one
@@ -607,6 +657,15 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
+    alignas(16) static int32_t slabs[8];
+    CHECK_STATUS(spoilt([](order_request *r) { r->slabs = slabs + 2; }), status_alignment);
+    for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
+        CHECK_STATUS(spoilt([=](order_request *r) {
+                         r->slabs = slabs;
+                         r->kernel.size = wrong;
+                     }),
+                     status_unsupported);
+    }
     const std::vector<order_request> many((size_t)17, good[0]);
     CHECK_STATUS(requests_build(many, &memory, stream_get()), status_bad_size);
     for (int maps : {-1, 0, 17}) {
@@ -630,7 +689,7 @@ DEVICE_TEST(gpu_order_refuses) {
 
 DEVICE_TEST(gpu_order_planted_errors_are_found) {
     random_state random = random_make(9);
-    const scene s = scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
+    scene s = scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
     const order_request request = request_make(&s, 1);
     const scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
@@ -721,7 +780,7 @@ DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
 
 DEVICE_TEST(gpu_order_slots_refuses) {
     random_state random = random_make(32);
-    const scene s = scene_make(&random, {3, 3, 3}, 100, 100, fill_half);
+    scene s = scene_make(&random, {3, 3, 3}, 100, 100, fill_half);
     const order_request r = request_make(&s, 0);
     int64_t *slots = device_new<int64_t>(2);
     auto refused = [&](status_code code, const char *subject, const order_layout *t,

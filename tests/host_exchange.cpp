@@ -233,8 +233,16 @@ TEST(exchange_half_and_hybrid_lists) {
     engine_limits limits = {-1, -1, -1};
     engine_forms whole = forms_wanted(&all, &limits);
     const map_forms choices[] = {
-        {nullptr, nullptr, nullptr, nullptr, 0, true, {}},
-        {guarded_new<int32_t>(300 * 27), nullptr, nullptr, nullptr, 2, false, {}}};
+        {nullptr, nullptr, nullptr, nullptr, 0, true, {}, nullptr, nullptr},
+        {guarded_new<int32_t>(300 * 27),
+         nullptr,
+         nullptr,
+         nullptr,
+         2,
+         false,
+         {},
+         nullptr,
+         nullptr}};
     for (const map_forms &choice : choices) {
         device_status trouble = {};
         map_pairs pairs = {guarded_new<int32_t>(28), guarded_new<int32_t>(limits.pairs),

@@ -115,6 +115,7 @@ TEST(device_status_keeps_the_first_row) {
         {device_flag_range, status_out_of_range},
         {device_flag_duplicate, status_duplicate},
         {device_flag_not_finite, status_not_finite},
+        {device_flag_lattice, status_stride},
     };
     for (auto &c : cases) {
         device_status s = {};
@@ -140,6 +141,8 @@ TEST(device_status_keeps_kinds_apart) {
     device_status_note(&s, device_flag_duplicate, 1);
     device_status_note(&s, device_flag_range, 5);
     device_status_note(&s, device_flag_not_finite, 8);
+    device_status_note(&s, device_flag_lattice, 9);
+    CHECK_EQUAL(UINT32_MAX - s.first_off, 9u);
     CHECK_EQUAL(UINT32_MAX - s.first_duplicate, 1u);
     CHECK_EQUAL(UINT32_MAX - s.first_range, 5u);
     CHECK_EQUAL(UINT32_MAX - s.first_not_finite, 8u);

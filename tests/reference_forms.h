@@ -178,7 +178,7 @@ struct forms_result {
 
 // What the status says before: a voxel that was out of range, and a smaller capacity passed.
 SPIRA_API spira::device_status forms_trouble() {
-    return {spira::device_flag_range, UINT32_MAX - 77, 0, 0, 2};
+    return {spira::device_flag_range, UINT32_MAX - 77, 0, 0, 0, 2};
 }
 
 SPIRA_API bool forms_wanted(const forms_wish *w, int part) {
@@ -460,7 +460,9 @@ SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
             (uint32_t *)l->part[forms_mask_any],
             l->wish.threshold,
             l->wish.half,
-            {}};
+            {},
+            nullptr,
+            nullptr};
 }
 
 template <typename W>
