@@ -58,14 +58,24 @@ SPIRA_API const networks::network *net_table(bench_pool *pool, const net_job *jo
 
 // From raw coordinates to a set of voxels with features.
 template <typename W>
-static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
-    const net_work<W> *w = (const net_work<W> *)context;
+static spira::status net_set_step(const net_work<W> *w, cudaStream_t stream) {
+    SPIRA_TRY(spira::device_status_clear(w->scene.trouble, stream));
+    return bench_voxelize(&w->scene, stream);
+}
+
+template <typename W>
+static spira::status net_values_step(const net_work<W> *w, cudaStream_t stream) {
     const bench_scene<W> *scene = &w->scene;
-    SPIRA_TRY(spira::device_status_clear(scene->trouble, stream));
-    SPIRA_TRY(bench_voxelize(scene, stream));
     return spira::voxel_features(spira::voxel_feature_mean, w->values, net_values, net_values,
                                  scene->rows, scene->set.count, scene->set.capacity, w->limits.type,
                                  w->features, stream);
+}
+
+template <typename W>
+static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
+    const net_work<W> *w = (const net_work<W> *)context;
+    SPIRA_TRY(net_set_step(w, stream));
+    return net_values_step(w, stream);
 }
 
 template <typename W>
@@ -91,11 +101,15 @@ static spira::status net_features_step(void *context, cudaStream_t stream) {
                                    w->loaded, w->memory, stream);
 }
 
-// From raw coordinates to the features of the last layer.
+// From raw coordinates to the features of the last layer. The input's features are made beside the
+// index.
 template <typename W>
 static spira::status net_run_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
-    SPIRA_TRY(net_voxelize_step<W>(context, stream));
+    SPIRA_TRY(net_set_step(w, stream));
+    SPIRA_TRY(spira::net_wait(w->side.stream, w->side.begun, stream));
+    SPIRA_TRY(net_values_step(w, w->side.stream));
+    BENCH_CUDA(cudaEventRecord(w->side.features, w->side.stream));
     return spira::net_run(w->plan, w->scene.set, w->features, w->loaded, w->scene.trouble,
                           w->memory, w->plan->workspace_bytes, &w->side, stream);
 }
@@ -104,12 +118,14 @@ SPIRA_API void net_side_open(spira::net_side *side) {
     BENCH_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
+    BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
 }
 
 SPIRA_API void net_side_close(spira::net_side *side) {
     BENCH_CUDA(cudaStreamDestroy(side->stream));
     BENCH_CUDA(cudaEventDestroy(side->begun));
     BENCH_CUDA(cudaEventDestroy(side->indexed));
+    BENCH_CUDA(cudaEventDestroy(side->features));
 }
 
 // ---- planning -----------------------------------------------------------------------------------

@@ -36,18 +36,21 @@ static inline spira::status device_streams_new(cudaStream_t *stream, spira::net_
     SIDE_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
+    SIDE_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
     return spira::status_success();
 }
 
 static inline void device_streams_free(cudaStream_t stream, const spira::net_side *side) {
     const cudaStream_t streams[2] = {stream, side->stream};
-    const cudaEvent_t events[2] = {side->begun, side->indexed};
-    for (int i = 0; i < 2; ++i) {
-        if (streams[i]) {
-            cudaStreamDestroy(streams[i]);
+    const cudaEvent_t events[3] = {side->begun, side->indexed, side->features};
+    for (cudaStream_t one : streams) {
+        if (one) {
+            cudaStreamDestroy(one);
         }
-        if (events[i]) {
-            cudaEventDestroy(events[i]);
+    }
+    for (cudaEvent_t one : events) {
+        if (one) {
+            cudaEventDestroy(one);
         }
     }
 }
@@ -119,26 +122,41 @@ static spira::status device_upload_rows(const job *j, device_job<W> *d) {
 }
 
 template <typename W>
-static spira::status device_voxelize(const job *j, device_job<W> *d) {
+static spira::status device_set(const job *j, device_job<W> *d) {
     SPIRA_TRY(spira::device_status_clear(d->trouble, d->stream));
-    SPIRA_TRY(spira::voxelize(&j->layout, &d->input, d->set, d->rows, d->trouble, d->scratch,
-                              d->scratch_bytes, d->stream));
-    return spira::voxel_features(spira::voxel_feature_mean, d->values, value_columns(j), 4, d->rows,
-                                 d->set.count, d->set.capacity, j->chosen->type, d->features,
-                                 d->stream);
+    return spira::voxelize(&j->layout, &d->input, d->set, d->rows, d->trouble, d->scratch,
+                           d->scratch_bytes, d->stream);
 }
 
-// From the set of voxels to the features of the last layer.
+template <typename W>
+static spira::status device_features(const job *j, device_job<W> *d, cudaStream_t stream) {
+    return spira::voxel_features(spira::voxel_feature_mean, d->values, value_columns(j), 4, d->rows,
+                                 d->set.count, d->set.capacity, j->chosen->type, d->features,
+                                 stream);
+}
+
+// To the features of the voxels.
+template <typename W>
+static spira::status device_voxelize(const job *j, device_job<W> *d) {
+    SPIRA_TRY(device_set(j, d));
+    return device_features(j, d, d->stream);
+}
+
+// From there to the features of the last layer.
 template <typename W>
 static spira::status device_net(const job *j, device_job<W> *d) {
     return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
                           j->plan->workspace_bytes, &d->side, d->stream);
 }
 
-// From rows to the features of the last layer.
+// All of it; the features of the voxels are made beside the index.
 template <typename W>
 static spira::status device_pass(const job *j, device_job<W> *d) {
-    SPIRA_TRY(device_voxelize(j, d));
+    const spira::net_side *side = &d->side;
+    SPIRA_TRY(device_set(j, d));
+    SPIRA_TRY(spira::net_wait(side->stream, side->begun, d->stream));
+    SPIRA_TRY(device_features(j, d, side->stream));
+    SIDE_CUDA(cudaEventRecord(side->features, side->stream));
     return device_net(j, d);
 }
 
