@@ -2,14 +2,15 @@
 //
 // Reads the ordered layout (order.h): outputs with like taps stand side by side, in blocks of 64. A
 // thread block owns a tile, two of those blocks, for a slice of the output channels. Each block of
-// outputs has a warpgroup, which keeps its sums in registers from the first offset to the epilogue
-// and multiplies for the offsets that its block has. Four further warps fetch into a ring of
-// stages, a stage each in turn: the source rows of both blocks by asynchronous copies, the weights
-// by the copy engine. Two sources are read as one, the channels of the second behind those of the
-// first. A stage has 64 of the channels of an offset, 128 bytes of each row; with 65 to 96 output
-// channels it has 96 where that leaves fewer empty: 128 bytes, and 64 bytes behind them. Fetching
-// runs ahead over the borders of the tiles. Thread blocks stay and take tiles in turns. Where
-// registers allow, two pairs of warpgroups take the tiles of a thread block in turns: one
+// outputs has a warpgroup, with up to 64 channels both have one, which keeps its sums in registers
+// from the first offset to the epilogue and multiplies for the offsets that its blocks have.
+// Further warps fetch into a ring of stages: the source rows of both blocks by asynchronous copies,
+// the weights by the copy engine. They are four, a stage each in turn; with up to 64 channels
+// eight, two for a stage. Two sources are read as one, the channels of the second behind those of
+// the first. A stage has 64 of the channels of an offset, 128 bytes of each row; with 65 to 96
+// output channels it has 96 where that leaves fewer empty: 128 bytes, and 64 bytes behind them.
+// Fetching runs ahead over the borders of the tiles. Thread blocks stay and take tiles in turns.
+// Where registers allow, two sets of warpgroups take the tiles of a thread block in turns: one
 // multiplies while the other finishes its outputs. Where there are few tiles, two thread blocks, a
 // cluster, share the offsets of a tile: each hands the other its sums of half of the channels, and
 // finishes the other half.
@@ -24,9 +25,9 @@
 namespace spira {
 
 enum {
-    hopper_group = 128,  // threads of a warpgroup
-    hopper_groups = 2,   // that multiply, each for a row block
-    hopper_fetchers = 4, // warps
+    hopper_group = 128, // threads of a warpgroup
+    hopper_blocks = 2,  // row blocks of a tile
+    hopper_teams = 4,   // of warps that fetch
     hopper_columns_most = 256,
     hopper_stages_most = 8,
     hopper_volume_most = 1024, // offsets: a lane has 32
@@ -130,43 +131,72 @@ SPIRA_KERNEL void __launch_bounds__(256)
 
 // ---- what a thread block shares -----------------------------------------------------------------
 
-// What a warpgroup is told of a stage: the steps that it has pairs for, and
-enum { hopper_steps = 4, hopper_last = 1 << hopper_steps }; // the last stage of its tile
+// What is told of a stage: the steps that each row block has pairs for, and whether it is its
+// tile's last.
+enum { hopper_steps = 4, hopper_last = 1 << hopper_steps * hopper_blocks };
 
 struct hopper_shared {
     uint64_t full[hopper_stages_most], empty[hopper_stages_most];
-    uint64_t turn[2][hopper_groups];   // of the pairs
-    uint64_t ready[hopper_groups];     // sums of the other thread block are there,
-    uint64_t taken[hopper_groups];     // own sums are taken there
-    uint32_t begins[2][hopper_groups]; // where in the ring: hopper_turn_pass
-    alignas(8) uint32_t told[hopper_stages_most][hopper_groups];
+    uint64_t turn[2][hopper_blocks];   // of the sets of warpgroups
+    uint64_t ready[hopper_blocks];     // sums of the other thread block are there,
+    uint64_t taken[hopper_blocks];     // own sums are taken there
+    uint32_t begins[2][hopper_blocks]; // where in the ring: hopper_turn_pass
+    uint32_t told[hopper_stages_most];
     alignas(16) float scale[2 * hopper_columns_most]; // of the slice's channels, then their shifts
 };
 
 // Bytes of a stage, or of a region of one: of each of the row blocks, and of the weights. row:
 // bytes of a row, of all offsets that share the stage.
 SPIRA_BOTH constexpr int hopper_stage_bytes(int columns, int row) {
-    return (hopper_groups * wgmma_rows + columns) * row;
+    return (hopper_blocks * wgmma_rows + columns) * row;
 }
 
-// Thread blocks of a multiprocessor at a time, and pairs of warpgroups that take tiles in turns, so
-// that one finishes its outputs while the other one multiplies: what registers allow.
+// Thread blocks of a multiprocessor at a time.
 SPIRA_BOTH constexpr int hopper_resident(int columns) {
     return columns <= 64 ? 2 : 1;
 }
 
-// Not where thread blocks share a tile.
-SPIRA_BOTH constexpr int hopper_pairs(int columns, int split) {
+// Sets of warpgroups that take tiles in turns, so that one finishes its outputs while the other one
+// multiplies: what registers allow. Not where thread blocks share a tile.
+SPIRA_BOTH constexpr int hopper_sets(int columns, int split) {
     return columns > 64 && columns <= 128 && split == 1 ? 2 : 1;
 }
 
+// Row blocks of a warpgroup that multiplies: what it does for a stage besides is the same for both.
+SPIRA_BOTH constexpr int hopper_each(int columns, int split) {
+    return columns <= 64 && split == 1 ? 2 : 1;
+}
+
+// Warps that fill a stage together, each of them for as many row blocks.
+SPIRA_BOTH constexpr int hopper_team(int columns, int split) {
+    return hopper_each(columns, split);
+}
+
+// Threads that multiply, and that fetch.
+SPIRA_BOTH constexpr int hopper_multipliers(int columns, int split) {
+    return hopper_sets(columns, split) * hopper_blocks / hopper_each(columns, split) * hopper_group;
+}
+
+SPIRA_BOTH constexpr int hopper_fetchers(int columns, int split) {
+    return hopper_teams * hopper_team(columns, split) * 32;
+}
+
 SPIRA_BOTH constexpr int hopper_threads(int columns, int split) {
-    return (hopper_pairs(columns, split) * hopper_groups + 1) * hopper_group;
+    return hopper_multipliers(columns, split) + hopper_fetchers(columns, split);
+}
+
+// Registers of a thread that fetches, and of one that multiplies, where they share them out: of the
+// 80 that each of 384 threads begins with.
+enum { hopper_registers_fetch = 56, hopper_registers_multiply = 128 };
+static_assert(2 * hopper_registers_fetch + hopper_registers_multiply == 3 * 80, "what there is");
+
+SPIRA_BOTH constexpr bool hopper_registers_shared(int columns, int split) {
+    return hopper_team(columns, split) > 1;
 }
 
 // Bytes behind the stages that read as zeros, for parts of less than a stage.
-SPIRA_BOTH int hopper_zeros(int columns) {
-    return (int)max_of(wgmma_rows, columns) * wgmma_row_most / 2;
+SPIRA_BOTH int hopper_zeros(int columns, int split) {
+    return (int)max_of(hopper_each(columns, split) * wgmma_rows, columns) * wgmma_row_most / 2;
 }
 
 // Bytes of the sums that a warpgroup is handed at a time: half of the columns in two rounds.
@@ -178,8 +208,8 @@ SPIRA_BOTH int hopper_handed(int columns) {
 
 // row: see hopper_stage_bytes; split: thread blocks that share a tile.
 SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) {
-    return wgmma_align + stages * hopper_stage_bytes(columns, row) + hopper_zeros(columns) +
-           (split > 1 ? hopper_groups * hopper_handed(columns) : 0);
+    return wgmma_align + stages * hopper_stage_bytes(columns, row) + hopper_zeros(columns, split) +
+           (split > 1 ? hopper_blocks * hopper_handed(columns) : 0);
 }
 
 // Stages that fit; a thread block costs 1024 bytes by itself.
@@ -227,9 +257,8 @@ SPIRA_DEVICE uint32_t hopper_empty(const hopper_ring &r, int at) {
     return r.shared + (uint32_t)offsetof(hopper_shared, empty) + (uint32_t)at * 8;
 }
 
-SPIRA_DEVICE uint32_t hopper_told(const hopper_ring &r, int group) {
-    return r.shared + (uint32_t)offsetof(hopper_shared, told) +
-           (uint32_t)(r.at * hopper_groups + group) * 4;
+SPIRA_DEVICE uint32_t hopper_told(const hopper_ring &r) {
+    return r.shared + (uint32_t)offsetof(hopper_shared, told) + (uint32_t)r.at * 4;
 }
 
 SPIRA_DEVICE uint32_t hopper_stage(const hopper_ring &r) {
@@ -264,7 +293,7 @@ SPIRA_DEVICE hopper_work hopper_work_of(const conv_tensor_params &p) {
     w.workers = (int)gridDim.x / unit;
     w.own = (int)blockIdx.x / unit;
     w.channel = ((int)blockIdx.x >> log) % p.slices * columns;
-    int all = (w.blocks + hopper_groups - 1) / hopper_groups, rounds = all / w.workers;
+    int all = (w.blocks + hopper_blocks - 1) / hopper_blocks, rounds = all / w.workers;
     w.tiles = rounds + (hopper_rank(w, rounds) < all);
     return w;
 }
@@ -282,30 +311,30 @@ struct hopper_cursor {
     int tile;                          // in the order of the thread block
     int at, stages;                    // the warp's next stage of the tile, and how many it has
     int offsets;                       // that some row block of the tile has
-    uint32_t mask[hopper_groups];      // a lane's 32 offsets of each row block of the tile
+    uint32_t mask[hopper_blocks];      // a lane's 32 offsets of each row block of the tile
     int before;                        // offsets in the words of lower lanes
     int number, next, after_next;      // of the tile, and of the two behind it: read ahead,
-    uint32_t mask_next[hopper_groups]; // and the masks of the next
+    uint32_t mask_next[hopper_blocks]; // and the masks of the next
 };
 
 // What fills a stage: a part of an offset, or the offsets of a tile that share it.
-template <int slots>
+template <int slots, int own>
 struct hopper_job {
-    int32_t source[slots][hopper_groups][2]; // a lane's rows of the row blocks
-    uint32_t what[slots];                    // offset | row blocks that have it << 16; 0: none
-    int part;                                // of the offset: its number
-    bool last, stop;                         // the last of its tile; there are no more
+    int32_t source[slots][own][2]; // a lane's rows of the warp's row blocks
+    uint32_t what[slots];          // offset | row blocks that have it << 16; 0: none
+    int part;                      // of the offset: its number
+    bool last, stop;               // the last of its tile; there are no more
 };
 
 enum { hopper_offset_bits = 16 };
 
 // A lane's word of the masks of a tile.
 SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_work &work, int tile,
-                                    int number, uint32_t (&mask)[hopper_groups]) {
+                                    int number, uint32_t (&mask)[hopper_blocks]) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume);
 #pragma unroll
-    for (int g = 0; g < hopper_groups; ++g) {
-        int block = number * hopper_groups + g;
+    for (int g = 0; g < hopper_blocks; ++g) {
+        int block = number * hopper_blocks + g;
         mask[g] = 0;
         if (tile < work.tiles && lane < words && block < work.blocks) {
             mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)block * words + lane) : 1;
@@ -320,13 +349,13 @@ SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_wor
     c.number = c.next;
     c.next = c.after_next;
 #pragma unroll
-    for (int g = 0; g < hopper_groups; ++g) {
+    for (int g = 0; g < hopper_blocks; ++g) {
         c.mask[g] = c.mask_next[g];
     }
     hopper_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
     c.after_next = hopper_tile(p, work, c.tile + 2);
     int own = __popc(c.mask[0] | c.mask[1]), sum = own;
-    static_assert(hopper_groups == 2, "two masks");
+    static_assert(hopper_blocks == 2, "two masks");
     for (int step = 1; step < order_words(p.volume); step *= 2) {
         int lower = __shfl_up_sync(~0u, sum, step);
         sum += (int)threadIdx.x % 32 >= step ? lower : 0;
@@ -346,29 +375,31 @@ SPIRA_DEVICE uint32_t hopper_find(const hopper_cursor &c, int words, int at) {
         word = 31 - __clz((int)__ballot_sync(~0u, lane < words && c.before <= at));
         at -= __shfl_sync(~0u, c.before, word);
     }
-    uint32_t has[hopper_groups], any = 0;
+    uint32_t has[hopper_blocks], any = 0;
 #pragma unroll
-    for (int g = 0; g < hopper_groups; ++g) {
+    for (int g = 0; g < hopper_blocks; ++g) {
         has[g] = __shfl_sync(~0u, c.mask[g], word);
         any |= has[g];
     }
     bool own = (any >> lane & 1) && __popc(any & ((1u << lane) - 1)) == at;
     uint32_t bit = (uint32_t)__ffs((int)__ballot_sync(~0u, own)) - 1, what = word * 32 + bit;
 #pragma unroll
-    for (int g = 0; g < hopper_groups; ++g) {
+    for (int g = 0; g < hopper_blocks; ++g) {
         what |= (has[g] >> bit & 1) << (hopper_offset_bits + g);
     }
     return what;
 }
 
+// first: of the warp's row blocks of the tile.
+template <int own>
 SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_work &work,
-                                      int number, uint32_t what,
-                                      int32_t (&source)[hopper_groups][2]) {
+                                      int number, int first, uint32_t what,
+                                      int32_t (&source)[own][2]) {
     const int lane = threadIdx.x % 32, offset = (int)(what & ((1u << hopper_offset_bits) - 1));
 #pragma unroll
-    for (int g = 0; g < hopper_groups; ++g) {
-        int block = number * hopper_groups + g;
-        bool there = what >> (hopper_offset_bits + g) & 1;
+    for (int g = 0; g < own; ++g) {
+        const int block = number * hopper_blocks + first + g;
+        const bool there = what >> (hopper_offset_bits + first + g) & 1;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             int place = h * 32 + lane, row = block * order_rows + place;
@@ -382,15 +413,19 @@ SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_
 }
 
 // The warp's next job, its sources read ahead.
-template <int slots>
+template <int slots, int own>
 SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_work &work,
-                                    hopper_cursor &c, hopper_job<slots> &job) {
+                                    int first_block, hopper_cursor &c,
+                                    hopper_job<slots, own> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
         hopper_tile_next<slots>(p, work, c);
     }
     const int stage = (c.at << (p.size.split - 1)) + hopper_share(p); // of all that the tile has
-    int first = slots > 1 ? stage * slots : (int)((uint32_t)stage / (uint32_t)p.chunks);
+    int first = slots > 1 ? stage * slots : stage;
+    if (slots == 1 && p.chunks > 1) {
+        first = (int)((uint32_t)stage / (uint32_t)p.chunks);
+    }
     job.stop = c.tile >= work.tiles;
     job.last = c.at == c.stages - 1;
     job.part = slots > 1 ? 0 : stage - first * p.chunks;
@@ -399,10 +434,10 @@ SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_wo
         job.what[i] = 0;
         if (first + i < c.offsets) {
             job.what[i] = hopper_find(c, order_words(p.volume), first + i);
-            hopper_sources_load(p, work, c.number, job.what[i], job.source[i]);
+            hopper_sources_load<own>(p, work, c.number, first_block, job.what[i], job.source[i]);
         }
     }
-    c.at += hopper_fetchers;
+    c.at += hopper_teams;
 }
 
 // A lane's piece of a part.
@@ -427,6 +462,13 @@ SPIRA_DEVICE hopper_part hopper_part_of(const conv_tensor_params &p, int piece) 
     return from;
 }
 
+// The compiler would multiply 64 bits.
+SPIRA_DEVICE uint64_t hopper_product(uint32_t a, uint32_t b) {
+    uint64_t v;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
+    return v;
+}
+
 // Copies a part of the rows of a row block; missing rows become zero.
 template <int log>
 SPIRA_DEVICE void hopper_gather(const hopper_part &from, const int32_t (&source)[2], uint32_t to) {
@@ -439,7 +481,7 @@ SPIRA_DEVICE void hopper_gather(const hopper_part &from, const int32_t (&source)
 #pragma unroll
     for (int i = 0; i < order_rows / rows; ++i) {
         int32_t row = __shfl_sync(~0u, source[i * rows / 32], i * rows % 32 + own);
-        const char *at = from.base + (uint64_t)(uint32_t)row * from.pitch;
+        const char *at = from.base + hopper_product((uint32_t)row, from.pitch);
         async_copy_16(i % 2 ? odd + (i - 1) * 512 : even + i * 512, at, inside && row >= 0);
     }
 }
@@ -474,10 +516,11 @@ SPIRA_DEVICE uint32_t hopper_weights_fetch(const conv_tensor_params &p, const ho
     return bytes;
 }
 
-// Fills a region of a stage. Returns the bytes that the copy engine brings, in lane 0.
-template <typename E, int columns, int part, int begin>
+// Fills a region of a stage with the warp's row blocks and, if it is the first of its team, the
+// weights. Returns the bytes that the copy engine brings, in lane 0.
+template <typename E, int columns, int part, int begin, int own>
 SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopper_work &work,
-                                         const hopper_job<hopper_slots(part)> &job,
+                                         int first, const hopper_job<hopper_slots(part), own> &job,
                                          const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
     enum { pieces = part / conv_lane_bytes, lanes = (1 << log) / conv_lane_bytes };
@@ -488,16 +531,16 @@ SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopp
     uint32_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
-        if (lane == 0 && job.what[i]) {
-            int row = hopper_groups * slots * wgmma_rows + i * columns;
+        if (lane == 0 && first == 0 && job.what[i]) {
+            int row = hopper_blocks * slots * wgmma_rows + i * columns;
             bytes += hopper_weights_fetch<columns, part, begin>(
                 p, work, (int)(job.what[i] & ((1u << hopper_offset_bits) - 1)), job.part,
                 region + (uint32_t)(row << log), hopper_full(ring));
         }
 #pragma unroll
-        for (int g = 0; g < hopper_groups; ++g) {
-            if (job.what[i] >> (hopper_offset_bits + g) & 1) {
-                uint32_t to = region + (uint32_t)((g * slots + i) * wgmma_rows << log);
+        for (int g = 0; g < own; ++g) {
+            if (job.what[i] >> (hopper_offset_bits + first + g) & 1) {
+                uint32_t to = region + (uint32_t)(((first + g) * slots + i) * wgmma_rows << log);
                 if (from.wide) {
                     hopper_gather<log>(from, job.source[i][g], to);
                 } else {
@@ -509,66 +552,69 @@ SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopp
     return bytes;
 }
 
-// What a warpgroup is told of a stage.
-template <int part>
-SPIRA_DEVICE uint32_t hopper_tell(const hopper_job<hopper_slots(part)> &job, int group) {
+// What is told of a stage.
+template <int part, int own>
+SPIRA_DEVICE uint32_t hopper_tell(const hopper_job<hopper_slots(part), own> &job) {
     enum { slots = hopper_slots(part), each = hopper_steps / slots };
     uint32_t told = job.last ? hopper_last : 0;
 #pragma unroll
-    for (int i = 0; i < slots; ++i) {
-        bool there = job.what[i] >> (hopper_offset_bits + group) & 1;
-        told |= there ? ((1u << each) - 1) << i * each : 0;
+    for (int i = 0; i < slots * hopper_blocks; ++i) {
+        bool there = job.what[i / hopper_blocks] >> (hopper_offset_bits + i % hopper_blocks) & 1;
+        int first = i % hopper_blocks * hopper_steps + i / hopper_blocks * each;
+        told |= there ? ((1u << each) - 1) << first : 0;
     }
     return told;
 }
 
 // Fills a stage.
-template <typename E, int columns, int part>
-SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work,
-                              const hopper_job<hopper_slots(part)> &job, const hopper_ring &ring) {
-    static_assert(hopper_groups == 2, "told");
-    const int lane = threadIdx.x % 32;
-    uint32_t bytes = hopper_fill_region<E, columns, part, 0>(p, work, job, ring);
+template <typename E, int columns, int part, int own>
+SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work, int first,
+                              const hopper_job<hopper_slots(part), own> &job,
+                              const hopper_ring &ring) {
+    uint32_t bytes = hopper_fill_region<E, columns, part, 0, own>(p, work, first, job, ring);
     if constexpr (part > hopper_part_whole) {
-        bytes += hopper_fill_region<E, columns, part, hopper_part_whole>(p, work, job, ring);
+        bytes +=
+            hopper_fill_region<E, columns, part, hopper_part_whole, own>(p, work, first, job, ring);
     }
     barrier_arrive_copies(hopper_full(ring));
     __syncwarp();
-    if (lane == 0) {
-        uint2 told;
-        told.x = hopper_tell<part>(job, 0);
-        told.y = hopper_tell<part>(job, 1);
-        shared_store_2(hopper_told(ring, 0), told);
+    if (threadIdx.x % 32 == 0 && first == 0) {
+        shared_store(hopper_told(ring), hopper_tell<part, own>(job));
         barrier_arrive_expect(hopper_full(ring), bytes);
     }
 }
 
-// A fetching warp fills every fourth stage, the sources of its next one read ahead. There are at
-// least four stages, so that no warp is a phase of a barrier ahead of another.
-template <typename E, int columns, int part>
+// A team of fetching warps fills every fourth stage, the sources of its next one read ahead. There
+// are at least four stages, so that no warp is a phase of a barrier ahead of another.
+template <typename E, int columns, int split, int part>
 SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
-    enum { slots = hopper_slots(part) };
+    enum {
+        slots = hopper_slots(part),
+        warps = hopper_team(columns, split),
+        own = hopper_blocks / warps
+    };
     const hopper_work work = hopper_work_of<columns>(p);
-    const int warp = threadIdx.x / 32 % hopper_fetchers;
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % (hopper_teams * warps);
+    const int team = warp / warps, first = warp % warps * own;
     hopper_cursor cursor = {};
-    hopper_job<slots> job, ahead;
+    hopper_job<slots, own> job, ahead;
     cursor.tile = -1;
-    cursor.at = warp;
+    cursor.at = team;
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
     hopper_masks_load(p, work, 0, cursor.next, cursor.mask_next);
     hopper_tile_next<slots>(p, work, cursor);
-    hopper_look_ahead(p, work, cursor, ahead);
-    hopper_ring_next(ring, warp);
+    hopper_look_ahead(p, work, first, cursor, ahead);
+    hopper_ring_next(ring, team);
     if (p.early) {
         chain_wait(); // before the first row
     }
     while (!ahead.stop) {
         job = ahead;
-        hopper_look_ahead(p, work, cursor, ahead);
+        hopper_look_ahead(p, work, first, cursor, ahead);
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-        hopper_fill<E, columns, part>(p, work, job, ring);
-        hopper_ring_next(ring, hopper_fetchers);
+        hopper_fill<E, columns, part, own>(p, work, first, job, ring);
+        hopper_ring_next(ring, hopper_teams);
     }
     async_copy_wait();
 }
@@ -578,47 +624,63 @@ SPIRA_BOTH constexpr bool hopper_halves(int columns) {
     return columns <= 64;
 }
 
-template <typename E, int columns, int row>
+template <typename E, int columns, int split, int row>
 SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
     if constexpr (hopper_halves(columns)) {
         if (p.part == hopper_part_half) {
-            hopper_fetch<E, columns, hopper_part_half>(p, ring);
+            hopper_fetch<E, columns, split, hopper_part_half>(p, ring);
             return;
         }
     }
-    hopper_fetch<E, columns, row>(p, ring);
+    hopper_fetch<E, columns, split, row>(p, ring);
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
 
-// Adds what a stage has for the warpgroup. Steps of an offset that it has no pairs for read zeros:
-// a branch would make the compiler wait for each step.
-template <typename E, int columns, int part>
+// Adds what a stage has for the row blocks of a warpgroup, the first of which is `group`. Steps of
+// an offset that a row block has no pairs for read zeros: a branch would make the compiler wait for
+// each step.
+template <typename E, int columns, int part, int blocks>
 SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uint32_t steps,
-                                  float (&sum)[columns / 2]) {
+                                  float (&sum)[blocks][columns / 2]) {
     enum { log = hopper_region_log(part, 0), slots = hopper_slots(part) };
     enum { each = hopper_steps / slots }; // of an offset
-    const uint32_t a = wgmma_address(stage + group * hopper_group_bytes);
-    const uint32_t b = wgmma_address(stage + hopper_groups * hopper_group_bytes);
     const uint32_t z = wgmma_address(zeros);
+    const uint32_t first = wgmma_address(stage + group * hopper_group_bytes);
+    const uint32_t weights = wgmma_address(stage + hopper_blocks * hopper_group_bytes);
+    uint32_t a[slots][blocks], b[slots][blocks];
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+#pragma unroll
+        for (int g = 0; g < blocks; ++g) {
+            bool there =
+                (slots == 1 && blocks == 1) || (steps >> (g * hopper_steps + i * each) & 1);
+            a[i][g] = there ? first + ((g * hopper_group_bytes + (i * wgmma_rows << log)) >> 4) : z;
+            b[i][g] = there || slots == 1 ? weights + ((i * columns << log) >> 4) : z;
+        }
+    }
     wgmma_begin();
 #pragma unroll
     for (uint32_t s = 0; s < hopper_steps; ++s) {
-        uint32_t slot = s / each, at = s % each * wgmma_step_bytes;
-        bool there = slots == 1 || (steps >> s & 1);
-        wgmma_step<E, columns>(sum, there ? a + (((slot * wgmma_rows << log) + at) >> 4) : z,
-                               there ? b + (((slot * columns << log) + at) >> 4) : z,
-                               wgmma_form(log));
+#pragma unroll
+        for (int g = 0; g < blocks; ++g) {
+            const uint32_t slot = s / each, at = s % each * wgmma_step_bytes >> 4;
+            wgmma_step<E, columns>(sum[g], a[slot][g] + at, b[slot][g] + at, wgmma_form(log));
+        }
     }
     if constexpr (part > hopper_part_whole) {
         enum { bytes = part - hopper_part_whole, rows = wgmma_rows * bytes };
         const uint32_t region = stage + hopper_stage_bytes(columns, hopper_part_whole);
-        const uint32_t last_a = wgmma_address(region + group * rows);
-        const uint32_t last_b = wgmma_address(region + hopper_groups * rows);
+        const uint32_t last_b = wgmma_address(region + hopper_blocks * rows);
 #pragma unroll
         for (uint32_t at = 0; at < bytes; at += wgmma_step_bytes) {
-            wgmma_step<E, columns>(sum, last_a + (at >> 4), last_b + (at >> 4),
-                                   wgmma_form(hopper_region_log(part, hopper_part_whole)));
+#pragma unroll
+            for (int g = 0; g < blocks; ++g) {
+                uint32_t last_a = wgmma_address(region + (group + g) * rows);
+                last_a = blocks == 1 || (steps >> (g * hopper_steps) & 1) ? last_a : z;
+                wgmma_step<E, columns>(sum[g], last_a + (at >> 4), last_b + (at >> 4),
+                                       wgmma_form(hopper_region_log(part, hopper_part_whole)));
+            }
         }
     }
     wgmma_end();
@@ -633,11 +695,15 @@ SPIRA_DEVICE void hopper_release(const hopper_ring &ring, int at) {
 
 // Goes to the next stage that has something for the warpgroup; others, and then the one before
 // them, are given back. Returns what it is told there; 0 at the end of the tile.
+template <int blocks>
 SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
     for (;;) {
         barrier_wait(hopper_full(ring), ring.phase);
         // Read by the lane that gives the stage back: racecheck does not see that others have read.
-        uint32_t told = shared_load_elected(hopper_told(ring, group));
+        uint32_t told = shared_load_elected(hopper_told(ring));
+        if (blocks < hopper_blocks) { // the others' steps are not told
+            told = told & hopper_last | (told >> group * hopper_steps & ((1 << hopper_steps) - 1));
+        }
         if (told & (hopper_last - 1)) {
             return told;
         }
@@ -656,7 +722,7 @@ SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
 
 // Lets the other pair go on from here in the ring.
 SPIRA_DEVICE void hopper_turn_pass(int pair, int group, const hopper_ring &ring) {
-    const uint32_t own = (uint32_t)((1 - pair) * hopper_groups + group);
+    const uint32_t own = (uint32_t)((1 - pair) * hopper_blocks + group);
     if (threadIdx.x % hopper_group == 0) {
         shared_store(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4,
                      (uint32_t)ring.at << 1 | ring.phase);
@@ -668,7 +734,7 @@ SPIRA_DEVICE void hopper_turn_pass(int pair, int group, const hopper_ring &ring)
 }
 
 SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_ring &ring) {
-    const uint32_t own = (uint32_t)(pair * hopper_groups + group);
+    const uint32_t own = (uint32_t)(pair * hopper_blocks + group);
     barrier_wait(ring.shared + (uint32_t)offsetof(hopper_shared, turn) + own * 8, phase);
     uint32_t at = shared_load(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4);
     at = __shfl_sync(~0u, at, 0);
@@ -677,29 +743,32 @@ SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_r
 }
 
 // All stages of a tile.
-template <typename E, int columns, int split, int part>
+template <typename E, int columns, int split, int part, int blocks>
 SPIRA_DEVICE void hopper_sum(int pair, int group, uint32_t zeros, hopper_ring &ring,
-                             float (&sum)[columns / 2]) {
+                             float (&sum)[blocks][columns / 2]) {
 #pragma unroll
-    for (float &f : sum) {
-        f = 0.0f;
+    for (int i = 0; i < blocks * columns / 2; ++i) {
+        sum[i / (columns / 2)][i % (columns / 2)] = 0.0f;
     }
     int before = -1;
-    for (uint32_t told = hopper_listen(group, before, ring); told;) {
-        hopper_multiply<E, columns, part>(hopper_stage(ring), group, zeros, told, sum);
+    for (uint32_t told = hopper_listen<blocks>(group, before, ring); told;) {
+        hopper_multiply<E, columns, part, blocks>(hopper_stage(ring), group, zeros, told, sum);
         wgmma_wait<1>();
         if (before >= 0) {
             hopper_release(ring, before);
         }
         before = ring.at;
         hopper_ring_next(ring);
-        told = told & hopper_last ? 0 : hopper_listen(group, before, ring);
+        told = told & hopper_last ? 0 : hopper_listen<blocks>(group, before, ring);
     }
-    if (hopper_pairs(columns, split) > 1) {
+    if (hopper_sets(columns, split) > 1) {
         hopper_turn_pass(pair, group, ring);
     }
     wgmma_wait<0>();
-    wgmma_settle(sum);
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+        wgmma_settle(sum[i]);
+    }
     if (before >= 0) {
         hopper_release(ring, before);
     }
@@ -905,14 +974,17 @@ SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_sh
     }
 }
 
-// The outputs of a lane's two rows of a row block, -1: none.
-SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int block,
-                                   int (&row)[2]) {
+// The outputs of a lane's two rows of each row block from `first` on, -1: none.
+template <int blocks>
+SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int first,
+                                   int (&row)[blocks][2]) {
     const int own = threadIdx.x % hopper_group / 32 * 16 + hopper_lane() / 4;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-        int place = block * order_rows + own + h * 8;
-        row[h] = place >= outputs ? -1 : p.order.row ? __ldg(p.order.row + place) : place;
+    for (int i = 0; i < 2 * blocks; ++i) {
+        int place = (first + i / 2) * order_rows + own + i % 2 * 8;
+        row[i / 2][i % 2] = place >= outputs ? -1
+                            : p.order.row    ? __ldg(p.order.row + place)
+                                             : place;
     }
 }
 
@@ -926,7 +998,7 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
     const uint32_t other = (uint32_t)rank ^ 1, ready = shared_address(&shared.ready[group]);
     const uint32_t taken = shared_address(&shared.taken[group]);
     const uint32_t own = ring.memory + (uint32_t)ring.stages * ring.bytes +
-                         (uint32_t)(hopper_zeros(columns) + group * hopper_handed(columns)) +
+                         (uint32_t)(hopper_zeros(columns, 2) + group * hopper_handed(columns)) +
                          threadIdx.x % hopper_group * 16;
     const uint32_t to = cluster_address(own, other);
 #pragma unroll
@@ -943,20 +1015,14 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
                 half[round * each + i + e] = rank ? high[e] : low[e];
             }
         }
-        __syncwarp();
-        if (hopper_lane() == 0) {
-            cluster_arrive(cluster_address(ready, other));
-        }
+        cluster_arrive(cluster_address(ready, other));
         cluster_wait(ready, (uint32_t)round);
 #pragma unroll
         for (int i = 0; i < each; ++i) {
             uint32_t from = own + (uint32_t)(i / 4 * 4 * hopper_group * 4 + i % 4 * 4);
             half[round * each + i] += shared_load_float(from);
         }
-        __syncwarp();
-        if (hopper_lane() == 0) {
-            cluster_arrive(cluster_address(taken, other));
-        }
+        cluster_arrive(cluster_address(taken, other));
     }
 }
 
@@ -976,36 +1042,41 @@ template <typename E, int columns, int split, int part>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
+    enum { blocks = hopper_each(columns, split), groups = hopper_blocks / blocks };
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_group, 0);
-    const int group = warpgroup % hopper_groups, pair = warpgroup / hopper_groups;
-    const bool turns = hopper_pairs(columns, split) > 1;
+    const int first = warpgroup % groups,
+              set = warpgroup / groups; // of the row blocks, of the sets
+    const bool turns = hopper_sets(columns, split) > 1;
     const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
-    float sum[columns / 2];
+    float sum[blocks][columns / 2];
     uint32_t turn = 0;
     if (p.early) {
         chain_wait(); // before the first output
     }
-    int next = hopper_tile(p, work, pair);
-    for (int tile = pair; tile < work.tiles; tile += hopper_pairs(columns, split)) {
-        // Where pairs take turns one multiplies meanwhile, and registers are scarcer than time.
+    int next = hopper_tile(p, work, set);
+    for (int tile = set; tile < work.tiles; tile += hopper_sets(columns, split)) {
+        // Where sets take turns one multiplies meanwhile, and registers are scarcer than time.
         int number = turns ? hopper_tile(p, work, tile) : next;
-        int block = number * hopper_groups + group, row[2];
+        int row[blocks][2];
         next = turns ? 0 : hopper_tile(p, work, tile + 1);
         if (turns && tile > 0) {
-            hopper_turn_take(pair, group, turn, ring);
+            hopper_turn_take(set, first, turn, ring);
             turn ^= 1;
         }
         if (!turns) {
-            hopper_rows_load(p, work.outputs, block, row);
+            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
-        hopper_sum<E, columns, split, part>(pair, group, zeros, ring, sum);
+        hopper_sum<E, columns, split, part, blocks>(set, first, zeros, ring, sum);
         if (turns) {
-            hopper_rows_load(p, work.outputs, block, row);
+            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
         if constexpr (split == 1) {
-            hopper_finish_any<E, columns>(p, shared, work.channel, row, sum);
+#pragma unroll
+            for (int i = 0; i < blocks; ++i) {
+                hopper_finish_any<E, columns>(p, shared, work.channel, row[i], sum[i]);
+            }
         } else {
-            hopper_finish_half<E, columns>(p, shared, work.channel, row, group, ring, sum);
+            hopper_finish_half<E, columns>(p, shared, work.channel, row[0], first, ring, sum[0]);
         }
     }
 }
@@ -1048,30 +1119,37 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
     extern __shared__ __align__(128) char hopper_dynamic[];
     __shared__ __align__(16) hopper_shared shared;
     if ((int)threadIdx.x < p.size.depth) {
-        barrier_begin(&shared.empty[threadIdx.x], hopper_groups * 4);
-        barrier_begin(&shared.full[threadIdx.x], 33); // a warp's copies, and its word
+        barrier_begin(&shared.empty[threadIdx.x], hopper_blocks / hopper_each(columns, split) * 4);
+        barrier_begin(&shared.full[threadIdx.x],
+                      hopper_team(columns, split) * 32 + 1); // copies, a word
     }
-    if (threadIdx.x < 2 * hopper_groups) {
+    if (threadIdx.x < 2 * hopper_blocks) {
         barrier_begin(&shared.turn[0][0] + threadIdx.x, 4);
     }
-    if (threadIdx.x < hopper_groups) {
-        barrier_begin(&shared.ready[threadIdx.x], 4);
-        barrier_begin(&shared.taken[threadIdx.x], 4);
+    if (threadIdx.x < hopper_blocks) {
+        barrier_begin(&shared.ready[threadIdx.x], hopper_group);
+        barrier_begin(&shared.taken[threadIdx.x], hopper_group);
     }
     barrier_fence();
     hopper_vectors(p, ((int)blockIdx.x >> (split - 1)) % p.slices * columns, columns, shared);
     const hopper_ring ring = hopper_ring_of(p, columns, row, shared, hopper_dynamic);
-    for (int i = threadIdx.x * 16; i < hopper_zeros(columns); i += blockDim.x * 16) {
+    for (int i = threadIdx.x * 16; i < hopper_zeros(columns, split); i += blockDim.x * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
     }
     __syncthreads();
     if (split > 1) {
         cluster_sync(); // the barriers of the other thread block are there
     }
-    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) ==
-        hopper_pairs(columns, split) * hopper_groups) {
-        hopper_fetch_any<E, columns, row>(p, ring);
+    if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) >=
+        hopper_multipliers(columns, split) / hopper_group) {
+        if constexpr (hopper_registers_shared(columns, split)) {
+            registers_fewer<hopper_registers_fetch>();
+        }
+        hopper_fetch_any<E, columns, split, row>(p, ring);
     } else {
+        if constexpr (hopper_registers_shared(columns, split)) {
+            registers_more<hopper_registers_multiply>();
+        }
         hopper_consume_any<E, columns, split, row>(p, shared, ring);
     }
     __syncthreads();
@@ -1082,10 +1160,10 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
         barrier_end(&shared.empty[threadIdx.x]);
         barrier_end(&shared.full[threadIdx.x]);
     }
-    if (threadIdx.x < 2 * hopper_groups) {
+    if (threadIdx.x < 2 * hopper_blocks) {
         barrier_end(&shared.turn[0][0] + threadIdx.x);
     }
-    if (threadIdx.x < hopper_groups) {
+    if (threadIdx.x < hopper_blocks) {
         barrier_end(&shared.ready[threadIdx.x]);
         barrier_end(&shared.taken[threadIdx.x]);
     }
@@ -1144,7 +1222,7 @@ SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const
            (size->split == 1 || (size->split == 2 && (columns == 64 || columns == 128))) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
            (row == hopper_part_whole || columns == hopper_long_columns) &&
-           hopper_stages(columns, row, size->split, d->shared_max) >= hopper_fetchers;
+           hopper_stages(columns, row, size->split, d->shared_max) >= hopper_teams;
 }
 
 SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_sizes *sizes) {
@@ -1186,7 +1264,7 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
     p.size.depth = hopper_stages(columns, row, split, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
     int bytes = hopper_memory_bytes(columns, row, split, p.size.depth);
-    int64_t tiles = ceil_div(order_count(p.capacity), hopper_groups);
+    int64_t tiles = ceil_div(order_count(p.capacity), hopper_blocks);
     int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices / split;
     int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices * split;
     SPIRA_TRY(status_from_cuda(

@@ -68,6 +68,22 @@ SPIRA_DEVICE void wgmma_wait() {
 #endif
 }
 
+// Registers of each thread of the warpgroup from here on, a multiple of 8: fewer, or more, which it
+// waits for. What a thread block has is shared out, not more.
+template <int registers>
+SPIRA_DEVICE void registers_fewer() {
+#if SPIRA_WGMMA
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
+template <int registers>
+SPIRA_DEVICE void registers_more() {
+#if SPIRA_WGMMA
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
 // After the wait for all: sums are not to be read before it.
 template <int floats>
 SPIRA_DEVICE void wgmma_settle(float (&sum)[floats]) {

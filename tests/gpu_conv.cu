@@ -947,7 +947,7 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
         int stages = hopper_stages(columns, row, size.split, d->shared_max);
         int bytes =
             hopper_memory_bytes(columns, row, size.split, stages) + (int)sizeof(hopper_shared);
-        CHECK(stages >= hopper_fetchers && stages <= hopper_stages_most);
+        CHECK(stages >= hopper_teams && stages <= hopper_stages_most);
         CHECK(bytes <= d->shared_max);
         CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
     }
