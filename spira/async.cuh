@@ -218,6 +218,19 @@ SPIRA_DEVICE void block_part_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+// The same barrier; whether any of its threads says so.
+SPIRA_DEVICE bool block_part_any(int number, int threads, bool mine) {
+    uint32_t any;
+    asm volatile("{ .reg .pred mine, any;\n"
+                 "setp.ne.u32 mine, %3, 0;\n"
+                 "bar.red.or.pred any, %1, %2, mine;\n"
+                 "selp.u32 %0, 1, 0, any; }"
+                 : "=r"(any)
+                 : "r"(number), "r"(threads), "r"((uint32_t)mine)
+                 : "memory");
+    return any != 0;
+}
+
 // ---- clusters -----------------------------------------------------------------------------------
 // Thread blocks of a cluster reach each other's shared memory, for sm_90 and later.
 

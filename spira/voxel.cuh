@@ -32,32 +32,28 @@ struct voxelize_source {
     device_status *trouble;
 };
 
-struct voxelize_loaded {
-    voxel_raw raw;
-    int32_t count;
-};
+template <typename W, bool points>
+SPIRA_DEVICE int32_t sort_rows(const voxelize_source<W, points> &from) {
+    return *from.in.count;
+}
 
 // Rows behind the count need not have been written: they are not read.
 template <typename W, bool points>
-SPIRA_DEVICE voxelize_loaded sort_load(const voxelize_source<W, points> &from, int32_t row) {
-    voxelize_loaded loaded = {{}, *from.in.count};
-    if (row < loaded.count) {
-        loaded.raw = voxel_load<points>(&from.in, row);
-    }
-    return loaded;
+SPIRA_DEVICE voxel_raw sort_load(const voxelize_source<W, points> &from, int32_t row) {
+    return voxel_load<points>(&from.in, row);
 }
 
 template <typename W, bool points>
-SPIRA_DEVICE W sort_word(const voxelize_source<W, points> &from, const voxelize_loaded &loaded,
-                         int32_t row, bool report) {
-    if (report && row == 0 && loaded.count > from.in.rows) {
-        device_status_raise(from.trouble, device_flag_capacity, (uint32_t)loaded.count);
+SPIRA_DEVICE W sort_word(const voxelize_source<W, points> &from, const voxel_raw &raw, int32_t row,
+                         int32_t there, bool report) {
+    if (report && row == 0 && there > from.in.rows) {
+        device_status_raise(from.trouble, device_flag_capacity, (uint32_t)there);
     }
-    if (row >= loaded.count) {
+    if (row >= there) {
         return word_none<W>();
     }
     W word;
-    voxel_verdict verdict = voxel_word<points>(&from.layout, &from.in, &loaded.raw, &word);
+    voxel_verdict verdict = voxel_word<points>(&from.layout, &from.in, &raw, &word);
     if (report && verdict != voxel_good) {
         device_status_raise(
             from.trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,

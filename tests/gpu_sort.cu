@@ -25,7 +25,11 @@ enum words_kind {
     words_samples_large, // in the first
     words_samples_apart, // in the one in the middle
     words_clusters,
-    words_periodic, // with the period of the samples
+    words_periodic,  // with the period of the samples
+    words_pairs,     // of rows side by side
+    words_apart,     // of two rows in different stretches
+    words_runs,      // longer than a warp
+    words_long_runs, // than a bucket
     words_kinds,
 };
 
@@ -91,6 +95,14 @@ W word_of_kind(random_state *r, words_kind kind, int32_t row, int32_t rows, W to
         W middle = (W)(top / 16 * (W)random_int(r, 1, 15));
         return (W)(middle + (W)random_int(r, 0, 999) % (top / 16 + 1));
     }
+    case words_pairs:
+    case words_runs:
+    case words_long_runs: {
+        const int32_t run = kind == words_pairs ? 2 : kind == words_runs ? 45 : 777;
+        return (W)(top / (W)(rows / run + 1) * (W)((row / run * 7919ll) % (rows / run + 1)));
+    }
+    case words_apart:
+        return (W)(top / (W)(rows / 2 + 1) * (W)(row % (rows / 2 + 1)));
     case words_periodic:
         return (W)(top / (sort_bucket - 1) * (W)(row % sort_bucket));
     default:
@@ -137,14 +149,14 @@ template <typename W>
 outcome<W> sort_on_host(const std::vector<W> &words) {
     std::vector<sort_key<W>> key(words.size());
     for (size_t i = 0; i < words.size(); ++i) {
-        key[i] = {words[i], (int32_t)i};
+        key[i] = {words[i], (W)i};
     }
     std::stable_sort(key.begin(), key.end(),
                      [](const sort_key<W> &a, const sort_key<W> &b) { return a.word < b.word; });
     outcome<W> o;
     for (const sort_key<W> &k : key) {
         o.sorted.push_back(k.word);
-        o.order.push_back(k.row);
+        o.order.push_back((int32_t)k.row);
     }
     return o;
 }
@@ -320,27 +332,59 @@ DEVICE_TEST(gpu_sort_wide_words) {
     }
 }
 
-// Two words that all but a few rows have, as far apart as 32 bits hold, one less and one more:
-// where one of them is a splitter and the other the next.
+// Two words that all but a few rows have, so far apart: one of them is a splitter and the other the
+// next.
+template <typename W>
+void check_spread(random_state *r, W low, W spread, int32_t rows, int bits) {
+    std::vector<W> words;
+    for (int i = 0; i < rows; ++i) {
+        int which = random_int(r, 0, 99);
+        words.push_back(which < 48   ? low
+                        : which < 96 ? (W)(low + spread)
+                        : which < 98 ? word_random<W>(r, low, (W)(low + spread))
+                                     : word_none<W>());
+    }
+    snprintf(label, sizeof label, "%d rows, words %llx apart", rows, (unsigned long long)spread);
+    check_words(words, bits, 0);
+}
+
+// As many bits as there are beside the number of a key, or its row, one less and one more.
 DEVICE_TEST(gpu_sort_spread_of_a_bucket) {
-    const uint64_t low = 5000000000ull;
     random_state random = random_make(2);
-    for (uint64_t spread :
-         {0xfffffffdull, 0xfffffffeull, 0xffffffffull, 0x100000000ull, 0x100000001ull}) {
-        for (int rows : {400, 401, 402, 403, 3000, 3001}) {
-            std::vector<uint64_t> words;
-            for (int i = 0; i < rows; ++i) {
-                int which = random_int(&random, 0, 99);
-                words.push_back(which < 48   ? low
-                                : which < 96 ? low + spread
-                                : which < 98 ? word_random(&random, low, low + spread)
-                                             : word_none<uint64_t>());
+    for (int bits : {22, 23, 24, 25, 32, 43, 44, 45, 46, 47, 48, 53}) {
+        for (int more : {-2, -1, 0, 1}) {
+            const uint64_t spread = ((uint64_t)1 << bits) + (uint64_t)more;
+            for (int rows : {400, 401, 402, 403, 3000, 3001}) {
+                if (test_quick() && rows != 402) {
+                    continue;
+                }
+                check_spread<uint64_t>(&random, 5000000000ull, spread, rows, 54);
+                if (bits < 31) {
+                    check_spread<uint32_t>(&random, 70000u, (uint32_t)spread, rows, 31);
+                }
             }
-            snprintf(label, sizeof label, "%d rows, words %llx apart", rows,
-                     (unsigned long long)spread);
-            check_words(words, 34, 0);
         }
     }
+}
+
+// One bucket, whose words have as many bits as there are beside the number of a key, and one more.
+template <typename W>
+void check_width_of_a_bucket() {
+    random_state random = random_make(7);
+    for (int rows : {1, 2, 3, 4, 5, 16, 17, 128, 129, 255, 256}) {
+        for (int bits = 22; bits <= 32; ++bits) {
+            for (words_kind kind : {words_random, words_few, words_none_among, words_apart}) {
+                if (!test_quick() || bits % 8 == 0) {
+                    check_kind<W>(&random, kind, rows, bits);
+                }
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_sort_width_of_a_bucket) {
+    check_width_of_a_bucket<uint32_t>();
+    check_width_of_a_bucket<uint64_t>();
 }
 
 // Around the edges of what a block sorts in registers, and beyond them.
@@ -445,9 +489,9 @@ TEST(sort_shapes) {
             const int64_t stretch = (int64_t)sort_threads * s.each;
             CHECK(s.each >= 1 && s.each <= sort_most_rows && s.blocks <= sort_blocks_max);
             CHECK(stretch * s.blocks >= rows && stretch * (s.blocks - 1) < rows);
-            CHECK(s.buckets * s.oversample <= sort_most_samples * sort_threads);
+            CHECK(s.buckets * s.oversample <= sort_samples_max);
             CHECK(sort_split_bytes<uint64_t>(&s) <= 48 * 1024 - 512); // and what is static
-            CHECK(s.buckets * s.oversample * sizeof(uint64_t) <= 48 * 1024 - 512);
+            CHECK(s.blocks <= (sort_is_crowded(&s) ? sort_crowded_threads : sort_bucket_threads));
             std::vector<int32_t> samples = sample_rows(rows);
             CHECK(std::is_sorted(samples.begin(), samples.end()));
             CHECK(samples.front() >= 0 && samples.back() < rows);
