@@ -4,11 +4,14 @@
 // puts on top of each other, two by two in y and slab by slab in x. A voxel is the head of its cell
 // if no row of the cell has one before it; how many heads there are before a cell in the order of
 // the coarse words follows from the counts of heads at the ends of up to four stretches of the fine
-// set, found by binary searches, most of them short. Two launches. Any other step takes a floor, a
-// radix sort (CUB) and the removal of repeats.
+// set, found by binary searches. Two launches. What a block searches it has in shared memory: the
+// words around its voxels, which are read before anything is known; where slabs are longer, all
+// words of them; where those are too many, the set is searched itself. Any other step takes a
+// floor, a radix sort (CUB) and the removal of repeats.
 #ifndef SPIRA_DOWNSAMPLE_CUH
 #define SPIRA_DOWNSAMPLE_CUH
 
+#include "async.cuh"
 #include "downsample.h"
 #include "search.cuh"
 #include "unique.cuh"
@@ -25,19 +28,25 @@ struct downsample_heads {
 };
 
 enum {
-    downsample_threads = 512,
-    downsample_threads_many = 320, // that rank the heads among 512 voxels, in one round for most
-    downsample_blocks_many = 512,  // where there are more blocks than a large GPU holds at a time
+    downsample_small = 131072,    // voxels up to which blocks take 256 at a time, else 512
+    downsample_blocks_many = 512, // beyond which heads are listed, so that no thread is idle
     downsample_blocks_max = 4096,
+    downsample_margin = 512,  // words to either side of a turn's that are read at once with them
+    downsample_window = 8192, // words that a block holds at most
+    downsample_pad = 32,      // in front of them and behind
+    downsample_near_reach = 1024, // a search there takes less than 2^10 words from where it starts
+    downsample_close = 31,        // words among which the searches near a place look
 };
 
-// How the step from one level to the next is cut: each block takes 2^shift voxels.
+// How the step from one level to the next is cut: each block takes 2^shift voxels, in turns of one
+// for each thread.
 struct downsample_cut {
-    int32_t shift, blocks;
+    int32_t turn, shift, blocks;
 };
 
 SPIRA_API downsample_cut downsample_cut_make(int32_t capacity) {
-    downsample_cut cut = {9, 0}; // downsample_threads at least
+    downsample_cut cut = {capacity <= downsample_small ? 256 : 512, 0, 0};
+    cut.shift = bits_for((uint64_t)cut.turn) - 1;
     while (ceil_div(capacity, (int64_t)1 << cut.shift) > downsample_blocks_max) {
         ++cut.shift;
     }
@@ -45,7 +54,8 @@ SPIRA_API downsample_cut downsample_cut_make(int32_t capacity) {
     return cut;
 }
 
-// The stretch of a set in which all cells of a block's voxels lie, whole slabs of them.
+// A stretch of a set in which all cells of a turn's voxels lie. Where it is too long for shared
+// memory, or its words are too far apart, `end` is ~ of that.
 struct downsample_span {
     int begin, end;
 };
@@ -53,41 +63,51 @@ struct downsample_span {
 template <typename W>
 struct downsample_scratch {
     downsample_heads *marks; // [ceil(in.capacity / 32)] for a step to the next level
-    int32_t *counts;         // [blocks]
-    downsample_span *spans;  // [blocks]
+    int32_t *counts;         // [blocks] heads
+    downsample_span *spans;  // [turns]
     unique_scratch<W> sort;  // [in.capacity] floored words, for any other
 };
 
-// The coarse cell of a voxel, as the searches need it.
+// The coarse cell of a voxel, as the searches need it. Cells are in groups, each of which stands
+// together in the set: two slabs where x is halved, or else two rows where y is.
 template <typename W>
 struct downsample_grid {
     W floor;          // mask of the stride
     W row, slab;      // masks that clear z, and y and z
     W step_x, step_y; // from the lower to the upper row of a cell
     W span;           // highest z of a cell above its lowest
+    W group;          // mask that leaves the group
+    W reach;          // its highest word above its lowest
 };
 
 template <typename W>
 SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, triple from,
-                                                  triple stride) {
+                                                  triple stride, int rx, int ry) {
     downsample_grid<W> g;
     g.floor = word_stride_mask<W>(layout, stride);
     g.row = (W) ~(((W)1 << layout->shift_y) - 1);
     g.slab = layout->shift_x < (int)(8 * sizeof(W)) ? (W) ~(((W)1 << layout->shift_x) - 1) : 0;
+    g.floor |= rx == 1 ? g.slab : 0; // x is a multiple: then the mask serves distances too
     g.step_x = word_delta<W>(layout, triple_make(from.x, 0, 0));
     g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
     g.span = (W)(min_of(stride.z, (int64_t)1 << layout->width.z) - 1); // within the field
+    g.group = g.floor & (rx == 2 ? g.slab : ry == 2 ? g.row : (W) ~(W)0);
+    g.reach = rx == 2 ? (W)(g.step_x + (W)~g.slab) : ry == 2 ? (W)(g.step_y + (W)~g.row) : g.span;
     return g;
 }
 
+// ---- searches in the set ------------------------------------------------------------------------
+// Where a group is too long for shared memory.
+
 // Lower bounds of `keys` words, side by side; they lie in [begin, end].
 template <typename W, int keys>
-SPIRA_DEVICE void downsample_search(const W *__restrict__ words, int begin, int end,
-                                    const W (&key)[keys], int (&at)[keys]) {
+SPIRA_DEVICE void downsample_search(const W *words, int begin, int end, const W (&key)[keys],
+                                    int (&at)[keys]) {
 #pragma unroll
     for (int j = 0; j < keys; ++j) {
         at[j] = begin;
     }
+#pragma unroll 1
     for (int step = end > begin ? 1 << (31 - __clz(end - begin)) : 0; step; step >>= 1) {
         W word[keys];
 #pragma unroll
@@ -104,13 +124,15 @@ SPIRA_DEVICE void downsample_search(const W *__restrict__ words, int begin, int 
 // The lower bound of `key` at or behind `at`, in front of which all words are below it: near it, by
 // steps that double.
 template <typename W>
-SPIRA_DEVICE int downsample_ahead(const W *__restrict__ words, int count, int at, W key) {
+SPIRA_DEVICE int downsample_ahead(const W *words, int count, int at, W key) {
     int step = 1;
+#pragma unroll 1
     while (at + step <= count && words[at + step - 1] < key) {
         at += step;
         step *= 2;
     }
     int end = min(at + step - 1, count);
+#pragma unroll 1
     while (at < end) {
         int middle = (at + end) >> 1;
         bool below = words[middle] < key;
@@ -122,13 +144,15 @@ SPIRA_DEVICE int downsample_ahead(const W *__restrict__ words, int count, int at
 
 // The same at or before `at`, where the word is not below `key`.
 template <typename W>
-SPIRA_DEVICE int downsample_behind(const W *__restrict__ words, int at, W key) {
+SPIRA_DEVICE int downsample_behind(const W *words, int at, W key) {
     int step = 1;
+#pragma unroll 1
     while (at >= step && !(words[at - step] < key)) {
         at -= step;
         step *= 2;
     }
     int begin = max(at - step + 1, 0);
+#pragma unroll 1
     while (begin < at) {
         int middle = (begin + at) >> 1;
         bool below = words[middle] < key;
@@ -139,37 +163,16 @@ SPIRA_DEVICE int downsample_behind(const W *__restrict__ words, int at, W key) {
 }
 
 template <typename W>
-SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *__restrict__ words,
-                                   int count, int at, W key) {
+SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *words, int count, int at,
+                                   W key) {
     return at < count && (W)(words[at] - key) <= g.span;
 }
 
-// The span of voxels [first, last). Called by all threads of a block of two warps or more, with a
-// barrier inside.
-template <typename W>
-SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g,
-                                                  const W *__restrict__ words, int count, int first,
-                                                  int last) {
-    __shared__ int bound[2];
-    int warp = threadIdx.x / 32;
-    if (warp < 2) {
-        W floor = words[warp ? last - 1 : first] & g.floor & g.slab;
-        // The end of the upper slab: beyond its highest word. It does not wrap: a slab is not the
-        // last of its field, which keeps a margin, or ends with the words.
-        W key = warp ? floor + g.step_x + (W)~g.slab : floor;
-        int at = search_warp_lower_bound(words, count, key, warp ? last : first);
-        if (threadIdx.x % 32 == 0) {
-            bound[warp] = at;
-        }
-    }
-    __syncthreads();
-    return {bound[0], bound[1]};
-}
-
-// Whether no voxel of the cell of word i stands before it. rx, ry: rows of a cell, 1 or 2.
+// Whether no voxel of the cell of words[i] stands before it; those of its group begin at `begin` or
+// behind. rx, ry: rows of a cell, 1 or 2.
 template <typename W, int rx, int ry>
-SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__restrict__ words,
-                                     downsample_span span, int count, int i) {
+SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *words, int begin,
+                                     int count, int i) {
     W word = words[i], cell = word & g.floor;
     bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y); // in the upper row
     W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
@@ -179,7 +182,7 @@ SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__res
     if (x) { // both rows of the lower slab
         W key[1] = {cell};
         int at[1];
-        downsample_search<W, 1>(words, span.begin, i, key, at);
+        downsample_search<W, 1>(words, begin, i, key, at);
         if (downsample_there(g, words, count, at[0], cell)) {
             return false;
         }
@@ -195,56 +198,6 @@ SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *__res
         return !downsample_there(g, words, count, downsample_behind(words, i, key), key);
     }
     return true;
-}
-
-// Heads of all warps of a block, and in front of the own one in the upper half. Called by all
-// threads of the block, with a barrier inside.
-SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
-    const int warps = downsample_threads / 32;
-    __shared__ uint32_t shared_warp[warps];
-    int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    if (lane == 0) {
-        shared_warp[warp] = (uint32_t)__popc(bits);
-    }
-    __syncthreads();
-    uint32_t sum = shared_warp[lane % warps];
-    sum += lane % warps < warp ? sum << 16 : 0;
-    for (int step = warps / 2; step; step /= 2) {
-        sum += __shfl_xor_sync(~0u, sum, step);
-    }
-    return sum;
-}
-
-// heads [ceil(in.capacity / 32)], and of each block their number and its span.
-template <typename W, int rx, int ry>
-SPIRA_KERNEL void __launch_bounds__(downsample_threads)
-    downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
-                           downsample_heads *heads, int32_t *counts, downsample_span *spans) {
-    int count = min(*in.count, in.capacity), lane = threadIdx.x & 31;
-    int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
-    int before = 0;
-    if (first >= last) {
-        return;
-    }
-    downsample_span span = {0, 0};
-    if (rx == 2) {
-        span = downsample_find_span(g, in.words, count, (int)first, (int)last);
-    }
-    for (; first < last; first += downsample_threads) {
-        int i = (int)first + (int)threadIdx.x;
-        bool head = i < count && downsample_is_head<W, rx, ry>(g, in.words, span, count, i);
-        uint32_t bits = __ballot_sync(~0u, head);
-        uint32_t sum = downsample_sum_warps(bits);
-        if (lane == 0 && i < count) {
-            heads[i / 32] = {bits, before + (int)(sum >> 16)};
-        }
-        before += (int)(sum & 0xffff);
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) {
-        counts[blockIdx.x] = before;
-        spans[blockIdx.x] = span;
-    }
 }
 
 // The places of the set from which heads are counted.
@@ -264,7 +217,7 @@ SPIRA_DEVICE int downsample_before(const downsample_places &p, int at) {
 
 // Heads of the upper row of a cell that stand before the cell; `at` is where the lower row's do.
 template <typename W>
-SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *__restrict__ words,
+SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *words,
                                       const downsample_places &p, int at, W key) {
     int begin = downsample_ahead(words, p.count, at, (W)(key & g.row));
     return downsample_before(p, downsample_ahead(words, p.count, begin, key)) -
@@ -273,17 +226,17 @@ SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *__re
 
 // How many cells stand before that of word i, a head, in the order of the coarse words: the heads
 // in front of its lowest row; of the upper row, those before the cell; and of the upper slab, those
-// of the rows before the cell's, and the same again.
+// of the rows before the cell's, and the same again. The group is within [begin, end].
 template <typename W, int rx, int ry>
-SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restrict__ words,
-                                 const downsample_places &p, downsample_span span, int i) {
+SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *words,
+                                 const downsample_places &p, int begin, int end, int i) {
     W cell = words[i] & g.floor;
     int lower = 0, upper = 0;
     if constexpr (rx == 2) {
         bool x = (words[i] & g.step_x) != 0; // one slab is far, the other near
         W key[2] = {(W)((cell + g.step_x) & g.slab), x ? cell : (W)(cell + g.step_x)};
         int at[2];
-        downsample_search<W, 2>(words, span.begin, span.end, key, at);
+        downsample_search<W, 2>(words, begin, end, key, at);
         int near = downsample_behind(words, i, x ? (W)(cell + g.step_x) : cell);
         lower = x ? at[1] : near;
         upper = x ? near : at[1];
@@ -303,73 +256,645 @@ SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *__restric
     return rank;
 }
 
-// Where the heads of each block start, into blocks [blocks_used]; returns all of them.
+// ---- windows ------------------------------------------------------------------------------------
+// In shared memory words of 64 bits stand as 32-bit distances from `base`, one group below the
+// turn's first: what is lower is 0, what is too far UINT32_MAX. The masks serve words and
+// distances: base has no bit that a mask clears. Words of 32 bits stand as they are, base 0.
+
+template <typename W>
+SPIRA_DEVICE W downsample_base(const downsample_grid<W> &g, W first) {
+    return sizeof(W) == 4 ? 0 : (first & g.group) - (g.group & (~g.group + 1));
+}
+
+template <typename W>
+SPIRA_DEVICE uint32_t downsample_distance(const downsample_grid<W> &g, W word, W base) {
+    if (sizeof(W) == 4) {
+        return (uint32_t)word;
+    }
+    const W room = g.group & (~g.group + 1), away = word - base;
+    return word < (W)(base + room) ? 0 : away < UINT32_MAX ? (uint32_t)away : UINT32_MAX;
+}
+
+enum { downsample_far = 1 << 30 };
+
+// Whether all of the group of a word at this distance can be told.
+template <typename W>
+SPIRA_DEVICE bool downsample_fits(const downsample_grid<W> &g, uint32_t distance) {
+    return sizeof(W) == 4 || (distance < downsample_far && g.reach < (W)downsample_far);
+}
+
+template <typename W>
+SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_grid<W> &g) {
+    return {(uint32_t)g.floor,  (uint32_t)g.row,  (uint32_t)g.slab,  (uint32_t)g.step_x,
+            (uint32_t)g.step_y, (uint32_t)g.span, (uint32_t)g.group, (uint32_t)g.reach};
+}
+
+// The words of a span in shared memory, zeros in front and UINT32_MAX behind: `words` is the shared
+// address of the first, which is a multiple of 32 in the set; reach: a power of two above their
+// number, or, of those that are read at once, above what is to either side of a voxel.
+struct downsample_window_of {
+    uint32_t words;
+    int reach;
+};
+
+SPIRA_DEVICE uint32_t downsample_bytes(int words) {
+    return (uint32_t)words * (uint32_t)sizeof(uint32_t);
+}
+
+// Lower bounds from given places on, side by side.
+template <bool near, int keys>
+SPIRA_DEVICE void downsample_far_search(const downsample_window_of &window, uint32_t (&at)[keys],
+                                        const uint32_t (&key)[keys]) {
+    if (near) {
+        search_steps<downsample_near_reach / 2, keys>(at, key, downsample_near_reach);
+    } else {
+        search_steps<downsample_window / 2, keys>(at, key, window.reach);
+    }
+}
+
+// The same, among the next words only.
+template <int keys>
+SPIRA_DEVICE void downsample_close_search(uint32_t (&at)[keys], const uint32_t (&key)[keys]) {
+    search_steps<(downsample_close + 1) / 2, keys>(at, key, 0);
+}
+
+// The lower bound of a key, in a loop: where a search near a place ran out of words.
+SPIRA_DEVICE uint32_t downsample_whole(const downsample_window_of &window, uint32_t key) {
+    uint32_t at = window.words;
+#pragma unroll 1
+    for (uint32_t step = downsample_bytes(window.reach) / 2; step >= sizeof(uint32_t); step /= 2) {
+        at += search_load<-1>(at + step) < key ? step : 0;
+    }
+    return at;
+}
+
+SPIRA_DEVICE bool downsample_window_there(const downsample_grid<uint32_t> &g, uint32_t at,
+                                          uint32_t key) {
+    return search_load<0>(at) - key <= g.span;
+}
+
+// Whether no voxel of the cell of word i stands before it.
+template <int rx, int ry, bool near>
+SPIRA_DEVICE bool downsample_window_head(const downsample_grid<uint32_t> &g,
+                                         const downsample_window_of &window, int i) {
+    const uint32_t from = window.words + downsample_bytes(i),
+                   close = downsample_bytes(downsample_close);
+    const uint32_t word = search_load<0>(from), cell = word & g.floor;
+    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const uint32_t own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
+    bool there = i > 0 && search_load<-1>(from) >= own;
+    if (rx == 2) { // the rows of the lower slab
+        const uint32_t key[2] = {cell, cell + g.step_y};
+        uint32_t at[2] = {window.words, window.words};
+        downsample_far_search<near, 2>(window, at, key);
+        const bool either = downsample_window_there(g, at[0], key[0]) ||
+                            (ry == 2 && downsample_window_there(g, at[1], key[1]));
+        there = there || (x && either);
+    }
+    if (ry == 2) { // the lower row of the own slab
+        const uint32_t key[1] = {own - g.step_y}, start = from - close;
+        uint32_t at[1] = {start};
+        downsample_close_search(at, key);
+        if (y && !there && at[0] == start) {
+            at[0] = downsample_whole(window, key[0]);
+        }
+        there = there || (y && downsample_window_there(g, at[0], key[0]));
+    }
+    return !there;
+}
+
+// Heads in front of a place, counted from the start of the block; `marks` is the shared address of
+// the heads of the window's words.
+SPIRA_DEVICE int downsample_window_before(const downsample_window_of &window, uint32_t marks,
+                                          uint32_t at) {
+    const uint32_t away = at - window.words;
+    uint32_t bits, before;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(bits), "=r"(before)
+                 : "r"(marks + away / 128 * (uint32_t)sizeof(downsample_heads)));
+    return (int)before + __popc(bits & ((1u << away / 4 % 32) - 1));
+}
+
+// downsample_rank of word i, counted from the start of the block.
+template <int rx, int ry, bool near>
+SPIRA_DEVICE int downsample_window_rank(const downsample_grid<uint32_t> &g,
+                                        const downsample_window_of &window, uint32_t marks, int i) {
+    const uint32_t from = window.words + downsample_bytes(i),
+                   close = downsample_bytes(downsample_close);
+    const uint32_t word = search_load<0>(from), cell = word & g.floor;
+    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const uint32_t own = x ? cell + g.step_x : cell, other = x ? cell : cell + g.step_x;
+    int rank = downsample_window_before(window, marks, from);
+    const uint32_t start =
+        near && !x ? from : window.words; // the other slab is behind, or in front
+    if (rx == 2) { // the upper slab, and the cell in the other one: its place in the lower row, and
+                   // start and place in the upper one
+        const uint32_t away = other + g.step_y;
+        const uint32_t key[4] = {(cell + g.step_x) & g.slab, other, away & g.row, away};
+        uint32_t at[4] = {start, start, start, start};
+        downsample_far_search<near, 4>(window, at, key);
+        rank += downsample_window_before(window, marks, at[1]) -
+                downsample_window_before(window, marks, at[0]);
+        if (ry == 2) {
+            rank += downsample_window_before(window, marks, at[3]) -
+                    downsample_window_before(window, marks, at[2]);
+        }
+    }
+    if (ry == 2) { // of the own slab: the start of the upper row, and the cell's place in it; or,
+                   // where the word is in the upper row, the place in the lower one, and the start
+        const uint32_t up = own + g.step_y, row = up & g.row;
+        const uint32_t key[2] = {y ? own : row, y ? row : up};
+        const uint32_t begin = y ? from - close : from, out = y ? begin : from + close;
+        uint32_t at[2] = {begin, begin};
+        downsample_close_search(at, key);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (at[j] == out) {
+                at[j] = downsample_whole(window, key[j]);
+            }
+        }
+        const int upper = downsample_window_before(window, marks, at[1]) -
+                          downsample_window_before(window, marks, at[0]);
+        rank += y ? -upper : upper;
+    }
+    return rank;
+}
+
+// ---- filling windows ----------------------------------------------------------------------------
+
+// A thread's share of them, on their way.
+template <typename W, int turn, int threads>
+struct downsample_words {
+    W word[(turn + 2 * downsample_margin + threads - 1) / threads];
+    W base;
+};
+
+SPIRA_DEVICE int downsample_origin(int first) {
+    return max(first - (int)downsample_margin, 0);
+}
+
+// The stretch that is read before more is known than a turn's first voxel.
+template <int turn>
+SPIRA_DEVICE downsample_span downsample_near_span(int first, int count) {
+    return {downsample_origin(first),
+            (int)min((unsigned)first + turn + downsample_margin, (unsigned)count)};
+}
+
+template <typename W, int turn, int threads>
+SPIRA_DEVICE downsample_words<W, turn, threads>
+downsample_read(const downsample_grid<W> &g, const W *words, int32_t capacity, int first) {
+    downsample_words<W, turn, threads> read;
+    const unsigned from = (unsigned)downsample_origin(first) + threadIdx.x;
+    words += from;
+#pragma unroll
+    for (int j = 0; j < (turn + 2 * downsample_margin + threads - 1) / threads; ++j) {
+        read.word[j] = word_none<W>();
+        if (from + j * threads < (unsigned)capacity) {
+            read.word[j] = words[j * threads];
+        }
+    }
+    read.base = sizeof(W) == 4 ? 0 : downsample_base(g, words[first - (int)from]);
+    return read;
+}
+
+// Puts them where they belong, padded for the searches from any voxel of the turn; buffer: the
+// shared address of what is [pad + window + pad]; words: of the set, from the origin on.
+template <typename W, int turn, int threads>
+SPIRA_DEVICE void downsample_put(const downsample_grid<W> &g,
+                                 const downsample_words<W, turn, threads> &read, int words,
+                                 uint32_t buffer) {
+    const int all = turn + 2 * downsample_margin, thread = (int)threadIdx.x,
+              end = turn + downsample_margin + downsample_near_reach;
+    const uint32_t to = buffer + downsample_bytes(downsample_pad) + downsample_bytes(thread);
+#pragma unroll
+    for (int j = 0; j < all; j += threads) {
+        const uint32_t away = downsample_distance(g, read.word[j / threads], read.base);
+        if (j + threads <= all || thread < all - j) {
+            shared_store(to + downsample_bytes(j), thread < words - j ? away : UINT32_MAX);
+        }
+    }
+#pragma unroll
+    for (int j = all; j < end; j += threads) {
+        if (j + threads <= end || thread < end - j) {
+            shared_store(to + downsample_bytes(j), UINT32_MAX);
+        }
+    }
+    if (thread < downsample_pad) {
+        shared_store(to - downsample_bytes(downsample_pad), 0);
+    }
+}
+
+// Words of any window up to which it is padded, and its reach.
+SPIRA_DEVICE int downsample_padded(int words, int reach) {
+    return max(reach, words + (int)downsample_pad);
+}
+
+SPIRA_DEVICE int downsample_reach(int words) {
+    return max(1 << (32 - __clz(words)), (int)search_reach_min);
+}
+
+// Whether all groups of the voxels [first, last) lie in the words that were read at once.
+template <typename W, int turn>
+SPIRA_DEVICE bool downsample_is_near(const downsample_grid<W> &g, uint32_t words, int first,
+                                     int last) {
+    const int origin = downsample_origin(first);
+    const uint32_t from = words + downsample_bytes(first - origin);
+    const uint32_t low = search_load<0>(from),
+                   high = search_load<-1>(from + downsample_bytes(last - first));
+    const uint32_t group = (uint32_t)g.group;
+    return (origin == 0 || search_load<0>(words) < (low & group)) &&
+           search_load<turn + downsample_margin - 1>(from) >= (high & group) + (uint32_t)g.reach &&
+           downsample_fits(g, high);
+}
+
+// The span of voxels [first, last). Called by all threads of a block of two warps or more, with a
+// barrier inside.
+template <typename W>
+SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g, const W *words,
+                                                  int count, int first, int last) {
+    __shared__ int bound[2];
+    int warp = threadIdx.x / 32;
+    if (warp < 2) {
+        const W group = words[warp ? last - 1 : first] & g.group;
+        // The end: beyond the group's highest word. It does not wrap: a slab is not the last of its
+        // field, which keeps a margin, or ends with the words.
+        const W key = warp ? group + g.reach : group;
+        int at = search_warp_lower_bound(words, count, key, warp ? last : first);
+        if (threadIdx.x % 32 == 0) {
+            bound[warp] = at;
+        }
+    }
+    __syncthreads();
+    const int begin = bound[0] & ~31, end = bound[1];
+    const W base = downsample_base(g, words[first]);
+    const bool fits = end - begin <= downsample_window - downsample_pad &&
+                      downsample_fits(g, downsample_distance(g, words[last - 1], base));
+    return {begin, fits ? end : ~end};
+}
+
+// Copies the words of a span; returns the window's reach. Called by all threads of a block.
+template <typename W>
+SPIRA_DEVICE int downsample_copy(const downsample_grid<W> &g, const W *words, W base,
+                                 downsample_span span, int threads, uint32_t buffer) {
+    const int n = span.end - span.begin, reach = downsample_reach(n),
+              end = downsample_padded(n, reach);
+    words += span.begin;
+    buffer += downsample_bytes(downsample_pad);
+    int i = (int)threadIdx.x;
+#pragma unroll 4
+    for (; i < n; i += threads) {
+        shared_store(buffer + downsample_bytes(i), downsample_distance(g, words[i], base));
+    }
+#pragma unroll 1
+    for (; i < end; i += threads) {
+        shared_store(buffer + downsample_bytes(i), UINT32_MAX);
+    }
+    return reach;
+}
+
+// ---- the first launch ---------------------------------------------------------------------------
+
+SPIRA_DEVICE int downsample_sum_warp(int value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, value);
+#else
+    for (int step = 16; step; step /= 2) {
+        value += __shfl_xor_sync(~0u, value, step);
+    }
+    return value;
+#endif
+}
+
+// Heads of all warps of a block, and in front of the own one in the upper half. Called by all
+// threads of the block, with a barrier inside.
+template <int turn>
+SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
+    __shared__ int heads[turn / 32];
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    if (lane == 0) {
+        heads[warp] = __popc(bits);
+    }
+    __syncthreads();
+    const int own = lane < turn / 32 ? heads[lane] : 0;
+    return (uint32_t)downsample_sum_warp(lane < warp ? own << 16 | own : own);
+}
+
+// The span of the voxels [first, last) and whether the thread's is a head. Called by all threads of
+// a block, with barriers inside.
+template <typename W, int rx, int ry, int turn>
+SPIRA_DEVICE bool downsample_mark_turn(const downsample_grid<W> &g, const W *words,
+                                       const downsample_words<W, turn, turn> &read, uint32_t buffer,
+                                       int first, int last, int count, downsample_span *span) {
+    const downsample_grid<uint32_t> near = downsample_grid_near(g);
+    const int i = first + (int)threadIdx.x;
+    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
+                                   2 * downsample_near_reach};
+    *span = downsample_near_span<turn>(first, count);
+    downsample_put(g, read, count - span->begin, buffer);
+    __syncthreads();
+    if (downsample_is_near<W, turn>(g, window.words, first, last)) {
+        return i < last && downsample_window_head<rx, ry, true>(near, window, i - span->begin);
+    }
+    *span = downsample_find_span(g, words, count, first, last);
+    if (span->end < 0) {
+        return i < last && downsample_is_head<W, rx, ry>(g, words, span->begin, count, i);
+    }
+    window.reach = downsample_copy(g, words, read.base, *span, turn, buffer);
+    __syncthreads();
+    return i < last && downsample_window_head<rx, ry, false>(near, window, i - span->begin);
+}
+
+// heads [ceil(in.capacity / 32)], and of each block their number, and of each turn its span.
+template <typename W, int rx, int ry, int turn>
+SPIRA_KERNEL void __launch_bounds__(turn)
+    downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           downsample_heads *heads, int32_t *counts, downsample_span *spans) {
+    __shared__ uint32_t buffer[downsample_window + 2 * downsample_pad];
+    const unsigned begin = blockIdx.x << shift;
+    const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    int before = 0;
+    for (unsigned first = begin; first < end; first += turn) {
+        downsample_words<W, turn, turn> read;
+        if constexpr (rx * ry > 1) {
+            read = downsample_read<W, turn, turn>(g, in.words, in.capacity, (int)first);
+        }
+        const unsigned count = (unsigned)min(*in.count, in.capacity), i = first + threadIdx.x;
+        const unsigned last = min(first + turn, count);
+        bool head = false;
+        downsample_span span = {0, 0};
+        if (first < last) {
+            if constexpr (rx * ry > 1) {
+                head =
+                    downsample_mark_turn<W, rx, ry, turn>(g, in.words, read, shared_address(buffer),
+                                                          (int)first, (int)last, (int)count, &span);
+            } else {
+                head = i < last && (i == 0 || in.words[i - 1] < (in.words[i] & g.floor));
+            }
+        }
+        const uint32_t bits = __ballot_sync(~0u, head);
+        const uint32_t sum = downsample_sum_warps<turn>(bits);
+        if (threadIdx.x % 32 == 0 && i < (unsigned)in.capacity) {
+            heads[i / 32] = {bits, before + (int)(sum >> 16)};
+        }
+        before += (int)(sum & 0xffff);
+        if (threadIdx.x == 0) {
+            spans[first / turn] = span;
+        }
+        if (first + turn < end) {
+            __syncthreads();
+        }
+    }
+    if (threadIdx.x == 0) {
+        counts[blockIdx.x] = before;
+    }
+}
+
+// ---- the second launch --------------------------------------------------------------------------
+
+// Heads of the 32 voxels of a chunk, `before` counted from the start of this block, which is at
+// most `blocks` away, or any number if that is 0.
+template <int blocks>
+SPIRA_DEVICE downsample_heads downsample_chunk(const downsample_heads *heads, const int32_t *counts,
+                                               int chunk, int chunks, int shift) {
+    downsample_heads h = {0, 0};
+    int block = (int)gridDim.x; // behind the set's end: all heads are before it
+    const int own = (int)blockIdx.x;
+    if (chunk < chunks) {
+        h = heads[chunk];
+        block = chunk >> (shift - 5);
+    }
+    if (blocks == 0) {
+#pragma unroll 4
+        for (int b = min(block, own); b < max(block, own); ++b) {
+            h.before += block < own ? -counts[b] : counts[b];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < blocks; ++j) {
+        if (own - 1 - j >= block) {
+            h.before -= counts[own - 1 - j];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < (blocks ? blocks + 1 : 0); ++j) { // the end is behind one more
+        if (own + j < block) {
+            h.before += counts[own + j];
+        }
+    }
+    return h;
+}
+
+// Heads of a thread's share of the blocks, on their way.
+enum { downsample_counts_ahead = 2 };
+
+struct downsample_counts {
+    int heads[downsample_counts_ahead];
+};
+
+SPIRA_DEVICE downsample_counts downsample_read_counts(const int32_t *counts, int threads) {
+    downsample_counts read;
+#pragma unroll
+    for (int j = 0; j < downsample_counts_ahead; ++j) {
+        const unsigned b = threadIdx.x + (unsigned)(j * threads);
+        read.heads[j] = b < gridDim.x ? counts[b] : 0;
+    }
+    return read;
+}
+
+// sums [2], zeros: adds up the heads of all blocks and of those in front of the own.
+SPIRA_DEVICE void downsample_sum_counts(const downsample_counts &read, const int32_t *counts,
+                                        int threads, int *sums) {
+    int all = 0, before = 0;
+    unsigned b = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < downsample_counts_ahead; ++j, b += (unsigned)threads) {
+        all += read.heads[j];
+        before += b < blockIdx.x ? read.heads[j] : 0;
+    }
+#pragma unroll 1
+    for (; b < gridDim.x; b += (unsigned)threads) {
+        all += counts[b];
+        before += b < blockIdx.x ? counts[b] : 0;
+    }
+    all = downsample_sum_warp(all);
+    before = downsample_sum_warp(before);
+    if (threadIdx.x % 32 == 0 && all) {
+        atomicAdd(&sums[0], all);
+        atomicAdd(&sums[1], before);
+    }
+}
+
+// Where the heads of each block start, into blocks [gridDim.x].
 template <int threads>
-SPIRA_DEVICE int downsample_scan_blocks(const int32_t *__restrict__ counts, int blocks_used,
-                                        int32_t *blocks) {
+SPIRA_DEVICE void downsample_scan_blocks(const int32_t *counts, int32_t *blocks) {
     typedef cub::BlockScan<int, threads, cub::BLOCK_SCAN_WARP_SCANS> scan;
     __shared__ typename scan::TempStorage scratch;
-    int each = (blocks_used + threads - 1) / threads, before = 0, total;
-    int first = (int)threadIdx.x * each, last = min(first + each, blocks_used);
+    const int used = (int)gridDim.x, each = (used + threads - 1) / threads;
+    int before = 0, first = (int)threadIdx.x * each, last = min(first + each, used);
+#pragma unroll 1
     for (int b = first; b < last; ++b) {
         before += counts[b];
     }
-    scan(scratch).ExclusiveSum(before, before, total);
+    scan(scratch).ExclusiveSum(before, before);
+#pragma unroll 1
     for (int b = first; b < last; ++b) { // read again: there are few, and few registers
         blocks[b] = before;
         before += counts[b];
     }
     __syncthreads();
-    return total;
 }
 
-// The heads among the voxels [first, first + 512), so that few threads are idle; how many they are.
-template <int threads>
-SPIRA_DEVICE int downsample_list_heads(const downsample_heads *__restrict__ heads, int first,
-                                       int count, int32_t *list) {
-    int last = min(first + (int)downsample_threads, count) - 1;
-    int before = heads[first / 32].before;
-    for (int i = first + (int)threadIdx.x; i <= last; i += threads) {
-        downsample_heads h = heads[i / 32];
+// What the second launch holds in shared memory.
+template <int turn>
+struct downsample_shared {
+    union {
+        uint32_t buffer[downsample_window + 2 * downsample_pad];
+        int32_t blocks[downsample_blocks_max]; // of spans that are searched in the set
+    };
+    __align__(8) downsample_heads marks[downsample_window / 32];
+    int32_t list[turn];
+    int sums[2]; // heads of all blocks, and in front of the own
+};
+
+// Calls rank(i) for the heads i of a turn, all of which are listed if a thread may have to take
+// more than one.
+template <int turn, int threads, bool listed, typename F>
+SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first, int last,
+                                       int32_t *list, const F &rank) {
+    if (!listed) {
+        const int i = first + (int)threadIdx.x;
+        if (i < last && (heads[i / 32].bits >> i % 32 & 1)) {
+            rank(i);
+        }
+        return;
+    }
+    const int before = heads[first / 32].before;
+    for (int i = first + (int)threadIdx.x; i < last; i += threads) {
+        const downsample_heads h = heads[i / 32];
         if (h.bits >> i % 32 & 1) {
             list[h.before - before + __popc(h.bits & ((1u << i % 32) - 1))] = i;
         }
     }
-    downsample_heads end = heads[last / 32];
+    const downsample_heads end = heads[(last - 1) / 32];
+    const int found = end.before - before + __popc(end.bits);
     __syncthreads();
-    return end.before - before + __popc(end.bits);
+    for (int h = (int)threadIdx.x; h < found; h += threads) {
+        rank(list[h]);
+    }
 }
 
-// Writes each cell where it belongs, word_none() behind them, and their number.
-template <typename W, int rx, int ry, int threads>
-SPIRA_KERNEL void __launch_bounds__(threads)
-    downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
-                           const downsample_heads *__restrict__ heads,
-                           const int32_t *__restrict__ counts,
-                           const downsample_span *__restrict__ spans, voxel_set<W> out,
-                           device_status *trouble) {
-    __shared__ int32_t blocks[downsample_blocks_max], list[downsample_threads];
-    int count = min(*in.count, in.capacity);
-    int used = (int)((count + ((int64_t)1 << shift) - 1) >> shift);
-    int total = downsample_scan_blocks<threads>(counts, used, blocks);
-    int64_t first = (int64_t)blockIdx.x << shift, last = min_of(first + (1 << shift), count);
-    downsample_places p = {heads, blocks, shift, count, total};
-    downsample_span span = {0, 0};
-    if (first < last) {
-        span = spans[blockIdx.x];
-    }
-    for (; first < last; first += downsample_threads) {
-        int found = downsample_list_heads<threads>(heads, (int)first, count, list);
-        for (int h = threadIdx.x; h < found; h += threads) {
-            int i = list[h];
-            int rank = downsample_rank<W, rx, ry>(g, in.words, p, span, i);
+// Ranks the heads of the voxels [first, last) and writes their cells. Called by all threads of a
+// block, with barriers inside.
+template <typename W, int rx, int ry, int turn, int threads, bool listed>
+SPIRA_DEVICE void downsample_rank_turn(const downsample_grid<W> &g, const voxel_set<W> &in,
+                                       const downsample_heads *heads, const int32_t *counts,
+                                       downsample_span span, W base, int shift, int first, int last,
+                                       int count, downsample_shared<turn> *s,
+                                       const voxel_set<W> &out) {
+    const int before = s->sums[1];
+    if constexpr (rx * ry == 1) {
+        downsample_for_heads<turn, threads, listed>(heads, first, last, s->list, [&](int i) {
+            const downsample_heads h = heads[i / 32];
+            const int rank = before + h.before + __popc(h.bits & ((1u << i % 32) - 1));
             if (rank < out.capacity) {
                 out.words[rank] = in.words[i] & g.floor;
             }
+        });
+        return;
+    }
+    if (span.end < 0) {
+        downsample_scan_blocks<threads>(counts, s->blocks);
+        const downsample_places p = {heads, s->blocks, shift, count, s->sums[0]};
+        downsample_for_heads<turn, threads, listed>(heads, first, last, s->list, [&](int i) {
+            const int rank = downsample_rank<W, rx, ry>(g, in.words, p, span.begin, ~span.end, i);
+            if (rank < out.capacity) {
+                out.words[rank] = in.words[i] & g.floor;
+            }
+        });
+        return;
+    }
+    const downsample_grid<uint32_t> near = downsample_grid_near(g);
+    const downsample_span read = downsample_near_span<turn>(first, count);
+    const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks);
+    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
+                                   2 * downsample_near_reach};
+    const int begin = span.begin;
+    const auto write = [&](int i, int rank) {
+        if (rank < out.capacity) {
+            out.words[rank] =
+                (W)(search_load<0>(window.words + downsample_bytes(i)) & near.floor) + base;
+        }
+    };
+    if (begin == read.begin && span.end == read.end) {
+        downsample_for_heads<turn, threads, listed>(
+            s->marks, first - begin, last - begin, s->list, [&](int i) {
+                write(i, before + downsample_window_rank<rx, ry, true>(near, window, marks, i));
+            });
+        return;
+    }
+    for (int c = (int)threadIdx.x; c <= (span.end - begin) / 32; c += threads) {
+        s->marks[c] = downsample_chunk<0>(heads, counts, begin / 32 + c,
+                                          (int)ceil_div(in.capacity, 32), shift);
+    }
+    window.reach = downsample_copy(g, in.words, base, span, threads, buffer);
+    __syncthreads();
+    downsample_for_heads<turn, threads, listed>(
+        s->marks, first - begin, last - begin, s->list, [&](int i) {
+            write(i, before + downsample_window_rank<rx, ry, false>(near, window, marks, i));
+        });
+}
+
+// Writes each cell where it belongs, word_none() behind them, and their number.
+template <typename W, int rx, int ry, int turn, int threads, bool listed>
+SPIRA_KERNEL void __launch_bounds__(threads, 2)
+    downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           const downsample_heads *heads, const int32_t *counts,
+                           const downsample_span *spans, voxel_set<W> out, device_status *trouble) {
+    __shared__ downsample_shared<turn> s;
+    const unsigned begin = blockIdx.x << shift;
+    const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    for (unsigned first = begin; first < end; first += turn) {
+        const int origin = downsample_origin((int)first);
+        const int chunks = (turn + 2 * downsample_margin) / 32;
+        downsample_words<W, turn, threads> read = {};
+        downsample_heads chunk = {};
+        if constexpr (rx * ry > 1) {
+            read = downsample_read<W, turn, threads>(g, in.words, in.capacity, (int)first);
+            if (threadIdx.x < chunks) {
+                chunk = downsample_chunk<downsample_margin / turn>(
+                    heads, counts, origin / 32 + (int)threadIdx.x, (in.capacity - 1) / 32 + 1,
+                    shift);
+            }
+        }
+        const downsample_span span = spans[first / turn];
+        const unsigned count = (unsigned)min(*in.count, in.capacity);
+        const unsigned last = min(first + turn, count);
+        if (first == begin) {
+            const downsample_counts heads_read = downsample_read_counts(counts, threads);
+            if (threadIdx.x < 2) {
+                s.sums[threadIdx.x] = 0;
+            }
+            __syncthreads();
+            downsample_sum_counts(heads_read, counts, threads, s.sums);
+        }
+        if constexpr (rx * ry > 1) {
+            downsample_put(g, read, (int)count - origin, shared_address(s.buffer));
+            if (threadIdx.x < chunks) {
+                s.marks[threadIdx.x] = chunk;
+            }
         }
         __syncthreads();
+        if (first < last) {
+            downsample_rank_turn<W, rx, ry, turn, threads, listed>(g, in, heads, counts, span,
+                                                                   read.base, shift, (int)first,
+                                                                   (int)last, (int)count, &s, out);
+        }
+        if (first + turn < end) {
+            __syncthreads();
+        }
     }
-    int64_t thread = (int64_t)blockIdx.x * threads + threadIdx.x;
+    const int total = s.sums[0];
+    const int64_t thread = (int64_t)blockIdx.x * threads + threadIdx.x;
     for (int64_t i = total + thread; i < out.capacity; i += (int64_t)gridDim.x * threads) {
         out.words[i] = word_none<W>();
     }
@@ -381,19 +906,31 @@ SPIRA_KERNEL void __launch_bounds__(threads)
     }
 }
 
-template <typename W, int rx, int ry>
-SPIRA_API status downsample_step(downsample_grid<W> g, voxel_set<W> in, voxel_set<W> out,
-                                 downsample_cut cut, const downsample_scratch<W> &s,
-                                 device_status *trouble, cudaStream_t stream) {
-    downsample_mark_kernel<W, rx, ry><<<(unsigned)cut.blocks, downsample_threads, 0, stream>>>(
-        g, in, cut.shift, s.marks, s.counts, s.spans);
+template <typename W, int rx, int ry, int turn>
+SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample_cut &cut,
+                                   voxel_set<W> in, voxel_set<W> out,
+                                   const downsample_scratch<W> &s, device_status *trouble,
+                                   cudaStream_t stream) {
+    const int few = (turn * 5 / 8 + 31) / 32 * 32; // most blocks have no more heads
     const bool many = cut.blocks > downsample_blocks_many;
-    auto rank = many ? downsample_rank_kernel<W, rx, ry, downsample_threads_many>
-                     : downsample_rank_kernel<W, rx, ry, downsample_threads>;
-    const int threads = many ? downsample_threads_many : downsample_threads;
-    rank<<<(unsigned)cut.blocks, (unsigned)threads, 0, stream>>>(g, in, cut.shift, s.marks,
-                                                                 s.counts, s.spans, out, trouble);
+    const unsigned blocks = (unsigned)cut.blocks, threads = (unsigned)(many ? few : turn);
+    downsample_mark_kernel<W, rx, ry, turn>
+        <<<blocks, turn, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans);
+    auto rank = many ? downsample_rank_kernel<W, rx, ry, turn, few, true>
+                     : downsample_rank_kernel<W, rx, ry, turn, turn, false>;
+    rank<<<blocks, threads, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans, out,
+                                         trouble);
     return status_of_launch("downsample");
+}
+
+template <typename W, int rx, int ry>
+SPIRA_API status downsample_step(const word_layout *layout, voxel_set<W> in, triple from,
+                                 triple stride, voxel_set<W> out, const downsample_scratch<W> &s,
+                                 device_status *trouble, cudaStream_t stream) {
+    const downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride, rx, ry);
+    const downsample_cut cut = downsample_cut_make(in.capacity);
+    return cut.turn == 256 ? downsample_launch<W, rx, ry, 256>(g, cut, in, out, s, trouble, stream)
+                           : downsample_launch<W, rx, ry, 512>(g, cut, in, out, s, trouble, stream);
 }
 
 // The two ways share the memory.
@@ -403,7 +940,8 @@ SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
     workspace step = *w;
     s->marks = workspace_take<downsample_heads>(&step, ceil_div(rows, 32));
     s->counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
-    s->spans = workspace_take<downsample_span>(&step, downsample_cut_make(rows).blocks);
+    s->spans =
+        workspace_take<downsample_span>(&step, ceil_div(rows, downsample_cut_make(rows).turn));
     SPIRA_TRY(unique_carve(w, rows, capacity, &s->sort));
     w->used = max_of(w->used, step.used);
     return status_success();
@@ -444,8 +982,9 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 // errors   null pointers, sizes, a stride beyond the layout's, a `from` that does not divide it, a
 //          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
-// cost     a step to the next level: two kernels with up to three binary searches a voxel; else a
-//          radix sort of the bits that the stride leaves, and three small kernels
+// cost     a step to the next level: two kernels with up to three and six binary searches a voxel,
+//          in shared memory; else a radix sort of the bits that the stride leaves, and three small
+//          kernels
 template <typename W>
 SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
                                  triple stride, voxel_set<W> out, device_status *trouble,
@@ -460,15 +999,14 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     downsample_scratch<W> s;
     SPIRA_TRY(downsample_carve<W>(&w, in.capacity, out.capacity, &s));
     if (downsample_is_step(from, stride)) {
-        downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride);
-        downsample_cut cut = downsample_cut_make(in.capacity);
         // A field that has no room for a second row or slab has one.
         bool x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
         bool y = stride.y > from.y && from.y < (int64_t)1 << layout->width.y;
-        return x && y ? downsample_step<W, 2, 2>(g, in, out, cut, s, trouble, stream)
-               : x    ? downsample_step<W, 2, 1>(g, in, out, cut, s, trouble, stream)
-               : y    ? downsample_step<W, 1, 2>(g, in, out, cut, s, trouble, stream)
-                      : downsample_step<W, 1, 1>(g, in, out, cut, s, trouble, stream);
+        auto step = x && y ? downsample_step<W, 2, 2>
+                    : x    ? downsample_step<W, 2, 1>
+                    : y    ? downsample_step<W, 1, 2>
+                           : downsample_step<W, 1, 1>;
+        return step(layout, in, from, stride, out, s, trouble, stream);
     }
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(

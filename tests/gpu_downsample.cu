@@ -697,12 +697,89 @@ DEVICE_TEST(gpu_downsample_steps_capacity) {
     }
 }
 
+// `wanted` voxels of two slabs, or of two rows of one, between `ahead` and `behind` others that
+// share a slab and a row with none.
+template <typename W>
+std::vector<W> group_words(random_state *random, const word_layout *layout, bool rows, int wanted,
+                           int ahead, int behind) {
+    std::vector<W> words;
+    for (int i = 0; i < ahead; ++i) {
+        words.push_back(word_pack<W>(layout, {0, 2 * (i - ahead), 5, -7}));
+    }
+    const int slabs = rows ? 1 : 2, depth = rows ? 2 : 64,
+              height = wanted / (slabs * depth) * 5 / 4 + 2;
+    int left = wanted, room = slabs * depth * height;
+    for (int x = 0; x < slabs; ++x) {
+        for (int y = 0; y < depth; ++y) {
+            for (int z = 0; z < height; ++z, --room) {
+                if (random_int(random, 0, room - 1) < left) {
+                    words.push_back(word_pack<W>(layout, {0, x, y, z}));
+                    --left;
+                }
+            }
+        }
+    }
+    for (int i = 0; i < behind; ++i) {
+        words.push_back(word_pack<W>(layout, {0, 2 * i + 2, -3, 9}));
+    }
+    return words;
+}
+
+// Groups of slabs and of rows as long as what is read at once and as what shared memory holds, a
+// few words more and less; in wide fields, distances that 32 bits hold, and that they do not.
+template <typename W>
+void check_groups(triple reach) {
+    random_state random = random_make(16);
+    word_layout layout =
+        reference_layout<W>({-1400, -8, -8}, {1400, 80, 6000}, 1, {4, 4, 4}, reach);
+    const int near = downsample_margin, most = downsample_window;
+    for (int n : {near - 1, near, near + 1, near + 512, most - 100, most - 40, most - 32, most - 20,
+                  most + 1}) {
+        for (int ahead : {0, 1, 31, 511, 512, 600}) {
+            if (test_quick() && (ahead % 2 == 0 || n % 3 == 0)) {
+                continue;
+            }
+            const int behind = (ahead * 7 + n) % 600;
+            std::vector<W> slabs = group_words<W>(&random, &layout, false, n, ahead, behind);
+            check_levels("slabs", &layout, slabs, 0, {{2, 2, 2}, {4, 4, 4}});
+            check_levels("slabs", &layout, slabs, 100, {{2, 1, 1}});
+            std::vector<W> rows = group_words<W>(&random, &layout, true, n, ahead, behind);
+            check_levels("rows", &layout, rows, 0, {{1, 2, 1}, {1, 4, 1}});
+            check_levels("rows", &layout, rows, 0, {{2, 2, 2}});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_long_groups) {
+    check_groups<uint32_t>({0, 0, 0});
+    check_groups<uint64_t>({3, 3, 3});
+    if (!test_quick()) {
+        check_groups<uint64_t>({3, 1 << 12, 3}); // some of the sets' groups are too far apart
+        check_groups<uint64_t>({3, 1 << 14, 3});
+    }
+    check_groups<uint64_t>({3, 1 << 20, 1 << 20}); // each group is too long
+}
+
+// So many blocks that the heads are listed, most of them without a voxel.
+DEVICE_TEST(gpu_downsample_many_blocks) {
+    const int32_t capacity = downsample_blocks_many * 512 + 1;
+    const triple lo = {-20, -20, -20}, hi = {20, 20, 20};
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, {4, 4, 4}, {3, 3, 3});
+    random_state random = random_make(17);
+    CHECK(downsample_cut_make(capacity).blocks > downsample_blocks_many);
+    for (int n : {0, 1, 700, 3000}) {
+        std::vector<uint32_t> words = random_words<uint32_t>(&random, &layout, lo, hi, n);
+        check_levels("many", &layout, words, capacity - n, {{2, 2, 2}, {4, 4, 4}});
+        check_levels("many", &layout, words, capacity - n, {{1, 1, 2}, {1, 2, 2}});
+    }
+}
+
 // More voxels than there are blocks of the smallest size; the capacity alone, and both.
 DEVICE_TEST(gpu_downsample_steps_large) {
     if (test_quick()) {
         SKIP("large");
     }
-    const int32_t most = downsample_blocks_max * downsample_threads;
+    const int32_t most = downsample_blocks_max * 512;
     random_state random = random_make(14);
     const triple lo = {-90, -90, -90}, hi = {90, 90, 90};
     word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {16, 16, 16}, {3, 3, 3});
