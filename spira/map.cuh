@@ -6,10 +6,11 @@
 //
 // The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
 // tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
-// dense map is written, and the order does not depend on the order of the blocks.
+// dense map is written, and the order does not depend on the order of the blocks. Of few outputs,
+// K = 3, each block of the move adds up what the scan would tell it.
 //
-// Cubic kernels of size 3 and 5, output-stationary or compact alone or as lists alone, have kernels
-// of their own around slab.cuh, with the same results.
+// Cubic kernels of size 3 and 5, output-stationary alone (all of the map or half of it), compact or
+// as lists alone, have kernels of their own around slab.cuh, with the same results.
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
@@ -486,8 +487,8 @@ SPIRA_DEVICE const map_slab_task<W> &map_slab_find_task(const map_slab_batch<W> 
     return batch.task[t];
 }
 
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
+template <typename W, int K, bool half>
+SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
     map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     const map_slab_task<W> &task = map_slab_find_task(batch);
@@ -496,10 +497,11 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
         return;
     }
-    const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, volume]
-    const int slab = threadIdx.x / 32, volume = K * K * K;
-    uint32_t *windows = (uint32_t *)((char *)map_shared + slab_taps_bytes(K));
-    uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * volume + slab * K * K);
+    const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, columns]
+    const int slab = threadIdx.x / 32, columns = slab_columns(K, half);
+    const bool cut = half && slab == K / 2; // at the centre
+    uint32_t *windows = (uint32_t *)((char *)map_shared + slab_taps_bytes(K, half));
+    uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + slab * K * K);
     slab_search<W, K> search =
         slab_begin<W, K>(task.walk, sets, queries, slab, windows + slab * slab_window_words(K));
 #pragma unroll
@@ -514,15 +516,18 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
             map_copy_wait();
             __syncthreads();
         }
-        if (near) {
-            slab_put<W, K>(search, found, g, to);
+        if (!near) {
+            slab_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
+        } else if (cut) {
+            slab_put<W, K, K * K / 2, columns>(search, found, g, to);
         } else {
-            slab_put_far<W, K>(task.walk, sets, search, g, to);
+            slab_put<W, K, K * K, columns>(search, found, g, to);
         }
         async_fence();
         __syncthreads();
-        map_copy_rows<32 * K>(taps, min(left, slab_ahead(K) * 32) * volume,
-                              task.to + (int64_t)(queries.first + g * 32) * volume);
+        map_copy_rows<32 * slab_slabs(K, half)>(taps, min(left, slab_ahead(K) * 32) * columns,
+                                                task.to +
+                                                    (int64_t)(queries.first + g * 32) * columns);
     }
     map_copy_wait();
 }
@@ -656,18 +661,33 @@ struct map_request {
     map_forms forms;
 };
 
-// The kernel that makes a map: map_slab_kernel or map_compact_kernel of size 3 or 5, or map_kernel.
-enum map_maker { map_make_os_3, map_make_os_5, map_make_slabs_3, map_make_slabs_5, map_make_any };
+// The kernel that makes a map: map_slab_kernel of size 3 or 5, for all of a map or half of it,
+// map_compact_kernel, or map_kernel.
+enum map_maker {
+    map_maker_3,
+    map_maker_5,
+    map_maker_half_3,
+    map_maker_half_5,
+    map_maker_compact_3,
+    map_maker_compact_5,
+    map_makers
+};
 
 template <typename W>
-SPIRA_API map_maker map_maker_of(const map_request<W> *r) {
+SPIRA_API map_maker map_choose_maker(const map_request<W> *r) {
     const map_forms *f = &r->forms;
-    const bool small = r->kernel.size.x == 3;
-    bool only_os = f->os && f->threshold >= map_all && !f->half && !f->ws && !f->mask &&
-                   !f->mask_any && !f->tiles.first;
-    return f->slabs                              ? (small ? map_make_slabs_3 : map_make_slabs_5)
-           : !only_os || !slab_takes(&r->kernel) ? map_make_any
-                                                 : (small ? map_make_os_3 : map_make_os_5);
+    const bool three = r->kernel.size.x == 3;
+    bool only_os =
+        f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any && !f->tiles.first;
+    if (f->slabs) {
+        return three ? map_maker_compact_3 : map_maker_compact_5;
+    }
+    if (!only_os || !slab_takes(&r->kernel)) {
+        return map_makers;
+    }
+    return f->half ? three ? map_maker_half_3 : map_maker_half_5
+           : three ? map_maker_3
+                   : map_maker_5;
 }
 
 template <typename W>
@@ -687,7 +707,9 @@ SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const k
             trouble};
 }
 
-template <typename W, int K, bool compact>
+enum map_slab_form { map_slab_whole, map_slab_half, map_slab_compact };
+
+template <typename W, int K, map_slab_form form>
 SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
                                int requests, cudaStream_t stream) {
     map_slab_batch<W> batch;
@@ -695,14 +717,17 @@ SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] =
-            map_slab_task_make(layout, &r->kernel, &r->source, &r->outputs, (int32_t)blocks,
-                               compact ? r->forms.slabs : r->forms.os, r->forms.trouble);
+        batch.task[i] = map_slab_task_make(
+            layout, &r->kernel, &r->source, &r->outputs, (int32_t)blocks,
+            form == map_slab_compact ? r->forms.slabs : r->forms.os, r->forms.trouble);
         blocks += ceil_div(r->outputs.capacity, slab_rows(K));
     }
-    auto kernel = compact ? map_compact_kernel<W, K> : map_slab_kernel<W, K>;
-    const int bytes = compact ? slab_windows_bytes(K) : slab_block_bytes(K);
-    kernel<<<(unsigned)blocks, 32 * K, (size_t)bytes, stream>>>(batch);
+    const int slabs = slab_slabs(K, form == map_slab_half);
+    const int bytes = form == map_slab_compact ? slab_windows_bytes(K, K)
+                                               : slab_block_bytes(K, form == map_slab_half);
+    auto kernel = form == map_slab_compact ? map_compact_kernel<W, K>
+                                           : map_slab_kernel<W, K, form == map_slab_half>;
+    kernel<<<(unsigned)blocks, 32 * slabs, (size_t)bytes, stream>>>(batch);
 }
 
 template <typename W>
@@ -727,19 +752,8 @@ SPIRA_API void map_launch(const word_layout *layout, const map_request<W> *const
     kernel<<<(unsigned)blocks, search_threads, (size_t)bytes, stream>>>(batch);
 }
 
-template <typename W>
-SPIRA_API void map_make(map_maker maker, const word_layout *layout,
-                        const map_request<W> *const *request, int requests, cudaStream_t stream) {
-    auto launch = maker == map_make_os_3      ? map_slab_launch<W, 3, false>
-                  : maker == map_make_os_5    ? map_slab_launch<W, 5, false>
-                  : maker == map_make_slabs_3 ? map_slab_launch<W, 3, true>
-                  : maker == map_make_slabs_5 ? map_slab_launch<W, 5, true>
-                                              : map_launch<W>;
-    launch(layout, request, requests, stream);
-}
-
-// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, the same compact,
-// and others.
+// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, halves of such,
+// compact ones, and others.
 //
 // inputs   layout: its guard margin covers the reach of all kernels; request [requests]
 // outputs  the forms of each request, as of map_build_forms
@@ -758,14 +772,22 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
-    for (int maker = 0; maker <= map_make_any; ++maker) {
+    void (*const launch[])(const word_layout *, const map_request<W> *const *, int,
+                           cudaStream_t) = {map_slab_launch<W, 3, map_slab_whole>,
+                                            map_slab_launch<W, 5, map_slab_whole>,
+                                            map_slab_launch<W, 3, map_slab_half>,
+                                            map_slab_launch<W, 5, map_slab_half>,
+                                            map_slab_launch<W, 3, map_slab_compact>,
+                                            map_slab_launch<W, 5, map_slab_compact>,
+                                            map_launch<W>};
+    for (int maker = 0; maker <= map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
         int count = 0;
         for (int i = 0; i < requests; ++i) {
             some[count] = request + i;
-            count += map_maker_of(request + i) == maker;
+            count += map_choose_maker(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                map_make((map_maker)maker, layout, some, count, stream);
+                launch[maker](layout, some, count, stream);
                 count = 0;
             }
         }
@@ -937,6 +959,21 @@ enum {
     map_slab_ahead = 4, // offsets that are moved at a time
 };
 
+// Few outputs are done without a scan: a block has the parts of a bundle, and adds up the pairs of
+// the bundles before by itself. That is quicker as long as each block can read all of the sums.
+enum {
+    map_few_parts = 3,  // of a bundle
+    map_few_ahead = 8,  // bundles that a lane reads at a time
+    map_few_most = 512, // bundles: two reads of a warp
+};
+
+// Bundles, of which the last ones may be empty; 0: too many outputs, or not this kernel.
+SPIRA_API int map_few_bundles(int K, int32_t outputs) {
+    int64_t bundles = ceil_div(outputs, map_few_parts * map_part);
+    bundles = ceil_div(bundles, map_few_ahead) * map_few_ahead; // whole reads of a lane
+    return K == 3 && bundles <= map_few_most ? (int)bundles : 0;
+}
+
 // What the search finds of a part in a slab. The sources of a row of an output stand side by side.
 // A far slab is searched again, when the pairs are moved.
 template <int K>
@@ -954,54 +991,50 @@ SPIRA_BOTH constexpr int map_slab_words(int K) {
 }
 
 // Where the search by slabs leaves what it finds. A tile is searched by a block; a part is one, or
-// two of them.
+// two of them. Of few outputs a part is a tile, and a block has a bundle of them.
 template <int K>
 struct map_slab_lists {
     map_slab_record<K> *found; // [parts, slabs]
     uint32_t *counts; // [slabs, map_slab_words(K), tiles] pairs of each tile: a byte an offset
     int32_t *before;  // [volume, parts] pairs with the offset in the parts before
     unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
-    int32_t tiles, parts;
-    uint32_t wanted[K]; // of each slab: the offsets in the lists, K * K bits
+    uint16_t *sums;            // [volume, bundles] pairs of each bundle: instead of these two
+    int32_t tiles, parts, bundles; // bundles: 0, or there are few outputs
+    uint32_t wanted[K];            // of each slab: the offsets in the lists, K * K bits
 };
 
 template <int K>
 SPIRA_API map_slab_lists<K> map_slab_lists_take(workspace *w, int32_t outputs) {
-    map_slab_lists<K> l;
-    l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
-    l.parts = (int32_t)ceil_div(outputs, map_part);
+    map_slab_lists<K> l = {};
+    l.bundles = map_few_bundles(K, outputs);
+    l.parts = l.bundles ? l.bundles * map_few_parts : (int32_t)ceil_div(outputs, map_part);
+    l.tiles = l.bundles ? l.parts : (int32_t)ceil_div(outputs, slab_rows(K));
     l.found = workspace_take<map_slab_record<K>>(w, (int64_t)l.parts * K);
     l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_slab_words(K));
-    l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
-    l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+    if (l.bundles) {
+        l.sums = workspace_take<uint16_t>(w, (int64_t)l.bundles * K * K * K);
+    } else {
+        l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
+        l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+    }
     return l;
 }
 
-// A step of map_transpose: of two lanes that are `step` apart, the lower one keeps its bits `low`
-// and has those of the upper one between them; the upper one keeps its others, and has the lower's.
-template <int step>
-SPIRA_DEVICE uint32_t map_exchange(uint32_t bits, uint32_t low) {
-    bool upper = threadIdx.x & step;
-    uint32_t keep = upper ? ~low : low, other = __shfl_xor_sync(~0u, bits, step);
-    other = __funnelshift_l(other, other, upper ? 32 - step : step);
-    asm("lop3.b32 %0, %1, %0, %2, 0xca;" : "+r"(bits) : "r"(keep), "r"(other)); // in one
-    return bits;
+// Four bits, from number c on, to a byte each.
+SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
+    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
 }
 
-// The same of whole bytes: which ones, of its own four and the other's four, in each case.
-template <int step>
-SPIRA_DEVICE uint32_t map_exchange_bytes(uint32_t bits, uint32_t lower, uint32_t upper) {
-    uint32_t other = __shfl_xor_sync(~0u, bits, step);
-    return __byte_perm(bits, other, threadIdx.x & step ? upper : lower);
-}
-
-// The bits of a warp, crosswise: bit l of lane c is bit c of lane l.
-SPIRA_DEVICE uint32_t map_transpose(uint32_t bits) {
-    bits = map_exchange_bytes<16>(bits, 0x5410, 0x3276);
-    bits = map_exchange_bytes<8>(bits, 0x6240, 0x3715);
-    bits = map_exchange<4>(bits, 0x0f0f0f0fu);
-    bits = map_exchange<2>(bits, 0x33333333u);
-    return map_exchange<1>(bits, 0x55555555u);
+// The sum over a warp, in all lanes.
+SPIRA_DEVICE uint32_t map_warp_sum(uint32_t v) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, v);
+#else
+    for (int step = 16; step; step /= 2) {
+        v += __shfl_xor_sync(~0u, v, step);
+    }
+    return v;
+#endif
 }
 
 // The bits of an output in a far slab.
@@ -1070,30 +1103,20 @@ SPIRA_DEVICE uint8_t *map_slab_count(const map_slab_lists<K> &lists, int slab, i
     return (uint8_t *)(lists.counts + word) + c % map_slab_ahead;
 }
 
-// Searches, and counts the pairs of each tile.
+// Searches a slab of a tile, and notes what is there. Adds the lane's pairs to counts: a byte an
+// offset of the slab.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
-    map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists<K> lists) {
-    extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
-    const int ahead = slab_ahead(K), tile_rows = slab_rows(K);
-    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
+SPIRA_DEVICE void map_slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
+                                  const slab_outputs<W, K> &queries, int slab,
+                                  const map_slab_lists<K> &lists, uint32_t *buffer,
+                                  uint32_t (&counts)[map_slab_words(K)]) {
+    const int ahead = slab_ahead(K), tile_rows = slab_rows(K), lane = threadIdx.x & 31;
     static_assert(map_part % tile_rows == 0 && tile_rows <= UINT8_MAX, "parts, and counts");
     static_assert(slab_window_words(K) <= UINT16_MAX, "from");
-    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
-        lists.begin[threadIdx.x] = 0;
-    }
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
-        return;
-    }
     const int at = queries.first % map_part; // in the part
-    map_slab_record<K> *found = lists.found + (int64_t)(queries.first / map_part) * K + slab;
-    slab_search<W, K> search = slab_begin<W, K>(
-        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
-    int begin = search.window.begin, count = 0; // of lane l: the pairs with the slab's offset l
+    map_slab_record<K> *found = lists.found + ((int64_t)(queries.first / map_part) * K + slab);
+    slab_search<W, K> search = slab_begin<W, K>(walk, sets, queries, slab, buffer);
+    int begin = search.window.begin;
     bool far = false;
 #pragma unroll
     for (int g = 0; g < tile_rows / 32; g += ahead) {
@@ -1103,26 +1126,75 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
             continue;
         }
         slab_found<K> row[ahead];
-        if (slab_next<W, K>(task.walk, sets, g, &search, row)) {
+        if (slab_next<W, K>(walk, sets, g, &search, row)) {
             map_slab_note<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32, found,
                              bits);
         } else {
-            map_slab_find_far<W, K>(task.walk, sets, search, g, bits);
+            map_slab_find_far<W, K>(walk, sets, search, g, bits);
             far = true;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
             found->bits[at + (g + a) * 32 + lane] = bits[a];
-            count += __popc(map_transpose(bits[a] & lists.wanted[slab]));
+            bits[a] &= lists.wanted[slab];
+#pragma unroll
+            for (int c = 0; c < map_slab_words(K); ++c) {
+                counts[c] += map_bytes(bits[a], c * map_slab_ahead);
+            }
         }
     }
     if (far) {
         __syncwarp(); // `base` is written again, by other lanes
         map_slab_note_all<K>(at, tile_rows, map_slab_far, begin, found);
     }
-    if (lane < K * K) {
-        *map_slab_count<K>(lists, slab, lane, (int)blockIdx.x) = (uint8_t)count;
+}
+
+// Adds up and writes the counts of a slab of a tile. Returns, in lane l, word l of their sums.
+template <int K>
+SPIRA_DEVICE uint32_t map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)],
+                                          const map_slab_lists<K> &lists, int slab, int tile) {
+    const int words = map_slab_words(K), lane = threadIdx.x & 31;
+    uint32_t mine = 0;
+#pragma unroll
+    for (int c = 0; c < words; ++c) {
+        uint32_t sum = map_warp_sum(counts[c]); // no byte passes the rows of a tile
+        mine = lane == c ? sum : mine;
     }
+    if (lane < words) {
+        lists.counts[(int64_t)(slab * words + lane) * lists.tiles + tile] = mine;
+    }
+    return mine;
+}
+
+// Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
+SPIRA_BOTH constexpr int map_slab_find_resident(int K, int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return K <= 3 ? 10 : 6;
+#else
+    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
+#endif
+}
+
+// Searches, and counts the pairs of each tile.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_find_resident(K, sizeof(W)))
+    map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
+                         const __grid_constant__ map_slab_lists<K> lists) {
+    extern __shared__ int4 map_shared[]; // [slab_windows_bytes]
+    const int slab = threadIdx.x / 32;
+    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
+    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
+        lists.begin[threadIdx.x] = 0;
+    }
+    search_sets<W> sets;
+    slab_outputs<W, K> queries;
+    if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
+        return;
+    }
+    uint32_t counts[map_slab_words(K)] = {};
+    map_slab_search<W, K>(task.walk, sets, queries, slab, lists,
+                          (uint32_t *)map_shared + slab * slab_window_words(K), counts);
+    map_slab_put_counts<K>(counts, lists, slab, (int)blockIdx.x);
 }
 
 // The pairs of a part with an offset of a slab.
@@ -1221,17 +1293,51 @@ struct map_slab_four {
     int base;
 };
 
+// Reads that are begun in the order in which they are written, and not put off for the sake of
+// registers: so all of them are under way before the first is waited for.
+SPIRA_DEVICE uint32_t map_read(const void *from) {
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+                 : "=r"(v)
+                 : "l"(__cvta_generic_to_global(from)));
+    return v;
+}
+
+SPIRA_DEVICE uint32_t map_read_byte(const void *from) {
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];"
+                 : "=r"(v)
+                 : "l"(__cvta_generic_to_global(from)));
+    return v;
+}
+
+SPIRA_DEVICE uint2 map_read_2(const void *from) {
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(__cvta_generic_to_global(from)));
+    return v;
+}
+
+SPIRA_DEVICE uint4 map_read_4(const void *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(__cvta_generic_to_global(from)));
+    return v;
+}
+
 template <int K>
 SPIRA_DEVICE map_slab_four<K> map_slab_fetch(const map_slab_record<K> *found) {
     const int lane = threadIdx.x & 31;
     map_slab_four<K> four;
-    uint4 bits = ((const uint4 *)found->bits)[lane];
+    uint4 bits = map_read_4((const uint4 *)found->bits + lane);
     four.bits[0] = bits.x, four.bits[1] = bits.y, four.bits[2] = bits.z, four.bits[3] = bits.w;
 #pragma unroll
     for (int y = 0; y < K; ++y) {
-        four.from[y] = ((const uint2 *)found->from[y])[lane];
+        four.from[y] = map_read_2((const uint2 *)found->from[y] + lane);
     }
-    four.base = found->base[lane / 8];
+    four.base = (int)map_read(found->base + lane / 8);
     return four;
 }
 
@@ -1241,11 +1347,6 @@ struct alignas(16) map_slab_stage {
     int2 pair[map_slab_ahead][map_part]; // (input, output), offset by offset, outputs ascending
     int2 list[K * K];                    // where those of each offset go, and how many they are
 };
-
-// Four bits, from number c on, to a byte each.
-SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
-    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
-}
 
 // Adds what the lane `step` below has, if there is one.
 template <int step>
@@ -1360,6 +1461,33 @@ SPIRA_DEVICE void map_slab_move(const map_slab_four<K> &four, const map_slab_sta
     }
 }
 
+// Moves the pairs of a slab of a part to their lists. Of lane l: where those with the slab's offset
+// l go, and how many they are.
+template <typename W, int K>
+SPIRA_DEVICE void map_slab_move_part(const map_slab_task<W> &task, const map_slab_lists<K> &lists,
+                                     int part, int slab, const map_slab_four<K> &four, int begin,
+                                     int count, const map_pairs &pairs, map_slab_stage<K> *stage) {
+    const int first = part * map_part, lane = threadIdx.x & 31;
+    if (__any_sync(~0u, four.bits[0] == map_slab_far)) {
+        search_sets<W> sets = {task.source, task.outputs,
+                               min(*task.source_count, task.source_capacity),
+                               min(*task.output_count, task.output_capacity)};
+        int base = lists.found[(int64_t)part * K + slab].base[0];
+        map_slab_move_far<W, K>(task.walk, sets, lists.wanted[slab], first, slab, begin, base,
+                                pairs);
+        return;
+    }
+    if (lane < K * K) {
+        stage->list[lane] = {begin, count};
+    }
+    int2 next[4];
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+        next[a] = {0, first + lane * 4 + a};
+    }
+    map_slab_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
+}
+
 // Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
 SPIRA_BOTH constexpr int map_slab_resident(int K) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -1380,40 +1508,226 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_resident(K))
     const int part = blockIdx.x, first = part * map_part;
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
     const map_slab_record<K> *found = lists.found + ((int64_t)part * K + slab);
-    const uint32_t wanted = lists.wanted[slab];
-    map_slab_stage<K> *stage = stages + slab;
-    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
-                           min(*task.output_count, task.output_capacity)};
-    const bool some = first < sets.total && wanted;
+    const int total = min(*task.output_count, task.output_capacity);
+    const bool some = first < total && lists.wanted[slab];
     map_slab_four<K> four = {};
     int begin, before = 0, count = 0;
     if (!some && part) {
         return;
     }
-    if (some && first + (lane * 4 & -slab_rows(K)) < sets.total) { // the tile of its outputs
+    if (some && first + (lane * 4 & -slab_rows(K)) < total) { // the tile of its outputs
         four = map_slab_fetch<K>(found);
     }
     if (some && lane < K * K) {
         before = lists.before[(int64_t)(slab * K * K + lane) * lists.parts + part];
-        count = map_slab_part_count<K>(lists, slab, lane, part, sets.total);
+        count = map_slab_part_count<K>(lists, slab, lane, part, total);
     }
     if (!map_slab_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
         return;
     }
-    begin += before;
-    if (__any_sync(~0u, four.bits[0] == map_slab_far)) {
-        map_slab_move_far<W, K>(task.walk, sets, wanted, first, slab, begin, found->base[0], pairs);
-        return;
-    }
-    if (lane < K * K) {
-        stage->list[lane] = {begin, count};
-    }
-    int2 next[4];
+    map_slab_move_part<W, K>(task, lists, part, slab, four, begin + before, count, pairs,
+                             stages + slab);
+}
+
+// ---- the same, of few outputs -------------------------------------------------------------------
+
+SPIRA_BOTH constexpr int map_few_threads(int K) {
+    return 32 * K * map_few_parts;
+}
+
+// Offsets that a warp adds up.
+SPIRA_BOTH constexpr int map_few_rows(int K) {
+    return K * K / map_few_parts;
+}
+
+// The sums of a bundle, of the counts of its parts in shared memory.
+template <int K>
+SPIRA_DEVICE void map_few_put_sums(const uint32_t (*counts)[K][map_slab_words(K)],
+                                   const map_slab_lists<K> &lists, int bundle) {
+    static_assert(map_few_parts * map_part <= UINT16_MAX, "sums");
+    if (threadIdx.x < K * K * K) {
+        const int slab = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
+        uint32_t sum = 0;
 #pragma unroll
-    for (int a = 0; a < 4; ++a) {
-        next[a] = {0, first + lane * 4 + a};
+        for (int i = 0; i < map_few_parts; ++i) {
+            sum += ((const uint8_t *)counts[i][slab])[c];
+        }
+        lists.sums[(int)threadIdx.x * lists.bundles + bundle] = (uint16_t)sum;
     }
-    map_slab_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
+}
+
+// Searches, and counts the pairs of each part and bundle: a block a bundle, a warp a slab of a
+// part. Parts without outputs are noted too, so that they can be read before it is known which
+// ones.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(map_few_threads(K))
+    map_few_find_kernel(const __grid_constant__ map_slab_task<W> task,
+                        const __grid_constant__ map_slab_lists<K> lists) {
+    __shared__ uint32_t windows[K * map_few_parts][slab_window_words(K)];
+    __shared__ uint32_t counts[map_few_parts][K][map_slab_words(K)]; // a byte an offset
+    static_assert(slab_rows(K) == map_part, "a part is a tile");
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
+    const int part = (int)blockIdx.x * map_few_parts + warp / K;
+    search_sets<W> sets;
+    slab_outputs<W, K> queries;
+    uint32_t own[map_slab_words(K)] = {};
+    if (map_slab_begin<W, K>(task, part, &sets, &queries)) {
+        map_slab_search<W, K>(task.walk, sets, queries, slab, lists, windows[warp], own);
+    } else {
+        map_slab_note_all<K>(0, map_part, 0, 0, lists.found + ((int64_t)part * K + slab));
+    }
+    uint32_t sum = map_slab_put_counts<K>(own, lists, slab, part);
+    if (lane < map_slab_words(K)) {
+        counts[warp / K][slab][lane] = sum;
+    }
+    __syncthreads();
+    map_few_put_sums<K>(counts, lists, (int)blockIdx.x);
+}
+
+// A 1 in each of the first n bytes.
+SPIRA_DEVICE uint32_t map_few_ones(int n) {
+    return __funnelshift_rc(0x01010101u, 0, (uint32_t)(32 - 8 * min(max(n, 0), 4)));
+}
+
+// The pairs with some offsets, as a lane adds them up.
+template <int rows>
+struct map_few_total {
+    uint32_t before[rows], all[rows]; // in the bundles before the block's, and in all
+};
+
+template <int rows>
+SPIRA_DEVICE void map_few_read(const uint16_t *sums, int pitch, uint4 (&some)[rows]) {
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+        some[r] = map_read_4(sums + r * pitch);
+    }
+}
+
+// Adds map_few_ahead sums of each offset: of those, so many are of bundles before the block's, and
+// so many count at all.
+template <int rows>
+SPIRA_DEVICE void map_few_add(const uint4 (&some)[rows], int before, int all,
+                              map_few_total<rows> *total) {
+    const uint32_t first = map_few_ones(before), last = map_few_ones(before - 4);
+    const uint32_t every = map_few_ones(all);
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+        const uint4 v = some[r];
+        total->before[r] = __dp2a_hi(v.y, first, __dp2a_lo(v.x, first, total->before[r]));
+        total->before[r] = __dp2a_hi(v.w, last, __dp2a_lo(v.z, last, total->before[r]));
+        total->all[r] = __dp2a_hi(v.y, every, __dp2a_lo(v.x, every, total->all[r]));
+        total->all[r] = __dp2a_hi(v.w, every, __dp2a_lo(v.z, every, total->all[r]));
+    }
+}
+
+// What a warp has under way before it looks at any of it.
+template <int K>
+struct map_few_reads {
+    uint4 sums[map_few_rows(K)];   // of bundles from 8 * lane on: of offsets w, w + warps, ...
+    uint32_t count[map_few_parts]; // of lane l: the pairs with the slab's offset l of each part
+    map_slab_four<K> four;
+};
+
+// Where a lane's sums are, from bundle `at` on; not beyond the last.
+template <int K>
+SPIRA_DEVICE const uint16_t *map_few_sums_at(const map_slab_lists<K> &lists, int at) {
+    return lists.sums +
+           ((int)threadIdx.x / 32 * lists.bundles + min(at, lists.bundles - map_few_ahead));
+}
+
+template <int K>
+SPIRA_DEVICE map_few_reads<K> map_few_begin(const map_slab_lists<K> &lists, int bundle) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
+    const int warps = K * map_few_parts, first = bundle * map_few_parts; // part
+    static_assert(K * K % map_few_parts == 0, "each warp has as many offsets");
+    map_few_reads<K> reads;
+    map_few_read(map_few_sums_at<K>(lists, lane * map_few_ahead), warps * lists.bundles,
+                 reads.sums);
+    const uint8_t *count = map_slab_count<K>(lists, slab, min(lane, K * K - 1), first);
+#pragma unroll
+    for (int i = 0; i < map_few_parts; ++i) {
+        reads.count[i] = map_read_byte(count + i * (int)sizeof(uint32_t));
+    }
+    reads.four = map_slab_fetch<K>(lists.found + ((int64_t)(first + warp / K) * K + slab));
+    return reads;
+}
+
+// The pairs with each offset, (in the bundles before, in all), to sums [volume] in shared memory. A
+// barrier must follow.
+template <int K>
+SPIRA_DEVICE void map_few_sum(const map_slab_lists<K> &lists, int bundle, map_few_reads<K> *reads,
+                              uint2 *sums) {
+    const int rows = map_few_rows(K), warps = K * map_few_parts;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    int at = lane * map_few_ahead;
+    map_few_total<rows> total = {};
+    map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
+    if (lists.bundles > 32 * map_few_ahead) {
+        static_assert(map_few_most <= 2 * 32 * map_few_ahead, "one more");
+        at += 32 * map_few_ahead;
+        map_few_read<rows>(map_few_sums_at<K>(lists, at), warps * lists.bundles, reads->sums);
+        map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
+    }
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+        uint2 sum = {map_warp_sum(total.before[r]), map_warp_sum(total.all[r])};
+        if (lane == 0) {
+            sums[warp + r * warps] = sum;
+        }
+    }
+}
+
+// Where the pairs of a bundle go: of lane l, in list l. sums: by map_few_sum. The first block tells
+// where the lists begin. Returns false if there are more pairs than they hold.
+template <int K>
+SPIRA_DEVICE bool map_few_lists_begin(const uint2 *sums, int bundle, const map_pairs &pairs,
+                                      device_status *trouble, int *begin) {
+    static_assert(K * K * K < 32, "a lane for each start of a list, and for the end");
+    const int lane = threadIdx.x & 31;
+    uint2 sum = lane < K * K * K ? sums[lane] : uint2{0, 0};
+    uint32_t end = map_add_below<1>(sum.y);
+    end = map_add_below<2>(end);
+    end = map_add_below<4>(end);
+    end = map_add_below<8>(end);
+    end = map_add_below<16>(end);
+    const uint32_t all = __shfl_sync(~0u, end, 31);
+    const bool fits = all <= (uint32_t)pairs.capacity;
+    if (bundle == 0 && threadIdx.x <= K * K * K) {
+        pairs.begin[lane] = fits ? (int)(end - sum.y) : 0;
+    }
+    if (bundle == 0 && threadIdx.x == 0 && !fits) {
+        device_status_raise(trouble, device_flag_capacity, all);
+    }
+    *begin = (int)(end - sum.y + sum.x);
+    return fits;
+}
+
+// Moves the pairs of a bundle to their lists: a warp a slab of a part.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(map_few_threads(K), 2)
+    map_few_move_kernel(const __grid_constant__ map_slab_task<W> task,
+                        const __grid_constant__ map_slab_lists<K> lists,
+                        const __grid_constant__ map_pairs pairs, device_status *trouble) {
+    __shared__ map_slab_stage<K> stages[K * map_few_parts];
+    __shared__ uint2 sums[K * K * K];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
+    const int bundle = blockIdx.x, part = bundle * map_few_parts + warp / K;
+    map_few_reads<K> reads = map_few_begin<K>(lists, bundle);
+    map_few_sum<K>(lists, bundle, &reads, sums);
+    uint32_t before = 0, count = 0; // of the parts before, and of this one
+#pragma unroll
+    for (int i = 0; i < map_few_parts; ++i) {
+        before += i < warp / K ? reads.count[i] : 0;
+        count = i == warp / K && lane < K * K ? reads.count[i] : count;
+    }
+    __syncthreads();
+    int begin;
+    bool fits = map_few_lists_begin<K>(sums, bundle, pairs, trouble, &begin);
+    begin = __shfl_sync(~0u, begin, slab * K * K + lane) + (int)before;
+    if (fits && __any_sync(~0u, count)) {
+        map_slab_move_part<W, K>(task, lists, part, slab, reads.four, begin, (int)count, pairs,
+                                 stages + warp);
+    }
 }
 
 // The offsets of each slab that are in the lists.
@@ -1438,8 +1752,18 @@ SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_sha
     map_slab_want(kernel, forms, lists.wanted);
     map_slab_task<W> task =
         map_slab_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
+    if constexpr (K == 3) {
+        if (lists.bundles) {
+            int64_t blocks = ceil_div(outputs->capacity, map_few_parts * map_part);
+            map_few_find_kernel<W, K>
+                <<<(unsigned)lists.bundles, map_few_threads(K), 0, stream>>>(task, lists);
+            map_few_move_kernel<W, K>
+                <<<(unsigned)blocks, map_few_threads(K), 0, stream>>>(task, lists, *pairs, trouble);
+            return;
+        }
+    }
     map_slab_find_kernel<W, K>
-        <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K), stream>>>(task, lists);
+        <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K, K), stream>>>(task, lists);
     map_slab_scan_kernel<K>
         <<<K * K * K, map_scan_threads, 0, stream>>>(lists, outputs->count, outputs->capacity);
     map_slab_move_kernel<W, K>
@@ -1477,7 +1801,7 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 // Asynchronous, deterministic, equal to map_build_pairs_host.
 // cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
 //          kernel: 4 + 2 K bytes a slab of each output), writing 8 bytes a pair; three launches,
-//          and but for those kernels a memset
+//          and but for those kernels a memset; of few outputs (map_few_bundles), two launches
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,

@@ -36,18 +36,28 @@ SPIRA_BOTH constexpr int slab_window_words(int K) {
     return K <= 3 ? 576 : 512;
 }
 
-// The taps of a turn.
-SPIRA_BOTH constexpr int slab_taps_bytes(int K) {
-    return slab_ahead(K) * 32 * K * K * K * (int)sizeof(int32_t);
+// Offsets of an output: all, or those before the centre (half). They are in so many slabs, of which
+// the last one has only the lower half of its own.
+SPIRA_BOTH constexpr int slab_columns(int K, bool half) {
+    return half ? K * K * K / 2 : K * K * K;
 }
 
-SPIRA_BOTH constexpr int slab_windows_bytes(int K) {
-    return K * slab_window_words(K) * (int)sizeof(uint32_t);
+SPIRA_BOTH constexpr int slab_slabs(int K, bool half) {
+    return half ? K / 2 + 1 : K;
+}
+
+// The taps of a turn.
+SPIRA_BOTH constexpr int slab_taps_bytes(int K, bool half) {
+    return slab_ahead(K) * 32 * slab_columns(K, half) * (int)sizeof(int32_t);
+}
+
+SPIRA_BOTH constexpr int slab_windows_bytes(int slabs, int K) {
+    return slabs * slab_window_words(K) * (int)sizeof(uint32_t);
 }
 
 // Shared memory of a block that wants taps: those of a turn, then the windows.
-SPIRA_BOTH constexpr int slab_block_bytes(int K) {
-    return slab_taps_bytes(K) + slab_windows_bytes(K);
+SPIRA_BOTH constexpr int slab_block_bytes(int K, bool half) {
+    return slab_taps_bytes(K, half) + slab_windows_bytes(slab_slabs(K, half), K);
 }
 
 // Steps of the search, the last one first: a little less than powers of two from the fifth on, so
@@ -235,15 +245,6 @@ SPIRA_DEVICE uint32_t slab_tap(uint32_t bits, int *position) {
     return tap;
 }
 
-// The taps of a row from number m on: the words that are there stand side by side.
-template <int K, int m = 0>
-SPIRA_DEVICE void slab_store(uint32_t bits, int position, uint32_t to) {
-    shared_store(to + 4 * m, slab_tap<m>(bits, &position));
-    if constexpr (m + 1 < K) {
-        slab_store<K, m + 1>(bits, position, to);
-    }
-}
-
 // The rows of a slab of one output: which members are there, K bits each, and where the first of
 // them stands.
 template <int K>
@@ -251,6 +252,25 @@ struct slab_found {
     uint32_t bits[K];
     int position[K];
 };
+
+// The taps [m, end) of a row: the words that are there stand side by side.
+template <int end, int m = 0>
+SPIRA_DEVICE void slab_store(uint32_t bits, int position, uint32_t to) {
+    if constexpr (m < end) {
+        shared_store(to + 4 * m, slab_tap<m>(bits, &position));
+        slab_store<end, m + 1>(bits, position, to);
+    }
+}
+
+// Taps [0, taps) of the slab of an output.
+template <int K, int taps, int y = 0>
+SPIRA_DEVICE void slab_store_rows(const slab_found<K> &found, uint32_t to) {
+    if constexpr (y * K < taps) {
+        slab_store<(taps - y * K < K ? taps - y * K : K)>(found.bits[y], found.position[y],
+                                                          to + y * K * 4);
+        slab_store_rows<K, taps, y + 1>(found, to);
+    }
+}
 
 // Brackets and copies the window of a slab, by a warp.
 //
@@ -377,35 +397,31 @@ SPIRA_DEVICE bool slab_next(const search_walk<W> &walk, const search_sets<W> &se
     return search->window.length.steps != 0;
 }
 
-// The taps of a turn that slab_next has found, K * K of each output. to: the shared address of the
-// first of the lane's first output.
-template <typename W, int K>
+// The first `taps` of each output of a turn that slab_next has found; `columns` from one output to
+// the next. to: the shared address of the first of the lane's first output.
+template <typename W, int K, int taps, int columns>
 SPIRA_DEVICE void slab_put(const slab_search<W, K> &search, const slab_found<K> *found, int g,
                            uint32_t to) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
         if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
-#pragma unroll
-            for (int y = 0; y < K; ++y) {
-                slab_store<K>(found[a].bits[y], found[a].position[y],
-                              to + (uint32_t)(a * 32 * K * K * K + y * K) * 4);
-            }
+            slab_store_rows<K, taps>(found[a], to + (uint32_t)(a * 32 * columns) * 4);
         }
     }
 }
 
 // The same of a turn without a window.
-template <typename W, int K>
+template <typename W, int K, int columns>
 SPIRA_DEVICE void slab_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                               const slab_search<W, K> &search, int g, uint32_t to) {
+                               const slab_search<W, K> &search, int g, int taps, uint32_t to) {
 #pragma unroll
     for (int a = 0; a < slab_ahead(K); ++a) {
         bool there = (g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows;
         int from = search.window.begin;
 #pragma unroll 1
-        for (int c = 0; c < K * K && there; ++c) {
+        for (int c = 0; c < taps && there; ++c) {
             W query = slab_far_query<W, K>(walk, search.queries.word[g + a], search.slab, c);
-            shared_store(to + (uint32_t)(a * 32 * K * K * K + c) * 4,
+            shared_store(to + (uint32_t)(a * 32 * columns + c) * 4,
                          (uint32_t)slab_far_tap(sets.source, sets.count, query, &from));
         }
     }

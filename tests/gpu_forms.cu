@@ -133,8 +133,8 @@ void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int r
     guarded_finish();
 }
 
-// All parts at once, with lists of exactly as many places as there are pairs; os by itself; the
-// half map where there is one.
+// All parts at once, with lists of exactly as many places as there are pairs; lists by themselves;
+// os by itself, of all offsets too; the half map where there is one.
 template <typename W>
 void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds, int32_t room = 0) {
     std::vector<int32_t> map = plain_map(s);
@@ -147,6 +147,7 @@ void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds,
         check_tiles(s, map, tile_rows_limit(volume), room);
     }
     for (int half = 0; half <= (int)has_half(s); ++half) {
+        check_wish(s, {true, false, false, false, false, half != 0, map_all, 0}, room);
         for (int threshold : thresholds) {
             forms_wish wish = forms_everything();
             wish.threshold = threshold;
@@ -462,6 +463,28 @@ DEVICE_TEST(gpu_forms_near_and_far) {
     check_near_and_far<uint64_t>();
 }
 
+// A voxel's neighbours in x are many words away; the lattice of a stride.
+template <typename W>
+void check_wide_planes() {
+    random_state r = random_make(19);
+    for (int stride : {1, 4}) {
+        const triple hi = {4 * stride, 250 * stride, 250 * stride}, step = {stride, stride, stride};
+        word_layout layout = reference_layout<W>({0, 0, 0}, hi, 1, step, {2 * stride, 16, 16});
+        std::vector<W> words =
+            forms_words<W>(&r, &layout, {0, 0, 0}, hi, step, test_quick() ? 4000 : 50000);
+        for (int size : {3, 5}) {
+            kernel_shape kernel = kernel_cube(size, stride);
+            forms_scene<W> s = forms_scene_make("wide planes", &layout, &kernel, words);
+            check_scene(&s, {0});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_wide_planes) {
+    check_wide_planes<uint32_t>();
+    check_wide_planes<uint64_t>();
+}
+
 // Large kernels: each window spans several columns.
 DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
     for (int size : {7, 13, 15}) {
@@ -600,6 +623,43 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     }
 }
 
+// ---- lists of few outputs, and of more ----------------------------------------------------------
+
+// Capacities on both sides of the largest that is done in two launches; sets that are full, nearly
+// so, and all but empty.
+template <typename W>
+void check_few_and_many() {
+    const int32_t bundle = map_few_parts * map_part, most = map_few_most * bundle;
+    REQUIRE(map_few_bundles(3, most) == map_few_most && map_few_bundles(3, most + 1) == 0);
+    REQUIRE(map_few_bundles(5, 1) == 0);
+    random_state r = random_make(20);
+    kernel_shape kernel = kernel_cube(3, 1);
+    word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
+    for (int32_t capacity : {bundle - 1, bundle, bundle + 1, 8 * bundle, 8 * bundle + 1, most / 2,
+                             most / 2 + 1, most - 1, most, most + 1}) {
+        for (int32_t count : {0, 1, bundle - 1, bundle + 1, 8 * bundle + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 9 * bundle)) {
+                continue;
+            }
+            forms_scene<W> s = forms_scene_make(
+                "few and many", &layout, &kernel,
+                forms_words<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, {1, 1, 1}, count));
+            std::vector<int32_t> map = plain_map(&s);
+            int32_t room = capacity - (int32_t)s.outputs.size();
+            map.resize(s.outputs.empty() ? 0 : map.size());
+            for (int half = 0; half <= 1; ++half) {
+                forms_wish lists = {false, false, false, false, true, half != 0, 0, 0};
+                check_wish(&s, forms_wish_fit(lists, kernel.size, map), room);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_few_and_many) {
+    check_few_and_many<uint32_t>();
+    check_few_and_many<uint64_t>();
+}
+
 // ---- many maps in a launch ----------------------------------------------------------------------
 
 // Scenes of one layout: kernels of all kinds, one set or two, sizes from none.
@@ -629,7 +689,7 @@ map_request<W> request_of(const forms_layer<W> *l) {
     return {l->kernel, l->source, l->outputs, forms_of(l)};
 }
 
-// plain: nothing but whole output-stationary maps.
+// plain: nothing but output-stationary maps, whole ones and half ones.
 template <typename W>
 void check_batch(uint64_t seed, int many, bool plain) {
     random_state r = random_make(seed);
@@ -642,7 +702,7 @@ void check_batch(uint64_t seed, int many, bool plain) {
         forms_wish wish = forms_wish_random(&r, s, plain_map(s));
         wish.pairs = false;
         if (plain) {
-            wish = {true, false, false, false, false, false, map_all, 0};
+            wish = {true, false, false, false, false, has_half(s) && i % 2, map_all, 0};
         }
         int32_t room = random_int(&r, -1, 200);
         wanted.push_back(forms_on_host(s, &wish, room));
@@ -800,7 +860,14 @@ DEVICE_TEST(gpu_forms_refuses_scratch) {
 
 enum { graph_capacity = 1500 };
 
-enum builder { builder_map, builder_forms, builder_pairs, builder_batch };
+enum builder {
+    builder_map,
+    builder_half,
+    builder_forms,
+    builder_pairs,
+    builder_lists,
+    builder_batch
+};
 
 template <typename W>
 status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaStream_t stream) {
@@ -842,17 +909,23 @@ forms_wish replay_wish(builder b, int i, const kernel_shape *kernel) {
     if (b == builder_map || (b == builder_batch && i % 2)) {
         return {true, false, false, false, false, false, map_all, 0};
     }
+    if (b == builder_half) {
+        return {true, false, false, false, false, true, map_all, 0};
+    }
+    if (b == builder_lists) {
+        return {false, false, false, false, true, false, 0, 2 * places};
+    }
     return {true, true, true, true, b == builder_pairs, false, 2, places};
 }
 
 template <typename W>
-void check_replays(builder b, int first, int many) {
+void check_replays(builder b, int first, int many, int32_t capacity = graph_capacity) {
     random_state r = random_make(13);
     std::vector<forms_scene<W>> scenes = replay_scenes<W>(&r, first, many, 700);
     std::vector<device_layer<W>> layers;
     for (int i = 0; i < many; ++i) {
         forms_wish wish = replay_wish(b, i, &scenes[(size_t)i].kernel);
-        layers.push_back(layer_make(&scenes[(size_t)i], &wish, graph_capacity - 700));
+        layers.push_back(layer_make(&scenes[(size_t)i], &wish, capacity - 700));
     }
     CHECK_OK(layers_build(b, &layers, stream_get())); // kernels are loaded at their first launch
     CHECK(expect_no_cuda_error());
@@ -869,7 +942,7 @@ void check_replays(builder b, int first, int many) {
         }
         for (int i = 0; i < many; ++i) {
             forms_wish wish = layers[(size_t)i].l.wish;
-            forms_result wanted = forms_on_host(&scenes[(size_t)i], &wish, graph_capacity - voxels);
+            forms_result wanted = forms_on_host(&scenes[(size_t)i], &wish, capacity - voxels);
             check_layer(&layers[(size_t)i].l, &wanted, scenes[(size_t)i].name);
         }
     }
@@ -883,6 +956,14 @@ DEVICE_TEST(gpu_forms_graphs) {
         check_replays<uint32_t>(builder_forms, kernel, 1);
         check_replays<uint32_t>(builder_pairs, kernel, 1);
         check_replays<uint64_t>(builder_pairs, kernel, 1);
+    }
+    for (int kernel = 0; kernel < 2; ++kernel) { // cubes
+        check_replays<uint32_t>(builder_half, kernel, 1);
+        check_replays<uint64_t>(builder_half, kernel, 1);
+        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // few outputs, and many
+            check_replays<uint32_t>(builder_lists, kernel, 1, capacity);
+            check_replays<uint64_t>(builder_lists, kernel, 1, capacity);
+        }
     }
     check_replays<uint32_t>(builder_batch, 0, 18);
     check_replays<uint64_t>(builder_batch, 0, 5);
