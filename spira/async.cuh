@@ -93,6 +93,30 @@ SPIRA_DEVICE bool warp_elect() {
     return chosen != 0;
 }
 
+// The sum over a whole warp, in all lanes.
+SPIRA_DEVICE int warp_sum(int value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, value);
+#else
+    for (int step = 16; step; step /= 2) {
+        value += __shfl_xor_sync(~0u, value, step);
+    }
+    return value;
+#endif
+}
+
+// The bits of all lanes together.
+SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(~0u, bits);
+#else
+    for (int step = 16; step; step /= 2) {
+        bits |= __shfl_xor_sync(~0u, bits, step);
+    }
+    return bits;
+#endif
+}
+
 // Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
 // not looked at.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {

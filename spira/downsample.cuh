@@ -554,17 +554,6 @@ SPIRA_DEVICE int downsample_copy(const downsample_grid<W> &g, const W *words, W 
 
 // ---- the first launch ---------------------------------------------------------------------------
 
-SPIRA_DEVICE int downsample_sum_warp(int value) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_add_sync(~0u, value);
-#else
-    for (int step = 16; step; step /= 2) {
-        value += __shfl_xor_sync(~0u, value, step);
-    }
-    return value;
-#endif
-}
-
 // Heads of all warps of a block, and in front of the own one in the upper half. Called by all
 // threads of the block, with a barrier inside.
 template <int turn>
@@ -576,7 +565,7 @@ SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
     }
     __syncthreads();
     const int own = lane < turn / 32 ? heads[lane] : 0;
-    return (uint32_t)downsample_sum_warp(lane < warp ? own << 16 | own : own);
+    return (uint32_t)warp_sum(lane < warp ? own << 16 | own : own);
 }
 
 // The span of the voxels [first, last) and whether the thread's is a head. Called by all threads of
@@ -682,46 +671,6 @@ SPIRA_DEVICE downsample_heads downsample_chunk(const downsample_heads *heads, co
         }
     }
     return h;
-}
-
-// Heads of a thread's share of the blocks, on their way.
-enum { downsample_counts_ahead = 2 };
-
-struct downsample_counts {
-    int heads[downsample_counts_ahead];
-};
-
-SPIRA_DEVICE downsample_counts downsample_read_counts(const int32_t *counts, int threads) {
-    downsample_counts read;
-#pragma unroll
-    for (int j = 0; j < downsample_counts_ahead; ++j) {
-        const unsigned b = threadIdx.x + (unsigned)(j * threads);
-        read.heads[j] = b < gridDim.x ? counts[b] : 0;
-    }
-    return read;
-}
-
-// sums [2], zeros: adds up the heads of all blocks and of those in front of the own.
-SPIRA_DEVICE void downsample_sum_counts(const downsample_counts &read, const int32_t *counts,
-                                        int threads, int *sums) {
-    int all = 0, before = 0;
-    unsigned b = threadIdx.x;
-#pragma unroll
-    for (int j = 0; j < downsample_counts_ahead; ++j, b += (unsigned)threads) {
-        all += read.heads[j];
-        before += b < blockIdx.x ? read.heads[j] : 0;
-    }
-#pragma unroll 1
-    for (; b < gridDim.x; b += (unsigned)threads) {
-        all += counts[b];
-        before += b < blockIdx.x ? counts[b] : 0;
-    }
-    all = downsample_sum_warp(all);
-    before = downsample_sum_warp(before);
-    if (threadIdx.x % 32 == 0 && all) {
-        atomicAdd(&sums[0], all);
-        atomicAdd(&sums[1], before);
-    }
 }
 
 // Where the heads of each block start, into blocks [gridDim.x].
@@ -870,12 +819,12 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         const unsigned count = (unsigned)min(*in.count, in.capacity);
         const unsigned last = min(first + turn, count);
         if (first == begin) {
-            const downsample_counts heads_read = downsample_read_counts(counts, threads);
+            const unique_counts heads_read = unique_read_counts(counts, threads);
             if (threadIdx.x < 2) {
                 s.sums[threadIdx.x] = 0;
             }
             __syncthreads();
-            downsample_sum_counts(heads_read, counts, threads, s.sums);
+            unique_sum_counts(heads_read, counts, threads, s.sums);
         }
         if constexpr (rx * ry > 1) {
             downsample_put(g, read, (int)count - origin, shared_address(s.buffer));

@@ -1025,18 +1025,6 @@ SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
     return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
 }
 
-// The sum over a warp, in all lanes.
-SPIRA_DEVICE uint32_t map_warp_sum(uint32_t v) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_add_sync(~0u, v);
-#else
-    for (int step = 16; step; step /= 2) {
-        v += __shfl_xor_sync(~0u, v, step);
-    }
-    return v;
-#endif
-}
-
 // The bits of an output in a far slab.
 template <typename W, int K>
 SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
@@ -1157,7 +1145,7 @@ SPIRA_DEVICE uint32_t map_slab_put_counts(const uint32_t (&counts)[map_slab_word
     uint32_t mine = 0;
 #pragma unroll
     for (int c = 0; c < words; ++c) {
-        uint32_t sum = map_warp_sum(counts[c]); // no byte passes the rows of a tile
+        uint32_t sum = (uint32_t)warp_sum((int)counts[c]); // no byte passes the rows of a tile
         mine = lane == c ? sum : mine;
     }
     if (lane < words) {
@@ -1670,7 +1658,8 @@ SPIRA_DEVICE void map_few_sum(const map_slab_lists<K> &lists, int bundle, map_fe
     }
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
-        uint2 sum = {map_warp_sum(total.before[r]), map_warp_sum(total.all[r])};
+        uint2 sum = {(uint32_t)warp_sum((int)total.before[r]),
+                     (uint32_t)warp_sum((int)total.all[r])};
         if (lane == 0) {
             sums[warp + r * warps] = sum;
         }

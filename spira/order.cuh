@@ -928,18 +928,6 @@ SPIRA_DEVICE void order_put_columns(const order_request &r, int64_t block, int k
     }
 }
 
-// The bits of all lanes together.
-SPIRA_DEVICE uint32_t order_unite(uint32_t bits) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_or_sync(~0u, bits);
-#else
-    for (int lanes = 16; lanes; lanes /= 2) {
-        bits |= __shfl_xor_sync(~0u, bits, lanes);
-    }
-    return bits;
-#endif
-}
-
 // A record of a compact map.
 template <int K>
 SPIRA_DEVICE void order_load_record(const int32_t *__restrict__ from, int32_t (&record)[K + 1]) {
@@ -1010,7 +998,7 @@ SPIRA_DEVICE void order_put_slabs(const order_request &r, int64_t block, int32_t
     }
 #pragma unroll
     for (int i = 0; i < K; ++i) {
-        any[i] = order_unite((uint32_t)own[i][K]);
+        any[i] = warp_unite((uint32_t)own[i][K]);
         if (lane == 0) {
             s.found[warp][i] = any[i];
         }

@@ -227,17 +227,6 @@ SPIRA_DEVICE void sort_words_end(const source &from, const sort_loading<source, 
 
 // ---- sample -------------------------------------------------------------------------------------
 
-SPIRA_DEVICE int sort_warp_sum(int mine) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_add_sync(~0u, mine);
-#else
-    for (int step = 16; step; step /= 2) {
-        mine += __shfl_xor_sync(~0u, mine, step);
-    }
-    return mine;
-#endif
-}
-
 // Adds how many of word [begin, end) stand before each key; of equal ones, all or none. one: 1, but
 // not for the compiler to know: the sum is then left to the pipe that has no comparisons to do.
 template <bool equal, typename W>
@@ -315,7 +304,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
         sort_rank(word, first, others, mine + i - others, one, key, before);
 #pragma unroll
         for (int j = 0; j < sort_rank_keys; ++j) {
-            int all_before = sort_warp_sum(before[j]);
+            int all_before = warp_sum(before[j]);
             sum = lane == j ? all_before : sum;
         }
         if (lane < sort_rank_keys && i + lane < all) {
@@ -491,7 +480,7 @@ SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table) {
         total[warp] = to;
     }
     __syncthreads();
-    to += sort_warp_sum(lane < warp ? total[lane] : 0);
+    to += warp_sum(lane < warp ? total[lane] : 0);
     to -= rows[0] + rows[1];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -601,7 +590,7 @@ SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
     }
     const int start = (int)(entry >> 16), keys = (int)(entry & 0xffff);
     uint32_t pieces = __ballot_sync(~0u, keys > 0);
-    int to = keys, before = sort_warp_sum(start);
+    int to = keys, before = warp_sum(start);
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
         int left = __shfl_up_sync(~0u, to, step);

@@ -6,20 +6,29 @@
 #ifndef SPIRA_UNIQUE_CUH
 #define SPIRA_UNIQUE_CUH
 
+#include "async.cuh"
 #include "status.cuh"
 #include "voxel.h"
 
-#include <cub/block/block_reduce.cuh>
-#include <cub/block/block_scan.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
 namespace spira {
 
-enum { unique_threads = 512, unique_items = 4, unique_stretch = unique_threads * unique_items };
+enum {
+    unique_threads = 512,
+    unique_items = 4,         // rows of a thread, or one where there are
+    unique_blocks_few = 1024, // no more blocks than these then
+};
 
-// Blocks for `rows` sorted words that go into a set of `capacity`.
-SPIRA_API int32_t unique_blocks(int32_t rows, int32_t capacity) {
-    return (int32_t)ceil_div(max_of(rows, capacity), unique_stretch);
+// How the rows are cut: each block takes unique_threads * items.
+struct unique_cut {
+    int32_t items, blocks;
+};
+
+SPIRA_API unique_cut unique_cut_make(int32_t rows, int32_t capacity) {
+    const int64_t most = max_of(rows, capacity), blocks = ceil_div(most, unique_threads);
+    const bool few = blocks <= unique_blocks_few;
+    return {few ? 1 : unique_items, (int32_t)(few ? blocks : ceil_div(blocks, unique_items))};
 }
 
 template <typename W>
@@ -28,20 +37,22 @@ SPIRA_DEVICE bool unique_is_head(const W *sorted, int64_t i, int32_t rows) {
 }
 
 // heads [blocks]: the distinct words that start in each stretch.
-template <typename W>
+template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
     unique_count_kernel(const W *__restrict__ sorted, int32_t rows, int32_t *heads) {
-    typedef cub::BlockReduce<int, unique_threads> reduce;
-    __shared__ typename reduce::TempStorage scratch;
-    int64_t first = (int64_t)blockIdx.x * unique_stretch + threadIdx.x;
-    int mine = 0;
+    const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
+    bool head[items];
 #pragma unroll
-    for (int j = 0; j < unique_items; ++j) {
-        mine += unique_is_head(sorted, first + j * unique_threads, rows);
+    for (int j = 0; j < items; ++j) {
+        head[j] = unique_is_head(sorted, first + j * unique_threads, rows);
     }
-    int total = reduce(scratch).Sum(mine);
+    int all = 0;
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        all += __syncthreads_count(head[j]);
+    }
     if (threadIdx.x == 0) {
-        heads[blockIdx.x] = total;
+        heads[blockIdx.x] = all;
     }
 }
 
@@ -68,78 +79,105 @@ SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capaci
     }
 }
 
-// The heads of all stretches, over those of the stretches in front of the block's own: 32 bits
-// each. To all threads of a block, with barriers inside.
-SPIRA_DEVICE uint64_t unique_sum_heads(const int32_t *heads) {
-    typedef cub::BlockReduce<uint64_t, unique_threads> reduce;
-    __shared__ typename reduce::TempStorage scratch;
-    __shared__ uint64_t shared;
-    uint64_t sum = 0;
-    for (uint32_t b = threadIdx.x; b < gridDim.x; b += unique_threads) {
-        const uint64_t own = (uint32_t)heads[b];
-        sum += own << 32 | (b < blockIdx.x ? own : 0);
+// Heads of a thread's share of the blocks, on their way.
+enum { unique_counts_ahead = 2 };
+
+struct unique_counts {
+    int32_t heads[unique_counts_ahead];
+};
+
+SPIRA_DEVICE unique_counts unique_read_counts(const int32_t *heads, int threads) {
+    unique_counts read;
+#pragma unroll
+    for (int j = 0; j < unique_counts_ahead; ++j) {
+        const unsigned b = threadIdx.x + (unsigned)(j * threads);
+        read.heads[j] = b < gridDim.x ? heads[b] : 0;
     }
-    sum = reduce(scratch).Sum(sum);
-    if (threadIdx.x == 0) {
-        shared = sum;
-    }
-    __syncthreads();
-    return shared;
+    return read;
 }
 
-// Words of a block in front of each that are heads, and itself: of a warp's items the `bits` are
-// there. Called by all threads of a block, with barriers inside.
-SPIRA_DEVICE void unique_rank_heads(const uint32_t (&bits)[unique_items],
-                                    int32_t (&rank)[unique_items]) {
-    typedef cub::BlockScan<int, unique_threads> scan;
-    const int warps = unique_threads / 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    __shared__ typename scan::TempStorage scratch;
-    __shared__ int32_t before[unique_items * warps];
-    if (lane == 0) {
+// sums [2], shared, zeros: adds up the heads of all blocks and of those in front of the own. Called
+// by all `threads` of a block, whole warps; complete behind a barrier.
+SPIRA_DEVICE void unique_sum_counts(const unique_counts &read, const int32_t *heads, int threads,
+                                    int *sums) {
+    int all = 0, before = 0;
+    unsigned b = threadIdx.x;
 #pragma unroll
-        for (int j = 0; j < unique_items; ++j) {
-            before[j * warps + warp] = __popc(bits[j]);
+    for (int j = 0; j < unique_counts_ahead; ++j, b += (unsigned)threads) {
+        all += read.heads[j];
+        before += b < blockIdx.x ? read.heads[j] : 0;
+    }
+#pragma unroll 1
+    for (; b < gridDim.x; b += (unsigned)threads) {
+        all += heads[b];
+        before += b < blockIdx.x ? heads[b] : 0;
+    }
+    all = warp_sum(all);
+    before = warp_sum(before);
+    if (threadIdx.x % 32 == 0 && all) {
+        atomicAdd(&sums[0], all);
+        atomicAdd(&sums[1], before);
+    }
+}
+
+// Words of a block in front of each that are heads, and itself: counts [items, warps] are those of
+// each warp's items, of which the `bits` are there.
+template <int items>
+SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits)[items],
+                                    int32_t (&rank)[items]) {
+    const int warps = unique_threads / 32, lane = (int)(threadIdx.x % 32),
+              warp = (int)(threadIdx.x / 32);
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        int before = 0;
+#pragma unroll
+        for (int k = lane; k < items * warps; k += 32) {
+            before += k < j * warps + warp ? counts[k] : 0;
         }
-    }
-    __syncthreads();
-    const bool has = threadIdx.x < unique_items * warps;
-    int own = has ? before[threadIdx.x] : 0;
-    scan(scratch).ExclusiveSum(own, own);
-    if (has) {
-        before[threadIdx.x] = own;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < unique_items; ++j) {
-        rank[j] = before[j * warps + warp] + __popc(bits[j] & (~0u >> (31 - lane)));
+        rank[j] = warp_sum(before) + __popc(bits[j] & (~0u >> (31 - lane)));
     }
 }
 
 // Writes the set and, where out.voxel is given, which row fell into which voxel. A thread has its
 // reads under way before it writes.
-template <typename W>
+template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
     unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
                         const int32_t *__restrict__ heads, voxel_set<W> set, voxel_rows out,
                         bool report, device_status *trouble) {
-    const int64_t first = (int64_t)blockIdx.x * unique_stretch + threadIdx.x;
-    const uint32_t lane = threadIdx.x % 32;
-    W word[unique_items];
-    uint32_t bits[unique_items], lasts = 0;
-    int32_t row[unique_items], rank[unique_items];
+    __shared__ int32_t sums[2], counts[items * unique_threads / 32];
+    const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unique_counts read = unique_read_counts(heads, unique_threads);
+    W word[items];
+    uint32_t bits[items], lasts = 0;
+    int32_t row[items], rank[items];
+    bool head[items];
 #pragma unroll
-    for (int j = 0; j < unique_items; ++j) {
+    for (int j = 0; j < items; ++j) {
         const int64_t i = first + j * unique_threads;
         word[j] = i < rows ? sorted[i] : word_none<W>();
         row[j] = out.voxel && i < rows ? out.order[i] : 0;
         lasts |= (uint32_t)(i + 1 >= rows || sorted[i + 1] == word_none<W>()) << j;
-        bits[j] = __ballot_sync(~0u, unique_is_head(sorted, i, rows));
+        head[j] = unique_is_head(sorted, i, rows);
     }
-    const uint64_t sums = unique_sum_heads(heads);
-    const int32_t before = (int32_t)(uint32_t)sums, all = (int32_t)(sums >> 32);
-    unique_rank_heads(bits, rank);
+    if (threadIdx.x < 2) {
+        sums[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    unique_sum_counts(read, heads, unique_threads, sums);
 #pragma unroll
-    for (int j = 0; j < unique_items; ++j) {
+    for (int j = 0; j < items; ++j) {
+        bits[j] = __ballot_sync(~0u, head[j]);
+        if (lane == 0) {
+            counts[j * (unique_threads / 32) + warp] = __popc(bits[j]);
+        }
+    }
+    __syncthreads();
+    const int32_t all = sums[0], before = sums[1];
+    unique_rank_heads<items>(counts, bits, rank);
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
         const int64_t i = first + j * unique_threads;
         const bool head = bits[j] >> lane & 1;
         const int32_t voxel = before + rank[j] - 1;
@@ -162,16 +200,19 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     }
 }
 
-// Launches both. sorted [rows]: ascending, word_none() at the end; heads [unique_blocks]: scratch.
-// out: order [rows] must hold the row of each sorted word; out.voxel null leaves the rows out.
+// Launches both. sorted [rows]: ascending, word_none() at the end; heads
+// [unique_cut_make().blocks]: scratch. out: order [rows] must hold the row of each sorted word;
+// out.voxel null leaves the rows out.
 template <typename W>
 SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, voxel_set<W> set,
                                voxel_rows out, bool report, device_status *trouble,
                                cudaStream_t stream) {
-    int32_t blocks = unique_blocks(rows, set.capacity);
-    unique_count_kernel<W><<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads);
-    unique_write_kernel<W>
-        <<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads, set, out, report, trouble);
+    const unique_cut cut = unique_cut_make(rows, set.capacity);
+    const unsigned blocks = (unsigned)cut.blocks;
+    auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
+    auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
+    count<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads);
+    write<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads, set, out, report, trouble);
     return status_of_launch("unique");
 }
 
@@ -201,7 +242,7 @@ SPIRA_API status unique_carve(workspace *w, int32_t rows, int32_t capacity, uniq
     s->rows = rows;
     s->words = workspace_take<W>(w, rows);
     s->sorted = workspace_take<W>(w, rows);
-    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
+    s->heads = workspace_take<int32_t>(w, unique_cut_make(rows, capacity).blocks);
     unique_scratch<W> ask = *s;
     ask.cub = nullptr;
     ask.cub_bytes = 0;

@@ -20,7 +20,7 @@ template <typename W>
 SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
                                 voxelize_scratch<W> *s) {
     s->sorted = workspace_take<W>(w, rows);
-    s->heads = workspace_take<int32_t>(w, unique_blocks(rows, capacity));
+    s->heads = workspace_take<int32_t>(w, unique_cut_make(rows, capacity).blocks);
     return sort_carve(w, rows, &s->sort);
 }
 

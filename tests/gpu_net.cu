@@ -428,7 +428,7 @@ DEVICE_TEST(gpu_net_first_layers_do_not_wait) {
     for (cudaStream_t &s : stream) {
         CUDA_CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     }
-    const net_side side = {stream[1], side_get()->begun, side_get()->indexed};
+    const net_side side = {stream[1], side_get()->begun, side_get()->indexed, nullptr};
     d.side = &side;
     frame f = frame_make<uint32_t>(23, &d.plan->layout, 800, n.input_channels);
     const result<uint32_t> wanted = device_net_result(&d, &f); // loads the kernels,
@@ -860,10 +860,10 @@ DEVICE_TEST(gpu_net_run_refuses) {
     net_side side = *side_get();
     CHECK_STATUS(beside(side, p), status_unsupported);
     other.limits.overlap = true;
-    s = beside({side.stream, nullptr, side.indexed}, &other);
+    s = beside({side.stream, nullptr, side.indexed, nullptr}, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.begun");
-    s = beside({side.stream, side.begun, nullptr}, &other);
+    s = beside({side.stream, side.begun, nullptr, nullptr}, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.indexed");
     for (int layer : {-1, n.count, INT32_MAX}) {
