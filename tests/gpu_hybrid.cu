@@ -457,7 +457,7 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
                 device_hybrid_make(&p, scene.dense.os, scene.pairs, scene.outputs.count, &d);
                 CUDA_CHECK(cudaDeviceSynchronize());
                 cudaGraphExec_t graph = stream_capture(
-                    [&](cudaStream_t stream) { CHECK_OK(scene_run(&scene, &d, stream)); }, 4);
+                    [&](cudaStream_t stream) { CHECK_OK(scene_run(&scene, &d, stream)); }, 3);
                 REQUIRE(graph != nullptr);
                 for (int32_t wanted : {most, 0, 1, most / 2, most}) {
                     words = forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, wanted);
