@@ -54,8 +54,11 @@ SPIRA_API downsample_cut downsample_cut_make(int32_t capacity) {
     return cut;
 }
 
+enum { downsample_near = -1 };
+
 // A stretch of a set in which all cells of a turn's voxels lie. Where it is too long for shared
-// memory, or its words are too far apart, `end` is ~ of that.
+// memory, or its words are too far apart, `end` is ~ of that. `begin` is downsample_near where they
+// lie well within the words that are read at once: not where a stretch only happens to be these.
 struct downsample_span {
     int begin, end;
 };
@@ -272,7 +275,9 @@ SPIRA_DEVICE uint32_t downsample_distance(const downsample_grid<W> &g, W word, W
         return (uint32_t)word;
     }
     const W room = g.group & (~g.group + 1), away = word - base;
-    return word < (W)(base + room) ? 0 : away < UINT32_MAX ? (uint32_t)away : UINT32_MAX;
+    // Of the topmost group, the distance from a base below the first may wrap.
+    const bool told = away >= room && away < UINT32_MAX;
+    return word < (W)(base + room) ? 0 : told ? (uint32_t)away : UINT32_MAX;
 }
 
 enum { downsample_far = 1 << 30 };
@@ -582,7 +587,9 @@ SPIRA_DEVICE bool downsample_mark_turn(const downsample_grid<W> &g, const W *wor
     downsample_put(g, read, count - span->begin, buffer);
     __syncthreads();
     if (downsample_is_near<W, turn>(g, window.words, first, last)) {
-        return i < last && downsample_window_head<rx, ry, true>(near, window, i - span->begin);
+        const int origin = span->begin;
+        *span = {downsample_near, 0};
+        return i < last && downsample_window_head<rx, ry, true>(near, window, i - origin);
     }
     *span = downsample_find_span(g, words, count, first, last);
     if (span->end < 0) {
@@ -763,18 +770,18 @@ SPIRA_DEVICE void downsample_rank_turn(const downsample_grid<W> &g, const voxel_
         return;
     }
     const downsample_grid<uint32_t> near = downsample_grid_near(g);
-    const downsample_span read = downsample_near_span<turn>(first, count);
     const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks);
     downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
                                    2 * downsample_near_reach};
-    const int begin = span.begin;
+    const bool is_near = span.begin == downsample_near;
+    const int begin = is_near ? downsample_origin(first) : span.begin;
     const auto write = [&](int i, int rank) {
         if (rank < out.capacity) {
             out.words[rank] =
                 (W)(search_load<0>(window.words + downsample_bytes(i)) & near.floor) + base;
         }
     };
-    if (begin == read.begin && span.end == read.end) {
+    if (is_near) {
         downsample_for_heads<turn, threads, listed>(
             s->marks, first - begin, last - begin, s->list, [&](int i) {
                 write(i, before + downsample_window_rank<rx, ry, true>(near, window, marks, i));

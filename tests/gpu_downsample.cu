@@ -760,6 +760,40 @@ DEVICE_TEST(gpu_downsample_long_groups) {
     check_groups<uint64_t>({3, 1 << 20, 1 << 20}); // each group is too long
 }
 
+// A group of two slabs that ends with the words which a turn reads at once, one more and one less;
+// its upper slab ends long before its lower one, so that cells are searched for behind its end.
+template <typename W>
+void check_window_ends(int turn, int room) {
+    word_layout layout = reference_layout<W>({0, 0, 0}, {9, 400, 40}, 1, {2, 2, 2}, {3, 3, 3});
+    for (int first : {0, 512, 1024}) {
+        for (int more : {-1, 0, 1}) {
+            for (int behind : {0, 300}) {
+                const int in_front = first ? first - 512 : 0;
+                const int own = first + turn + 512 + more - in_front;
+                std::vector<W> words;
+                auto put = [&](int x, int count, int depth) { // `depth` voxels a row
+                    for (int i = 0; i < count; ++i) {
+                        voxel v = {0, x, i / depth * 2, i % depth * 2};
+                        words.push_back(word_pack<W>(&layout, v));
+                    }
+                };
+                put(0, in_front, 16);
+                put(2, own / 2, 5);
+                put(3, own - own / 2, 10);
+                put(6, behind, 16);
+                check_levels("ends", &layout, words, room, {{2, 2, 2}});
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_groups_end_with_the_window) {
+    check_window_ends<uint32_t>(256, 0);
+    check_window_ends<uint64_t>(256, 0);
+    check_window_ends<uint32_t>(512, downsample_small); // turns are longer there
+    check_window_ends<uint64_t>(512, downsample_small);
+}
+
 // So many blocks that the heads are listed, most of them without a voxel.
 DEVICE_TEST(gpu_downsample_many_blocks) {
     const int32_t capacity = downsample_blocks_many * 512 + 1;
