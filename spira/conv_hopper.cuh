@@ -501,6 +501,7 @@ SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&so
                                     at >= 0 ? from.bytes : 0);
         shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
     }
+    __threadfence_block(); // the arrival that follows is of copies, and releases no stores
 }
 
 // Fetches an offset's weights of a region.

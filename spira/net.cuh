@@ -284,13 +284,15 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
 // network-wide indexing).
 //
 // inputs   input: set 0, of the planned capacity; memory: plan->workspace_bytes, aligned to 256
-// outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed.
-//          The features of an earlier run are lost: maps pass through their place
+// outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed,
+//          coordinates off a lattice. The features of an earlier run are lost: maps pass through
+//          their place
 // Asynchronous, deterministic.
 template <typename W>
 SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status *trouble,
                            void *memory, size_t bytes, cudaStream_t stream) {
     SPIRA_TRY(net_run_check(p, true, &input, memory, bytes));
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
     return net_index_part(p, net_part_all, input, trouble, memory, stream);
 }
 
@@ -365,8 +367,8 @@ SPIRA_API status net_layer_run(const net_plan *p, int layer, voxel_set<W> input,
     return net_layer_start(p, layer, input, features, loaded, memory, false, stream);
 }
 
-// A second stream of the caller's, for a part of the index, and two events of its own
-// (cudaEventDisableTiming is enough). All three are of the device of the run, and in no other use
+// A second stream of the caller's, for a part of the index, and events of its own
+// (cudaEventDisableTiming is enough). All of them are of the device of the run, and in no other use
 // while net_run is called. They may be destroyed after a capture; after a call without one, when
 // its work is done.
 struct net_side {
@@ -374,7 +376,7 @@ struct net_side {
     cudaEvent_t begun;   // recorded where the second stream sets off,
     cudaEvent_t indexed; // and where it comes back
     // Null, or an event that the caller has recorded behind what makes the features, on `stream` or
-    // another: the layers wait for it, the index does not.
+    // another: the layers wait for it, and of the index only what comes behind it on its stream.
     cudaEvent_t features;
 };
 
@@ -414,10 +416,11 @@ SPIRA_API status net_run_beside(const net_plan *p, int layers, voxel_set<W> inpu
     SPIRA_TRY(net_wait(side->stream, side->begun, stream));
     status coarse = net_index_part(p, net_part_coarse, input, trouble, memory, side->stream);
     status fine = net_index_part(p, net_part_fine, input, trouble, memory, stream);
+    status ready = status_success();
     if (side->features) {
-        SPIRA_TRY(
-            status_from_cuda(cudaStreamWaitEvent(stream, side->features, 0), "side.features"));
+        ready = status_from_cuda(cudaStreamWaitEvent(stream, side->features, 0), "side.features");
     }
+    fine = status_failed(fine) ? fine : ready;
     if (!status_failed(fine)) {
         fine = net_layers_start(p, 0, layers, input, features, loaded, memory, stream);
     }

@@ -10,8 +10,8 @@
 //
 // On the device a kernel map has the layouts that its convolutions read: tiled, ordered or both
 // (conv_form_of, conv.cuh). The map itself stays only where pooling reads it. Where it is needed
-// just to make a layout or to count its pairs, it stands in the place of the features, which come
-// later.
+// just to make a layout or to count its pairs, it, or its compact form, stands in the place of the
+// features, which come later.
 //
 // A plan with `overlap` has the index in two parts that do not disturb each other, so that they may
 // be made side by side (net_side, net.cuh). The fine one is the maps of the finest set onto itself;

@@ -48,7 +48,8 @@ struct order_request {
     const int32_t *count; // [1] rows that are read
     int32_t capacity;
     order_layout layout;
-    const int32_t *slabs; // null; or the compact form of the map (slab.h), which is not read then
+    const int32_t *slabs; // null; or the compact form of the map (slab.h), which is not read then:
+                          // [size.x, capacity, slab_record_words], of this capacity
 };
 
 // What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks,

@@ -1,9 +1,10 @@
 // spira/slab.h: the compact form of the kernel map of a small cubic kernel: a position for each row
 // of K offsets (z) instead of one for each offset.
 //
-// The sources of a row stand side by side, if all coordinates are multiples of the stride: no other
-// word lies between them. So it is enough to know where the first of them stands, and which offsets
-// have one. The rows of a slab (x-offset) make a record: [K + 1] begin 0 .. K - 1, has.
+// The sources of a row stand side by side, if all coordinates are multiples of the stride and no
+// voxel is there twice: no other word lies between them. So it is enough to know where the first of
+// them stands, and which offsets have one. The rows of a slab (x-offset) make a record: [K + 1]
+// begin 0 .. K - 1, has.
 //
 //   begin  where the sources of a row begin; of a row without sources, anything
 //   has    bit c: there is a source for offset c of the slab, number slab * K * K + c of the kernel

@@ -22,7 +22,7 @@ enum status_code {
     status_stride,       // detail: the stride that is not supported
     status_grid,         // subject: what is wrong with the voxel size
     status_bits,         // detail: how many bits of a 64-bit word are missing
-    status_out_of_range, // detail: the index of the first row outside of the layout
+    status_out_of_range, // detail: the index of the first row outside of the layout or lattice
     status_duplicate,    // detail: the index of the first row that repeats an earlier one
     status_capacity,     // detail: how many were needed
     status_not_finite,   // detail: the index of the first row with a NaN or an infinity
@@ -151,8 +151,9 @@ SPIRA_API status device_status_read(const device_status *copy) {
                   UINT32_MAX - copy->first_range);
     SPIRA_REQUIRE(!(copy->flags & device_flag_duplicate), status_duplicate, "coordinates",
                   UINT32_MAX - copy->first_duplicate);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_lattice), status_stride,
-                  "coordinates (no multiples of the stride)", UINT32_MAX - copy->first_off);
+    SPIRA_REQUIRE(!(copy->flags & device_flag_lattice), status_out_of_range,
+                  "coordinates (no multiples of a layer's stride, near an output)",
+                  UINT32_MAX - copy->first_off);
     SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity,
                   "capacity (of voxels, or of the pairs of a map)", copy->needed);
     return status_success();

@@ -115,7 +115,7 @@ TEST(device_status_keeps_the_first_row) {
         {device_flag_range, status_out_of_range},
         {device_flag_duplicate, status_duplicate},
         {device_flag_not_finite, status_not_finite},
-        {device_flag_lattice, status_stride},
+        {device_flag_lattice, status_out_of_range},
     };
     for (auto &c : cases) {
         device_status s = {};
