@@ -56,7 +56,7 @@ SPIRA_API const networks::network *net_table(bench_pool *pool, const net_job *jo
 
 // ---- the steps of a run -------------------------------------------------------------------------
 
-// From raw coordinates to a set of voxels with features.
+// From raw coordinates to a set of voxels.
 template <typename W>
 static spira::status net_set_step(const net_work<W> *w, cudaStream_t stream) {
     SPIRA_TRY(spira::device_status_clear(w->scene.trouble, stream));
@@ -71,6 +71,7 @@ static spira::status net_values_step(const net_work<W> *w, cudaStream_t stream) 
                                  w->features, stream);
 }
 
+// The same, and their features.
 template <typename W>
 static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;

@@ -521,8 +521,9 @@ SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g, c
     int warp = threadIdx.x / 32;
     if (warp < 2) {
         const W group = words[warp ? last - 1 : first] & g.group;
-        // The end: beyond the group's highest word. It does not wrap: a slab is not the last of its
-        // field, which keeps a margin, or ends with the words.
+        // The end: the place of the group's highest word, which is no voxel's: not all of its bits
+        // are used. It does not wrap: a slab is not the last of its field, which keeps a margin, or
+        // ends with the words.
         const W key = warp ? group + g.reach : group;
         int at = search_warp_lower_bound(words, count, key, warp ? last : first);
         if (threadIdx.x % 32 == 0) {
@@ -867,13 +868,17 @@ SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample
                                    voxel_set<W> in, voxel_set<W> out,
                                    const downsample_scratch<W> &s, device_status *trouble,
                                    cudaStream_t stream) {
-    const int few = (turn * 5 / 8 + 31) / 32 * 32; // most blocks have no more heads
-    const bool many = cut.blocks > downsample_blocks_many;
-    const unsigned blocks = (unsigned)cut.blocks, threads = (unsigned)(many ? few : turn);
+    const unsigned blocks = (unsigned)cut.blocks;
     downsample_mark_kernel<W, rx, ry, turn>
         <<<blocks, turn, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans);
-    auto rank = many ? downsample_rank_kernel<W, rx, ry, turn, few, true>
-                     : downsample_rank_kernel<W, rx, ry, turn, turn, false>;
+    auto rank = downsample_rank_kernel<W, rx, ry, turn, turn, false>;
+    unsigned threads = turn;
+    if constexpr (turn * downsample_blocks_many > downsample_small) { // else there are fewer
+        const int few = (turn * 5 / 8 + 31) / 32 * 32; // most blocks have no more heads
+        const bool many = cut.blocks > downsample_blocks_many;
+        rank = many ? downsample_rank_kernel<W, rx, ry, turn, few, true> : rank;
+        threads = many ? few : threads;
+    }
     rank<<<blocks, threads, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans, out,
                                          trouble);
     return status_of_launch("downsample");
@@ -939,8 +944,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 //          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
 // cost     a step to the next level: two kernels with up to three and six binary searches a voxel,
-//          in shared memory; else a radix sort of the bits that the stride leaves, and three small
-//          kernels
+//          in shared memory, or in the set where slabs are too long for it; else a radix sort of
+//          the bits that the stride leaves, and three small kernels
 template <typename W>
 SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
                                  triple stride, voxel_set<W> out, device_status *trouble,
