@@ -1,16 +1,16 @@
 // spira/order.cuh: the ordered layout on the GPU, from maps that are there; up to 16 in one go.
 //
-// Four launches, each over all maps. `key`: the keys of all rows, a warp 32 of them: wide, as it
-// reads the map; the first blocks of threads, one for each list of samples, find the samples' keys
-// for themselves meanwhile, and where classes begin. `class`: the rows of a chunk of 2048 in their
-// classes. `run`: a run collects its rows, class by class, from all chunks, sorts them, and weighs
-// its pairs of blocks. `put`: a block of threads writes 32 offsets of a pair of blocks; that of the
-// first ones counts the pairs whose turn is before.
+// Four launches, each over all maps. `key`: the keys and directions of all rows, a warp 32 of them:
+// wide, as it reads the map; the first blocks of threads, one for each list of samples, find the
+// samples' keys for themselves meanwhile, and where classes begin. `class`: the rows of a chunk of
+// 2048 in their classes. `run`: a run collects its rows, class by class, from all chunks, sorts
+// them, and weighs its pairs of blocks. `put`: a block of threads writes 32 offsets of a pair of
+// blocks; that of the first ones counts the pairs whose turn is before.
 //
 // A map may come compact (slab.h): then a lane has the records of its row, and reads no further.
 //
-// A block of threads sorts by digits of 9 bits: three for the 27 directions of size 3, one for the
-// 8 of size 2. Bits are those of directions that the kernel has.
+// A block of threads sorts by digits of 9 bits: three for the 24 groups of size 3, one for the 8
+// directions of size 2. Bits are those of directions that the kernel has, or of groups.
 #ifndef SPIRA_ORDER_CUH
 #define SPIRA_ORDER_CUH
 
@@ -62,7 +62,6 @@ struct order_task {
     uint32_t directions;              // that the columns lie in
     int32_t first_row;                // among the rows of all maps,
     int32_t first[order_units];       // and its first unit
-    uint8_t direction[order_slab];    // of each of the first columns
     uint8_t weight[order_directions]; // of each direction
 };
 
@@ -82,6 +81,7 @@ struct __align__(8) order_item {
 
 struct order_scratch {
     uint32_t *key;      // [rows] of all maps
+    uint32_t *seen;     // [rows] of all maps: the directions in which each has taps
     uint32_t *splitter; // [maps, order_lists, order_list_classes]: order_find_splitters
     int32_t *total;     // [maps, order_classes] rows of each class
     uint16_t *begin;    // [order_classes, runs] of each map: where each class of a chunk begins
@@ -309,25 +309,34 @@ SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// [words, 32]: the columns of a word that lie in each direction that the columns lie in.
+// [words, 32]: the columns of a word that lie in each direction that the columns lie in, or group.
 typedef uint32_t order_sets[order_words_max * 32];
 
-// The columns of kernels that have more than a word of them. Each warp counts those of all offsets;
-// the offsets are dealt out to the warps, 32 at a time.
-SPIRA_DEVICE void order_fill_far(const order_batch &batch, const order_task &task,
-                                 order_sets &sets) {
+// Of the directions, and of the groups if the kernel is ordered by them.
+struct order_columns {
+    order_sets directions, groups;
+};
+
+// Each warp counts the columns of all offsets; the offsets are dealt out to the warps, 32 at a
+// time.
+SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task &task,
+                                     order_columns &s) {
     const order_request &r = task.request;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
     int column = 0;
     for (int first = 0; first < volume; first += 32) {
         int k = first + lane;
         bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
         uint32_t all = __ballot_sync(~0u, has);
         if (has && first / 32 % (blockDim.x / 32) == warp) {
-            int c = column + __popc(all & ((1u << lane) - 1));
-            int direction = order_direction(&r.kernel, &batch.numbers, k);
-            int number = __popc(task.directions & ((1u << direction) - 1));
-            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
+            const int c = column + __popc(all & ((1u << lane) - 1)), at = c / 32 * 32;
+            const int direction = order_direction(&r.kernel, &batch.numbers, k);
+            const int number = __popc(task.directions & ((1u << direction) - 1));
+            uint32_t groups = order_has_groups(&r.kernel) ? order_groups_of(&r.kernel, k) : 0;
+            atomicOr(s.directions + at + number, 1u << c % 32);
+            for (; groups; groups &= groups - 1) {
+                atomicOr(s.groups + at + __ffs((int)groups) - 1, 1u << c % 32);
+            }
         }
         column += __popc(all);
     }
@@ -335,24 +344,19 @@ SPIRA_DEVICE void order_fill_far(const order_batch &batch, const order_task &tas
 
 // By all threads of a block, for its map.
 SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
-                                  order_sets &sets) {
-    const int own = threadIdx.x, volume = task.request.layout.volume;
-    for (int i = own; i < order_words(volume) * 32; i += blockDim.x) {
-        sets[i] = 0;
+                                  order_columns &s) {
+    for (int i = threadIdx.x; i < order_words(task.request.layout.volume) * 32; i += blockDim.x) {
+        s.directions[i] = s.groups[i] = 0;
     }
     __syncthreads();
-    if (volume > order_slab) {
-        order_fill_far(batch, task, sets);
-    } else if (own < volume) {
-        atomicOr(sets + task.direction[own], 1u << own);
-    }
+    order_fill_columns(batch, task, s);
     __syncthreads();
 }
 
-// In which directions a row has taps, whose columns of a word are `has`. sets: those of the word.
-SPIRA_DEVICE uint32_t order_find_directions(uint32_t has, const uint32_t *sets, int directions) {
+// In which of the sets of a word a row has taps, whose columns of that word are `has`.
+SPIRA_DEVICE uint32_t order_find_sets(uint32_t has, const uint32_t *sets, int many) {
     uint32_t mask = 0;
-    for (int d = 0; d < directions; d += 4) {
+    for (int d = 0; d < many; d += 4) {
         uint4 set = *(const uint4 *)(sets + d);
         uint32_t four = (has & set.x ? 1 : 0) | (has & set.y ? 2 : 0) | (has & set.z ? 4 : 0) |
                         (has & set.w ? 8 : 0);
@@ -396,10 +400,48 @@ SPIRA_DEVICE uint32_t order_slabs_directions(const uint32_t (&has)[K]) {
     return directions;
 }
 
-// The keys of so many rows of a compact map, read side by side.
+// The offsets of a slab that lie in a group, if the slab does.
+SPIRA_BOTH constexpr uint32_t order_group_mask(int K, order_group group) {
+    uint32_t mask = 0;
+    for (int c = 0; c < K * K; ++c) {
+        bool has = (group.y & order_place_of(c / K - K / 2, K)) &&
+                   (group.z & order_place_of(c % K - K / 2, K));
+        mask |= has ? 1u << c : 0;
+    }
+    return mask;
+}
+
+// What the slabs at these places have together.
+template <int K, int places, int slab = 0>
+SPIRA_DEVICE uint32_t order_unite_slabs(const uint32_t (&has)[K]) {
+    uint32_t all = places & order_place_of(slab - K / 2, K) ? has[slab] : 0;
+    if constexpr (slab + 1 < K) {
+        all |= order_unite_slabs<K, places, slab + 1>(has);
+    }
+    return all;
+}
+
+// In which groups a row has sources.
+template <int K, int n = 0>
+SPIRA_DEVICE uint32_t order_slabs_groups(const uint32_t (&has)[K]) {
+    constexpr order_group group = order_group_at(K > 3, n);
+    constexpr uint32_t mask = order_group_mask(K, group);
+    uint32_t groups = order_unite_slabs<K, group.x>(has) & mask ? 1u << (order_groups - 1 - n) : 0;
+    if constexpr (n + 1 < order_groups) {
+        groups |= order_slabs_groups<K, n + 1>(has);
+    }
+    return groups;
+}
+
+// What is found out of a row.
+struct order_seen {
+    uint32_t key, directions;
+};
+
+// The same of so many rows of a compact map, read side by side.
 template <int K, int rows>
 SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&row)[rows],
-                                       uint32_t (&key)[rows]) {
+                                       order_seen (&seen)[rows]) {
     uint32_t has[rows][K];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
@@ -410,43 +452,50 @@ SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&r
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-        key[i] = order_key(order_slabs_directions<K>(has[i]));
+        seen[i] = {order_key(order_slabs_groups<K>(has[i])), order_slabs_directions<K>(has[i])};
     }
 }
 
 template <int rows>
 SPIRA_DEVICE void order_find_slab_keys_any(const order_request &r, const int32_t (&row)[rows],
-                                           uint32_t (&key)[rows]) {
+                                           order_seen (&seen)[rows]) {
     if (r.kernel.size.x == 3) {
-        order_find_slab_keys<3>(r, row, key);
+        order_find_slab_keys<3>(r, row, seen);
     } else {
-        order_find_slab_keys<5>(r, row, key);
+        order_find_slab_keys<5>(r, row, seen);
     }
 }
 
-// The key of a lane's row. apart: the rows of a warp lie anywhere; otherwise they are consecutive,
-// and `rows` of them there. Bits for the kernel's own directions: in the same order as those of
+// Of a lane's row. apart: the rows of a warp lie anywhere; otherwise they are consecutive, and
+// `rows` of them there. Bits for the kernel's own directions: in the same order as those of
 // order.h, as the others are bits that no row has.
 template <bool apart>
-SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t row, int rows,
-                                     const order_sets &sets) {
+SPIRA_DEVICE order_seen order_find_key(const order_task &task, int32_t row, int rows,
+                                       const order_columns &s) {
     const int volume = task.request.layout.volume, directions = __popc(task.directions);
+    const bool by_groups = order_has_groups(&task.request.kernel);
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
-    uint32_t mask = 0;
+    uint32_t mask = 0, groups = 0;
     for (int k = 0; k < volume; k += order_slab) {
         const int columns = min(volume - k, (int)order_slab);
         uint32_t has = apart ? order_gather_taps(map, volume, row, k, columns)
                              : order_find_taps(first, volume, rows, k, columns);
-        mask |= order_find_directions(has, sets + k, directions);
+        mask |= order_find_sets(has, s.directions + k, directions);
+        groups |= by_groups ? order_find_sets(has, s.groups + k, order_groups) : 0;
     }
-    return order_key(mask);
+    return {order_key(by_groups ? groups : mask), mask};
+}
+
+// Bits of the keys of a map.
+SPIRA_DEVICE int order_key_bits(const order_task &task) {
+    return order_has_groups(&task.request.kernel) ? (int)order_groups : __popc(task.directions);
 }
 
 enum { order_list_items = order_list_samples / order_key_threads };
 
 struct order_key_shared {
-    order_sets sets;
+    order_columns columns;
     order_shared<order_key_threads, order_list_items> list;
 };
 
@@ -455,24 +504,25 @@ struct order_key_shared {
 SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t count,
                                      order_key_shared &s) {
     const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
+    if (!task.request.slabs) {
+#pragma unroll 1
+        for (int i = 0; i < order_list_items; ++i) {
+            const int sample = first + i * 32;
+            const int32_t row = order_sample_row(order_lists * sample + list, count);
+            s.list.sample[sample] = order_find_key<true>(task, row, 32, s.columns).key;
+        }
+        return;
+    }
     int32_t row[order_list_items];
-    uint32_t key[order_list_items];
+    order_seen seen[order_list_items];
 #pragma unroll
     for (int i = 0; i < order_list_items; ++i) {
         row[i] = order_sample_row(order_lists * (first + i * 32) + list, count);
     }
-    if (task.request.slabs) {
-        order_find_slab_keys_any(task.request, row, key);
-    } else {
-#pragma unroll 1
-        for (int i = 0; i < order_list_items; ++i) {
-            s.list.sample[first + i * 32] = order_find_key<true>(task, row[i], 32, s.sets);
-        }
-        return;
-    }
+    order_find_slab_keys_any(task.request, row, seen);
 #pragma unroll
     for (int i = 0; i < order_list_items; ++i) {
-        s.list.sample[first + i * 32] = key[i];
+        s.list.sample[first + i * 32] = seen[i].key;
     }
 }
 
@@ -522,11 +572,11 @@ SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, i
     const int first = (number * order_lists + list) * order_list_classes;
     ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
     if (!task.request.slabs) {
-        order_fill_sets(batch, task, shared.sets);
+        order_fill_sets(batch, task, shared.columns);
     }
     if (count > 0) {
         order_find_samples(task, list, count, shared);
-        order_find_splitters(__popc(task.directions), shared.list, s.splitter + first);
+        order_find_splitters(order_key_bits(task), shared.list, s.splitter + first);
     }
 }
 
@@ -544,18 +594,19 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
     const int32_t count = order_find_count(task.request);
     if (!task.request.slabs) {
-        order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
+        order_fill_sets(batch, task, shared.columns); // while it is read how many rows there are
     }
     if (warp < count) {
-        uint32_t key[1];
+        order_seen seen[1];
         if (task.request.slabs) {
             const int32_t own[1] = {min(row, count - 1)};
-            order_find_slab_keys_any(task.request, own, key);
+            order_find_slab_keys_any(task.request, own, seen);
         } else {
-            key[0] = order_find_key<false>(task, row, count - warp, shared.sets);
+            seen[0] = order_find_key<false>(task, row, count - warp, shared.columns);
         }
         if (row < count) {
-            s.key[task.first_row + row] = key[0];
+            s.key[task.first_row + row] = seen[0].key;
+            s.seen[task.first_row + row] = seen[0].directions;
         }
     }
 }
@@ -758,14 +809,14 @@ SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, 
     }
 }
 
-// What a warp's places weigh, a pair of blocks; `rows` of the run are there.
-SPIRA_DEVICE int order_weigh(const order_task &task, int first, int rows,
+// What a warp's places weigh, a pair of blocks; `rows` of the run are there. seen: of the map.
+SPIRA_DEVICE int order_weigh(const order_task &task, const uint32_t *seen, int first, int rows,
                              const order_item (&item)[order_run_items]) {
     const int lane = threadIdx.x % 32;
     uint32_t directions = 0;
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
-        directions |= first + i * 32 < rows ? order_key_directions(item[i].key) : 0;
+        directions |= first + i * 32 < rows ? seen[item[i].row] : 0;
     }
     for (int lanes = 16; lanes; lanes /= 2) {
         directions |= __shfl_xor_sync(~0u, directions, lanes);
@@ -803,9 +854,9 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
         for (int i = 0; i < order_run_items; ++i) {
             differ |= first + i * 32 < rows ? item[i].key ^ any : 0;
         }
-        order_sort(__popc(task.directions), differ, item, shared);
+        order_sort(order_key_bits(task), differ, item, shared);
     }
-    const int weight = order_weigh(task, first, rows, item);
+    const int weight = order_weigh(task, s.seen + task.first_row, first, rows, item);
     if (threadIdx.x % 32 == 0) {
         s.weight[blockIdx.x * order_run_pairs + threadIdx.x / 32] = (uint8_t)weight;
     }
@@ -1099,6 +1150,7 @@ SPIRA_API status order_rows_all(const order_request *request, int maps, int32_t 
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
     s.key = workspace_take<uint32_t>(w, rows);
+    s.seen = workspace_take<uint32_t>(w, rows);
     s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
@@ -1118,21 +1170,15 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
     return status_success();
 }
 
-// The directions that the columns of a map lie in, those of the first columns, and what they weigh.
+// The directions that the columns of a map lie in, and what they weigh.
 SPIRA_API void order_task_directions(const order_numbers *numbers, order_task *task) {
     const kernel_shape *kernel = &task->request.kernel;
     const int volume = kernel_volume(kernel), threshold = task->request.threshold;
     const order_weights weights = order_weights_make(kernel, threshold);
-    int column = 0, number = 0;
+    int number = 0;
     for (int k = 0; k < volume; ++k) {
         if (kernel_norm(kernel, k) < threshold) {
             task->directions |= 1u << order_direction(kernel, numbers, k);
-        }
-    }
-    for (int k = 0; k < volume && column < order_slab; ++k) {
-        if (kernel_norm(kernel, k) < threshold) {
-            uint32_t below = (1u << order_direction(kernel, numbers, k)) - 1;
-            task->direction[column++] = (uint8_t)count_bits(task->directions & below);
         }
     }
     for (int d = 0; d < order_directions; ++d) {
@@ -1187,7 +1233,7 @@ SPIRA_API status order_slabs_check(const order_request *r) {
 // Asynchronous, deterministic, equal to order_build_host.
 // cost     reads the maps twice (of compact ones `has`, then the records), writes 256 bytes for
 // each offset of each block; writes and reads
-//          12 bytes for each output; a block of threads of each pair of blocks reads a byte of
+//          20 bytes for each output; a block of threads of each pair of blocks reads a byte of
 //          each pair of its scope. Four launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {

@@ -15,12 +15,18 @@
 // have outputs. Who shares the pairs out among workers in their turn gives all of them much the
 // same to do; they are in order within scopes of 4096 pairs.
 //
-// The order. Offset (dx, dy, dz) of the kernel lies in the direction of its signs: one of 27, and
-// none is lost up to size 3. Directions are numbered by their L1 norm, those of one norm in the
-// order of the offsets: the centre is 0, then come faces, edges, corners. A bit for each direction
-// in which an output has a tap makes a number; its rank in the reflected Gray code is the output's
-// key. Neighbours in that code differ by one direction, and those that are often there change
-// fastest.
+// The order. Of a kernel with odd sizes from 3 on, 24 groups of offsets are looked at, each a box
+// of the kernel (order_group_at): of size 3 its sides, which are the offsets on one side of the
+// centre along an axis, the quarters where two sides meet, and the faces; where a size is above 3,
+// its sides, along z without their outermost layer, the outermost layers, and the quarters. A bit
+// for each group in which an output has a tap makes a number, the first group's bit the highest;
+// its rank in the reflected Gray code is the output's key. So the outputs of a block agree first in
+// which large parts of the kernel they lack, which are then not multiplied.
+//
+// Of other kernels the directions take the place of the groups. Offset (dx, dy, dz) of the kernel
+// lies in the direction of its signs: one of 27, and none is lost up to size 3. Directions are
+// numbered by their L1 norm, those of one norm in the order of the offsets: the centre is 0, then
+// come faces, edges, corners; higher numbers have higher bits.
 //
 // Outputs ascend by key nearly: all that a block of threads has at a time does.
 // - The keys of 2048 evenly spread rows, by turns in one of two lists, each list ascending, divide
@@ -30,8 +36,8 @@
 // - Outputs stand class by class, within a class by row.
 // - Each run of 2048 places, as they stand then, ascends by key, and by row where keys agree.
 // So rows of a class stand together, and the classes of a run are in order besides. On the real
-// scans of the tests, for sizes 2, 3 and 5 and strides 1 to 8, blocks have at most 1.3 % more
-// offsets than they had if all outputs ascended, mostly less than 0.5 %. Runs of consecutive rows,
+// scans of the tests, for sizes 3 and 5 and strides 1 to 8, blocks have at most 1.1 % more
+// offsets than they had if all outputs ascended, mostly less than 0.3 %. Runs of consecutive rows,
 // sorted without classes, would have 60 % more at stride 1 (size 3).
 //
 // The turn. A direction weighs as many 254ths as the offsets that lie in it are of all, rounded
@@ -55,6 +61,7 @@ namespace spira {
 enum {
     order_rows = 64, // outputs of a block
     order_directions = 27,
+    order_groups = 24,
     order_samples = 2048, // rows of a map whose keys divide it
     order_lists = 2,      // of them
     order_list_samples = order_samples / order_lists,
@@ -167,7 +174,108 @@ SPIRA_BOTH int order_direction(const kernel_shape *kernel, const order_numbers *
     return n->number[(x + 1) * 9 + (y + 1) * 3 + z + 1];
 }
 
-// The key of an output that has taps in the directions of the mask: 27 bits.
+// ---- groups -------------------------------------------------------------------------------------
+
+// Where an offset lies along an axis, seen from the centre; the outermost layer is one of two or
+// more. A bit for each of them makes a set.
+enum order_place {
+    order_minus_last = 1,
+    order_minus_inner = 2,
+    order_centre = 4,
+    order_plus_inner = 8,
+    order_plus_last = 16,
+    order_minus = order_minus_last | order_minus_inner,
+    order_plus = order_plus_inner | order_plus_last,
+    order_anywhere = order_minus | order_centre | order_plus,
+};
+
+// The place of coordinate d along an axis of odd size.
+SPIRA_BOTH constexpr int order_place_of(int d, int size) {
+    const int last = size / 2;
+    return d == 0                  ? order_centre
+           : d < 0                 ? (last > 1 && d == -last ? order_minus_last : order_minus_inner)
+           : last > 1 && d == last ? order_plus_last
+                                   : order_plus_inner;
+}
+
+// The offsets that lie at these places along each axis.
+struct order_group {
+    int8_t x, y, z;
+};
+
+SPIRA_BOTH constexpr order_group order_group_along(int axis, int places, int others) {
+    return {(int8_t)(axis == 0 ? places : others), (int8_t)(axis == 1 ? places : others),
+            (int8_t)(axis == 2 ? places : others)};
+}
+
+// Quarter n of the four around an axis.
+SPIRA_BOTH constexpr order_group order_group_around(int axis, int n) {
+    const int8_t first = n / 2 ? order_plus : order_minus;
+    const int8_t second = n % 2 ? order_plus : order_minus, any = order_anywhere;
+    return axis == 0   ? order_group{any, first, second}
+           : axis == 1 ? order_group{first, any, second}
+                       : order_group{first, second, any};
+}
+
+// Group n of a kernel of size 3. This order, and that of larger ones below, was found on three real
+// scans at four strides, and holds on a fourth: their blocks have few offsets.
+SPIRA_BOTH constexpr order_group order_group_of_three(int n) {
+    const int sides[3] = {2, 0, 1}, around[3] = {0, 2, 1};
+    const int places = n % 2 ? order_plus : order_minus;
+    return n < 6    ? order_group_along(sides[n / 2], places, order_anywhere)
+           : n < 18 ? order_group_around(around[(n - 6) / 4], (n - 6) % 4)
+                    : order_group_along((n - 18) / 2, places, order_centre);
+}
+
+// Group n of a kernel that has a size above 3.
+SPIRA_BOTH constexpr order_group order_group_of_more(int n) {
+    const int axis = 2 - n % 12 / 4;
+    if (n >= 12) {
+        return order_group_around(axis, n % 4);
+    }
+    const int plus = axis == 2 ? order_plus_inner : order_plus;
+    const int minus = axis == 2 ? order_minus_inner : order_minus;
+    return n % 4 < 2 ? order_group_along(axis, n % 2 ? plus : minus, order_anywhere)
+                     : order_group_along(axis, n % 2 ? order_plus_last : order_minus_last,
+                                         order_anywhere);
+}
+
+// wide: the kernel has a size above 3.
+SPIRA_BOTH constexpr order_group order_group_at(bool wide, int n) {
+    return wide ? order_group_of_more(n) : order_group_of_three(n);
+}
+
+// The groups that an offset at these places lies in: a bit of the number for each.
+template <int n = 0>
+SPIRA_BOTH uint32_t order_groups_at(bool wide, int x, int y, int z) {
+    constexpr order_group three = order_group_at(false, n), more = order_group_at(true, n);
+    const bool has =
+        wide ? more.x & x && more.y & y && more.z & z : three.x & x && three.y & y && three.z & z;
+    uint32_t groups = has ? 1u << (order_groups - 1 - n) : 0;
+    if constexpr (n + 1 < order_groups) {
+        groups |= order_groups_at<n + 1>(wide, x, y, z);
+    }
+    return groups;
+}
+
+SPIRA_BOTH bool order_is_wide(const kernel_shape *kernel) {
+    return kernel->size.x > 3 || kernel->size.y > 3 || kernel->size.z > 3;
+}
+
+// Whether a kernel is ordered by groups, and not by directions.
+SPIRA_BOTH bool order_has_groups(const kernel_shape *kernel) {
+    return kernel_is_odd(kernel) && kernel->size.x > 1 && kernel->size.y > 1 && kernel->size.z > 1;
+}
+
+// The groups that offset k of such a kernel lies in.
+SPIRA_BOTH uint32_t order_groups_of(const kernel_shape *kernel, int k) {
+    const triple d = kernel_lattice(kernel, k);
+    return order_groups_at(order_is_wide(kernel), order_place_of(d.x, kernel->size.x),
+                           order_place_of(d.y, kernel->size.y),
+                           order_place_of(d.z, kernel->size.z));
+}
+
+// The key of an output that has taps in the groups, or directions, of the mask.
 SPIRA_BOTH uint32_t order_key(uint32_t mask) {
     for (int step = 1; step < 32; step *= 2) {
         mask ^= mask >> step;
@@ -175,10 +283,7 @@ SPIRA_BOTH uint32_t order_key(uint32_t mask) {
     return mask;
 }
 
-// In which directions an output with this key has taps.
-SPIRA_BOTH uint32_t order_key_directions(uint32_t key) {
-    return key ^ key >> 1;
-}
+// ---- weights ------------------------------------------------------------------------------------
 
 // What each direction weighs, by its number; 254 in all at most.
 struct order_weights {
@@ -206,13 +311,15 @@ SPIRA_BOTH int32_t order_sample_row(int i, int32_t count) {
 }
 
 struct order_host {
-    uint32_t *keys;  // [capacity]
-    uint64_t *order; // [capacity] key << 32 | row
+    uint32_t *keys;       // [capacity]
+    uint32_t *directions; // [capacity] in which an output has taps
+    uint64_t *order;      // [capacity] key << 32 | row
 };
 
 SPIRA_API order_host order_host_carve(workspace *w, int32_t capacity) {
     order_host h;
     h.keys = workspace_take<uint32_t>(w, capacity);
+    h.directions = workspace_take<uint32_t>(w, capacity);
     h.order = workspace_take<uint64_t>(w, capacity);
     return h;
 }
@@ -224,23 +331,29 @@ SPIRA_API size_t order_host_workspace(int32_t capacity) {
     return w.used;
 }
 
-// The keys [count] of the outputs of a map.
+// The keys and directions of the outputs [count] of a map.
 SPIRA_API void order_keys_host(const kernel_shape *kernel, int threshold, const int32_t *map,
-                               int32_t count, uint32_t *keys) {
-    order_numbers numbers = order_numbers_make();
-    uint8_t direction[kernel_volume_max]; // of each column
+                               int32_t count, const order_host *h) {
+    const bool by_groups = order_has_groups(kernel);
+    const order_numbers numbers = order_numbers_make();
+    uint32_t direction[kernel_volume_max], groups[kernel_volume_max]; // of each column
     int columns = 0;
     for (int k = 0; k < kernel_volume(kernel); ++k) {
         if (kernel_norm(kernel, k) < threshold) {
-            direction[columns++] = (uint8_t)order_direction(kernel, &numbers, k);
+            direction[columns] = 1u << order_direction(kernel, &numbers, k);
+            groups[columns] = by_groups ? order_groups_of(kernel, k) : direction[columns];
+            ++columns;
         }
     }
     for (int32_t i = 0; i < count; ++i) {
-        uint32_t mask = 0;
+        uint32_t mask = 0, directions = 0;
         for (int c = 0; c < columns; ++c) {
-            mask |= map[(int64_t)i * columns + c] >= 0 ? 1u << direction[c] : 0;
+            const bool has = map[(int64_t)i * columns + c] >= 0;
+            mask |= has ? groups[c] : 0;
+            directions |= has ? direction[c] : 0;
         }
-        keys[i] = order_key(mask);
+        h->keys[i] = order_key(mask);
+        h->directions[i] = directions;
     }
 }
 
@@ -296,7 +409,7 @@ SPIRA_API void order_divide_host(int32_t count, const order_host *h) {
 // The outputs [count] of a map in their order.
 SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const int32_t *map,
                                int32_t count, const order_host *h) {
-    order_keys_host(kernel, threshold, map, count, h->keys);
+    order_keys_host(kernel, threshold, map, count, h);
     order_divide_host(count, h);
     SPIRA_PARALLEL_FOR
     for (int32_t first = 0; first < count; first += order_run) {
@@ -329,10 +442,11 @@ SPIRA_API void order_put_host(const int32_t *map, const uint64_t *order, int32_t
 }
 
 // What the pair of blocks weighs whose outputs are order [rows].
-SPIRA_API uint32_t order_weigh_host(const uint64_t *order, int rows, const order_weights *weights) {
+SPIRA_API uint32_t order_weigh_host(const uint64_t *order, const uint32_t *directions_of, int rows,
+                                    const order_weights *weights) {
     uint32_t directions = 0, weight = 0;
     for (int i = 0; i < rows; ++i) {
-        directions |= order_key_directions((uint32_t)(order[i] >> 32));
+        directions |= directions_of[(uint32_t)order[i]];
     }
     for (int d = 0; d < order_directions; ++d) {
         weight += directions >> d & 1 ? weights->weight[d] : 0;
@@ -348,7 +462,7 @@ SPIRA_API void order_turn_host(const kernel_shape *kernel, int threshold, int32_
     uint32_t *weight = h->keys;
     for (int32_t pair = 0; pair < pairs; ++pair) {
         int rows = (int)min_of(count - pair * each, each);
-        weight[pair] = order_weigh_host(h->order + pair * each, rows, &weights);
+        weight[pair] = order_weigh_host(h->order + pair * each, h->directions, rows, &weights);
         t->turn[pair] = pair;
     }
     for (int32_t first = 0; first < pairs; first += order_scope) {
