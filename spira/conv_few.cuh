@@ -593,8 +593,9 @@ SPIRA_API int few_sizes_list(conv_sizes *sizes) {
 SPIRA_API conv_sizes few_sizes_choose(const conv_shape *s, int32_t capacity, const conv_device *d) {
     const int64_t warps = ceil_div(capacity, 8 * few_groups(few_steps(s->cin)));
     const int64_t room = (int64_t)d->multiprocessors * few_resident_narrow * few_warps;
-    const bool some = 2 * warps <= 3 * room || s->volume > 32;
-    return {1, 1, s->volume == 1 ? 1 : 4 * warps <= room ? 4 : some ? 2 : 1, 1};
+    const bool few = 2 * warps <= 3 * room, long_lists = s->volume > 32;
+    const int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
+    return {1, 1, s->volume == 1 ? 1 : split, 1};
 }
 
 template <typename E, int steps, int blocks>

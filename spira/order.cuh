@@ -400,35 +400,24 @@ SPIRA_DEVICE uint32_t order_slabs_directions(const uint32_t (&has)[K]) {
     return directions;
 }
 
-// The offsets of a slab that lie in a group, if the slab does.
-SPIRA_BOTH constexpr uint32_t order_group_mask(int K, order_group group) {
+// The taps of a group, slab by slab, of a kernel of size 3.
+SPIRA_BOTH constexpr uint32_t order_group_mask(order_group group) {
     uint32_t mask = 0;
-    for (int c = 0; c < K * K; ++c) {
-        bool has = (group.y & order_place_of(c / K - K / 2, K)) &&
-                   (group.z & order_place_of(c % K - K / 2, K));
-        mask |= has ? 1u << c : 0;
+    for (int k = 0; k < order_directions; ++k) {
+        bool has = group.x & order_place_of(k / 9 - 1) && group.y & order_place_of(k / 3 % 3 - 1) &&
+                   group.z & order_place_of(k % 3 - 1);
+        mask |= has ? 1u << k : 0;
     }
     return mask;
 }
 
-// What the slabs at these places have together.
-template <int K, int places, int slab = 0>
-SPIRA_DEVICE uint32_t order_unite_slabs(const uint32_t (&has)[K]) {
-    uint32_t all = places & order_place_of(slab - K / 2, K) ? has[slab] : 0;
-    if constexpr (slab + 1 < K) {
-        all |= order_unite_slabs<K, places, slab + 1>(has);
-    }
-    return all;
-}
-
-// In which groups a row has sources.
-template <int K, int n = 0>
-SPIRA_DEVICE uint32_t order_slabs_groups(const uint32_t (&has)[K]) {
-    constexpr order_group group = order_group_at(K > 3, n);
-    constexpr uint32_t mask = order_group_mask(K, group);
-    uint32_t groups = order_unite_slabs<K, group.x>(has) & mask ? 1u << (order_groups - 1 - n) : 0;
+// In which groups a row has sources; has: a bit for each offset.
+template <int n = 0>
+SPIRA_DEVICE uint32_t order_find_groups(uint32_t has) {
+    constexpr uint32_t mask = order_group_mask(order_group_at(n));
+    uint32_t groups = has & mask ? 1u << (order_groups - 1 - n) : 0;
     if constexpr (n + 1 < order_groups) {
-        groups |= order_slabs_groups<K, n + 1>(has);
+        groups |= order_find_groups<n + 1>(has);
     }
     return groups;
 }
@@ -452,7 +441,12 @@ SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&r
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-        seen[i] = {order_key(order_slabs_groups<K>(has[i])), order_slabs_directions<K>(has[i])};
+        seen[i].directions = order_slabs_directions<K>(has[i]);
+        uint32_t mask = seen[i].directions;
+        if constexpr (K == 3) {
+            mask = order_find_groups(has[i][0] | has[i][1] << 9 | has[i][2] << 18);
+        }
+        seen[i].key = order_key(mask);
     }
 }
 

@@ -15,18 +15,18 @@
 // have outputs. Who shares the pairs out among workers in their turn gives all of them much the
 // same to do; they are in order within scopes of 4096 pairs.
 //
-// The order. Of a kernel with odd sizes from 3 on, 24 groups of offsets are looked at, each a box
-// of the kernel (order_group_at): of size 3 its sides, which are the offsets on one side of the
-// centre along an axis, the quarters where two sides meet, and the faces; where a size is above 3,
-// its sides, along z without their outermost layer, the outermost layers, and the quarters. A bit
-// for each group in which an output has a tap makes a number, the first group's bit the highest;
-// its rank in the reflected Gray code is the output's key. So the outputs of a block agree first in
-// which large parts of the kernel they lack, which are then not multiplied.
+// The order. Of a kernel of size 3, 24 groups of offsets are looked at, each a box of the kernel
+// (order_group_at): its sides, which are the offsets on one side of the centre along an axis, the
+// quarters where two sides meet, and the faces. A bit for each group in which an output has a tap
+// makes a number, the first group's bit the highest; its rank in the reflected Gray code is the
+// output's key. So the outputs of a block agree first in which large parts of the kernel they lack,
+// which are then not multiplied.
 //
 // Of other kernels the directions take the place of the groups. Offset (dx, dy, dz) of the kernel
 // lies in the direction of its signs: one of 27, and none is lost up to size 3. Directions are
 // numbered by their L1 norm, those of one norm in the order of the offsets: the centre is 0, then
-// come faces, edges, corners; higher numbers have higher bits.
+// come faces, edges, corners; higher numbers have higher bits. Neighbours in the code differ by one
+// direction, and those that are often there change fastest.
 //
 // Outputs ascend by key nearly: all that a block of threads has at a time does.
 // - The keys of 2048 evenly spread rows, by turns in one of two lists, each list ascending, divide
@@ -36,8 +36,8 @@
 // - Outputs stand class by class, within a class by row.
 // - Each run of 2048 places, as they stand then, ascends by key, and by row where keys agree.
 // So rows of a class stand together, and the classes of a run are in order besides. On the real
-// scans of the tests, for sizes 3 and 5 and strides 1 to 8, blocks have at most 1.1 % more
-// offsets than they had if all outputs ascended, mostly less than 0.3 %. Runs of consecutive rows,
+// scans of the tests, for sizes 2, 3 and 5 and strides 1 to 8, blocks have at most 1.3 % more
+// offsets than they had if all outputs ascended, mostly less than 0.5 %. Runs of consecutive rows,
 // sorted without classes, would have 60 % more at stride 1 (size 3).
 //
 // The turn. A direction weighs as many 254ths as the offsets that lie in it are of all, rounded
@@ -176,26 +176,16 @@ SPIRA_BOTH int order_direction(const kernel_shape *kernel, const order_numbers *
 
 // ---- groups -------------------------------------------------------------------------------------
 
-// Where an offset lies along an axis, seen from the centre; the outermost layer is one of two or
-// more. A bit for each of them makes a set.
+// Where an offset lies along an axis, seen from the centre: a bit each, so that they make a set.
 enum order_place {
-    order_minus_last = 1,
-    order_minus_inner = 2,
-    order_centre = 4,
-    order_plus_inner = 8,
-    order_plus_last = 16,
-    order_minus = order_minus_last | order_minus_inner,
-    order_plus = order_plus_inner | order_plus_last,
+    order_minus = 1,
+    order_centre = 2,
+    order_plus = 4,
     order_anywhere = order_minus | order_centre | order_plus,
 };
 
-// The place of coordinate d along an axis of odd size.
-SPIRA_BOTH constexpr int order_place_of(int d, int size) {
-    const int last = size / 2;
-    return d == 0                  ? order_centre
-           : d < 0                 ? (last > 1 && d == -last ? order_minus_last : order_minus_inner)
-           : last > 1 && d == last ? order_plus_last
-                                   : order_plus_inner;
+SPIRA_BOTH constexpr int order_place_of(int d) {
+    return d < 0 ? order_minus : d > 0 ? order_plus : order_centre;
 }
 
 // The offsets that lie at these places along each axis.
@@ -217,9 +207,9 @@ SPIRA_BOTH constexpr order_group order_group_around(int axis, int n) {
                        : order_group{first, second, any};
 }
 
-// Group n of a kernel of size 3. This order, and that of larger ones below, was found on three real
-// scans at four strides, and holds on a fourth: their blocks have few offsets.
-SPIRA_BOTH constexpr order_group order_group_of_three(int n) {
+// Group n. This order was found on three real scans at four strides, and holds on a fourth: their
+// blocks have few offsets.
+SPIRA_BOTH constexpr order_group order_group_at(int n) {
     const int sides[3] = {2, 0, 1}, around[3] = {0, 2, 1};
     const int places = n % 2 ? order_plus : order_minus;
     return n < 6    ? order_group_along(sides[n / 2], places, order_anywhere)
@@ -227,52 +217,27 @@ SPIRA_BOTH constexpr order_group order_group_of_three(int n) {
                     : order_group_along((n - 18) / 2, places, order_centre);
 }
 
-// Group n of a kernel that has a size above 3.
-SPIRA_BOTH constexpr order_group order_group_of_more(int n) {
-    const int axis = 2 - n % 12 / 4;
-    if (n >= 12) {
-        return order_group_around(axis, n % 4);
-    }
-    const int plus = axis == 2 ? order_plus_inner : order_plus;
-    const int minus = axis == 2 ? order_minus_inner : order_minus;
-    return n % 4 < 2 ? order_group_along(axis, n % 2 ? plus : minus, order_anywhere)
-                     : order_group_along(axis, n % 2 ? order_plus_last : order_minus_last,
-                                         order_anywhere);
-}
-
-// wide: the kernel has a size above 3.
-SPIRA_BOTH constexpr order_group order_group_at(bool wide, int n) {
-    return wide ? order_group_of_more(n) : order_group_of_three(n);
-}
-
 // The groups that an offset at these places lies in: a bit of the number for each.
 template <int n = 0>
-SPIRA_BOTH uint32_t order_groups_at(bool wide, int x, int y, int z) {
-    constexpr order_group three = order_group_at(false, n), more = order_group_at(true, n);
-    const bool has =
-        wide ? more.x & x && more.y & y && more.z & z : three.x & x && three.y & y && three.z & z;
+SPIRA_BOTH uint32_t order_groups_at(int x, int y, int z) {
+    constexpr order_group group = order_group_at(n);
+    const bool has = group.x & x && group.y & y && group.z & z;
     uint32_t groups = has ? 1u << (order_groups - 1 - n) : 0;
     if constexpr (n + 1 < order_groups) {
-        groups |= order_groups_at<n + 1>(wide, x, y, z);
+        groups |= order_groups_at<n + 1>(x, y, z);
     }
     return groups;
 }
 
-SPIRA_BOTH bool order_is_wide(const kernel_shape *kernel) {
-    return kernel->size.x > 3 || kernel->size.y > 3 || kernel->size.z > 3;
-}
-
 // Whether a kernel is ordered by groups, and not by directions.
 SPIRA_BOTH bool order_has_groups(const kernel_shape *kernel) {
-    return kernel_is_odd(kernel) && kernel->size.x > 1 && kernel->size.y > 1 && kernel->size.z > 1;
+    return kernel->size.x == 3 && kernel->size.y == 3 && kernel->size.z == 3;
 }
 
 // The groups that offset k of such a kernel lies in.
 SPIRA_BOTH uint32_t order_groups_of(const kernel_shape *kernel, int k) {
     const triple d = kernel_lattice(kernel, k);
-    return order_groups_at(order_is_wide(kernel), order_place_of(d.x, kernel->size.x),
-                           order_place_of(d.y, kernel->size.y),
-                           order_place_of(d.z, kernel->size.z));
+    return order_groups_at(order_place_of(d.x), order_place_of(d.y), order_place_of(d.z));
 }
 
 // The key of an output that has taps in the groups, or directions, of the mask.
