@@ -105,6 +105,7 @@ static const std::vector<std::string> groups_in_order = {
     "-*-", "-*+", "+*-", "+*+",               //
     "-00", "+00", "0-0", "0+0", "00-", "00+",
 };
+
 // The bits that an offset sets in the number of an output that has it, the highest last: of its
 // groups, or of its direction.
 static std::vector<std::vector<char>> bits_of_offsets(const kernel_shape *kernel, int threshold) {
@@ -292,8 +293,7 @@ static int32_t *map_random(random_state *r, int64_t rows, int volume, int percen
     return map;
 }
 
-// ---- directions, groups and keys
-// ------------------------------------------------------------------------
+// ---- directions, groups and keys ----------------------------------------------------------------
 
 TEST(order_numbers_the_directions) {
     const order_numbers n = order_numbers_make();
