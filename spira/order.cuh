@@ -309,47 +309,32 @@ SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// [words, 32]: the columns of a word that lie in each direction that the columns lie in, or group.
+// [words, 32]: the columns of a word that lie in each direction that the columns lie in.
 typedef uint32_t order_sets[order_words_max * 32];
 
-// Of the directions, and of the groups if the kernel is ordered by them.
-struct order_columns {
-    order_sets directions, groups;
-};
-
-// Each warp counts the columns of all offsets; the offsets are dealt out to the warps, 32 at a
-// time.
-SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task &task,
-                                     order_columns &s) {
+// By all threads of a block, for its map. Each warp counts the columns of all offsets; the offsets
+// are dealt out to the warps, 32 at a time.
+SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
+                                  order_sets &sets) {
     const order_request &r = task.request;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
+    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += blockDim.x) {
+        sets[i] = 0;
+    }
+    __syncthreads();
     int column = 0;
     for (int first = 0; first < volume; first += 32) {
         int k = first + lane;
         bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
         uint32_t all = __ballot_sync(~0u, has);
         if (has && first / 32 % (blockDim.x / 32) == warp) {
-            const int c = column + __popc(all & ((1u << lane) - 1)), at = c / 32 * 32;
+            const int c = column + __popc(all & ((1u << lane) - 1));
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
             const int number = __popc(task.directions & ((1u << direction) - 1));
-            uint32_t groups = order_has_groups(&r.kernel) ? order_groups_of(&r.kernel, k) : 0;
-            atomicOr(s.directions + at + number, 1u << c % 32);
-            for (; groups; groups &= groups - 1) {
-                atomicOr(s.groups + at + __ffs((int)groups) - 1, 1u << c % 32);
-            }
+            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
         }
         column += __popc(all);
     }
-}
-
-// By all threads of a block, for its map.
-SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
-                                  order_columns &s) {
-    for (int i = threadIdx.x; i < order_words(task.request.layout.volume) * 32; i += blockDim.x) {
-        s.directions[i] = s.groups[i] = 0;
-    }
-    __syncthreads();
-    order_fill_columns(batch, task, s);
     __syncthreads();
 }
 
@@ -400,28 +385,6 @@ SPIRA_DEVICE uint32_t order_slabs_directions(const uint32_t (&has)[K]) {
     return directions;
 }
 
-// The taps of a group, slab by slab, of a kernel of size 3.
-SPIRA_BOTH constexpr uint32_t order_group_mask(order_group group) {
-    uint32_t mask = 0;
-    for (int k = 0; k < order_directions; ++k) {
-        bool has = group.x & order_place_of(k / 9 - 1) && group.y & order_place_of(k / 3 % 3 - 1) &&
-                   group.z & order_place_of(k % 3 - 1);
-        mask |= has ? 1u << k : 0;
-    }
-    return mask;
-}
-
-// In which groups a row has sources; has: a bit for each offset.
-template <int n = 0>
-SPIRA_DEVICE uint32_t order_find_groups(uint32_t has) {
-    constexpr uint32_t mask = order_group_mask(order_group_at(n));
-    uint32_t groups = has & mask ? 1u << (order_groups - 1 - n) : 0;
-    if constexpr (n + 1 < order_groups) {
-        groups |= order_find_groups<n + 1>(has);
-    }
-    return groups;
-}
-
 // What is found out of a row.
 struct order_seen {
     uint32_t key, directions;
@@ -442,11 +405,7 @@ SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&r
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         seen[i].directions = order_slabs_directions<K>(has[i]);
-        uint32_t mask = seen[i].directions;
-        if constexpr (K == 3) {
-            mask = order_find_groups(has[i][0] | has[i][1] << 9 | has[i][2] << 18);
-        }
-        seen[i].key = order_key(mask);
+        seen[i].key = order_key(K == 3, seen[i].directions);
     }
 }
 
@@ -462,23 +421,22 @@ SPIRA_DEVICE void order_find_slab_keys_any(const order_request &r, const int32_t
 
 // Of a lane's row. apart: the rows of a warp lie anywhere; otherwise they are consecutive, and
 // `rows` of them there. Bits for the kernel's own directions: in the same order as those of
-// order.h, as the others are bits that no row has.
+// order.h, as the others are bits that no row has. Those of size 3 have the numbers of order.h: a
+// threshold leaves out the last ones.
 template <bool apart>
 SPIRA_DEVICE order_seen order_find_key(const order_task &task, int32_t row, int rows,
-                                       const order_columns &s) {
-    const int volume = task.request.layout.volume, directions = __popc(task.directions);
-    const bool by_groups = order_has_groups(&task.request.kernel);
+                                       const order_sets &sets) {
+    const int volume = task.request.layout.volume, many = __popc(task.directions);
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
-    uint32_t mask = 0, groups = 0;
+    uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_slab) {
         const int columns = min(volume - k, (int)order_slab);
         uint32_t has = apart ? order_gather_taps(map, volume, row, k, columns)
                              : order_find_taps(first, volume, rows, k, columns);
-        mask |= order_find_sets(has, s.directions + k, directions);
-        groups |= by_groups ? order_find_sets(has, s.groups + k, order_groups) : 0;
+        directions |= order_find_sets(has, sets + k, many);
     }
-    return {order_key(by_groups ? groups : mask), mask};
+    return {order_key(order_has_groups(&task.request.kernel), directions), directions};
 }
 
 // Bits of the keys of a map.
@@ -489,7 +447,7 @@ SPIRA_DEVICE int order_key_bits(const order_task &task) {
 enum { order_list_items = order_list_samples / order_key_threads };
 
 struct order_key_shared {
-    order_columns columns;
+    order_sets sets;
     order_shared<order_key_threads, order_list_items> list;
 };
 
@@ -503,7 +461,7 @@ SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t c
         for (int i = 0; i < order_list_items; ++i) {
             const int sample = first + i * 32;
             const int32_t row = order_sample_row(order_lists * sample + list, count);
-            s.list.sample[sample] = order_find_key<true>(task, row, 32, s.columns).key;
+            s.list.sample[sample] = order_find_key<true>(task, row, 32, s.sets).key;
         }
         return;
     }
@@ -566,7 +524,7 @@ SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, i
     const int first = (number * order_lists + list) * order_list_classes;
     ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
     if (!task.request.slabs) {
-        order_fill_sets(batch, task, shared.columns);
+        order_fill_sets(batch, task, shared.sets);
     }
     if (count > 0) {
         order_find_samples(task, list, count, shared);
@@ -588,7 +546,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
     const int32_t count = order_find_count(task.request);
     if (!task.request.slabs) {
-        order_fill_sets(batch, task, shared.columns); // while it is read how many rows there are
+        order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
     }
     if (warp < count) {
         order_seen seen[1];
@@ -596,7 +554,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
             const int32_t own[1] = {min(row, count - 1)};
             order_find_slab_keys_any(task.request, own, seen);
         } else {
-            seen[0] = order_find_key<false>(task, row, count - warp, shared.columns);
+            seen[0] = order_find_key<false>(task, row, count - warp, shared.sets);
         }
         if (row < count) {
             s.key[task.first_row + row] = seen[0].key;
@@ -812,14 +770,8 @@ SPIRA_DEVICE int order_weigh(const order_task &task, const uint32_t *seen, int f
     for (int i = 0; i < order_run_items; ++i) {
         directions |= first + i * 32 < rows ? seen[item[i].row] : 0;
     }
-    for (int lanes = 16; lanes; lanes /= 2) {
-        directions |= __shfl_xor_sync(~0u, directions, lanes);
-    }
-    int weight = directions >> lane & 1 ? task.weight[lane] : 0;
-    for (int lanes = 16; lanes; lanes /= 2) {
-        weight += __shfl_xor_sync(~0u, weight, lanes);
-    }
-    return weight;
+    directions = warp_unite(directions);
+    return warp_sum(directions >> lane & 1 ? task.weight[lane] : 0);
 }
 
 // Sorts each run, writes its rows to the layout, and weighs its pairs.
@@ -942,10 +894,7 @@ SPIRA_DEVICE int order_find_before(const uint8_t *__restrict__ weight, int32_t p
         before += order_count_before(w.z, at + 8, pair, own);
         before += order_count_before(w.w, at + 12, pair, own);
     }
-    for (int lanes = 16; lanes; lanes /= 2) {
-        before += __shfl_xor_sync(~0u, before, lanes);
-    }
-    return before;
+    return warp_sum(before);
 }
 
 // What warps of a block of threads of order_put_kernel tell each other.
@@ -1165,19 +1114,13 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
 }
 
 // The directions that the columns of a map lie in, and what they weigh.
-SPIRA_API void order_task_directions(const order_numbers *numbers, order_task *task) {
-    const kernel_shape *kernel = &task->request.kernel;
-    const int volume = kernel_volume(kernel), threshold = task->request.threshold;
-    const order_weights weights = order_weights_make(kernel, threshold);
+SPIRA_API void order_task_weights(order_task *task) {
+    const order_weights w = order_weights_make(&task->request.kernel, task->request.threshold);
     int number = 0;
-    for (int k = 0; k < volume; ++k) {
-        if (kernel_norm(kernel, k) < threshold) {
-            task->directions |= 1u << order_direction(kernel, numbers, k);
-        }
-    }
+    task->directions = w.directions;
     for (int d = 0; d < order_directions; ++d) {
-        if (task->directions >> d & 1) {
-            task->weight[number++] = weights.weight[d];
+        if (w.directions >> d & 1) {
+            task->weight[number++] = w.weight[d];
         }
     }
 }
@@ -1193,7 +1136,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         order_count_units(r->capacity, units);
         units[order_by_pair] *= order_parts(*r);
         task->request = *r;
-        order_task_directions(&batch.numbers, task);
+        order_task_weights(task);
         task->first_row = batch.rows;
         for (int u = 0; u < order_units; ++u) {
             task->first[u] = batch.units[u];

@@ -217,55 +217,70 @@ SPIRA_BOTH constexpr order_group order_group_at(int n) {
                     : order_group_along((n - 18) / 2, places, order_centre);
 }
 
-// The groups that an offset at these places lies in: a bit of the number for each.
-template <int n = 0>
-SPIRA_BOTH uint32_t order_groups_at(int x, int y, int z) {
-    constexpr order_group group = order_group_at(n);
-    const bool has = group.x & x && group.y & y && group.z & z;
-    uint32_t groups = has ? 1u << (order_groups - 1 - n) : 0;
-    if constexpr (n + 1 < order_groups) {
-        groups |= order_groups_at<n + 1>(x, y, z);
-    }
-    return groups;
-}
-
-// Whether a kernel is ordered by groups, and not by directions.
-SPIRA_BOTH bool order_has_groups(const kernel_shape *kernel) {
-    return kernel->size.x == 3 && kernel->size.y == 3 && kernel->size.z == 3;
-}
-
-// The groups that offset k of such a kernel lies in.
-SPIRA_BOTH uint32_t order_groups_of(const kernel_shape *kernel, int k) {
-    const triple d = kernel_lattice(kernel, k);
-    return order_groups_at(order_place_of(d.x), order_place_of(d.y), order_place_of(d.z));
-}
-
-// The key of an output that has taps in the groups, or directions, of the mask.
-SPIRA_BOTH uint32_t order_key(uint32_t mask) {
-    for (int step = 1; step < 32; step *= 2) {
-        mask ^= mask >> step;
+// The directions of a group: a bit for each, by its number.
+SPIRA_BOTH constexpr uint32_t order_group_mask(order_group group) {
+    uint32_t mask = 0;
+    for (int k = 0; k < order_directions; ++k) {
+        const bool has = group.x & order_place_of(k / 9 - 1) &&
+                         group.y & order_place_of(k / 3 % 3 - 1) &&
+                         group.z & order_place_of(k % 3 - 1);
+        mask |= has ? 1u << order_number(k) : 0;
     }
     return mask;
 }
 
+// The groups in which an output has taps, by the directions in which it has some: a bit of the
+// number for each.
+template <int n = 0>
+SPIRA_BOTH uint32_t order_groups_of(uint32_t directions) {
+    constexpr uint32_t mask = order_group_mask(order_group_at(n));
+    uint32_t groups = directions & mask ? 1u << (order_groups - 1 - n) : 0;
+    if constexpr (n + 1 < order_groups) {
+        groups |= order_groups_of<n + 1>(directions);
+    }
+    return groups;
+}
+
+// Whether a kernel is ordered by groups, and not by directions. Each of its offsets is a direction
+// of its own, so that the directions tell all.
+SPIRA_BOTH bool order_has_groups(const kernel_shape *kernel) {
+    return kernel->size.x == 3 && kernel->size.y == 3 && kernel->size.z == 3;
+}
+
+// The rank of a number in the reflected Gray code.
+SPIRA_BOTH uint32_t order_gray_rank(uint32_t number) {
+    for (int step = 1; step < 32; step *= 2) {
+        number ^= number >> step;
+    }
+    return number;
+}
+
+// The key of an output that has taps in these directions.
+SPIRA_BOTH uint32_t order_key(bool by_groups, uint32_t directions) {
+    return order_gray_rank(by_groups ? order_groups_of(directions) : directions);
+}
+
 // ---- weights ------------------------------------------------------------------------------------
 
-// What each direction weighs, by its number; 254 in all at most.
 struct order_weights {
-    uint8_t weight[order_directions];
+    uint8_t weight[order_directions]; // of each direction, by its number; 254 in all at most
+    uint32_t directions;              // that the columns lie in: a bit each
 };
 
 SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int threshold) {
     const order_numbers numbers = order_numbers_make();
     const int volume = kernel_volume(kernel);
-    const int columns = kernel_norm_count(kernel, threshold, volume);
-    int lie[order_directions] = {};
-    order_weights w;
+    int lie[order_directions] = {}, columns = 0;
     for (int k = 0; k < volume; ++k) {
-        lie[order_direction(kernel, &numbers, k)] += kernel_norm(kernel, k) < threshold;
+        if (kernel_norm(kernel, k) < threshold) {
+            ++lie[order_direction(kernel, &numbers, k)];
+            ++columns;
+        }
     }
+    order_weights w = {};
     for (int d = 0; d < order_directions; ++d) {
         w.weight[d] = (uint8_t)(lie[d] * order_weight_most / columns);
+        w.directions |= lie[d] ? 1u << d : 0;
     }
     return w;
 }
@@ -301,23 +316,19 @@ SPIRA_API void order_keys_host(const kernel_shape *kernel, int threshold, const 
                                int32_t count, const order_host *h) {
     const bool by_groups = order_has_groups(kernel);
     const order_numbers numbers = order_numbers_make();
-    uint32_t direction[kernel_volume_max], groups[kernel_volume_max]; // of each column
+    uint32_t direction[kernel_volume_max]; // of each column
     int columns = 0;
     for (int k = 0; k < kernel_volume(kernel); ++k) {
         if (kernel_norm(kernel, k) < threshold) {
-            direction[columns] = 1u << order_direction(kernel, &numbers, k);
-            groups[columns] = by_groups ? order_groups_of(kernel, k) : direction[columns];
-            ++columns;
+            direction[columns++] = 1u << order_direction(kernel, &numbers, k);
         }
     }
     for (int32_t i = 0; i < count; ++i) {
-        uint32_t mask = 0, directions = 0;
+        uint32_t directions = 0;
         for (int c = 0; c < columns; ++c) {
-            const bool has = map[(int64_t)i * columns + c] >= 0;
-            mask |= has ? groups[c] : 0;
-            directions |= has ? direction[c] : 0;
+            directions |= map[(int64_t)i * columns + c] >= 0 ? direction[c] : 0;
         }
-        h->keys[i] = order_key(mask);
+        h->keys[i] = order_key(by_groups, directions);
         h->directions[i] = directions;
     }
 }

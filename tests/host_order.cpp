@@ -322,7 +322,7 @@ TEST(order_numbers_the_directions) {
 
 TEST(order_keys_are_ranks_of_the_gray_code) {
     for (uint32_t i = 0; i < 100000; ++i) {
-        CHECK_EQUAL(order_key(i ^ i >> 1), i);
+        CHECK_EQUAL(order_gray_rank(i ^ i >> 1), i);
     }
     random_state r = random_make(1);
     for (int i = 0; i < 3000; ++i) {
@@ -332,20 +332,31 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
             x.push_back((char)(a >> bit & 1));
             y.push_back((char)(b >> bit & 1));
         }
-        CHECK_EQUAL(order_key(a) < order_key(b), gray_before(x, y));
-        CHECK(order_key(a) < 1u << 27);
+        CHECK_EQUAL(order_gray_rank(a) < order_gray_rank(b), gray_before(x, y));
+        CHECK(order_gray_rank(a) < 1u << 27);
     }
-    CHECK_EQUAL(order_key(1u << 26), (1u << 27) - 1);
+    CHECK_EQUAL(order_gray_rank(1u << 26), (1u << 27) - 1);
+    for (int i = 0; i < 3000; ++i) {
+        const uint32_t directions = random_u32(&r) >> 5;
+        CHECK_EQUAL(order_key(false, directions), order_gray_rank(directions));
+        CHECK_EQUAL(order_key(true, directions), order_gray_rank(order_groups_of(directions)));
+    }
 }
 
 // By their definition; no two offsets lie in the same groups.
 TEST(order_groups_are_parts_of_the_kernel) {
     const kernel_shape three = kernel_cube(3, 1);
     const std::vector<std::vector<char>> bits = bits_of_offsets(&three, map_all);
+    const order_numbers numbers = order_numbers_make();
     std::set<uint32_t> different;
+    uint32_t directions = 0, united = 0;
     REQUIRE(order_has_groups(&three) && bits.size() == 27);
     for (int k = 0; k < 27; ++k) {
-        const uint32_t groups = order_groups_of(&three, k);
+        const uint32_t direction = 1u << order_direction(&three, &numbers, k);
+        const uint32_t groups = order_groups_of(direction);
+        directions |= direction;
+        united |= groups;
+        CHECK_EQUAL(order_groups_of(directions), united);
         for (int b = 0; b < 32; ++b) {
             CHECK_EQUAL((int)(groups >> b & 1), b < 24 ? (int)bits[(size_t)k][(size_t)b] : 0);
         }
@@ -371,6 +382,7 @@ TEST(order_weights_are_shares) {
                 int lie = (int)std::count(places.begin(), places.end(), d);
                 CHECK_EQUAL((int)w.weight[d], 254 * lie / (int)places.size());
                 CHECK(size > 3 || lie <= 1);
+                CHECK_EQUAL((int)(w.directions >> d & 1), (int)(lie > 0));
                 all += w.weight[d];
             }
             CHECK(all <= 254 && all > 254 - 27);
