@@ -25,9 +25,9 @@ namespace spira {
 // ---- choices ------------------------------------------------------------------------------------
 
 // The choice without tuning: the dataflow of tune_dataflow_guess where conv reads the tiled layout
-// on tensor cores, of tune_dataflow_guess_ordered where Hopper's kernel reads the ordered one, else
-// output-stationary (it is never hybrid); the rows of tile_rows_choose; cut as conv_sizes_choose
-// does it.
+// on tensor cores, of tune_dataflow_guess_ordered where Hopper's kernel reads the ordered one, of
+// tune_dataflow_guess_few where that of few channels does, else output-stationary (it is never
+// hybrid); the rows of tile_rows_choose; cut as conv_sizes_choose does it.
 //
 // inputs   scene: of a usual scan, or null: not known; capacity: of the outputs, as the layer is
 //          run with
@@ -38,6 +38,7 @@ SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, i
     tune_choice c = {tune_dataflow_os, 0, 0, 0, 0, 0};
     c.dataflow = kernel == conv_kernel_tensor   ? tune_dataflow_guess(key)
                  : kernel == conv_kernel_hopper ? tune_dataflow_guess_ordered(key, scene)
+                 : kernel == conv_kernel_few    ? tune_dataflow_guess_few(key, scene)
                                                 : tune_dataflow_os;
     if (c.dataflow != tune_dataflow_os) {
         return c;

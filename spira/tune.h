@@ -205,6 +205,28 @@ SPIRA_API tune_dataflow tune_dataflow_guess_ordered(const tune_key *key, const t
     return atomic < ordered ? tune_dataflow_atomic : tune_dataflow_os;
 }
 
+// The same of a layer of few channels that conv computes from the ordered layout by
+// `conv_few.cuh`. Of up to 16 channels, where it was measured; with more, output-stationary:
+//
+//   ordered   6.2 ps a row slot
+//   atomic    24 ps a pair and 136 ps an output
+//
+// These were fitted as those above, to 16 channels of kernels of size 5, and choose the quicker one
+// with size 3 too: where a pair takes 1.5 to 4.1 slots the ordered layout (kitti, lone_star), where
+// it takes 6.4 the lists (the random scene).
+//
+// inputs   scene: null or without slots: output-stationary
+SPIRA_API tune_dataflow tune_dataflow_guess_few(const tune_key *key, const tune_scene *scene) {
+    const conv_shape *s = &key->shape;
+    const bool measured = s->cin + s->cin2 <= 16 && s->cout <= 16;
+    if (key->deterministic || !scene || scene->slots <= 0 || !measured) {
+        return tune_dataflow_os;
+    }
+    const int64_t ordered = 62 * scene->slots;
+    const int64_t atomic = 240 * scene->pairs + 1360 * scene->outputs;
+    return atomic < ordered ? tune_dataflow_atomic : tune_dataflow_os;
+}
+
 // ---- how far a result may be off ----------------------------------------------------------------
 
 // An output and how far from it a result may lie.

@@ -129,6 +129,13 @@ TEST(gpu_tune_guess_reads_the_form) {
     CHECK_EQUAL(tune_guess(&key, &empty, 91766, &hopper).dataflow, tune_dataflow_os);
     key = key_make(&ampere, s, 91766, 40, false);
     CHECK_EQUAL(tune_guess(&key, &empty, 91766, &ampere).dataflow, tune_dataflow_os);
+    for (const conv_device *d : {&ampere, &hopper}) { // by conv_few.cuh
+        const conv_shape few = {125, 16, 0, 16, numeric_f16};
+        key = key_make(d, few, 91766, 9, false);
+        CHECK_EQUAL(tune_guess(&key, &full, 91766, d).dataflow, tune_dataflow_os);
+        CHECK_EQUAL(tune_guess(&key, &empty, 91766, d).dataflow, tune_dataflow_atomic);
+        CHECK_EQUAL(tune_guess(&key, nullptr, 91766, d).dataflow, tune_dataflow_os);
+    }
     key = key_make(&turing, s, 91766, 9, false);
     c = tune_guess(&key, nullptr, 91766, &turing);
     CHECK(c.dataflow == tune_dataflow_os && c.rows > 0 && c.tiles == 0);

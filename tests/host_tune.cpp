@@ -591,6 +591,48 @@ TEST(tune_guesses_a_dataflow_by_slots) {
     }
 }
 
+// Measured, 16 channels: microseconds, slots as of the order by groups.
+static const struct {
+    int size;
+    tune_scene scene;
+    double ordered, atomic;
+} few_rows[] = {
+    {3, {91766, 346220, 529000}, 7.7, 20.1},     {5, {91766, 847344, 3460000}, 23.5, 33.3},
+    {3, {345087, 2533643, 3890000}, 29.9, 93.3}, {5, {345087, 7126043, 21700000}, 124, 224},
+    {3, {91766, 357634, 800000}, 8.7, 20.3},     {5, {91766, 1338638, 8560000}, 52.3, 46.5},
+};
+
+TEST(tune_guesses_a_dataflow_of_few_channels) {
+    for (const auto &row : few_rows) {
+        conv_shape s = {row.size * row.size * row.size, 16, 0, 16, numeric_f16};
+        auto guess = [&](double slots, bool same) {
+            tune_scene at = row.scene;
+            tune_key key = tune_key_make({90, 132}, &s, at.outputs, at.pairs, same);
+            at.slots = (int64_t)((double)at.slots * slots);
+            return tune_dataflow_guess_few(&key, &at);
+        };
+        const bool lists = row.atomic < row.ordered;
+        for (double slots : {0.9, 1.0, 1.1}) {
+            CHECK_EQUAL(guess(slots, false), lists ? tune_dataflow_atomic : tune_dataflow_os);
+        }
+        CHECK_EQUAL(guess(1, true), tune_dataflow_os);
+        CHECK_EQUAL(guess(0, false), tune_dataflow_os); // unknown
+        CHECK_EQUAL(guess(100, false), tune_dataflow_atomic);
+        CHECK_EQUAL(guess(100, true), tune_dataflow_os);
+        for (conv_shape other :
+             {conv_shape{125, 17, 0, 16, numeric_f16}, conv_shape{125, 16, 0, 17, numeric_f16},
+              conv_shape{125, 16, 1, 16, numeric_f16}}) {
+            s = other; // not measured
+            CHECK_EQUAL(guess(100, false), tune_dataflow_os);
+        }
+        s = {125, 8, 8, 1, numeric_bf16};
+        CHECK_EQUAL(guess(100, false), tune_dataflow_atomic);
+    }
+    const conv_shape s = {125, 16, 0, 16, numeric_f16};
+    const tune_key key = tune_key_make({90, 132}, &s, 91766, 1338638, false);
+    CHECK_EQUAL(tune_dataflow_guess_few(&key, nullptr), tune_dataflow_os);
+}
+
 // The more slots, the better are lists: once they are the choice, they stay it. No product passes
 // the ends of an integer.
 TEST(tune_guess_by_slots_is_monotone) {
