@@ -105,6 +105,16 @@ SPIRA_DEVICE int warp_sum(int value) {
 #endif
 }
 
+// The sum over the lanes of a whole warp up to the own one.
+SPIRA_DEVICE int warp_sum_up_to(int value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int lower = __shfl_up_sync(~0u, value, step);
+        value += (int)threadIdx.x % 32 >= step ? lower : 0;
+    }
+    return value;
+}
+
 // The bits of all lanes together.
 SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #if __CUDA_ARCH__ >= 800

@@ -509,11 +509,7 @@ SPIRA_DEVICE void pairs_stripe_pack(int first, int lists, int unit, pairs_stripe
             part.from = s->segment[i].from;
             part.count = s->segment[i].count - part.from;
         }
-        int32_t units = (max(part.count, 0) + unit - 1) / unit, sum = units;
-        for (int step = 1; step < 32; step *= 2) {
-            int32_t lower = __shfl_up_sync(~0u, sum, step);
-            sum += lane >= step ? lower : 0;
-        }
+        int32_t units = (max(part.count, 0) + unit - 1) / unit, sum = warp_sum_up_to(units);
         uint32_t has = __ballot_sync(~0u, units > 0);
         __syncwarp();    // what is overwritten has been read
         if (units > 0) { // never behind what is still to be read

@@ -3,6 +3,7 @@
 #ifndef SPIRA_LAYOUT_CUH
 #define SPIRA_LAYOUT_CUH
 
+#include "async.cuh"
 #include "layout.h"
 #include "search.cuh"
 #include "status.cuh"
@@ -89,11 +90,7 @@ SPIRA_DEVICE void tile_scan_columns(const search_tile &tile, int unit, int64_t a
     for (int c = lane; c - lane < columns; c += 32) {
         int mine = tile_column_load(tile, unit, t.rows, c, state->bits).all;
         mine = (mine + tile_group - 1) / tile_group;
-        int sum = mine;
-        for (int step = 1; step < 32; step *= 2) {
-            int lower = __shfl_up_sync(~0u, sum, step);
-            sum += lane >= step ? lower : 0;
-        }
+        const int sum = warp_sum_up_to(mine);
         if (c < columns) {
             state->first[unit][c] = before + sum - mine;
             first[c] = before + sum - mine;

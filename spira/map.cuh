@@ -203,11 +203,7 @@ SPIRA_DEVICE void map_count_bits(const search_tile &tile, int tile_number, const
 SPIRA_DEVICE void map_scan_columns(int columns, map_tile_bits *bits) {
     int lane = threadIdx.x & 31, before = 0;
     for (int c = lane; c - lane < columns; c += 32) {
-        int mine = c < columns ? bits->first[c] : 0, sum = mine;
-        for (int step = 1; step < 32; step *= 2) {
-            int lower = __shfl_up_sync(~0u, sum, step);
-            sum += lane >= step ? lower : 0;
-        }
+        const int mine = c < columns ? bits->first[c] : 0, sum = warp_sum_up_to(mine);
         if (c < columns) {
             bits->first[c] = before + sum - mine;
         }

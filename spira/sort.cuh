@@ -470,12 +470,7 @@ SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table) {
     __shared__ int32_t total[sort_threads / 32];
     const int b = 2 * (int)threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int rows[2] = {b < buckets ? start[b] : 0, b + 1 < buckets ? start[b + 1] : 0};
-    int to = rows[0] + rows[1];
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        int left = __shfl_up_sync(~0u, to, step);
-        to += lane >= step ? left : 0;
-    }
+    int to = warp_sum_up_to(rows[0] + rows[1]);
     if (lane == 31) {
         total[warp] = to;
     }
@@ -590,12 +585,7 @@ SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
     }
     const int start = (int)(entry >> 16), keys = (int)(entry & 0xffff);
     uint32_t pieces = __ballot_sync(~0u, keys > 0);
-    int to = keys, before = warp_sum(start);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        int left = __shfl_up_sync(~0u, to, step);
-        to += lane >= step ? left : 0;
-    }
+    int to = warp_sum_up_to(keys), before = warp_sum(start);
     if (lane == 31) {
         total[warp] = make_int4(__popc(pieces), to, before, 0);
     }
