@@ -174,6 +174,7 @@ struct bench_options {
     int parts;         // of bench/net.cu: bits of bench_part_names; 0: all
     const char *net;   // null: all
     bool quick;        // fewer replays and cases of networks
+    bool apart;        // shortcuts of networks are layers of their own
     const char *in;    // tuning records: to compare with; null: none
     const char *out;   // to write, as text; null: nowhere
     const char *table; // to write, as initialisers; null: nowhere
@@ -189,13 +190,16 @@ struct bench_options {
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
+        "       [--apart]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
         "convolutions, --threshold (all) among the hybrid ones; --sweep times all forms of os;\n"
         "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
         "parts of bench_net, --only (again for more) and\n"
-        "--net choose; --quick takes fewer cases and replays. bench_tune compares with the\n"
+        "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers "
+        "of\n"
+        "their own. bench_tune compares with the\n"
         "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
@@ -327,6 +331,8 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             o.file[o.files++] = argv[i];
         } else if (strcmp(argv[i], "--quick") == 0) {
             o.quick = true;
+        } else if (strcmp(argv[i], "--apart") == 0) {
+            o.apart = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
             bench_usage(argv[0], argv[i]);
         } else {

@@ -1,7 +1,7 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
 //     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
-//     data/*.vox32
+//     [--apart] data/*.vox32
 //
 // "net", method "graph": one CUDA graph with all of it, in which the coarser sets are indexed
 // beside the first layers, replayed 200 times, each replay between two events in a stream that is
@@ -10,7 +10,8 @@
 // sets and maps) and "features" (all layers) are the parts of it, each in a graph of its own, one
 // after the other.
 //
-// "layers": each layer by itself, as bench_conv times one, its index and its sources ready.
+// "layers": each layer by itself, as bench_conv times one, its index and its sources ready. One
+// that is computed within another (net_shortcuts) has no line; with --apart none is.
 //
 // "fig13": the ideas of the Spira paper, one switched on after the other, end to end.
 //   bsearch       launched one by one; each layer makes its set if no layer before has, then its
@@ -78,6 +79,9 @@ static void net_time_layers(bench_session *s, const net_work<W> *w) {
     const spira::net_plan *plan = w->plan;
     for (int i = 0; i < plan->layer_count; ++i) {
         const spira::net_step *step = &plan->step[i];
+        if (step->within != spira::net_none) {
+            continue;
+        }
         net_one_layer<W> one = {w, i};
         bench_row row = net_row(bench_part_names[bench_part_layers], w);
         row.method = plan->layers[i].name;

@@ -22,8 +22,11 @@ struct net_sample {
 template <typename W>
 static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int layer) {
     const spira::net_step *step = &w->plan->step[layer];
-    int volume = step->shape.volume,
-        most = volume > net_volume_large ? net_samples_large : net_samples;
+    // Of the same rows as the layer that this one is computed within.
+    const int reader = step->within == spira::net_none ? layer : step->within;
+    int volume = step->shape.volume, most = w->plan->step[reader].shape.volume > net_volume_large
+                                                ? net_samples_large
+                                                : net_samples;
     int32_t rows = *w->sets[step->set].count, outputs = rows < most ? rows : most;
     int32_t *output = bench_host<int32_t>(pool, (int64_t)outputs * (1 + 2 * volume));
     int32_t *map = output + outputs, *source = map + (int64_t)outputs * volume;
@@ -101,8 +104,12 @@ static side::check_layer net_check_fetch(bench_session *s, const net_work<W> *w,
     c.outputs = sample->outputs;
     c.in = net_fetch(s, w, c.layer->source, sample->source, sample->pairs);
     c.in2 = net_fetch(s, w, c.layer->source2, sample->source, sample->pairs);
-    c.residual = net_fetch(s, w, c.layer->residual, sample->output, sample->outputs);
-    c.got = net_fetch(s, w, layer, sample->output, sample->outputs);
+    if (c.step->shortcut == spira::net_none) {
+        c.residual = net_fetch(s, w, c.layer->residual, sample->output, sample->outputs);
+    }
+    if (c.step->within == spira::net_none) {
+        c.got = net_fetch(s, w, layer, sample->output, sample->outputs);
+    }
     return c;
 }
 
@@ -120,11 +127,16 @@ static void net_check_layers(bench_session *s, const net_work<W> *w) {
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < layers; ++i) {
         status[i] = side::check_compute(&c[i], sample[i].pairs, w->limits.type);
-        worst[i] = spira::status_failed(status[i]) ? 0 : side::check_worst(&c[i], w->limits.type);
-        side::check_free(&c[i]);
+        side::check_free_operands(&c[i]);
     }
     for (int i = 0; i < layers; ++i) {
         BENCH_TRY(status[i]);
+        const int shortcut = w->plan->step[i].shortcut;
+        c[i].shortcut = shortcut == spira::net_none ? nullptr : &c[shortcut];
+        worst[i] = c[i].got ? side::check_worst(&c[i], w->limits.type) : 0;
+    }
+    for (int i = 0; i < layers; ++i) {
+        side::check_free(&c[i]);
         if (!(worst[i] <= 1)) {
             bench_fail("%s: %s: an output is off by %.3g times its bound", w->label,
                        w->plan->layers[i].name, worst[i]);

@@ -21,13 +21,24 @@ struct check_layer {
     float *in, *in2, *residual, *got; // as the GPU has them
     float *weight;                    // rounded to the format
     double *sum;
-    float *magnitude; // the same sum of absolute values
+    float *magnitude;            // the same sum of absolute values
+    const check_layer *shortcut; // computed within this one, from the same outputs; or null
 };
 
 static inline void absolute(float *values, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
         values[i] = fabsf(values[i]);
     }
+}
+
+// An output before the activation, without its residual, and the sum of its magnitudes.
+static inline void check_output(const check_layer *c, int64_t i, double *value, double *size) {
+    const int n = (int)(i % c->step->shape.cout);
+    double bias = c->at.bias < 0 ? 0 : c->params[c->at.bias + n];
+    double scale = c->at.scale < 0 ? 1 : c->params[c->at.scale + n];
+    double shift = c->at.shift < 0 ? 0 : c->params[c->at.shift + n];
+    *value = (c->sum[i] + bias) * scale + shift;
+    *size = (c->magnitude[i] + fabs(bias)) * fabs(scale) + fabs(shift);
 }
 
 // The worst error of a layer in units of its bound; infinite where something is not finite.
@@ -40,16 +51,18 @@ static inline double check_worst(const check_layer *c, spira::numeric type) {
         for (int k = 0; k < s->volume; ++k) {
             taps += !c->map || c->map[o * s->volume + k] >= 0;
         }
-        double terms = 2.0 * ((double)taps * (s->cin + s->cin2) + 8) / (1 << 24);
+        const spira::conv_shape *more = c->shortcut ? &c->shortcut->step->shape : nullptr;
+        double count = (double)taps * (s->cin + s->cin2) + (more ? more->cin + more->cin2 : 0);
+        double terms = 2.0 * (count + 8) / (1 << 24);
         for (int n = 0; n < s->cout; ++n) {
             int64_t i = o * s->cout + n;
-            double y = c->sum[i], size = c->magnitude[i];
-            double bias = c->at.bias < 0 ? 0 : c->params[c->at.bias + n];
-            double scale = c->at.scale < 0 ? 1 : c->params[c->at.scale + n];
-            double shift = c->at.shift < 0 ? 0 : c->params[c->at.shift + n];
-            double extra = c->residual ? c->residual[i] : 0;
-            y = (y + bias) * scale + shift + extra;
-            size = (size + fabs(bias)) * fabs(scale) + fabs(shift) + fabs(extra);
+            double y, size, extra = c->residual ? c->residual[i] : 0, extra_size = fabs(extra);
+            check_output(c, i, &y, &size);
+            if (c->shortcut) {
+                check_output(c->shortcut, i, &extra, &extra_size);
+            }
+            y += extra;
+            size += extra_size;
             if (y <= 0 && c->layer->act != spira::activation_none) {
                 y *= c->layer->act == spira::activation_leaky ? c->layer->slope : 0;
             }
@@ -98,34 +111,54 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
     return spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->magnitude);
 }
 
-static inline void check_free(check_layer *c) {
+// What the sums are computed from.
+static inline void check_free_operands(check_layer *c) {
     free(c->in);
     free(c->in2);
+    free(c->weight);
+    c->in = c->in2 = c->weight = nullptr;
+}
+
+static inline void check_free(check_layer *c) {
+    check_free_operands(c);
     free(c->residual);
     free(c->got);
-    free(c->weight);
     free(c->sum);
     free(c->magnitude);
 }
 
+// A layer's sums.
+template <typename W>
+static spira::status check_sum(const job *j, const device_job<W> *d, const result<W> *r, int layer,
+                               const int32_t *map, check_layer *c) {
+    c->layer = &j->plan->layers[layer];
+    c->step = &j->plan->step[layer];
+    c->at = spira::net_params_of(j->plan, layer);
+    c->params = j->params;
+    c->map = map;
+    c->outputs = r->voxels[c->step->set];
+    SPIRA_TRY(check_fetch(j, d, r, c->layer->source, &c->in));
+    SPIRA_TRY(check_fetch(j, d, r, c->layer->source2, &c->in2));
+    return check_compute(c, r->voxels[c->step->source_set], j->chosen->type);
+}
+
+// A layer, with its shortcut if that is computed along with it.
 template <typename W>
 static spira::status check_one(const job *j, const device_job<W> *d, const result<W> *r, int layer,
                                const int32_t *map, double *worst) {
-    check_layer c = {};
-    c.layer = &j->plan->layers[layer];
-    c.step = &j->plan->step[layer];
-    c.at = spira::net_params_of(j->plan, layer);
-    c.params = j->params;
-    c.map = map;
-    c.outputs = r->voxels[c.step->set];
-    spira::status s = check_fetch(j, d, r, c.layer->source, &c.in);
-    s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->source2, &c.in2);
-    s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->residual, &c.residual);
+    check_layer c = {}, own = {};
+    const int shortcut = j->plan->step[layer].shortcut;
+    spira::status s = check_sum(j, d, r, layer, map, &c);
+    if (shortcut != spira::net_none) {
+        s = spira::status_failed(s) ? s : check_sum(j, d, r, shortcut, nullptr, &own);
+        c.shortcut = &own;
+    } else {
+        s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->residual, &c.residual);
+    }
     s = spira::status_failed(s) ? s : check_fetch(j, d, r, layer, &c.got);
-    s = spira::status_failed(s) ? s
-                                : check_compute(&c, r->voxels[c.step->source_set], j->chosen->type);
     *worst = spira::status_failed(s) ? HUGE_VAL : check_worst(&c, j->chosen->type);
     check_free(&c);
+    check_free(&own);
     return s;
 }
 
@@ -153,7 +186,7 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
         int m = plan->step[i].map;
         double worst;
         progress("checking layer", i, plan->layer_count);
-        if (!spira::net_is_conv(&plan->layers[i])) {
+        if (!spira::net_is_conv(&plan->layers[i]) || j->plan->step[i].within != spira::net_none) {
             continue;
         }
         SPIRA_TRY(check_one(j, d, r, i,

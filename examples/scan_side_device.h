@@ -375,6 +375,7 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
 
     limits.count_pairs = true; // once more, with every layer kept and the pairs counted
     limits.keep_all = j->chosen->check;
+    limits.shortcuts = spira::net_shortcuts_hidden; // checked as they are timed
     SPIRA_TRY(device_plan(j, &limits, d));
     SPIRA_TRY(device_net(j, d));
     SPIRA_TRY(device_settle(d));

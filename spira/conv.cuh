@@ -10,6 +10,21 @@
 
 namespace spira {
 
+// A 1x1x1 convolution over the outputs' own voxels, which is added before the activation:
+//
+//   out[o, c] = act((sum + bias[c]) * scale[c] + shift[c] + residual[o, c] +
+//                   (sum' + bias'[c]) * scale'[c] + shift'[c])
+//
+// where sum' is of rows o of in and in2: the shortcut of a residual block whose channels change,
+// without an array of its own. Null pointers leave their step out.
+struct conv_shortcut {
+    int cin, cin2;       // cin2: 0 where there is no second source
+    const void *in;      // [outputs, cin] of the convolution's type
+    const void *in2;     // [outputs, cin2], or null where cin2 is 0
+    const void *weights; // of conv_shortcut_pack, with the same shapes, on the same device
+    const float *bias, *scale, *shift; // [cout]
+};
+
 // One convolution. Arrays are in device memory, features of shape.type's storage.
 struct conv_args {
     conv_shape shape;
@@ -33,6 +48,7 @@ struct conv_args {
     // launched programmatically, it lets the next one begin only after it has waited for those
     // before it: what they write is taken to be there.
     bool early;
+    const conv_shortcut *shortcut; // on the host; null: none. See conv_shortcut_takes
 };
 
 // Read from the current device at each call: nothing is cached.
@@ -90,7 +106,7 @@ SPIRA_API status conv_form_of(const conv_shape *shape, conv_form *form) {
 SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     return kernel == conv_kernel_exact    ? conv_exact_weights(s)
            : kernel == conv_kernel_few    ? few_weights(s)
-           : kernel == conv_kernel_hopper ? hopper_weights(s)
+           : kernel == conv_kernel_hopper ? hopper_weights(s, hopper_part_bytes(s))
                                           : conv_tensor_weights(s);
 }
 
@@ -120,7 +136,8 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
             return;
         }
         if (kernel == conv_kernel_hopper) {
-            hopper_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
+            hopper_pack_kernel<<<grid, 256, 0, stream>>>(*s, hopper_part_bytes(s), weight, total,
+                                                         (E *)packed);
             return;
         }
     }
@@ -165,9 +182,97 @@ SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight,
     return conv_pack(shape, conv_kernel_of(shape, &d), weight, packed, packed_bytes, stream);
 }
 
+// ---- shortcuts ----------------------------------------------------------------------------------
+
+// Whether a convolution computes a shortcut too: where Hopper's kernel computes it (hopper_takes),
+// unless it has at most 32 input channels and at most 64 output channels.
+SPIRA_API bool conv_shortcut_takes(const conv_shape *s, const conv_device *d) {
+    return conv_kernel_of(s, d) == conv_kernel_hopper && hopper_takes_shortcut(s);
+}
+
+// The shape of a shortcut of a convolution.
+SPIRA_API conv_shape conv_shortcut_shape(const conv_shape *s, int cin, int cin2) {
+    return {1, cin, cin2, s->cout, s->type};
+}
+
+// Bytes of a shortcut's packed weights.
+SPIRA_API size_t conv_shortcut_packed(const conv_shape *s, int cin, int cin2) {
+    const conv_shape own = conv_shortcut_shape(s, cin, cin2);
+    return (size_t)hopper_weights(&own, hopper_part_whole) * conv_lane_bytes;
+}
+
+SPIRA_API status conv_shortcut_check(const conv_shape *s, int cin, int cin2) {
+    SPIRA_TRY(conv_shape_check(s));
+    const conv_shape shape = conv_shortcut_shape(s, cin, cin2);
+    SPIRA_TRY(conv_shape_check(&shape));
+    conv_device d;
+    SPIRA_TRY(conv_device_query(&d));
+    SPIRA_REQUIRE(conv_shortcut_takes(s, &d), status_unsupported, "shape (with a shortcut)", 0);
+    return status_success();
+}
+
+// Bytes of a shortcut's packed weights on the current device.
+//
+// inputs   shape: of the convolution that it is added to; cin, cin2: of the shortcut
+SPIRA_API status conv_shortcut_bytes(const conv_shape *shape, int cin, int cin2, size_t *bytes) {
+    SPIRA_TRY(conv_shortcut_check(shape, cin, cin2));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    *bytes = conv_shortcut_packed(shape, cin, cin2);
+    return status_success();
+}
+
+// Packs a shortcut's weights, for the convolution that it is added to.
+//
+// inputs   weight [cin + cin2, cout] fp32
+// outputs  packed: conv_shortcut_bytes, aligned to 256; see conv_weights_pack
+// errors   null pointers, sizes, alignment; status_unsupported where conv_shortcut_takes says no
+// Asynchronous.
+SPIRA_API status conv_shortcut_pack(const conv_shape *shape, int cin, int cin2, const float *weight,
+                                    void *packed, size_t packed_bytes, cudaStream_t stream) {
+    size_t bytes;
+    SPIRA_TRY(conv_shortcut_bytes(shape, cin, cin2, &bytes));
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes));
+    const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
+    const int part = hopper_part_whole;
+    const int64_t total = hopper_weights(&s, part);
+    const unsigned grid = (unsigned)ceil_div(total, 256);
+    if (s.type == numeric_f16) {
+        hopper_pack_kernel<<<grid, 256, 0, stream>>>(s, part, weight, total, (__half *)packed);
+    } else {
+        hopper_pack_kernel<<<grid, 256, 0, stream>>>(s, part, weight, total,
+                                                     (__nv_bfloat16 *)packed);
+    }
+    return status_of_launch("conv_shortcut_pack");
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
 SPIRA_API status conv_pointer_check(const void *p, int element, const char *name) {
     SPIRA_REQUIRE(p, status_null_pointer, name, 0);
     SPIRA_REQUIRE((uintptr_t)p % (unsigned)element == 0, status_alignment, name, element);
+    return status_success();
+}
+
+SPIRA_API status conv_check_shortcut(const conv_args *a, const conv_device *d) {
+    const conv_shortcut *s = a->shortcut;
+    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
+    SPIRA_TRY(conv_shape_check(&shape));
+    SPIRA_REQUIRE(conv_shortcut_takes(&a->shape, d), status_unsupported, "shortcut", 0);
+    SPIRA_REQUIRE(!a->sums, status_unsupported, "shortcut (with sums)", 0);
+    int element = numeric_size(shape.type);
+    SPIRA_TRY(conv_pointer_check(s->in, element, "shortcut.in"));
+    if (s->cin2) {
+        SPIRA_TRY(conv_pointer_check(s->in2, element, "shortcut.in2"));
+    }
+    SPIRA_TRY(conv_pointer_check(s->weights, workspace_alignment, "shortcut.weights"));
+    const float *const vectors[] = {s->bias, s->scale, s->shift};
+    for (int i = 0; i < 3; ++i) {
+        SPIRA_REQUIRE((uintptr_t)vectors[i] % sizeof(float) == 0, status_alignment,
+                      "shortcut (bias, scale, shift)", sizeof(float));
+    }
+    SPIRA_REQUIRE(a->out != s->in && (!s->cin2 || a->out != s->in2), status_unsupported,
+                  "out (overlaps an input of the shortcut)", 0);
     return status_success();
 }
 
@@ -322,6 +427,25 @@ SPIRA_API status conv_run_few(const conv_args *a, const conv_device *d, cudaStre
                                         : few_run<__nv_bfloat16>(p, stream);
 }
 
+SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
+    const conv_shortcut *s = a->shortcut;
+    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
+    const int element = numeric_size(shape.type);
+    conv_tensor_shortcut p = {};
+    p.in = s->in;
+    p.in2 = s->in2;
+    p.weights = s->weights;
+    p.bias = s->bias;
+    p.scale = s->scale;
+    p.shift = s->shift;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.parts = (int)ceil_div(hopper_row_bytes(&shape), hopper_part_whole);
+    p.wide_in = conv_aligned(s->in, s->cin, element, conv_lane_bytes);
+    p.wide_in2 = !s->cin2 || conv_aligned(s->in2, s->cin2, element, conv_lane_bytes);
+    return p;
+}
+
 SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a);
@@ -330,6 +454,9 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaS
     SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
     p.part = hopper_part_bytes(s);
     p.chunks = hopper_parts(s);
+    if (a->shortcut) {
+        p.shortcut = conv_shortcut_params(a);
+    }
     return s->type == numeric_f16 ? hopper_run<__half>(p, d, stream)
                                   : hopper_run<__nv_bfloat16>(p, d, stream);
 }
@@ -365,6 +492,9 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 // hybrid   With `sums` the offsets of the map are added to what another kernel has left of the
 //          others (conv_hybrid.cuh): rows up to *count, channels up to cout are read. `out` may
 //          not be these sums.
+// shortcut With `shortcut` its sums are added in fp32 too, before the one rounding: the others are
+//          multiplied by scale / scale' first and all of them by scale' at the end. Where |scale'|
+//          is less than 2^-60 |scale| it counts as that much. Not with `sums`
 // early    With `early`, the kernels that read the ordered layout begin while the kernel before it
 //          on the stream still runs; others wait for that one. See conv_args.early.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
@@ -387,6 +517,9 @@ SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes
     SPIRA_TRY(conv_device_query(&d));
     conv_kernel kernel = conv_kernel_of(&args->shape, &d);
     SPIRA_TRY(conv_check_layout(args, kernel));
+    if (args->shortcut) {
+        SPIRA_TRY(conv_check_shortcut(args, &d));
+    }
     return conv_run(args, kernel, &d, stream);
 }
 

@@ -5,6 +5,9 @@
 //
 // The input may come from two arrays whose rows belong to the same voxels: channels 0 .. cin - 1
 // from the first, cin .. cin + cin2 - 1 from the second. That is a concatenation without a copy.
+//
+// On the GPU the residual may be the output of a 1x1x1 convolution, without activation, that is
+// computed along with it: conv_shortcut (conv.cuh).
 #ifndef SPIRA_CONV_H
 #define SPIRA_CONV_H
 

@@ -14,6 +14,11 @@
 // multiplies while the other finishes its outputs. Where there are few tiles, two thread blocks, a
 // cluster, share the offsets of a tile: each hands the other its sums of half of the channels, and
 // finishes the other half.
+//
+// A shortcut (conv_shortcut) is multiplied behind the offsets of a tile as if it were one more:
+// its rows are those of the outputs, its stages, of 64 channels, come last. As the two have scales
+// of their own, the sums are multiplied in between by what the first scale is to the second, which
+// the epilogue then applies to both.
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 
@@ -81,6 +86,11 @@ SPIRA_BOTH int hopper_parts(const conv_shape *s) {
     return (int)ceil_div(hopper_row_bytes(s), hopper_part_bytes(s));
 }
 
+// What is computed with a shortcut: stages of halves have two offsets, and no place for its parts.
+SPIRA_BOTH bool hopper_takes_shortcut(const conv_shape *s) {
+    return hopper_part_bytes(s) >= hopper_part_whole;
+}
+
 // Whether the second source has a piece, which becomes its number there.
 SPIRA_BOTH bool hopper_piece_second(int cin, int &piece) {
     const bool second = piece >= hopper_pieces(cin);
@@ -93,23 +103,23 @@ SPIRA_BOTH int hopper_couts(int cout) {
     return (int)round_up(cout, 16);
 }
 
-// Packed weights [volume, hopper_parts, regions of a part, hopper_couts, bytes of a region's row]
+// Packed weights [volume, parts of a row, regions of a part, hopper_couts, bytes of a region's row]
 // in pieces of 16 bytes, as they stand in shared memory (wgmma_place). Channels beyond the ends are
-// zero.
-SPIRA_API int64_t hopper_weights(const conv_shape *s) {
-    return (int64_t)s->volume * hopper_parts(s) * hopper_couts(s->cout) *
-           (hopper_part_bytes(s) / conv_lane_bytes);
+// zero. part: bytes of a part, which a shortcut has in whole ones.
+SPIRA_API int64_t hopper_weights(const conv_shape *s, int part) {
+    return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), part) * hopper_couts(s->cout) *
+           (part / conv_lane_bytes);
 }
 
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(256)
-    hopper_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+    hopper_pack_kernel(conv_shape s, int part, const float *__restrict__ weight, int64_t total,
                        E *__restrict__ packed) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= total) {
         return;
     }
-    const int part = hopper_part_bytes(&s), couts = hopper_couts(s.cout), parts = hopper_parts(&s);
+    const int couts = hopper_couts(s.cout), parts = (int)ceil_div(hopper_row_bytes(&s), part);
     const int pieces = part / conv_lane_bytes;
     int64_t image = i / pieces / couts, k = image / parts; // of a part
     int at = (int)(i - image * couts * pieces);
@@ -143,6 +153,7 @@ struct hopper_shared {
     uint32_t begins[2][hopper_blocks]; // where in the ring: hopper_turn_pass
     uint32_t told[hopper_stages_most];
     alignas(16) float scale[2 * hopper_columns_most]; // of the slice's channels, then their shifts
+    float ratio[hopper_columns_most];                 // with one: see hopper_shortcut_vectors
 };
 
 // Bytes of a stage, or of a region of one: of each of the row blocks, and of the weights. row:
@@ -310,6 +321,7 @@ SPIRA_DEVICE int hopper_tile(const conv_tensor_params &p, const hopper_work &w, 
 struct hopper_cursor {
     int tile;                          // in the order of the thread block
     int at, stages;                    // the warp's next stage of the tile, and how many it has
+    int before_shortcut;               // of these, with a shortcut
     int offsets;                       // that some row block of the tile has
     uint32_t mask[hopper_blocks];      // a lane's 32 offsets of each row block of the tile
     int before;                        // offsets in the words of lower lanes
@@ -323,10 +335,10 @@ struct hopper_job {
     int32_t source[slots][own][2]; // a lane's rows of the warp's row blocks
     uint32_t what[slots];          // offset | row blocks that have it << 16; 0: none
     int part;                      // of the offset: its number
-    bool last, stop;               // the last of its tile; there are no more
+    bool last, stop;               // the last of its tile, or before its shortcut; no more
 };
 
-enum { hopper_offset_bits = 16 };
+enum : uint32_t { hopper_offset_bits = 16, hopper_is_shortcut = 1u << 31 }; // of hopper_job.what
 
 // A lane's word of the masks of a tile.
 SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_work &work, int tile,
@@ -342,7 +354,7 @@ SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_wo
     }
 }
 
-template <int slots>
+template <int slots, bool shortcut>
 SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_work &work,
                                    hopper_cursor &c) {
     ++c.tile;
@@ -365,6 +377,10 @@ SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_wor
     int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
     const int log = p.size.split - 1;
     c.stages = max((stages - hopper_share(p) + log) >> log, 1);
+    if (shortcut) {
+        c.before_shortcut = c.stages;
+        c.stages += max((p.shortcut.parts - hopper_share(p) + log) >> log, 1);
+    }
 }
 
 // Offset number `at` of the tile, which there is: see hopper_job.what.
@@ -412,14 +428,50 @@ SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_
     }
 }
 
+// A part of the shortcut, whose sources are the outputs of the tile.
+template <int own>
+SPIRA_DEVICE void hopper_shortcut_next(const conv_tensor_params &p, const hopper_work &work,
+                                       int first_block, const hopper_cursor &c,
+                                       hopper_job<1, own> &job) {
+    const int lane = threadIdx.x % 32;
+    job.last = c.at == c.stages - 1;
+    job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_share(p);
+    job.what[0] = 0;
+    if (job.part >= p.shortcut.parts) {
+        return; // the other thread block has it
+    }
+    job.what[0] = hopper_is_shortcut;
+#pragma unroll
+    for (int g = 0; g < hopper_blocks; ++g) {
+        bool there = c.number * hopper_blocks + g < work.blocks;
+        job.what[0] |= there ? 1u << (hopper_offset_bits + g) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * own; ++i) {
+        int block = c.number * hopper_blocks + first_block + i / 2;
+        int place = block * order_rows + i % 2 * 32 + lane;
+        job.source[0][i / 2][i % 2] = place >= work.outputs ? -1
+                                      : p.order.row         ? __ldg(p.order.row + place)
+                                                            : place;
+    }
+}
+
 // The warp's next job, its sources read ahead.
-template <int slots, int own>
+template <int slots, int own, bool shortcut>
 SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_work &work,
                                     int first_block, hopper_cursor &c,
                                     hopper_job<slots, own> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
-        hopper_tile_next<slots>(p, work, c);
+        hopper_tile_next<slots, shortcut>(p, work, c);
+    }
+    if constexpr (shortcut) {
+        if (c.at >= c.before_shortcut && c.tile < work.tiles) {
+            job.stop = false;
+            hopper_shortcut_next<own>(p, work, first_block, c, job);
+            c.at += hopper_teams;
+            return;
+        }
     }
     const int stage = (c.at << (p.size.split - 1)) + hopper_share(p); // of all that the tile has
     int first = slots > 1 ? stage * slots : stage;
@@ -427,7 +479,7 @@ SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_wo
         first = (int)((uint32_t)stage / (uint32_t)p.chunks);
     }
     job.stop = c.tile >= work.tiles;
-    job.last = c.at == c.stages - 1;
+    job.last = c.at == (shortcut ? c.before_shortcut : c.stages) - 1;
     job.part = slots > 1 ? 0 : stage - first * p.chunks;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
@@ -448,8 +500,9 @@ struct hopper_part {
     bool wide;        // as all of the warp's pieces are
 };
 
-template <typename E>
-SPIRA_DEVICE hopper_part hopper_part_of(const conv_tensor_params &p, int piece) {
+// p: conv_tensor_params, or conv_tensor_shortcut.
+template <typename E, typename P>
+SPIRA_DEVICE hopper_part hopper_part_of(const P &p, int piece) {
     const bool second = hopper_piece_second(p.cin, piece);
     const int at = piece * conv_lane_bytes;
     hopper_part from;
@@ -504,22 +557,23 @@ SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&so
     __threadfence_block(); // the arrival that follows is of copies, and releases no stores
 }
 
-// Fetches an offset's weights of a region.
+// Fetches an offset's weights of a region; image: the number of offset and part.
 template <int columns, int part, int begin>
 SPIRA_DEVICE uint32_t hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
-                                           int offset, int which, uint32_t to, uint32_t barrier) {
+                                           const void *weights, int image, uint32_t to,
+                                           uint32_t barrier) {
     enum { log = hopper_region_log(part, begin) };
     int couts = hopper_couts(p.cout);
     uint32_t bytes = (uint32_t)(min(columns, couts - work.channel) << log);
-    int64_t row = (int64_t)(offset * p.chunks + which) * couts;
-    const char *from = (const char *)p.weights + (row * part + couts * begin);
+    int64_t row = (int64_t)image * couts;
+    const char *from = (const char *)weights + (row * part + couts * begin);
     barrier_copy(to, from + (work.channel << log), bytes, barrier);
     return bytes;
 }
 
 // Fills a region of a stage with the warp's row blocks and, if it is the first of its team, the
 // weights. Returns the bytes that the copy engine brings, in lane 0.
-template <typename E, int columns, int part, int begin, int own>
+template <typename E, int columns, int part, int begin, int own, bool shortcut>
 SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopper_work &work,
                                          int first, const hopper_job<hopper_slots(part), own> &job,
                                          const hopper_ring &ring) {
@@ -527,16 +581,20 @@ SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopp
     enum { pieces = part / conv_lane_bytes, lanes = (1 << log) / conv_lane_bytes };
     const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
     const int lane = threadIdx.x % 32;
+    const int piece = job.part * pieces + begin / conv_lane_bytes + lane % lanes;
+    const bool behind = shortcut && job.what[0] & hopper_is_shortcut;
     const hopper_part from =
-        hopper_part_of<E>(p, job.part * pieces + begin / conv_lane_bytes + lane % lanes);
+        behind ? hopper_part_of<E>(p.shortcut, piece) : hopper_part_of<E>(p, piece);
+    const void *weights = behind ? p.shortcut.weights : p.weights;
     uint32_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         if (lane == 0 && first == 0 && job.what[i]) {
             int row = hopper_blocks * slots * wgmma_rows + i * columns;
+            int offset = (int)(job.what[i] & ((1u << hopper_offset_bits) - 1));
             bytes += hopper_weights_fetch<columns, part, begin>(
-                p, work, (int)(job.what[i] & ((1u << hopper_offset_bits) - 1)), job.part,
-                region + (uint32_t)(row << log), hopper_full(ring));
+                p, work, weights, offset * p.chunks + job.part, region + (uint32_t)(row << log),
+                hopper_full(ring));
         }
 #pragma unroll
         for (int g = 0; g < own; ++g) {
@@ -567,16 +625,32 @@ SPIRA_DEVICE uint32_t hopper_tell(const hopper_job<hopper_slots(part), own> &job
     return told;
 }
 
+// Fills the regions of a stage: one alone with a part of a shortcut.
+template <typename E, int columns, int part, int own, bool shortcut>
+SPIRA_DEVICE uint32_t hopper_fill_regions(const conv_tensor_params &p, const hopper_work &work,
+                                          int first, const hopper_job<hopper_slots(part), own> &job,
+                                          const hopper_ring &ring) {
+    if constexpr (part > hopper_part_whole) {
+        if (shortcut && job.what[0] & hopper_is_shortcut) {
+            return hopper_fill_region<E, columns, hopper_part_whole, 0, own, true>(p, work, first,
+                                                                                   job, ring);
+        }
+        uint32_t bytes =
+            hopper_fill_region<E, columns, part, 0, own, false>(p, work, first, job, ring);
+        return bytes + hopper_fill_region<E, columns, part, hopper_part_whole, own, false>(
+                           p, work, first, job, ring);
+    } else {
+        return hopper_fill_region<E, columns, part, 0, own, shortcut>(p, work, first, job, ring);
+    }
+}
+
 // Fills a stage.
-template <typename E, int columns, int part, int own>
+template <typename E, int columns, int part, int own, bool shortcut>
 SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work, int first,
                               const hopper_job<hopper_slots(part), own> &job,
                               const hopper_ring &ring) {
-    uint32_t bytes = hopper_fill_region<E, columns, part, 0, own>(p, work, first, job, ring);
-    if constexpr (part > hopper_part_whole) {
-        bytes +=
-            hopper_fill_region<E, columns, part, hopper_part_whole, own>(p, work, first, job, ring);
-    }
+    uint32_t bytes =
+        hopper_fill_regions<E, columns, part, own, shortcut>(p, work, first, job, ring);
     barrier_arrive_copies(hopper_full(ring));
     __syncwarp();
     if (threadIdx.x % 32 == 0 && first == 0) {
@@ -587,7 +661,7 @@ SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &wo
 
 // A team of fetching warps fills every fourth stage, the sources of its next one read ahead. There
 // are at least four stages, so that no warp is a phase of a barrier ahead of another.
-template <typename E, int columns, int split, int part>
+template <typename E, int columns, int split, int part, bool shortcut>
 SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     enum {
         slots = hopper_slots(part),
@@ -604,17 +678,17 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
     hopper_masks_load(p, work, 0, cursor.next, cursor.mask_next);
-    hopper_tile_next<slots>(p, work, cursor);
-    hopper_look_ahead(p, work, first, cursor, ahead);
+    hopper_tile_next<slots, shortcut>(p, work, cursor);
+    hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
     hopper_ring_next(ring, team);
     if (p.early) {
         chain_wait(); // before the first row
     }
     while (!ahead.stop) {
         job = ahead;
-        hopper_look_ahead(p, work, first, cursor, ahead);
+        hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-        hopper_fill<E, columns, part, own>(p, work, first, job, ring);
+        hopper_fill<E, columns, part, own, shortcut>(p, work, first, job, ring);
         hopper_ring_next(ring, hopper_teams);
     }
     async_copy_wait();
@@ -625,15 +699,15 @@ SPIRA_BOTH constexpr bool hopper_halves(int columns) {
     return columns <= 64;
 }
 
-template <typename E, int columns, int split, int row>
+template <typename E, int columns, int split, int row, bool shortcut>
 SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
-    if constexpr (hopper_halves(columns)) {
+    if constexpr (hopper_halves(columns) && !shortcut) {
         if (p.part == hopper_part_half) {
-            hopper_fetch<E, columns, split, hopper_part_half>(p, ring);
+            hopper_fetch<E, columns, split, hopper_part_half, false>(p, ring);
             return;
         }
     }
-    hopper_fetch<E, columns, split, row>(p, ring);
+    hopper_fetch<E, columns, split, row, shortcut>(p, ring);
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
@@ -743,14 +817,10 @@ SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_r
     ring.phase = at & 1;
 }
 
-// All stages of a tile.
+// All stages of a tile up to one that is told to be the last. pass: other sets go on behind it.
 template <typename E, int columns, int split, int part, int blocks>
-SPIRA_DEVICE void hopper_sum(int pair, int group, uint32_t zeros, hopper_ring &ring,
-                             float (&sum)[blocks][columns / 2]) {
-#pragma unroll
-    for (int i = 0; i < blocks * columns / 2; ++i) {
-        sum[i / (columns / 2)][i % (columns / 2)] = 0.0f;
-    }
+SPIRA_DEVICE void hopper_sum_stages(int pair, int group, uint32_t zeros, bool pass,
+                                    hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
     int before = -1;
     for (uint32_t told = hopper_listen<blocks>(group, before, ring); told;) {
         hopper_multiply<E, columns, part, blocks>(hopper_stage(ring), group, zeros, told, sum);
@@ -762,7 +832,7 @@ SPIRA_DEVICE void hopper_sum(int pair, int group, uint32_t zeros, hopper_ring &r
         hopper_ring_next(ring);
         told = told & hopper_last ? 0 : hopper_listen<blocks>(group, before, ring);
     }
-    if (hopper_sets(columns, split) > 1) {
+    if (hopper_sets(columns, split) > 1 && pass) {
         hopper_turn_pass(pair, group, ring);
     }
     wgmma_wait<0>();
@@ -780,6 +850,42 @@ SPIRA_DEVICE int hopper_lane() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
+}
+
+// The sums of the offsets, as those of the shortcut that are added to them: see
+// hopper_shortcut_vectors.
+template <int columns>
+SPIRA_DEVICE void hopper_sums_scale(const hopper_shared &shared, float (&sum)[columns / 2]) {
+    const float *ratio = shared.ratio + hopper_lane() % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < columns / 8; ++j) {
+        const float2 r = *(const float2 *)(ratio + 8 * j);
+        sum[4 * j] *= r.x;
+        sum[4 * j + 1] *= r.y;
+        sum[4 * j + 2] *= r.x;
+        sum[4 * j + 3] *= r.y;
+    }
+}
+
+// All stages of a tile; with a shortcut its own come last. Written twice: in a loop over the two
+// the compiler would keep the sums in memory.
+template <typename E, int columns, int split, int part, int blocks, bool shortcut>
+SPIRA_DEVICE void hopper_sum(const hopper_shared &shared, int pair, int group, uint32_t zeros,
+                             hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
+#pragma unroll
+    for (int i = 0; i < blocks * columns / 2; ++i) {
+        sum[i / (columns / 2)][i % (columns / 2)] = 0.0f;
+    }
+    hopper_sum_stages<E, columns, split, part, blocks>(pair, group, zeros, !shortcut, ring, sum);
+    if constexpr (shortcut) {
+#pragma unroll
+        for (int i = 0; i < blocks; ++i) {
+            hopper_sums_scale<columns>(shared, sum[i]);
+            wgmma_settle(sum[i]);
+        }
+        hopper_sum_stages<E, columns, split, hopper_part_whole, blocks>(pair, group, zeros, true,
+                                                                        ring, sum);
+    }
 }
 
 // Two channels of the sums, of which so many are there; zeros for the others. Without a branch, so
@@ -962,10 +1068,13 @@ SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hop
     }
 }
 
-template <typename E, int columns>
+// begins: the sums may begin from p.sums.
+template <typename E, int columns, bool begins>
 SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
                                     int channel, const int (&row)[2], float (&sum)[columns / 2]) {
-    hopper_add_sums<columns>(p, channel, row, sum);
+    if (begins) {
+        hopper_add_sums<columns>(p, channel, row, sum);
+    }
     if (hopper_is_plain(p)) {
         hopper_finish_any_plain<E, columns>(p, shared, 0, channel, row, sum);
     } else if (p.wide_out) {
@@ -1039,7 +1148,7 @@ SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_s
     hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
 }
 
-template <typename E, int columns, int split, int part>
+template <typename E, int columns, int split, int part, bool shortcut>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
@@ -1067,14 +1176,14 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         if (!turns) {
             hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
-        hopper_sum<E, columns, split, part, blocks>(set, first, zeros, ring, sum);
+        hopper_sum<E, columns, split, part, blocks, shortcut>(shared, set, first, zeros, ring, sum);
         if (turns) {
             hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
         if constexpr (split == 1) {
 #pragma unroll
             for (int i = 0; i < blocks; ++i) {
-                hopper_finish_any<E, columns>(p, shared, work.channel, row[i], sum[i]);
+                hopper_finish_any<E, columns, !shortcut>(p, shared, work.channel, row[i], sum[i]);
             }
         } else {
             hopper_finish_half<E, columns>(p, shared, work.channel, row[0], first, ring, sum[0]);
@@ -1082,16 +1191,16 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     }
 }
 
-template <typename E, int columns, int split, int row>
+template <typename E, int columns, int split, int row, bool shortcut>
 SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
                                      const hopper_ring &ring) {
-    if constexpr (hopper_halves(columns)) {
+    if constexpr (hopper_halves(columns) && !shortcut) {
         if (p.part == hopper_part_half) {
-            hopper_consume<E, columns, split, hopper_part_half>(p, shared, ring);
+            hopper_consume<E, columns, split, hopper_part_half, false>(p, shared, ring);
             return;
         }
     }
-    hopper_consume<E, columns, split, row>(p, shared, ring);
+    hopper_consume<E, columns, split, row, shortcut>(p, shared, ring);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -1109,8 +1218,27 @@ SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int c
     }
 }
 
+// And of its shortcut. Sums that are added have one scale, the shortcut's: the others are
+// multiplied by what theirs is to it. One that is next to nothing beside theirs is taken to be
+// larger, so that this does not overflow: what that adds is less than their rounding.
+SPIRA_DEVICE void hopper_shortcut_vectors(const conv_tensor_params &p, int channel, int columns,
+                                          hopper_shared &shared) {
+    const conv_tensor_shortcut &s = p.shortcut;
+    for (int i = threadIdx.x; i < columns; i += blockDim.x) {
+        const bool inside = channel + i < p.cout;
+        const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
+        float own = inside && s.scale ? s.scale[channel + i] : 1.0f;
+        float shift = inside && s.shift ? s.shift[channel + i] : 0.0f;
+        float bias = inside && s.bias ? s.bias[channel + i] : 0.0f;
+        shared.scale[hopper_columns_most + i] += fmaf(bias, own, shift);
+        own = fabsf(own) < least ? copysignf(least, own) : own;
+        shared.scale[i] = own;
+        shared.ratio[i] = own == 0.0f ? 1.0f : scale / own;
+    }
+}
+
 // row: see hopper_stage_bytes.
-template <typename E, int columns, int split, int row>
+template <typename E, int columns, int split, int row, bool shortcut>
 SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resident(columns))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
@@ -1132,7 +1260,11 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
         barrier_begin(&shared.taken[threadIdx.x], hopper_group);
     }
     barrier_fence();
-    hopper_vectors(p, ((int)blockIdx.x >> (split - 1)) % p.slices * columns, columns, shared);
+    const int channel = ((int)blockIdx.x >> (split - 1)) % p.slices * columns;
+    hopper_vectors(p, channel, columns, shared);
+    if (shortcut) {
+        hopper_shortcut_vectors(p, channel, columns, shared); // a thread's own numbers
+    }
     const hopper_ring ring = hopper_ring_of(p, columns, row, shared, hopper_dynamic);
     for (int i = threadIdx.x * 16; i < hopper_zeros(columns, split); i += blockDim.x * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
@@ -1146,12 +1278,12 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
         if constexpr (hopper_registers_shared(columns, split)) {
             registers_fewer<hopper_registers_fetch>();
         }
-        hopper_fetch_any<E, columns, split, row>(p, ring);
+        hopper_fetch_any<E, columns, split, row, shortcut>(p, ring);
     } else {
         if constexpr (hopper_registers_shared(columns, split)) {
             registers_more<hopper_registers_multiply>();
         }
-        hopper_consume_any<E, columns, split, row>(p, shared, ring);
+        hopper_consume_any<E, columns, split, row, shortcut>(p, shared, ring);
     }
     __syncthreads();
     if (split > 1) {
@@ -1178,7 +1310,7 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        auto kernel = hopper_kernel<__half, 32, 1, hopper_part_whole>;
+        auto kernel = hopper_kernel<__half, 32, 1, hopper_part_whole, false>;
         SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, kernel), "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
@@ -1258,9 +1390,9 @@ SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
     return hopper_sizes_fit(s, d, &c) ? c : conv_sizes{1, columns / 32, 1, 1};
 }
 
-template <typename E, int columns, int split, int row>
+template <typename E, int columns, int split, int row, bool shortcut = false>
 SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
-    auto kernel = hopper_kernel<E, columns, split, row>;
+    auto kernel = hopper_kernel<E, columns, split, row, shortcut>;
     p.size.split = split;
     p.size.depth = hopper_stages(columns, row, split, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
@@ -1275,12 +1407,37 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
                         p.early, split, stream, "conv", p);
 }
 
+// With a shortcut. Few layers have one: 64 columns do for 32 as well, and are not split.
+template <typename E>
+SPIRA_API status hopper_run_shortcut(const conv_tensor_params &p, const conv_device *d,
+                                     cudaStream_t stream) {
+    enum { row = hopper_part_whole };
+    const bool split = p.size.split > 1 && hopper_is_plain(p);
+    switch (p.size.slices) {
+    case 1:
+    case 2:
+        return hopper_launch<E, 64, 1, row, true>(p, d, stream);
+    case 3:
+        return p.part == hopper_part_long
+                   ? hopper_launch<E, 96, 1, hopper_part_long, true>(p, d, stream)
+                   : hopper_launch<E, 96, 1, row, true>(p, d, stream);
+    case 4:
+        return split ? hopper_launch<E, 128, 2, row, true>(p, d, stream)
+                     : hopper_launch<E, 128, 1, row, true>(p, d, stream);
+    default:
+        return hopper_launch<E, 256, 1, row, true>(p, d, stream);
+    }
+}
+
 // size: fits.
 template <typename E>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
                             cudaStream_t stream) {
     enum { row = hopper_part_whole };
     const bool split = p.size.split > 1 && hopper_is_plain(p);
+    if (p.shortcut.parts) {
+        return hopper_run_shortcut<E>(p, d, stream);
+    }
     switch (p.size.slices) {
     case 1:
         return hopper_launch<E, 32, 1, row>(p, d, stream);

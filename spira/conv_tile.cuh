@@ -114,6 +114,15 @@ struct conv_sizes {
     int depth;  // chunks that are multiplied at a time: 1, 2, 4; not read of the caller's
 };
 
+// A 1x1x1 convolution whose outputs are added: see conv_shortcut.
+struct conv_tensor_shortcut {
+    const void *in, *in2, *weights;
+    const float *bias, *scale, *shift; // [cout], or null
+    int cin, cin2;
+    int parts; // of a row, of 128 bytes; 0: there is no shortcut
+    bool wide_in, wide_in2;
+};
+
 struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
@@ -131,9 +140,10 @@ struct conv_tensor_params {
     int multiprocessors; // of the device; conv_few.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
-    bool wide_in, wide_in2; // rows of the sources are multiples of 16 bytes, and aligned
-    bool wide_out;          // outputs and residual: multiples of 4 elements, and aligned
-    bool early;             // see conv_args.early; conv_few.cuh, conv_hopper.cuh
+    bool wide_in, wide_in2;        // rows of the sources are multiples of 16 bytes, and aligned
+    bool wide_out;                 // outputs and residual: multiples of 4 elements, and aligned
+    bool early;                    // see conv_args.early; conv_few.cuh, conv_hopper.cuh
+    conv_tensor_shortcut shortcut; // conv_hopper.cuh
 };
 
 // Reads element by element what there is of 16 bytes.

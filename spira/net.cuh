@@ -26,6 +26,25 @@ SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
     }
 }
 
+// Which layers are computed with their shortcuts.
+SPIRA_API void net_plan_shortcuts(net_plan *p, const conv_device *device) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const int shortcut = net_find_shortcut(p, i);
+        if (shortcut != net_none && conv_shortcut_takes(&p->step[i].shape, device)) {
+            net_join_shortcut(p, i, shortcut);
+        }
+    }
+}
+
+// Bytes of a layer's packed weights.
+SPIRA_API size_t net_weights_bytes(const net_plan *p, int layer, const conv_device *device) {
+    const net_step *step = &p->step[layer];
+    const conv_shape *s = &step->shape;
+    return step->within == net_none
+               ? conv_packed_bytes(s, conv_kernel_of(s, device))
+               : conv_shortcut_packed(&p->step[step->within].shape, s->cin, s->cin2);
+}
+
 // What the record of a convolution says, if there is one that fits the device. Plans are
 // deterministic, and so are the records that are looked up.
 SPIRA_API status net_plan_record(const net_limits *limits, const conv_device *device, int layer,
@@ -130,6 +149,8 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
 // outputs  plan: plain data; running needs workspace_bytes, loading loaded_bytes of device memory
 // errors   status_layer with the layer at fault; sizes; a stride or a kernel that the layout was
 //          not fitted to; a record that is looked up and not in its ranges
+// shortcut A layer that is computed within another, by limits->shortcuts, is not rounded on its way
+//          (conv): the last bits of a network depend on it
 // records  Each convolution looks up its deterministic record in limits->records: outputs are those
 //          of the capacity, pairs those of limits->map_pairs. What it says is in the step's
 //          `choice`, and in the rows of its map's tiles. A record is left alone if this program
@@ -144,6 +165,7 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     conv_device device;
     SPIRA_TRY(conv_device_query(&device));
     net_plan_forms(plan, &device);
+    net_plan_shortcuts(plan, &device);
     SPIRA_TRY(net_plan_choices(limits, &device, plan));
     size_t scratch = 0, fine_scratch = 0;
     SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
@@ -156,8 +178,7 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     workspace w = workspace_begin(nullptr);
     for (int i = 0; i < count; ++i) {
         if (net_is_conv(&layers[i])) {
-            const conv_shape *shape = &plan->step[i].shape;
-            size_t bytes = conv_packed_bytes(shape, conv_kernel_of(shape, &device));
+            size_t bytes = net_weights_bytes(plan, i, &device);
             plan->step[i].packed = net_take<char>(&w, (int64_t)bytes);
             net_params at = net_params_of(plan, i);
             net_take<float>(&w, at.end - at.vectors); // bias, scale, shift follow the weights
@@ -170,17 +191,32 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
 // Where the loaded bias, scale and shift of a layer start.
 SPIRA_API status net_loaded_vectors(const net_plan *p, int layer, const void *loaded,
                                     const float **vectors) {
-    size_t bytes;
-    SPIRA_TRY(conv_weights_bytes(&p->step[layer].shape, &bytes));
+    conv_device device;
+    SPIRA_TRY(conv_device_query(&device));
+    const int64_t bytes = (int64_t)net_weights_bytes(p, layer, &device);
     *vectors = (const float *)((const char *)loaded + p->step[layer].packed +
-                               round_up((int64_t)bytes, workspace_alignment));
+                               round_up(bytes, workspace_alignment));
     return status_success();
+}
+
+SPIRA_API status net_load_weights(const net_plan *p, int layer, const float *weight, void *loaded,
+                                  cudaStream_t stream) {
+    const net_step *step = &p->step[layer];
+    void *packed = (char *)loaded + step->packed;
+    conv_device device;
+    SPIRA_TRY(conv_device_query(&device));
+    const size_t bytes = net_weights_bytes(p, layer, &device);
+    return step->within == net_none
+               ? conv_weights_pack(&step->shape, weight, packed, bytes, stream)
+               : conv_shortcut_pack(&p->step[step->within].shape, step->shape.cin, step->shape.cin2,
+                                    weight, packed, bytes, stream);
 }
 
 // Packs a network's parameters for the device, once.
 //
 // inputs   params [plan->params] fp32 in device memory: see net_params
-// outputs  loaded: plan->loaded_bytes, aligned to 256
+// outputs  loaded: plan->loaded_bytes, aligned to 256. Another plan of the same table and type may
+//          run with it if it computes the same layers within others (net_step.within)
 SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, size_t loaded_bytes,
                           cudaStream_t stream) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
@@ -192,11 +228,8 @@ SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, 
             continue;
         }
         const float *vectors;
-        size_t bytes;
         net_params at = net_params_of(p, i);
-        SPIRA_TRY(conv_weights_bytes(&p->step[i].shape, &bytes));
-        SPIRA_TRY(conv_weights_pack(&p->step[i].shape, params + at.weight,
-                                    (char *)loaded + p->step[i].packed, bytes, stream));
+        SPIRA_TRY(net_load_weights(p, i, params + at.weight, loaded, stream));
         SPIRA_TRY(net_loaded_vectors(p, i, loaded, &vectors));
         SPIRA_TRY(status_from_cuda(cudaMemcpyAsync((void *)vectors, params + at.vectors,
                                                    (size_t)(at.end - at.vectors) * sizeof(float),
@@ -296,6 +329,25 @@ SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status 
     return net_index_part(p, net_part_all, input, trouble, memory, stream);
 }
 
+// The arguments of the shortcut that a layer is computed with.
+SPIRA_API status net_conv_shortcut(const net_plan *p, int layer, const void *features,
+                                   const void *loaded, const void *memory, conv_shortcut *s) {
+    const int own = p->step[layer].shortcut;
+    const net_step *step = &p->step[own];
+    const net_params at = net_params_of(p, own);
+    const float *vectors;
+    SPIRA_TRY(net_loaded_vectors(p, own, loaded, &vectors));
+    s->cin = step->shape.cin;
+    s->cin2 = step->shape.cin2;
+    s->in = net_features_of(p, p->layers[own].source, features, memory);
+    s->in2 = net_features_of(p, p->layers[own].source2, features, memory);
+    s->weights = (const char *)loaded + step->packed;
+    s->bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
+    s->scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
+    s->shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
+    return status_success();
+}
+
 template <typename W>
 SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs,
                               const void *features, const void *loaded, void *memory, bool early,
@@ -324,7 +376,13 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
     args.epilogue.scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
     args.epilogue.shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
-    args.epilogue.residual = net_features_of(p, l->residual, features, memory);
+    conv_shortcut shortcut;
+    if (step->shortcut != net_none) {
+        SPIRA_TRY(net_conv_shortcut(p, layer, features, loaded, memory, &shortcut));
+        args.shortcut = &shortcut;
+    } else {
+        args.epilogue.residual = net_features_of(p, l->residual, features, memory);
+    }
     args.epilogue.act = l->act;
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
@@ -343,6 +401,9 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> inpu
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
     voxel_set<W> outputs = net_voxels(p, step->set, input, memory);
+    if (step->within != net_none) {
+        return status_success();
+    }
     if (net_is_conv(l)) {
         return net_conv_run(p, layer, outputs, features, loaded, memory, early, stream);
     }
@@ -353,7 +414,8 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> inpu
                 outputs.capacity, (char *)memory + step->features, stream);
 }
 
-// Computes one layer; its sources have been computed and the plan has been indexed.
+// Computes one layer; its sources have been computed and the plan has been indexed. One that is
+// computed within another (net_step.within) is left to that one.
 //
 // inputs   features [capacity, channels] of limits.type; loaded: of net_load
 template <typename W>
@@ -400,8 +462,10 @@ template <typename W>
 SPIRA_API status net_layers_start(const net_plan *p, int first, int end, voxel_set<W> input,
                                   const void *features, const void *loaded, void *memory,
                                   cudaStream_t stream) {
+    bool early = false;
     for (int i = first; i < end; ++i) {
-        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, i > first, stream));
+        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, early, stream));
+        early = early || p->step[i].within == net_none;
     }
     return status_success();
 }

@@ -20,6 +20,10 @@
 //
 // A plan for the device takes tuning records (tune.h), if it is given any: how conv cuts a layer,
 // and over tiles of how many rows. See net_plan_device (net.cuh).
+//
+// There a shortcut, a 1x1x1 convolution without activation that one other convolution adds, is
+// computed within that one, if its kernel does so (conv_shortcut): it is no launch, and its
+// features are never written. See net_shortcuts.
 #ifndef SPIRA_NET_H
 #define SPIRA_NET_H
 
@@ -64,6 +68,13 @@ struct net_layer {
     bool keep;   // the features stay in the workspace until the next run; the last layer's do
 };
 
+// Where a plan for the device computes shortcuts.
+enum net_shortcuts : int {
+    net_shortcuts_within, // in the layers that add them, unless their features are kept
+    net_shortcuts_hidden, // the same, and keep_all does not keep theirs
+    net_shortcuts_apart,  // as layers of their own, as on the host
+};
+
 // What a plan is made for.
 struct net_limits {
     int32_t voxels;                   // capacity of the finest set
@@ -79,6 +90,7 @@ struct net_limits {
     int record_count;
     int64_t map_pairs[net_maps_max];
     bool overlap; // device plans: with memory for a run with a second stream (net_side)
+    net_shortcuts shortcuts;
 };
 
 struct net_set {
@@ -111,6 +123,9 @@ struct net_step {
     size_t features; // bytes from the start of the workspace
     size_t feature_bytes;
     int last_use;       // the last layer that reads the features
+    int shortcut;       // the layer that is computed within this one and added, or net_none
+    int within;         // the layer that this one is computed within, or net_none: it has no
+                        // features then
     int64_t params;     // floats from the start of the parameters: weight, bias, scale, shift
     size_t packed;      // bytes from the start of the loaded parameters; device plans only
     tune_choice choice; // of the layer's record: how conv cuts it; all zero: conv chooses
@@ -329,6 +344,7 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     }
     bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
     step->last_use = keeps ? p->layer_count : i;
+    step->shortcut = step->within = net_none;
     const int sources[3] = {l->source, l->source2, l->residual};
     for (int s = 0; s < 3; ++s) {
         if (sources[s] >= 0 && p->step[sources[s]].last_use < i) {
@@ -338,10 +354,53 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     return status_success();
 }
 
+// Whether some layer but `reader` reads a layer's features, or that one otherwise than to add them.
+SPIRA_API bool net_read_elsewhere(const net_plan *p, int layer, int reader) {
+    for (int i = layer + 1; i < p->layer_count; ++i) {
+        const net_layer *l = &p->layers[i];
+        if (l->source == layer || l->source2 == layer || (l->residual == layer && i != reader)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The shortcut that a layer could be computed with, by the table and the limits; or net_none.
+SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
+    const int s = p->layers[layer].residual;
+    if (!net_is_conv(&p->layers[layer]) || s < 0 || p->limits.shortcuts == net_shortcuts_apart) {
+        return net_none;
+    }
+    const net_layer *l = &p->layers[s];
+    const bool plain = net_is_conv(l) && p->step[s].map == net_none && l->act == activation_none &&
+                       l->residual == net_none;
+    const bool kept =
+        l->keep || (p->limits.keep_all && p->limits.shortcuts != net_shortcuts_hidden);
+    return plain && !kept && !net_read_elsewhere(p, s, layer) ? s : (int)net_none;
+}
+
+// Layer `layer` is computed with its shortcut, whose sources live as long as its own.
+SPIRA_API void net_join_shortcut(net_plan *p, int layer, int shortcut) {
+    p->step[layer].shortcut = shortcut;
+    p->step[shortcut].within = layer;
+    p->step[shortcut].last_use = shortcut;
+    const int sources[2] = {p->layers[shortcut].source, p->layers[shortcut].source2};
+    for (int s = 0; s < 2; ++s) {
+        if (sources[s] >= 0 && p->step[sources[s]].last_use < layer) {
+            p->step[sources[s]].last_use = layer;
+        }
+    }
+}
+
 // Gives layer i's features the lowest place that is free from layer i to their last use.
 SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
     net_step *step = &p->step[i];
     size_t element = (size_t)numeric_size(p->limits.type), at = base;
+    step->features = base;
+    step->feature_bytes = 0;
+    if (step->within != net_none) {
+        return;
+    }
     step->feature_bytes =
         (size_t)round_up((int64_t)p->set[step->set].capacity * step->channels * (int64_t)element,
                          workspace_alignment);
@@ -496,6 +555,9 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
     SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
                   "limits.channels", limits->channels);
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
+    SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
+                      limits->shortcuts <= net_shortcuts_apart,
+                  status_unsupported, "limits.shortcuts", limits->shortcuts);
     for (int s = 0; s < net_sets_max; ++s) {
         SPIRA_REQUIRE(limits->set_voxels[s] >= 0 && limits->set_voxels[s] <= INT32_MAX / 2,
                       status_bad_size, "limits.set_voxels", limits->set_voxels[s]);

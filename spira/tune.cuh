@@ -176,7 +176,8 @@ SPIRA_API status tune_conv_args(const tune_args *a, const tune_choice *c, const 
              a->out,
              c->tiles ? sizes : nullptr,
              nullptr,
-             false};
+             false,
+             nullptr};
     return status_success();
 }
 

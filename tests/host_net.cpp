@@ -278,8 +278,14 @@ TEST(net_plan_refuses_arguments) {
     l = good;
     l.map_pairs[net_maps_max - 1] = -1;
     CHECK_STATUS(host(&l), status_bad_size);
-    l = good; // overlap is for device plans too
+    for (int shortcuts : {-1, 3}) {
+        l = good;
+        l.shortcuts = (net_shortcuts)shortcuts;
+        CHECK_STATUS(host(&l), status_unsupported);
+    }
+    l = good; // overlap is for device plans too, and so is where shortcuts are computed
     l.overlap = true;
+    l.shortcuts = net_shortcuts_hidden;
     CHECK_OK(host(&l));
     size_t bytes = plan.workspace_bytes;
     CHECK_OK(host(&good));
@@ -480,6 +486,16 @@ int last_reader(const network *n, const net_limits *limits, int layer) {
     return last;
 }
 
+// And in a plan: a shortcut's sources are read by the layer that it is computed within.
+int last_reader_in(const network *n, const net_plan *p, int layer) {
+    int last = last_reader(n, &p->limits, layer);
+    for (int i = layer + 1; i < n->count; ++i) {
+        bool reads = n->layers[i].source == layer || n->layers[i].source2 == layer;
+        last = reads ? std::max(last, p->step[i].within) : last;
+    }
+    return last;
+}
+
 // How many promises of a plan's features are broken: inside of their part of the workspace,
 // aligned, apart from all others that live at the same time.
 int feature_faults(const network *n, const net_plan *p) {
@@ -487,6 +503,10 @@ int feature_faults(const network *n, const net_plan *p) {
     for (int i = 0; i < n->count; ++i) {
         int64_t values = (int64_t)p->set[p->step[i].set].capacity * reference_net_channels(n, i);
         size_t at = p->step[i].features;
+        if (p->step[i].within != net_none) {
+            faults += p->step[i].feature_bytes != 0;
+            continue;
+        }
         span mine = {at, at + (size_t)values * (size_t)numeric_size(p->limits.type)};
         faults += at % workspace_alignment != 0;
         faults += mine.begin < p->index_bytes || mine.end > p->workspace_bytes;
@@ -495,7 +515,8 @@ int feature_faults(const network *n, const net_plan *p) {
             values = (int64_t)p->set[p->step[j].set].capacity * reference_net_channels(n, j);
             at = p->step[j].features;
             span other = {at, at + (size_t)values * (size_t)numeric_size(p->limits.type)};
-            faults += last_reader(n, &p->limits, j) >= i && spans_meet(mine, other);
+            const bool lives = p->step[j].within == net_none && last_reader_in(n, p, j) >= i;
+            faults += lives && spans_meet(mine, other);
         }
     }
     return faults;
@@ -663,6 +684,180 @@ TEST(net_places_never_overlap) {
             CHECK(!pools || plan.map[plan.step[l].map].kept);
         }
     }
+}
+
+// ---- shortcuts ----------------------------------------------------------------------------------
+
+namespace {
+
+enum { block_shortcut = 1, block_first, block_second, block_after, block_layers };
+
+// A residual block whose channels change, and a layer before and after it.
+void network_with_shortcut(network *n) {
+    n->count = 0;
+    n->input_channels = 4;
+    networks::network_conv(n, "before", net_input, 64, 3, 1);
+    networks::network_block(n, "block", 0, net_none, 64, 96, 3);
+    networks::network_conv(n, "after", block_second, 64, 3, 1);
+}
+
+// The shortcut of a layer, as the device would have it.
+int shortcut_found(const network *n, const net_limits *limits, int layer) {
+    static net_plan plan;
+    CHECK_OK(net_plan_sets(n->layers, n->count, limits, true, &plan));
+    for (int i = 0; i < n->count; ++i) {
+        CHECK(plan.step[i].shortcut == net_none && plan.step[i].within == net_none);
+        CHECK(i == layer || net_find_shortcut(&plan, i) == net_none);
+    }
+    return net_find_shortcut(&plan, layer);
+}
+
+// A change to the table, and what it makes of its shortcut.
+template <typename F>
+void check_shortcut(int expected, F change) {
+    network n;
+    network_with_shortcut(&n);
+    net_limits limits = limits_make(100, 4);
+    change(n.layers, &limits);
+    CHECK_EQUAL(shortcut_found(&n, &limits, block_second), expected);
+}
+
+} // namespace
+
+TEST(net_plan_finds_shortcuts) {
+    using layers = net_layer *;
+    using limit = net_limits *;
+    network n;
+    network_with_shortcut(&n);
+    REQUIRE(n.count == block_layers && n.layers[block_second].residual == block_shortcut);
+    check_shortcut(block_shortcut, [](layers, limit) {});
+    check_shortcut(block_shortcut, [](layers l, limit) {
+        l[block_shortcut].norm = false;
+        l[block_shortcut].bias = true;
+        l[block_shortcut].source2 = net_input;
+        l[block_second].act = activation_leaky;
+    });
+    check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].keep = true; });
+    check_shortcut(block_shortcut, [](layers l, limit) { l[block_shortcut].source = net_input; });
+    check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].size = {1, 1, 1}; });
+    check_shortcut(block_shortcut, [](layers, limit s) {
+        s->keep_all = true;
+        s->shortcuts = net_shortcuts_hidden;
+    });
+    check_shortcut(block_shortcut, [](layers, limit s) { s->shortcuts = net_shortcuts_hidden; });
+    // It has an activation, a residual, an extent, a stride; it is kept, or read elsewhere.
+    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].act = activation_relu; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].act = activation_leaky; });
+    check_shortcut(net_none, [](layers l, limit) {
+        l[0].channels = 96;
+        l[block_shortcut].residual = 0;
+    });
+    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].size = {1, 1, 3}; });
+    check_shortcut(net_none, [](layers l, limit) {
+        l[block_shortcut].stride = l[block_first].stride = {2, 2, 2};
+    });
+    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].keep = true; });
+    check_shortcut(net_none, [](layers, limit s) { s->keep_all = true; });
+    check_shortcut(net_none, [](layers, limit s) { s->shortcuts = net_shortcuts_apart; });
+    check_shortcut(net_none, [](layers, limit s) {
+        s->keep_all = true;
+        s->shortcuts = net_shortcuts_apart;
+    });
+    check_shortcut(net_none, [](layers l, limit) { l[block_first].source = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_first].source2 = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_first].residual = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_second].source = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_second].source2 = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) { l[block_after].source = block_shortcut; });
+    check_shortcut(net_none, [](layers l, limit) {
+        l[block_after].channels = 96;
+        l[block_after].residual = block_shortcut;
+    });
+    check_shortcut(net_none, [](layers l, limit) {
+        l[block_after].op = net_pool_max;
+        l[block_after].source = block_shortcut;
+        l[block_after].channels = 0;
+        l[block_after].norm = false;
+        l[block_after].act = activation_none;
+    });
+    // What is added is no convolution, or no layer.
+    check_shortcut(net_none, [](layers l, limit) {
+        l[0].channels = 96;
+        l[block_second].residual = 0;
+    });
+    check_shortcut(net_none, [](layers l, limit) { l[block_second].residual = net_none; });
+    check_shortcut(net_none, [](layers l, limit s) {
+        s->channels = 96;
+        l[block_second].residual = net_input;
+    });
+    check_shortcut(net_none, [](layers l, limit) {
+        l[0].channels = 96;
+        l[block_shortcut].op = net_pool_average;
+        l[block_shortcut].size = {3, 3, 3};
+        l[block_shortcut].channels = 0;
+        l[block_shortcut].norm = false;
+    });
+}
+
+namespace {
+
+// All shortcuts of a table are joined. Returns how many there are.
+int plan_joined_places(const network *n, const net_limits *limits, net_plan *p) {
+    int joined = 0;
+    word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
+    CHECK_OK(net_plan_sets(n->layers, n->count, limits, true, p));
+    for (int m = 0; m < p->maps; ++m) {
+        p->map[m].ordered = true;
+    }
+    for (int i = 0; i < n->count; ++i) {
+        const int s = net_find_shortcut(p, i);
+        if (s != net_none) {
+            net_join_shortcut(p, i, s);
+            CHECK(p->step[i].shortcut == s && p->step[s].within == i);
+            ++joined;
+        }
+    }
+    CHECK_OK(net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p));
+    return joined;
+}
+
+} // namespace
+
+// What a shortcut reads lives until the layer that adds it; it has no features of its own.
+TEST(net_places_with_shortcuts) {
+    static net_plan plan;
+    random_state r = random_make(31);
+    int found = 0;
+    for (int i = 0; i < 300; ++i) {
+        network n;
+        const bool known = i < 12;
+        if (known) {
+            REQUIRE(networks::network_make(i % 3 ? "MinkUNet42" : "SparseResNet21", &n));
+        } else {
+            reference_net_random(&r, random_int(&r, 1, 20), &n);
+            for (int block = random_int(&r, 1, 4); block > 0; --block) {
+                const int last = n.count - 1, from = reference_net_channels(&n, last);
+                networks::network_block(&n, "block", last, net_none, from,
+                                        from + random_int(&r, 1, 9), random_int(&r, 1, 3));
+            }
+        }
+        net_limits limits = limits_make(random_int(&r, 1, 1000), n.input_channels);
+        limits.type = numeric_f16;
+        limits.keep_all = i % 5 == 4;
+        limits.shortcuts = limits.keep_all ? net_shortcuts_hidden : net_shortcuts_within;
+        limits.overlap = random_int(&r, 0, 1);
+        const int joined = plan_joined_places(&n, &limits, &plan);
+        CHECK(!known || joined == (i % 3 ? 7 : 0));
+        found += known ? 0 : joined;
+        CHECK_EQUAL(feature_faults(&n, &plan), 0);
+        CHECK_EQUAL(index_faults(&plan), 0);
+        CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
+        for (int l = 0; l < n.count; ++l) {
+            const bool own = plan.step[l].within == net_none;
+            CHECK_EQUAL(plan.step[l].last_use, own ? last_reader_in(&n, &plan, l) : l);
+        }
+    }
+    CHECK(found > 400);
 }
 
 // Lifetimes are there to save memory.

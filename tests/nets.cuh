@@ -106,12 +106,14 @@ struct device_net {
     const net_side *side; // null: runs on one stream
 };
 
+// keep_all: of all layers that have features.
 SPIRA_API net_limits limits_make(const network *n, numeric type, int32_t voxels, bool keep_all) {
     net_limits limits = {};
     limits.voxels = voxels;
     limits.channels = n->input_channels;
     limits.type = type;
     limits.count_pairs = limits.keep_all = keep_all;
+    limits.shortcuts = keep_all ? net_shortcuts_hidden : net_shortcuts_within;
     return limits;
 }
 
@@ -223,7 +225,8 @@ std::vector<T> fetch(const void *device, int64_t count) {
 }
 
 SPIRA_API bool layer_is_kept(const net_plan *p, int layer) {
-    return p->limits.keep_all || p->layers[layer].keep || layer == p->layer_count - 1;
+    return p->step[layer].within == net_none &&
+           (p->limits.keep_all || p->layers[layer].keep || layer == p->layer_count - 1);
 }
 
 // All that is written, and no more: sets, pairs, features up to the counts.

@@ -254,20 +254,67 @@ SPIRA_API int64_t reference_terms(const spira::conv_shape *s, const int32_t *map
     return taps * (s->cin + s->cin2);
 }
 
+// A shortcut in double: what a 1x1x1 convolution adds to another's outputs, without a rounding.
+struct reference_shortcut {
+    std::vector<double> value, bound; // [outputs, cout]
+    int64_t terms;                    // of an output
+};
+
+// inputs   shape: of volume 1; in, in2, weight: see reference_conv_check; e: bias, scale and shift
+SPIRA_API reference_shortcut reference_shortcut_make(const spira::conv_shape *shape,
+                                                     const float *in, const float *in2,
+                                                     const float *weight, int32_t outputs,
+                                                     const spira::conv_epilogue *e) {
+    const int64_t cout = shape->cout, total = outputs * cout;
+    const int64_t counts[3] = {(int64_t)outputs * shape->cin, (int64_t)outputs * shape->cin2,
+                               (int64_t)(shape->cin + shape->cin2) * cout};
+    const float *given[3] = {in, in2, weight};
+    std::vector<float> operand[3];
+    reference_shortcut s;
+    std::vector<double> sum[2]; // and of magnitudes
+    for (int pass = 0; pass < 2; ++pass) {
+        for (int a = 0; a < 3; ++a) {
+            operand[a].resize((size_t)counts[a] + 1);
+            for (int64_t i = 0; i < counts[a]; ++i) {
+                float v = spira::numeric_operand(shape->type, given[a][i]);
+                operand[a][(size_t)i] = pass ? fabsf(v) : v;
+            }
+        }
+        sum[pass].resize((size_t)total + 1);
+        CHECK_OK(spira::conv_sum_host<double>(shape, operand[0].data(), operand[1].data(),
+                                              operand[2].data(), nullptr, outputs,
+                                              sum[pass].data()));
+    }
+    s.terms = shape->cin + shape->cin2;
+    for (int64_t i = 0; i < total; ++i) {
+        double error = 2.0 * (double)(s.terms + 4) * (sum[1][(size_t)i] / (1 << 24) + 0x1p-149);
+        reference_value v =
+            reference_epilogue(sum[0][(size_t)i], error, e, (int)(i % cout), 0, spira::numeric_f32);
+        s.value.push_back(v.expected);
+        s.bound.push_back(v.bound);
+    }
+    return s;
+}
+
 // Judges a convolution, one output at a time, against sums in double:
 //   2 (terms + 4) eps_fp32 sum |a||w|, through the epilogue, and one rounding to the storage type.
-// Twice the textbook bound, because tensor cores cut off where fp32 units round.
+// Twice the textbook bound, because tensor cores cut off where fp32 units round. A shortcut's terms
+// are terms too, and its bound is added.
 //
 // inputs   shape.type: how in, weight and residual enter, and how `out` and the residual are stored
 //          in [inputs, cin], in2 [inputs, cin2] or null, weight [volume, cin + cin2, cout]: floats,
 //          rounded here as operands of the type
 //          map [outputs, volume] or null for the identity; out [outputs, cout]
+//          shortcut: computed along with it, or null
 SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape, const float *in,
                                                  const float *in2, int64_t inputs,
                                                  const float *weight, const int32_t *map,
                                                  int32_t outputs, const spira::conv_epilogue *e,
-                                                 const void *out) {
+                                                 const void *out,
+                                                 const reference_shortcut *shortcut = nullptr) {
     const int64_t cout = shape->cout, total = outputs * cout;
+    const int64_t more = shortcut ? shortcut->terms : 0;
+    const bool steep = e->act == spira::activation_leaky && fabs((double)e->slope) > 1;
     const int64_t counts[3] = {inputs * shape->cin, inputs * shape->cin2,
                                (int64_t)shape->volume * (shape->cin + shape->cin2) * cout};
     const float *given[3] = {in, in2, weight};
@@ -287,13 +334,17 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
                                           absolute[2].data(), map, outputs, magnitude.data()));
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (int64_t o = 0; o < outputs; ++o) {
-        double c = 2.0 * (double)(reference_terms(shape, map, o) + 4);
+        double c = 2.0 * (double)(reference_terms(shape, map, o) + more + 4);
         for (int64_t i = o * cout; i < (o + 1) * cout; ++i) {
             double error = c * (magnitude[(size_t)i] / (1 << 24) + 0x1p-149);
             double residual =
                 e->residual ? (double)spira::numeric_load(shape->type, e->residual, i) : 0.0;
+            residual += shortcut ? shortcut->value[(size_t)i] : 0;
             reference_value v = reference_epilogue(sum[(size_t)i], error, e, (int)(i - o * cout),
                                                    residual, shape->type);
+            if (shortcut) {
+                v.bound += shortcut->bound[(size_t)i] * (steep ? fabs((double)e->slope) : 1);
+            }
             double got = (double)spira::numeric_load(shape->type, out, i);
             double ratio = reference_ratio(got, v, shape->type);
             if (ratio > worst.ratio) {

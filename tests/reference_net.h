@@ -272,6 +272,12 @@ SPIRA_API std::vector<float> reference_net_floats(const reference_net_run<W> *ru
     return values;
 }
 
+// Whether the plan has the layer's residual computed along with it.
+template <typename W>
+SPIRA_API bool reference_net_joined(const reference_net_run<W> *run, int layer) {
+    return run->plan->step[layer].shortcut != spira::net_none;
+}
+
 // The epilogue of a layer over its parameters.
 template <typename W>
 SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W> *run, int layer) {
@@ -280,7 +286,9 @@ SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W>
     return {at.bias < 0 ? nullptr : run->params + at.bias,
             at.scale < 0 ? nullptr : run->params + at.scale,
             at.shift < 0 ? nullptr : run->params + at.shift,
-            l->residual < spira::net_input ? nullptr : run->feature[1 + l->residual],
+            l->residual < spira::net_input || reference_net_joined(run, layer)
+                ? nullptr
+                : run->feature[1 + l->residual],
             l->act,
             l->slope};
 }
@@ -374,6 +382,20 @@ SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_
     return worst;
 }
 
+// What a layer's shortcut adds, if it is computed along with it.
+template <typename W>
+SPIRA_API reference_shortcut reference_net_shortcut(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
+    const spira::conv_shape shape = {1, reference_net_channels(run->net, l->source),
+                                     reference_net_channels(run->net, l->source2), l->channels,
+                                     run->plan->limits.type};
+    return reference_shortcut_make(&shape, reference_net_floats(run, l->source).data(),
+                                   reference_net_floats(run, l->source2).data(),
+                                   run->params + reference_net_params(run->net, layer).weight,
+                                   reference_net_voxels(run, layer), &e);
+}
+
 // Judges a convolution of any type through reference_conv_check.
 template <typename W>
 SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *run, int layer) {
@@ -388,10 +410,15 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
     spira::conv_shape shape = {
         l->size.x * l->size.y * l->size.z, reference_net_channels(run->net, l->source),
         reference_net_channels(run->net, l->source2), l->channels, run->plan->limits.type};
+    const bool joined = reference_net_joined(run, layer);
+    reference_shortcut shortcut;
+    if (joined) {
+        shortcut = reference_net_shortcut(run, l->residual);
+    }
     return reference_conv_check(&shape, in.data(), in2.data(), reference_net_voxels(run, l->source),
                                 run->params + reference_net_params(run->net, layer).weight,
                                 map.data(), reference_net_voxels(run, layer), &e,
-                                run->feature[1 + layer]);
+                                run->feature[1 + layer], joined ? &shortcut : nullptr);
 }
 
 // The verdict on one layer; `plainly`: by the plain loops, which are for fp32 alone.
@@ -410,6 +437,9 @@ SPIRA_API bool reference_net_good(const reference_net_run<W> *run, bool plainly,
                                   int line = __builtin_LINE()) {
     bool good = true;
     for (int i = 0; i < run->net->count; ++i) {
+        if (run->plan->step[i].within != spira::net_none) {
+            continue; // judged with the layer that adds it
+        }
         reference_verdict v = reference_net_judge(run, i, plainly);
         char text[256];
         snprintf(text, sizeof text,
