@@ -142,11 +142,11 @@ static spira::status device_voxelize(const job *j, device_job<W> *d) {
     return device_features(j, d, d->stream);
 }
 
-// From there to the features of the last layer.
+// From there to the features of the last layer; side: or null.
 template <typename W>
-static spira::status device_net(const job *j, device_job<W> *d) {
+static spira::status device_net(const job *j, device_job<W> *d, const spira::net_side *side) {
     return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                          j->plan->workspace_bytes, &d->side, d->stream);
+                          j->plan->workspace_bytes, side, d->stream);
 }
 
 // All of it; the features of the voxels are made beside the index.
@@ -157,7 +157,7 @@ static spira::status device_pass(const job *j, device_job<W> *d) {
     SPIRA_TRY(spira::net_wait(side->stream, side->begun, d->stream));
     SPIRA_TRY(device_features(j, d, side->stream));
     SIDE_CUDA(cudaEventRecord(side->features, side->stream));
-    return device_net(j, d);
+    return device_net(j, d, side);
 }
 
 // The same, captured once, to be replayed.
@@ -377,7 +377,7 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
     limits.keep_all = j->chosen->check;
     limits.shortcuts = spira::net_shortcuts_hidden; // checked as they are timed
     SPIRA_TRY(device_plan(j, &limits, d));
-    SPIRA_TRY(device_net(j, d));
+    SPIRA_TRY(device_net<W>(j, d, nullptr)); // the events were recorded in a capture
     SPIRA_TRY(device_settle(d));
     SPIRA_TRY(device_counts(j, d, r));
     return device_finish(j, p, d, r);

@@ -439,6 +439,7 @@ struct net_side {
     cudaEvent_t indexed; // and where it comes back
     // Null, or an event that the caller has recorded behind what makes the features, on `stream` or
     // another: the layers wait for it, and of the index only what comes behind it on its stream.
+    // It is recorded anew for each run: one that a capture recorded is refused outside of it.
     cudaEvent_t features;
 };
 

@@ -50,6 +50,7 @@ for step in ${*:-build test sanitize bench}; do
         part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
         part test-calls env SPIRA_NEED_GPU=1 build/test_calls
         [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
+        part run make run ${ARCH:+ARCH=$ARCH} # the main job, and what is compared there
         ;;
     sanitize)
         # Each tool sees best what the harness does not hide: true ends of buffers for memcheck,
