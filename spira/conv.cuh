@@ -126,6 +126,15 @@ SPIRA_API status conv_weights_bytes(const conv_shape *shape, size_t *bytes) {
     return status_success();
 }
 
+// part: bytes of a part (hopper_part_bytes), which a shortcut has in whole ones.
+template <typename E>
+SPIRA_API void conv_pack_hopper(const conv_shape *s, int part, const float *weight, void *packed,
+                                cudaStream_t stream) {
+    const int64_t total = hopper_weights(s, part);
+    hopper_pack_kernel<<<(unsigned)ceil_div(total, 256), 256, 0, stream>>>(*s, part, weight, total,
+                                                                           (E *)packed);
+}
+
 template <typename E>
 SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const float *weight,
                                int64_t total, void *packed, cudaStream_t stream) {
@@ -136,8 +145,7 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
             return;
         }
         if (kernel == conv_kernel_hopper) {
-            hopper_pack_kernel<<<grid, 256, 0, stream>>>(*s, hopper_part_bytes(s), weight, total,
-                                                         (E *)packed);
+            conv_pack_hopper<E>(s, hopper_part_bytes(s), weight, packed, stream);
             return;
         }
     }
@@ -234,14 +242,10 @@ SPIRA_API status conv_shortcut_pack(const conv_shape *shape, int cin, int cin2, 
     SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
     SPIRA_TRY(workspace_check(packed, packed_bytes, bytes));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
-    const int part = hopper_part_whole;
-    const int64_t total = hopper_weights(&s, part);
-    const unsigned grid = (unsigned)ceil_div(total, 256);
     if (s.type == numeric_f16) {
-        hopper_pack_kernel<<<grid, 256, 0, stream>>>(s, part, weight, total, (__half *)packed);
+        conv_pack_hopper<__half>(&s, hopper_part_whole, weight, packed, stream);
     } else {
-        hopper_pack_kernel<<<grid, 256, 0, stream>>>(s, part, weight, total,
-                                                     (__nv_bfloat16 *)packed);
+        conv_pack_hopper<__nv_bfloat16>(&s, hopper_part_whole, weight, packed, stream);
     }
     return status_of_launch("conv_shortcut_pack");
 }
@@ -251,6 +255,17 @@ SPIRA_API status conv_shortcut_pack(const conv_shape *shape, int cin, int cin2, 
 SPIRA_API status conv_pointer_check(const void *p, int element, const char *name) {
     SPIRA_REQUIRE(p, status_null_pointer, name, 0);
     SPIRA_REQUIRE((uintptr_t)p % (unsigned)element == 0, status_alignment, name, element);
+    return status_success();
+}
+
+// Bias, scale and shift of an epilogue or a shortcut: null, or aligned. name: of the three.
+SPIRA_API status conv_vectors_check(const float *bias, const float *scale, const float *shift,
+                                    const char *name) {
+    const float *const vectors[] = {bias, scale, shift};
+    for (const float *vector : vectors) {
+        SPIRA_REQUIRE((uintptr_t)vector % sizeof(float) == 0, status_alignment, name,
+                      sizeof(float));
+    }
     return status_success();
 }
 
@@ -266,11 +281,7 @@ SPIRA_API status conv_check_shortcut(const conv_args *a, const conv_device *d) {
         SPIRA_TRY(conv_pointer_check(s->in2, element, "shortcut.in2"));
     }
     SPIRA_TRY(conv_pointer_check(s->weights, workspace_alignment, "shortcut.weights"));
-    const float *const vectors[] = {s->bias, s->scale, s->shift};
-    for (int i = 0; i < 3; ++i) {
-        SPIRA_REQUIRE((uintptr_t)vectors[i] % sizeof(float) == 0, status_alignment,
-                      "shortcut (bias, scale, shift)", sizeof(float));
-    }
+    SPIRA_TRY(conv_vectors_check(s->bias, s->scale, s->shift, "shortcut (bias, scale, shift)"));
     SPIRA_REQUIRE(a->out != s->in && (!s->cin2 || a->out != s->in2), status_unsupported,
                   "out (overlaps an input of the shortcut)", 0);
     return status_success();
@@ -290,11 +301,8 @@ SPIRA_API status conv_check(const conv_args *a) {
         SPIRA_TRY(conv_pointer_check(a->epilogue.residual, element, "epilogue.residual"));
     }
     SPIRA_TRY(conv_pointer_check(a->weights, workspace_alignment, "weights"));
-    const float *const vectors[] = {a->epilogue.bias, a->epilogue.scale, a->epilogue.shift};
-    for (int i = 0; i < 3; ++i) {
-        SPIRA_REQUIRE((uintptr_t)vectors[i] % sizeof(float) == 0, status_alignment,
-                      "epilogue (bias, scale, shift)", sizeof(float));
-    }
+    const conv_epilogue &e = a->epilogue;
+    SPIRA_TRY(conv_vectors_check(e.bias, e.scale, e.shift, "epilogue (bias, scale, shift)"));
     SPIRA_REQUIRE(a->count, status_null_pointer, "count", 0);
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   a->capacity);

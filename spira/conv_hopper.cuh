@@ -795,9 +795,9 @@ SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
     }
 }
 
-// Lets the other pair go on from here in the ring.
-SPIRA_DEVICE void hopper_turn_pass(int pair, int group, const hopper_ring &ring) {
-    const uint32_t own = (uint32_t)((1 - pair) * hopper_blocks + group);
+// Lets the other set go on from here in the ring.
+SPIRA_DEVICE void hopper_turn_pass(int set, int group, const hopper_ring &ring) {
+    const uint32_t own = (uint32_t)((1 - set) * hopper_blocks + group);
     if (threadIdx.x % hopper_group == 0) {
         shared_store(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4,
                      (uint32_t)ring.at << 1 | ring.phase);
@@ -808,8 +808,8 @@ SPIRA_DEVICE void hopper_turn_pass(int pair, int group, const hopper_ring &ring)
     }
 }
 
-SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_ring &ring) {
-    const uint32_t own = (uint32_t)(pair * hopper_blocks + group);
+SPIRA_DEVICE void hopper_turn_take(int set, int group, uint32_t phase, hopper_ring &ring) {
+    const uint32_t own = (uint32_t)(set * hopper_blocks + group);
     barrier_wait(ring.shared + (uint32_t)offsetof(hopper_shared, turn) + own * 8, phase);
     uint32_t at = shared_load(ring.shared + (uint32_t)offsetof(hopper_shared, begins) + own * 4);
     at = __shfl_sync(~0u, at, 0);
@@ -819,7 +819,7 @@ SPIRA_DEVICE void hopper_turn_take(int pair, int group, uint32_t phase, hopper_r
 
 // All stages of a tile up to one that is told to be the last. pass: other sets go on behind it.
 template <typename E, int columns, int split, int part, int blocks>
-SPIRA_DEVICE void hopper_sum_stages(int pair, int group, uint32_t zeros, bool pass,
+SPIRA_DEVICE void hopper_sum_stages(int set, int group, uint32_t zeros, bool pass,
                                     hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
     int before = -1;
     for (uint32_t told = hopper_listen<blocks>(group, before, ring); told;) {
@@ -833,7 +833,7 @@ SPIRA_DEVICE void hopper_sum_stages(int pair, int group, uint32_t zeros, bool pa
         told = told & hopper_last ? 0 : hopper_listen<blocks>(group, before, ring);
     }
     if (hopper_sets(columns, split) > 1 && pass) {
-        hopper_turn_pass(pair, group, ring);
+        hopper_turn_pass(set, group, ring);
     }
     wgmma_wait<0>();
 #pragma unroll
@@ -870,20 +870,20 @@ SPIRA_DEVICE void hopper_sums_scale(const hopper_shared &shared, float (&sum)[co
 // All stages of a tile; with a shortcut its own come last. Written twice: in a loop over the two
 // the compiler would keep the sums in memory.
 template <typename E, int columns, int split, int part, int blocks, bool shortcut>
-SPIRA_DEVICE void hopper_sum(const hopper_shared &shared, int pair, int group, uint32_t zeros,
+SPIRA_DEVICE void hopper_sum(const hopper_shared &shared, int set, int group, uint32_t zeros,
                              hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
 #pragma unroll
     for (int i = 0; i < blocks * columns / 2; ++i) {
         sum[i / (columns / 2)][i % (columns / 2)] = 0.0f;
     }
-    hopper_sum_stages<E, columns, split, part, blocks>(pair, group, zeros, !shortcut, ring, sum);
+    hopper_sum_stages<E, columns, split, part, blocks>(set, group, zeros, !shortcut, ring, sum);
     if constexpr (shortcut) {
 #pragma unroll
         for (int i = 0; i < blocks; ++i) {
             hopper_sums_scale<columns>(shared, sum[i]);
             wgmma_settle(sum[i]);
         }
-        hopper_sum_stages<E, columns, split, hopper_part_whole, blocks>(pair, group, zeros, true,
+        hopper_sum_stages<E, columns, split, hopper_part_whole, blocks>(set, group, zeros, true,
                                                                         ring, sum);
     }
 }
@@ -1390,7 +1390,7 @@ SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
     return hopper_sizes_fit(s, d, &c) ? c : conv_sizes{1, columns / 32, 1, 1};
 }
 
-template <typename E, int columns, int split, int row, bool shortcut = false>
+template <typename E, int columns, int split, int row, bool shortcut>
 SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
     auto kernel = hopper_kernel<E, columns, split, row, shortcut>;
     p.size.split = split;
@@ -1407,25 +1407,28 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
                         p.early, split, stream, "conv", p);
 }
 
-// With a shortcut. Few layers have one: 64 columns do for 32 as well, and are not split.
-template <typename E>
-SPIRA_API status hopper_run_shortcut(const conv_tensor_params &p, const conv_device *d,
-                                     cudaStream_t stream) {
-    enum { row = hopper_part_whole };
+// The instance of a layer's columns, split and parts. Few layers have a shortcut: with one, 64
+// columns do for 32 as well, and are not split.
+template <typename E, bool shortcut>
+SPIRA_API status hopper_run_any(const conv_tensor_params &p, const conv_device *d,
+                                cudaStream_t stream) {
+    enum { row = hopper_part_whole, least = shortcut ? 64 : 32, split_of_64 = shortcut ? 1 : 2 };
     const bool split = p.size.split > 1 && hopper_is_plain(p);
     switch (p.size.slices) {
     case 1:
+        return hopper_launch<E, least, 1, row, shortcut>(p, d, stream);
     case 2:
-        return hopper_launch<E, 64, 1, row, true>(p, d, stream);
+        return split ? hopper_launch<E, 64, split_of_64, row, shortcut>(p, d, stream)
+                     : hopper_launch<E, 64, 1, row, shortcut>(p, d, stream);
     case 3:
         return p.part == hopper_part_long
-                   ? hopper_launch<E, 96, 1, hopper_part_long, true>(p, d, stream)
-                   : hopper_launch<E, 96, 1, row, true>(p, d, stream);
+                   ? hopper_launch<E, 96, 1, hopper_part_long, shortcut>(p, d, stream)
+                   : hopper_launch<E, 96, 1, row, shortcut>(p, d, stream);
     case 4:
-        return split ? hopper_launch<E, 128, 2, row, true>(p, d, stream)
-                     : hopper_launch<E, 128, 1, row, true>(p, d, stream);
+        return split ? hopper_launch<E, 128, 2, row, shortcut>(p, d, stream)
+                     : hopper_launch<E, 128, 1, row, shortcut>(p, d, stream);
     default:
-        return hopper_launch<E, 256, 1, row, true>(p, d, stream);
+        return hopper_launch<E, 256, 1, row, shortcut>(p, d, stream);
     }
 }
 
@@ -1433,26 +1436,8 @@ SPIRA_API status hopper_run_shortcut(const conv_tensor_params &p, const conv_dev
 template <typename E>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const conv_device *d,
                             cudaStream_t stream) {
-    enum { row = hopper_part_whole };
-    const bool split = p.size.split > 1 && hopper_is_plain(p);
-    if (p.shortcut.parts) {
-        return hopper_run_shortcut<E>(p, d, stream);
-    }
-    switch (p.size.slices) {
-    case 1:
-        return hopper_launch<E, 32, 1, row>(p, d, stream);
-    case 2:
-        return split ? hopper_launch<E, 64, 2, row>(p, d, stream)
-                     : hopper_launch<E, 64, 1, row>(p, d, stream);
-    case 3:
-        return p.part == hopper_part_long ? hopper_launch<E, 96, 1, hopper_part_long>(p, d, stream)
-                                          : hopper_launch<E, 96, 1, row>(p, d, stream);
-    case 4:
-        return split ? hopper_launch<E, 128, 2, row>(p, d, stream)
-                     : hopper_launch<E, 128, 1, row>(p, d, stream);
-    default:
-        return hopper_launch<E, 256, 1, row>(p, d, stream);
-    }
+    return p.shortcut.parts ? hopper_run_any<E, true>(p, d, stream)
+                            : hopper_run_any<E, false>(p, d, stream);
 }
 
 } // namespace spira

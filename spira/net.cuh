@@ -188,14 +188,21 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     return status_success();
 }
 
-// Where the loaded bias, scale and shift of a layer start.
-SPIRA_API status net_loaded_vectors(const net_plan *p, int layer, const void *loaded,
-                                    const float **vectors) {
+// The loaded bias, scale and shift of a layer, which lie one behind the other; null: it has none.
+struct net_vectors {
+    const float *begin, *bias, *scale, *shift;
+};
+
+SPIRA_API status net_vectors_of(const net_plan *p, int layer, const void *loaded, net_vectors *v) {
     conv_device device;
     SPIRA_TRY(conv_device_query(&device));
     const int64_t bytes = (int64_t)net_weights_bytes(p, layer, &device);
-    *vectors = (const float *)((const char *)loaded + p->step[layer].packed +
+    const net_params at = net_params_of(p, layer);
+    v->begin = (const float *)((const char *)loaded + p->step[layer].packed +
                                round_up(bytes, workspace_alignment));
+    v->bias = at.bias < 0 ? nullptr : v->begin + (at.bias - at.vectors);
+    v->scale = at.scale < 0 ? nullptr : v->begin + (at.scale - at.vectors);
+    v->shift = at.shift < 0 ? nullptr : v->begin + (at.shift - at.vectors);
     return status_success();
 }
 
@@ -227,11 +234,11 @@ SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, 
         if (!net_is_conv(&p->layers[i])) {
             continue;
         }
-        const float *vectors;
+        net_vectors vectors;
         net_params at = net_params_of(p, i);
         SPIRA_TRY(net_load_weights(p, i, params + at.weight, loaded, stream));
-        SPIRA_TRY(net_loaded_vectors(p, i, loaded, &vectors));
-        SPIRA_TRY(status_from_cuda(cudaMemcpyAsync((void *)vectors, params + at.vectors,
+        SPIRA_TRY(net_vectors_of(p, i, loaded, &vectors));
+        SPIRA_TRY(status_from_cuda(cudaMemcpyAsync((void *)vectors.begin, params + at.vectors,
                                                    (size_t)(at.end - at.vectors) * sizeof(float),
                                                    cudaMemcpyDeviceToDevice, stream),
                                    "net_load"));
@@ -334,17 +341,16 @@ SPIRA_API status net_conv_shortcut(const net_plan *p, int layer, const void *fea
                                    const void *loaded, const void *memory, conv_shortcut *s) {
     const int own = p->step[layer].shortcut;
     const net_step *step = &p->step[own];
-    const net_params at = net_params_of(p, own);
-    const float *vectors;
-    SPIRA_TRY(net_loaded_vectors(p, own, loaded, &vectors));
+    net_vectors vectors;
+    SPIRA_TRY(net_vectors_of(p, own, loaded, &vectors));
     s->cin = step->shape.cin;
     s->cin2 = step->shape.cin2;
     s->in = net_features_of(p, p->layers[own].source, features, memory);
     s->in2 = net_features_of(p, p->layers[own].source2, features, memory);
     s->weights = (const char *)loaded + step->packed;
-    s->bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
-    s->scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
-    s->shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
+    s->bias = vectors.bias;
+    s->scale = vectors.scale;
+    s->shift = vectors.shift;
     return status_success();
 }
 
@@ -361,9 +367,8 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
         tiles = net_tiles(p, map, memory);
         order = net_order(p, map, memory);
     }
-    net_params at = net_params_of(p, layer);
-    const float *vectors;
-    SPIRA_TRY(net_loaded_vectors(p, layer, loaded, &vectors));
+    net_vectors vectors;
+    SPIRA_TRY(net_vectors_of(p, layer, loaded, &vectors));
     conv_args args = {};
     args.shape = step->shape;
     args.in = net_features_of(p, l->source, features, memory);
@@ -373,9 +378,9 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.order = map && map->ordered ? &order : nullptr;
     args.count = outputs.count;
     args.capacity = outputs.capacity;
-    args.epilogue.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
-    args.epilogue.scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
-    args.epilogue.shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
+    args.epilogue.bias = vectors.bias;
+    args.epilogue.scale = vectors.scale;
+    args.epilogue.shift = vectors.shift;
     conv_shortcut shortcut;
     if (step->shortcut != net_none) {
         SPIRA_TRY(net_conv_shortcut(p, layer, features, loaded, memory, &shortcut));

@@ -57,8 +57,10 @@ for step in ${*:-build test sanitize bench}; do
         # memory that nothing has set for initcheck.
         setting=(SPIRA_EXACT=1)
         sanitize memcheck --leak-check full
+        # initcheck does not see what the copy engine writes, and maps leave by it: what is copied to
+        # the host is not looked at. Poison shows there what was not written.
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
-        sanitize initcheck
+        sanitize initcheck --check-api-memory-access no
         setting=()
         sanitize racecheck --kernel-name kns=spira # CUB's own kernels take minutes
         sanitize synccheck --num-cuda-barriers 65536 # all blocks' barriers in shared memory

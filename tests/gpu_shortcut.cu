@@ -76,26 +76,13 @@ const float *data_or_null(const std::vector<float> &v) {
 }
 
 reference_verdict joined_judge(const joined_problem *p, const void *out) {
-    const problem *m = &p->main, *o = &p->own;
-    std::vector<char> residual = features_store(m->shape.type, m->residual);
-    conv_epilogue e = {data_or_null(m->bias),
-                       data_or_null(m->scale),
-                       data_or_null(m->shift),
-                       m->residual.empty() ? nullptr : residual.data(),
-                       m->act,
-                       m->slope};
+    const problem *o = &p->own;
     const conv_epilogue own = {data_or_null(o->bias),  data_or_null(o->scale),
                                data_or_null(o->shift), nullptr,
                                activation_none,        0};
     const reference_shortcut shortcut = reference_shortcut_make(
         &o->shape, o->in.data(), o->in2.data(), o->weight.data(), o->outputs, &own);
-    std::vector<float> in = m->in, in2 = m->in2;
-    std::vector<int32_t> map = m->map;
-    in.resize(in.size() + (size_t)m->shape.cin);
-    in2.resize(in2.size() + (size_t)m->shape.cin2);
-    map.push_back(-1);
-    return reference_conv_check(&m->shape, in.data(), in2.data(), m->inputs + 1, m->weight.data(),
-                                m->identity ? nullptr : map.data(), m->outputs, &e, out, &shortcut);
+    return problem_judge(&p->main, out, &shortcut);
 }
 
 // The same bits twice, by `sizes` or, if that is null, as the rules choose.

@@ -314,7 +314,9 @@ std::vector<char> device_problem_run(const problem *p, const D *d, bool same, F 
 
 // ---- judging ------------------------------------------------------------------------------------
 
-SPIRA_API reference_verdict problem_judge(const problem *p, const void *out) {
+// shortcut: null, or what is added.
+SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
+                                          const reference_shortcut *shortcut = nullptr) {
     std::vector<char> residual = features_store(p->shape.type, p->residual);
     conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
                        p->scale.empty() ? nullptr : p->scale.data(),
@@ -329,7 +331,7 @@ SPIRA_API reference_verdict problem_judge(const problem *p, const void *out) {
     in2.resize(in2.size() + (size_t)p->shape.cin2);
     map.push_back(-1);
     return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
-                                p->identity ? nullptr : map.data(), p->outputs, &e, out);
+                                p->identity ? nullptr : map.data(), p->outputs, &e, out, shortcut);
 }
 
 // Fails the test, with the worst output, unless all are within their bounds.
