@@ -5,15 +5,15 @@
 // outputs has a warpgroup, with up to 64 channels both have one, which keeps its sums in registers
 // from the first offset to the epilogue and multiplies for the offsets that its blocks have.
 // Further warps fetch into a ring of stages: the source rows of both blocks by asynchronous copies,
-// the weights by the copy engine. They are four, a stage each in turn; with up to 64 channels
-// eight, two for a stage. Two sources are read as one, the channels of the second behind those of
-// the first. A stage has 64 of the channels of an offset, 128 bytes of each row; with 65 to 96
-// output channels it has 96 where that leaves fewer empty: 128 bytes, and 64 bytes behind them.
-// Fetching runs ahead over the borders of the tiles. Thread blocks stay and take tiles in turns.
-// Where registers allow, two sets of warpgroups take the tiles of a thread block in turns: one
-// multiplies while the other finishes its outputs. Where there are few tiles, two thread blocks, a
-// cluster, share the offsets of a tile: each hands the other its sums of half of the channels, and
-// finishes the other half.
+// the weights by the copy engine. They are eight, two for a stage, or four, a stage each in turn.
+// Two sources are read as one, the channels of the second behind those of the first. A stage has 64
+// of the channels of an offset, 128 bytes of each row; with 65 to 96 output channels it has 96
+// where that leaves fewer empty: 128 bytes, and 64 bytes behind them. Fetching runs ahead over the
+// borders of the tiles, and weights of the first stages come while the kernel before still ends.
+// Thread blocks stay and take tiles in turns. Where registers allow, two sets of warpgroups take
+// the tiles of a thread block in turns: one multiplies while the other finishes its outputs. Where
+// there are few tiles, two thread blocks, a cluster, share the offsets of a tile: each hands the
+// other its sums of half of the channels, and finishes the other half.
 //
 // A shortcut (conv_shortcut) is multiplied behind the offsets of a tile as if it were one more:
 // its rows are those of the outputs, its stages, of 64 channels, come last. As the two have scales
@@ -178,9 +178,11 @@ SPIRA_BOTH constexpr int hopper_each(int columns, int split) {
     return columns <= 64 && split == 1 ? 2 : 1;
 }
 
-// Warps that fill a stage together, each of them for as many row blocks.
+// Warps that fill a stage together, each of them for as many row blocks. A warp begins a copy every
+// 32 cycles at best, so there are as many as registers allow: wgmma of 128 columns asks for 90, and
+// with two sets no more than four warps leave them.
 SPIRA_BOTH constexpr int hopper_team(int columns, int split) {
-    return hopper_each(columns, split);
+    return columns <= 96 || (columns == 128 && split > 1) ? 2 : 1;
 }
 
 // Threads that multiply, and that fetch.
@@ -196,14 +198,24 @@ SPIRA_BOTH constexpr int hopper_threads(int columns, int split) {
     return hopper_multipliers(columns, split) + hopper_fetchers(columns, split);
 }
 
-// Registers of a thread that fetches, and of one that multiplies, where they share them out: of the
-// 80 that each of 384 threads begins with.
-enum { hopper_registers_fetch = 56, hopper_registers_multiply = 128 };
-static_assert(2 * hopper_registers_fetch + hopper_registers_multiply == 3 * 80, "what there is");
-
+// Registers of a thread that fetches, and of one that multiplies, where they share out the 80 that
+// each begins with.
 SPIRA_BOTH constexpr bool hopper_registers_shared(int columns, int split) {
-    return hopper_team(columns, split) > 1;
+    return columns <= 96 && split == 1;
 }
+
+SPIRA_BOTH constexpr int hopper_registers_fetch(int columns) {
+    return columns <= 64 ? 56 : 48;
+}
+
+SPIRA_BOTH constexpr int hopper_registers_multiply(int columns) {
+    return columns <= 64 ? 128 : 96;
+}
+
+static_assert(2 * hopper_registers_fetch(64) + hopper_registers_multiply(64) == 3 * 80,
+              "two warps that fetch for one that multiplies");
+static_assert(hopper_registers_fetch(96) + 2 * hopper_registers_multiply(96) == 3 * 80,
+              "one for two");
 
 // Bytes behind the stages that read as zeros, for parts of less than a stage.
 SPIRA_BOTH int hopper_zeros(int columns, int split) {
@@ -286,9 +298,10 @@ struct hopper_work {
     int channel;         // the slice's first
 };
 
-// Which of the thread blocks that share a tile this one is; they are 1 or 2.
-SPIRA_DEVICE int hopper_share(const conv_tensor_params &p) {
-    return (int)blockIdx.x & (p.size.split - 1);
+// Which of the thread blocks that share a tile this one is; they are 1 or 2. The grid is theirs,
+// the slices, the workers: so those of a tile begin one behind the other.
+SPIRA_DEVICE int hopper_share() {
+    return (int)blockIdx.x;
 }
 
 SPIRA_DEVICE int hopper_rank(const hopper_work &w, int tile) {
@@ -300,11 +313,11 @@ SPIRA_DEVICE hopper_work hopper_work_of(const conv_tensor_params &p) {
     hopper_work w;
     w.outputs = min(*p.count, p.capacity);
     w.blocks = (w.outputs + order_rows - 1) / order_rows;
-    const int log = p.size.split - 1, unit = p.slices << log; // gridDim.x is a multiple
-    w.workers = (int)gridDim.x / unit;
-    w.own = (int)blockIdx.x / unit;
-    w.channel = ((int)blockIdx.x >> log) % p.slices * columns;
-    int all = (w.blocks + hopper_blocks - 1) / hopper_blocks, rounds = all / w.workers;
+    w.workers = (int)gridDim.z;
+    w.own = (int)blockIdx.z;
+    w.channel = (int)blockIdx.y * columns;
+    int all = (w.blocks + hopper_blocks - 1) / hopper_blocks;
+    int rounds = (int)((uint32_t)all / gridDim.z);
     w.tiles = rounds + (hopper_rank(w, rounds) < all);
     return w;
 }
@@ -376,10 +389,10 @@ SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_wor
     c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
     int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
     const int log = p.size.split - 1;
-    c.stages = max((stages - hopper_share(p) + log) >> log, 1);
+    c.stages = max((stages - hopper_share() + log) >> log, 1);
     if (shortcut) {
         c.before_shortcut = c.stages;
-        c.stages += max((p.shortcut.parts - hopper_share(p) + log) >> log, 1);
+        c.stages += max((p.shortcut.parts - hopper_share() + log) >> log, 1);
     }
 }
 
@@ -435,7 +448,7 @@ SPIRA_DEVICE void hopper_shortcut_next(const conv_tensor_params &p, const hopper
                                        hopper_job<1, own> &job) {
     const int lane = threadIdx.x % 32;
     job.last = c.at == c.stages - 1;
-    job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_share(p);
+    job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_share();
     job.what[0] = 0;
     if (job.part >= p.shortcut.parts) {
         return; // the other thread block has it
@@ -473,7 +486,7 @@ SPIRA_DEVICE void hopper_look_ahead(const conv_tensor_params &p, const hopper_wo
             return;
         }
     }
-    const int stage = (c.at << (p.size.split - 1)) + hopper_share(p); // of all that the tile has
+    const int stage = (c.at << (p.size.split - 1)) + hopper_share(); // of all that the tile has
     int first = slots > 1 ? stage * slots : stage;
     if (slots == 1 && p.chunks > 1) {
         first = (int)((uint32_t)stage / (uint32_t)p.chunks);
@@ -557,45 +570,40 @@ SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&so
     __threadfence_block(); // the arrival that follows is of copies, and releases no stores
 }
 
-// Fetches an offset's weights of a region; image: the number of offset and part.
-template <int columns, int part, int begin>
-SPIRA_DEVICE uint32_t hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
-                                           const void *weights, int image, uint32_t to,
-                                           uint32_t barrier) {
-    enum { log = hopper_region_log(part, begin) };
-    int couts = hopper_couts(p.cout);
-    uint32_t bytes = (uint32_t)(min(columns, couts - work.channel) << log);
-    int64_t row = (int64_t)image * couts;
-    const char *from = (const char *)weights + (row * part + couts * begin);
-    barrier_copy(to, from + (work.channel << log), bytes, barrier);
-    return bytes;
+// Output channels that a thread block has weights for.
+SPIRA_DEVICE int hopper_weight_rows(const conv_tensor_params &p, const hopper_work &work,
+                                    int columns) {
+    return min(columns, hopper_couts(p.cout) - work.channel);
 }
 
-// Fills a region of a stage with the warp's row blocks and, if it is the first of its team, the
-// weights. Returns the bytes that the copy engine brings, in lane 0.
+// Fetches an offset's weights of a region; image: the number of offset and part.
+template <int columns, int part, int begin>
+SPIRA_DEVICE void hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
+                                       const void *weights, int image, uint32_t to,
+                                       uint32_t barrier) {
+    enum { log = hopper_region_log(part, begin) };
+    int couts = hopper_couts(p.cout);
+    int64_t row = (int64_t)image * couts;
+    const char *from = (const char *)weights + (row * part + couts * begin);
+    barrier_copy(to, from + (work.channel << log),
+                 (uint32_t)(hopper_weight_rows(p, work, columns) << log), barrier);
+}
+
+// Copies the warp's row blocks into a region of a stage.
 template <typename E, int columns, int part, int begin, int own, bool shortcut>
-SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopper_work &work,
-                                         int first, const hopper_job<hopper_slots(part), own> &job,
-                                         const hopper_ring &ring) {
+SPIRA_DEVICE void hopper_fill_rows(const conv_tensor_params &p, int first,
+                                   const hopper_job<hopper_slots(part), own> &job,
+                                   const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
     enum { pieces = part / conv_lane_bytes, lanes = (1 << log) / conv_lane_bytes };
     const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
     const int lane = threadIdx.x % 32;
     const int piece = job.part * pieces + begin / conv_lane_bytes + lane % lanes;
-    const bool behind = shortcut && job.what[0] & hopper_is_shortcut;
-    const hopper_part from =
-        behind ? hopper_part_of<E>(p.shortcut, piece) : hopper_part_of<E>(p, piece);
-    const void *weights = behind ? p.shortcut.weights : p.weights;
-    uint32_t bytes = 0;
+    const hopper_part from = shortcut && job.what[0] & hopper_is_shortcut
+                                 ? hopper_part_of<E>(p.shortcut, piece)
+                                 : hopper_part_of<E>(p, piece);
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
-        if (lane == 0 && first == 0 && job.what[i]) {
-            int row = hopper_blocks * slots * wgmma_rows + i * columns;
-            int offset = (int)(job.what[i] & ((1u << hopper_offset_bits) - 1));
-            bytes += hopper_weights_fetch<columns, part, begin>(
-                p, work, weights, offset * p.chunks + job.part, region + (uint32_t)(row << log),
-                hopper_full(ring));
-        }
 #pragma unroll
         for (int g = 0; g < own; ++g) {
             if (job.what[i] >> (hopper_offset_bits + first + g) & 1) {
@@ -608,7 +616,27 @@ SPIRA_DEVICE uint32_t hopper_fill_region(const conv_tensor_params &p, const hopp
             }
         }
     }
-    return bytes;
+}
+
+// Has the copy engine bring the weights of a region.
+template <int columns, int part, int begin, int own, bool shortcut>
+SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const hopper_work &work,
+                                      const hopper_job<hopper_slots(part), own> &job,
+                                      const hopper_ring &ring) {
+    enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
+    const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
+    const bool behind = shortcut && job.what[0] & hopper_is_shortcut;
+    const void *weights = behind ? p.shortcut.weights : p.weights;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+        if (job.what[i]) {
+            int row = hopper_blocks * slots * wgmma_rows + i * columns;
+            int offset = (int)(job.what[i] & ((1u << hopper_offset_bits) - 1));
+            hopper_weights_fetch<columns, part, begin>(
+                p, work, weights, offset * p.chunks + job.part, region + (uint32_t)(row << log),
+                hopper_full(ring));
+        }
+    }
 }
 
 // What is told of a stage.
@@ -625,38 +653,52 @@ SPIRA_DEVICE uint32_t hopper_tell(const hopper_job<hopper_slots(part), own> &job
     return told;
 }
 
-// Fills the regions of a stage: one alone with a part of a shortcut.
+// Fills the regions of a stage with rows: one alone with a part of a shortcut.
 template <typename E, int columns, int part, int own, bool shortcut>
-SPIRA_DEVICE uint32_t hopper_fill_regions(const conv_tensor_params &p, const hopper_work &work,
-                                          int first, const hopper_job<hopper_slots(part), own> &job,
-                                          const hopper_ring &ring) {
+SPIRA_DEVICE void hopper_rows(const conv_tensor_params &p, int first,
+                              const hopper_job<hopper_slots(part), own> &job,
+                              const hopper_ring &ring) {
     if constexpr (part > hopper_part_whole) {
         if (shortcut && job.what[0] & hopper_is_shortcut) {
-            return hopper_fill_region<E, columns, hopper_part_whole, 0, own, true>(p, work, first,
-                                                                                   job, ring);
+            hopper_fill_rows<E, columns, hopper_part_whole, 0, own, true>(p, first, job, ring);
+            return;
         }
-        uint32_t bytes =
-            hopper_fill_region<E, columns, part, 0, own, false>(p, work, first, job, ring);
-        return bytes + hopper_fill_region<E, columns, part, hopper_part_whole, own, false>(
-                           p, work, first, job, ring);
+        hopper_fill_rows<E, columns, part, 0, own, false>(p, first, job, ring);
+        hopper_fill_rows<E, columns, part, hopper_part_whole, own, false>(p, first, job, ring);
     } else {
-        return hopper_fill_region<E, columns, part, 0, own, shortcut>(p, work, first, job, ring);
+        hopper_fill_rows<E, columns, part, 0, own, shortcut>(p, first, job, ring);
     }
 }
 
-// Fills a stage.
-template <typename E, int columns, int part, int own, bool shortcut>
-SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work, int first,
-                              const hopper_job<hopper_slots(part), own> &job,
-                              const hopper_ring &ring) {
-    uint32_t bytes =
-        hopper_fill_regions<E, columns, part, own, shortcut>(p, work, first, job, ring);
-    barrier_arrive_copies(hopper_full(ring));
-    __syncwarp();
-    if (threadIdx.x % 32 == 0 && first == 0) {
-        shared_store(hopper_told(ring), hopper_tell<part, own>(job));
-        barrier_arrive_expect(hopper_full(ring), bytes);
+// And with weights, which one lane of a team asks for.
+template <int columns, int part, int own, bool shortcut>
+SPIRA_DEVICE void hopper_weights_begin(const conv_tensor_params &p, const hopper_work &work,
+                                       const hopper_job<hopper_slots(part), own> &job,
+                                       const hopper_ring &ring) {
+    if constexpr (part > hopper_part_whole) {
+        if (shortcut && job.what[0] & hopper_is_shortcut) {
+            hopper_fill_weights<columns, hopper_part_whole, 0, own, true>(p, work, job, ring);
+            return;
+        }
+        hopper_fill_weights<columns, part, 0, own, false>(p, work, job, ring);
+        hopper_fill_weights<columns, part, hopper_part_whole, own, false>(p, work, job, ring);
+    } else {
+        hopper_fill_weights<columns, part, 0, own, shortcut>(p, work, job, ring);
     }
+}
+
+// Their bytes.
+template <int columns, int part, int own>
+SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const hopper_work &work,
+                                           const hopper_job<hopper_slots(part), own> &job) {
+    const uint32_t rows = (uint32_t)hopper_weight_rows(p, work, columns);
+    uint32_t bytes = 0;
+#pragma unroll
+    for (int i = 0; i < hopper_slots(part); ++i) {
+        const bool behind = part > hopper_part_whole && job.what[i] & hopper_is_shortcut;
+        bytes += job.what[i] ? rows * (uint32_t)(behind ? hopper_part_whole : part) : 0;
+    }
+    return bytes;
 }
 
 // A team of fetching warps fills every fourth stage, the sources of its next one read ahead. There
@@ -681,6 +723,11 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     hopper_tile_next<slots, shortcut>(p, work, cursor);
     hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
     hopper_ring_next(ring, team);
+    const bool asks = threadIdx.x % 32 == 0 && first == 0;
+    bool begun = asks && !ahead.stop; // the first stage's weights, while the kernel before ends
+    if (begun) {
+        hopper_weights_begin<columns, part, own, shortcut>(p, work, ahead, ring);
+    }
     if (p.early) {
         chain_wait(); // before the first row
     }
@@ -688,7 +735,18 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
         job = ahead;
         hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-        hopper_fill<E, columns, part, own, shortcut>(p, work, first, job, ring);
+        if (asks && !begun) {
+            hopper_weights_begin<columns, part, own, shortcut>(p, work, job, ring);
+        }
+        begun = false;
+        hopper_rows<E, columns, part, own, shortcut>(p, first, job, ring);
+        barrier_arrive_copies(hopper_full(ring));
+        __syncwarp();
+        if (asks) {
+            shared_store(hopper_told(ring), hopper_tell<part, own>(job));
+            barrier_arrive_expect(hopper_full(ring),
+                                  hopper_weights_bytes<columns, part, own>(p, work, job));
+        }
         hopper_ring_next(ring, hopper_teams);
     }
     async_copy_wait();
@@ -1141,9 +1199,9 @@ template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
                                      int channel, const int (&row)[2], int group,
                                      const hopper_ring &ring, const float (&sum)[columns / 2]) {
-    const int first = hopper_share(p) * (columns / 2);
+    const int first = hopper_share() * (columns / 2);
     float half[columns / 4];
-    hopper_exchange<columns>(ring, shared, hopper_share(p), group, sum, half);
+    hopper_exchange<columns>(ring, shared, hopper_share(), group, sum, half);
     hopper_add_sums<columns / 2>(p, channel + first, row, half);
     hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
 }
@@ -1260,7 +1318,7 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
         barrier_begin(&shared.taken[threadIdx.x], hopper_group);
     }
     barrier_fence();
-    const int channel = ((int)blockIdx.x >> (split - 1)) % p.slices * columns;
+    const int channel = (int)blockIdx.y * columns;
     hopper_vectors(p, channel, columns, shared);
     if (shortcut) {
         hopper_shortcut_vectors(p, channel, columns, shared); // a thread's own numbers
@@ -1276,12 +1334,12 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
     if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) >=
         hopper_multipliers(columns, split) / hopper_group) {
         if constexpr (hopper_registers_shared(columns, split)) {
-            registers_fewer<hopper_registers_fetch>();
+            registers_fewer<hopper_registers_fetch(columns)>();
         }
         hopper_fetch_any<E, columns, split, row, shortcut>(p, ring);
     } else {
         if constexpr (hopper_registers_shared(columns, split)) {
-            registers_more<hopper_registers_multiply>();
+            registers_more<hopper_registers_multiply(columns)>();
         }
         hopper_consume_any<E, columns, split, row, shortcut>(p, shared, ring);
     }
@@ -1399,12 +1457,13 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
     int bytes = hopper_memory_bytes(columns, row, split, p.size.depth);
     int64_t tiles = ceil_div(order_count(p.capacity), hopper_blocks);
     int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices / split;
-    int64_t blocks = max_of(min_of(tiles, resident), 1) * p.slices * split;
+    const dim3 grid((unsigned)split, (unsigned)p.slices,
+                    (unsigned)max_of(min_of(tiles, resident), 1));
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv (shared memory)"));
-    return chain_launch(kernel, (unsigned)blocks, hopper_threads(columns, split), (size_t)bytes,
-                        p.early, split, stream, "conv", p);
+    return chain_launch(kernel, grid, hopper_threads(columns, split), (size_t)bytes, p.early, split,
+                        stream, "conv", p);
 }
 
 // The instance of a layer's columns, split and parts. Few layers have a shortcut: with one, 64
