@@ -63,6 +63,7 @@ struct order_task {
     int32_t first_row;                // among the rows of all maps,
     int32_t first[order_units];       // and its first unit
     uint8_t weight[order_directions]; // of each direction
+    uint8_t number[order_directions]; // of each column's direction, if there are no more columns
 };
 
 struct order_batch {
@@ -106,6 +107,11 @@ SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
     return min(*r.count, r.capacity);
 }
 
+// Whether task.number has the directions of its columns.
+SPIRA_BOTH bool order_few_columns(const order_task &task) {
+    return task.request.layout.volume <= order_directions;
+}
+
 // ---- rows of a map ------------------------------------------------------------------------------
 
 // How a warp reads columns of rows that lie anywhere: as many rows at a time as it has lanes for.
@@ -136,10 +142,11 @@ SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_
 
 // Which of the columns k .. k + columns the row of a lane has, of 32 consecutive rows; the first
 // `rows` are there, the others have none. map: at the first row. Rows of up to 32 columns are read
-// as one string of bits, of more one at a time.
+// as one string of bits, of more one at a time. batch: of a lane's reads that are under way.
+template <int batch>
 SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volume, int rows, int k,
                                       int columns) {
-    const int batch = 16, lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
     const bool whole = volume <= 32;
     const char *bytes = (const char *)map;
     const unsigned size = sizeof(int32_t), steps = whole ? volume : 32;
@@ -183,6 +190,21 @@ SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int vol
         word = lane == j ? all : word;
     }
     return columns < 32 ? word & ((1u << columns) - 1) : word;
+}
+
+// The same of a row of up to 8 columns, each lane by itself.
+SPIRA_DEVICE uint32_t order_lane_taps(const int32_t *__restrict__ map, int volume, int32_t row) {
+    int32_t tap[8];
+    uint32_t has = 0;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        tap[c] = c < volume ? __ldg(map + (int64_t)row * volume + c) : -1;
+    }
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        has |= tap[c] >= 0 ? 1u << c : 0;
+    }
+    return has;
 }
 
 // ---- sorting by a digit -------------------------------------------------------------------------
@@ -338,6 +360,16 @@ SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &ta
     __syncthreads();
 }
 
+// In which directions a row has taps, of few columns.
+SPIRA_DEVICE uint32_t order_find_directions(const order_task &task, uint32_t has) {
+    uint32_t directions = 0;
+#pragma unroll 4
+    for (int c = 0; c < task.request.layout.volume; ++c) {
+        directions |= (has >> c & 1) << task.number[c];
+    }
+    return directions;
+}
+
 // In which of the sets of a word a row has taps, whose columns of that word are `has`.
 SPIRA_DEVICE uint32_t order_find_sets(uint32_t has, const uint32_t *sets, int many) {
     uint32_t mask = 0;
@@ -432,9 +464,12 @@ SPIRA_DEVICE order_seen order_find_key(const order_task &task, int32_t row, int 
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_slab) {
         const int columns = min(volume - k, (int)order_slab);
-        uint32_t has = apart ? order_gather_taps(map, volume, row, k, columns)
-                             : order_find_taps(first, volume, rows, k, columns);
-        directions |= order_find_sets(has, sets + k, many);
+        uint32_t has = apart && volume <= 8 ? order_lane_taps(map, volume, row)
+                       : apart              ? order_gather_taps(map, volume, row, k, columns)
+                       : volume <= 8        ? order_find_taps<8>(first, volume, rows, k, columns)
+                                            : order_find_taps<16>(first, volume, rows, k, columns);
+        directions |= order_few_columns(task) ? order_find_directions(task, has)
+                                              : order_find_sets(has, sets + k, many);
     }
     return {order_key(order_has_groups(&task.request.kernel), directions), directions};
 }
@@ -523,7 +558,7 @@ SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, i
     const int32_t count = order_find_count(task.request);
     const int first = (number * order_lists + list) * order_list_classes;
     ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
-    if (!task.request.slabs) {
+    if (!task.request.slabs && !order_few_columns(task)) {
         order_fill_sets(batch, task, shared.sets);
     }
     if (count > 0) {
@@ -545,7 +580,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int32_t first = (unit - task.first[order_by_key]) * order_key_threads;
     const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
     const int32_t count = order_find_count(task.request);
-    if (!task.request.slabs) {
+    if (!task.request.slabs && !order_few_columns(task)) {
         order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
     }
     if (warp < count) {
@@ -1125,6 +1160,18 @@ SPIRA_API void order_task_weights(order_task *task) {
     }
 }
 
+// And the numbers of the columns' directions, if there are few columns.
+SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task) {
+    const order_request *r = &task->request;
+    const int volume = kernel_volume(&r->kernel);
+    for (int k = 0, column = 0; order_few_columns(*task) && k < volume; ++k) {
+        if (kernel_norm(&r->kernel, k) < r->threshold) {
+            const uint32_t below = (1u << order_direction(&r->kernel, numbers, k)) - 1;
+            task->number[column++] = (uint8_t)count_bits(task->directions & below);
+        }
+    }
+}
+
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     order_batch batch = {};
     batch.numbers = order_numbers_make();
@@ -1137,6 +1184,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         units[order_by_pair] *= order_parts(*r);
         task->request = *r;
         order_task_weights(task);
+        order_task_numbers(&batch.numbers, task);
         task->first_row = batch.rows;
         for (int u = 0; u < order_units; ++u) {
             task->first[u] = batch.units[u];

@@ -1324,7 +1324,10 @@ DEVICE_TEST(gpu_conv_begins_early) {
     for (numeric type : numerics) {
         for (int channels : {8, 16, 20, 32, 64, 96, 128, 160}) {
             random_state random = random_make((uint64_t)(4 * channels + type));
-            const int32_t rows = test_quick() ? 700 : 10000;
+            if (test_quick() && channels != 20 && channels % 64) {
+                continue;
+            }
+            const int32_t rows = test_quick() ? 300 : 10000;
             const int volume = channels % 64 ? 9 : 60; // thread blocks share tiles
             problem p =
                 problem_make(&random, {volume, channels, 0, channels, type}, rows, rows, rows);
@@ -1335,7 +1338,7 @@ DEVICE_TEST(gpu_conv_begins_early) {
             device_problem d;
             device_problem_make(&p, &d);
             const std::vector<char> one_by_one = run_chain(&p, &d, false);
-            for (int round = 0; round < 5; ++round) {
+            for (int round = 0; round < (test_quick() ? 1 : 5); ++round) {
                 CHECK(run_chain(&p, &d, true) == one_by_one);
             }
             guarded_finish();

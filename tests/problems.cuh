@@ -314,16 +314,17 @@ std::vector<char> device_problem_run(const problem *p, const D *d, bool same, F 
 
 // ---- judging ------------------------------------------------------------------------------------
 
+// A problem's epilogue, in host memory. residual: its own, as stored.
+SPIRA_API conv_epilogue problem_epilogue(const problem *p, const std::vector<char> &residual) {
+    auto data = [](const auto &v) { return v.empty() ? nullptr : v.data(); };
+    return {data(p->bias), data(p->scale), data(p->shift), data(residual), p->act, p->slope};
+}
+
 // shortcut: null, or what is added.
 SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
                                           const reference_shortcut *shortcut = nullptr) {
-    std::vector<char> residual = features_store(p->shape.type, p->residual);
-    conv_epilogue e = {p->bias.empty() ? nullptr : p->bias.data(),
-                       p->scale.empty() ? nullptr : p->scale.data(),
-                       p->shift.empty() ? nullptr : p->shift.data(),
-                       p->residual.empty() ? nullptr : residual.data(),
-                       p->act,
-                       p->slope};
+    const std::vector<char> residual = features_store(p->shape.type, p->residual);
+    const conv_epilogue e = problem_epilogue(p, residual);
     // A row more than there are: empty arrays have an address too.
     std::vector<float> in = p->in, in2 = p->in2;
     std::vector<int32_t> map = p->map;
