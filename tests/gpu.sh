@@ -5,7 +5,8 @@
 #
 # Environment: OUT (out/gpu) takes a log for each part and the JSON lines of the benchmarks;
 # BENCH_ARGS (the scans in data/) goes to each benchmark; TEST_FILTER picks tests for the sanitizers;
-# ARCH is the architecture to build for. Ends with a table; fails if any part failed.
+# LANES says how many processes of tests a sanitizer has at a time; ARCH is the architecture to build
+# for. Ends with a table; fails if any part failed.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -25,11 +26,31 @@ part() { # name command...: runs it into a log, keeps the end of the log on the 
     return $status
 }
 
+# A process takes seconds to begin under a sanitizer, and some tests take a minute: so a few tests to
+# a process, and some processes at a time; those that fail are shown last. The host loops' threads do
+# not spin while they wait, which would take the cores from the other processes.
+spread() { # command...: the tests by it; ends with the sum of their counts
+    local told status
+    told=$(mktemp -d)
+    # shellcheck disable=SC2016,SC2086
+    build/test_gpu --list ${TEST_FILTER-} | OMP_WAIT_POLICY=passive xargs -r -n 4 -P "${LANES:-4}" \
+        bash -c '"$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
+        "$told" "$@" build/test_gpu
+    status=$?
+    cat "$told"/failed.* 2>/dev/null
+    cat "$told"/* 2>/dev/null | awk '/^[0-9]+ passed, / { p += $1; f += $3; s += $5 }
+        END { print p + 0 " passed, " f + 0 " failed, " s + 0 " skipped, some of them twice"
+              exit p + f + s == 0 }' && [ $status = 0 ]
+    status=$?
+    rm -rf "$told"
+    return $status
+}
+
 sanitize() { # tool options...: the quick tests under one tool
     local tool=$1
     shift
-    part "sanitize-$tool" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
-        compute-sanitizer --tool "$tool" --error-exitcode 1 "$@" build/test_gpu ${TEST_FILTER-}
+    part "sanitize-$tool" spread env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
+        compute-sanitizer --tool "$tool" --error-exitcode 1 "$@"
 }
 
 measure() { # benchmark: its JSON lines, apart from what it says besides

@@ -436,14 +436,14 @@ DEVICE_TEST(gpu_shortcut_networks) {
     for (int i = 0; i < (test_quick() ? 3 : 40); ++i) {
         network n;
         network_residual(&r, &n);
-        int32_t voxels = i < 2 ? i : random_int(&r, 2, 900);
+        int32_t voxels = i < 2 ? i : random_int(&r, 2, test_quick() ? 100 : 900);
         check_residual(&n, i % 2 ? numeric_f16 : numeric_bf16, voxels,
                        voxels + random_int(&r, 1, 300), random_u64(&r), &joined);
     }
     CHECK(joined > (test_quick() ? 0 : 40));
     network n;
     REQUIRE(networks::network_make("MinkUNet42", &n));
-    check_residual(&n, numeric_f16, test_quick() ? 200 : 2500, 3000, 9, &minkunet);
+    check_residual(&n, numeric_f16, test_quick() ? 50 : 2500, 3000, 9, &minkunet);
     CHECK_EQUAL(minkunet, 7);
 }
 
