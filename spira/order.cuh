@@ -107,6 +107,11 @@ SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
     return min(*r.count, r.capacity);
 }
 
+// The number of a direction that columns lie in.
+SPIRA_BOTH int order_number_in(const order_task &task, int direction) {
+    return count_bits(task.directions & ((1u << direction) - 1));
+}
+
 // Whether task.number has the directions of its columns.
 SPIRA_BOTH bool order_few_columns(const order_task &task) {
     return task.request.layout.volume <= order_directions;
@@ -192,16 +197,18 @@ SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int vol
     return columns < 32 ? word & ((1u << columns) - 1) : word;
 }
 
-// The same of a row of up to 8 columns, each lane by itself.
+enum { order_lane_columns = 8 };
+
+// The same of a row of so few columns, each lane by itself.
 SPIRA_DEVICE uint32_t order_lane_taps(const int32_t *__restrict__ map, int volume, int32_t row) {
-    int32_t tap[8];
+    int32_t tap[order_lane_columns];
     uint32_t has = 0;
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
+    for (int c = 0; c < order_lane_columns; ++c) {
         tap[c] = c < volume ? __ldg(map + (int64_t)row * volume + c) : -1;
     }
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
+    for (int c = 0; c < order_lane_columns; ++c) {
         has |= tap[c] >= 0 ? 1u << c : 0;
     }
     return has;
@@ -334,11 +341,14 @@ SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items
 // [words, 32]: the columns of a word that lie in each direction that the columns lie in.
 typedef uint32_t order_sets[order_words_max * 32];
 
-// By all threads of a block, for its map. Each warp counts the columns of all offsets; the offsets
-// are dealt out to the warps, 32 at a time.
+// By all threads of a block, for its map; nothing where keys are found without. Each warp counts
+// the columns of all offsets; the offsets are dealt out to the warps, 32 at a time.
 SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
                                   order_sets &sets) {
     const order_request &r = task.request;
+    if (r.slabs || order_few_columns(task)) {
+        return;
+    }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
     for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += blockDim.x) {
         sets[i] = 0;
@@ -352,8 +362,7 @@ SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &ta
         if (has && first / 32 % (blockDim.x / 32) == warp) {
             const int c = column + __popc(all & ((1u << lane) - 1));
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
-            const int number = __popc(task.directions & ((1u << direction) - 1));
-            atomicOr(sets + c / 32 * 32 + number, 1u << c % 32);
+            atomicOr(sets + c / 32 * 32 + order_number_in(task, direction), 1u << c % 32);
         }
         column += __popc(all);
     }
@@ -461,13 +470,18 @@ SPIRA_DEVICE order_seen order_find_key(const order_task &task, int32_t row, int 
     const int volume = task.request.layout.volume, many = __popc(task.directions);
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
+    const bool few = volume <= order_lane_columns;
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_slab) {
         const int columns = min(volume - k, (int)order_slab);
-        uint32_t has = apart && volume <= 8 ? order_lane_taps(map, volume, row)
-                       : apart              ? order_gather_taps(map, volume, row, k, columns)
-                       : volume <= 8        ? order_find_taps<8>(first, volume, rows, k, columns)
-                                            : order_find_taps<16>(first, volume, rows, k, columns);
+        uint32_t has;
+        if (apart) {
+            has = few ? order_lane_taps(map, volume, row)
+                      : order_gather_taps(map, volume, row, k, columns);
+        } else {
+            has = few ? order_find_taps<order_lane_columns>(first, volume, rows, k, columns)
+                      : order_find_taps<16>(first, volume, rows, k, columns);
+        }
         directions |= order_few_columns(task) ? order_find_directions(task, has)
                                               : order_find_sets(has, sets + k, many);
     }
@@ -558,9 +572,7 @@ SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, i
     const int32_t count = order_find_count(task.request);
     const int first = (number * order_lists + list) * order_list_classes;
     ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
-    if (!task.request.slabs && !order_few_columns(task)) {
-        order_fill_sets(batch, task, shared.sets);
-    }
+    order_fill_sets(batch, task, shared.sets);
     if (count > 0) {
         order_find_samples(task, list, count, shared);
         order_find_splitters(order_key_bits(task), shared.list, s.splitter + first);
@@ -580,9 +592,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int32_t first = (unit - task.first[order_by_key]) * order_key_threads;
     const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
     const int32_t count = order_find_count(task.request);
-    if (!task.request.slabs && !order_few_columns(task)) {
-        order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
-    }
+    order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
     if (warp < count) {
         order_seen seen[1];
         if (task.request.slabs) {
@@ -1166,8 +1176,8 @@ SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task
     const int volume = kernel_volume(&r->kernel);
     for (int k = 0, column = 0; order_few_columns(*task) && k < volume; ++k) {
         if (kernel_norm(&r->kernel, k) < r->threshold) {
-            const uint32_t below = (1u << order_direction(&r->kernel, numbers, k)) - 1;
-            task->number[column++] = (uint8_t)count_bits(task->directions & below);
+            const int direction = order_direction(&r->kernel, numbers, k);
+            task->number[column++] = (uint8_t)order_number_in(*task, direction);
         }
     }
 }
