@@ -264,7 +264,7 @@ SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_st
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input,
                                 device_status *trouble, void *memory, cudaStream_t stream) {
-    map_request<W> request[net_maps_max];
+    map_request<W> request[net_maps_max] = {};
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];

@@ -133,6 +133,18 @@ T *device_new(int64_t count, const char *file = __builtin_FILE(), int line = __b
     return (T *)device_new_bytes((size_t)count * sizeof(T), file, line);
 }
 
+// Poisoned in any case. For what the copy engine writes: initcheck does not see that, and takes the
+// kernels that read it to read what nobody has written.
+template <typename T>
+T *device_new_poisoned(int64_t count, const char *file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+    T *data = device_new<T>(count, file, line);
+    test_check_cuda(cudaMemset(data, guarded_poison, (size_t)count * sizeof(T)), file, line,
+                    "poison");
+    test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
+    return data;
+}
+
 // Into memory that exists; waits for the device before and after.
 template <typename T>
 bool device_copy_in(T *device, const T *host, int64_t count, const char *file = __builtin_FILE(),

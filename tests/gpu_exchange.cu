@@ -79,7 +79,7 @@ device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel
     l.source = source;
     l.outputs = outputs;
     l.limits = limits;
-    l.map = device_new<int32_t>((int64_t)outputs.capacity * volume);
+    l.map = device_new_poisoned<int32_t>((int64_t)outputs.capacity * volume);
     l.pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(limits.pairs),
                device_new<int32_t>(limits.pairs), limits.pairs};
     l.buffers = engine_buffers_make(&memory, volume, outputs.capacity, limits);

@@ -135,7 +135,7 @@ device_run<W> device_run_make(const layer *l, std::vector<W> words, int32_t coun
     d.in = {device_upload(words.data(), capacity), device_upload(&count, 1), capacity};
     d.out = {device_new<W>(out_capacity), device_new<int32_t>(1), out_capacity};
     d.trouble = device_zeros<device_status>(1);
-    d.map = device_new<int32_t>((int64_t)out_capacity * kernel_volume(&l->kernel));
+    d.map = device_new_poisoned<int32_t>((int64_t)out_capacity * kernel_volume(&l->kernel));
     d.scratch_bytes = 0;
     CHECK_OK(expand_workspace(&l->kernel, &l->rule, d.in, out_capacity, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);

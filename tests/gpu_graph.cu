@@ -88,7 +88,7 @@ layer_map layer_map_new(kernel_shape kernel, const int32_t *count, int32_t capac
     m.kernel = kernel;
     m.count = count;
     m.capacity = capacity;
-    m.os = device_new<int32_t>((int64_t)capacity * volume);
+    m.os = device_new_poisoned<int32_t>((int64_t)capacity * volume);
     CHECK_OK(conv_form_of(&shape, &m.form));
     if (m.form == conv_form_order) {
         m.order = order_new(capacity, volume);

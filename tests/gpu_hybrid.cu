@@ -342,7 +342,7 @@ device_scene<W> scene_upload(const forms_scene<W> *scene, const hybrid_problem *
     s.dense = map_forms_os(nullptr);
     s.dense.threshold = p->threshold;
     const int64_t cells = (int64_t)s.outputs.capacity * hybrid_columns(p);
-    s.dense.os = cells ? device_new<int32_t>(cells) : nullptr;
+    s.dense.os = cells ? device_new_poisoned<int32_t>(cells) : nullptr;
     s.pairs = {device_new<int32_t>(p->shape.volume + 1), device_new<int32_t>(pairs),
                device_new<int32_t>(pairs), pairs};
     s.trouble = device_zeros<device_status>(1);

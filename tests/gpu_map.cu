@@ -703,7 +703,7 @@ DEVICE_TEST(gpu_map_beyond_32_bits) {
     set_pair<uint32_t> set;
     set_make(words_random<uint32_t>(&random, &layout, {0, 0, 0}, {199, 199, 99}, rows), 0, &set);
     REQUIRE(set.count == rows);
-    int32_t *map = device_new<int32_t>(rows * volume);
+    int32_t *map = device_new_poisoned<int32_t>(rows * volume);
     REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
     const int32_t turn = (int32_t)(((int64_t)1 << 31) / volume); // the row that 2^31 falls into
@@ -775,7 +775,7 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
     set_pair<W> set;
     set_make(words, 0, &set);
     int volume = kernel_volume(&k);
-    int32_t *device_map = device_new<int32_t>((int64_t)set.count * volume);
+    int32_t *device_map = device_new_poisoned<int32_t>((int64_t)set.count * volume);
     int32_t *device_pairs = device_new<int32_t>(volume);
     CHECK_OK(map_build<W>(&layout, &k, set.device, set.device, device_map, stream_get()));
     CHECK_OK(

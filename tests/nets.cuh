@@ -145,7 +145,7 @@ device_net<W> device_net_make(const network *n, const net_limits *limits) {
     d.features =
         device_new<char>((int64_t)limits->voxels * limits->channels * numeric_size(limits->type));
     d.trouble = device_zeros<device_status>(1);
-    d.memory = device_new<char>((int64_t)d.plan->workspace_bytes);
+    d.memory = device_new_poisoned<char>((int64_t)d.plan->workspace_bytes);
     CHECK_OK(voxelize_workspace<W>(&d.in, limits->voxels, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     d.loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
