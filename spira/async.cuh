@@ -277,10 +277,13 @@ SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     return there;
 }
 
-SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v) {
+// Stores there without waiting; a barrier there is told of the bytes when they have come, and who
+// waits by cluster_wait then sees them.
+SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y),
-                 "f"(v.z), "f"(v.w)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
+                 " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
                  : "memory");
 #endif
 }
@@ -302,6 +305,20 @@ SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
                  "@!done bra again; }" ::"r"(barrier),
                  "r"(phase)
                  : "memory");
+#endif
+}
+
+// All threads of the cluster, in two steps. Of what a thread has done before the first, others are
+// sure to see no more than barriers (barrier_fence).
+SPIRA_DEVICE void cluster_sync_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+
+SPIRA_DEVICE void cluster_sync_end() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
 

@@ -167,6 +167,11 @@ SPIRA_BOTH constexpr int hopper_resident(int columns) {
     return columns <= 64 ? 2 : 1;
 }
 
+// Whether a part may be half a stage: see hopper_part_bytes.
+SPIRA_BOTH constexpr bool hopper_halves(int columns) {
+    return columns <= 64;
+}
+
 // Sets of warpgroups that take tiles in turns, so that one finishes its outputs while the other one
 // multiplies: what registers allow. Not where thread blocks share a tile.
 SPIRA_BOTH constexpr int hopper_sets(int columns, int split) {
@@ -217,9 +222,11 @@ static_assert(2 * hopper_registers_fetch(64) + hopper_registers_multiply(64) == 
 static_assert(hopper_registers_fetch(96) + 2 * hopper_registers_multiply(96) == 3 * 80,
               "one for two");
 
-// Bytes behind the stages that read as zeros, for parts of less than a stage.
+// Bytes behind the stages that read as zeros, where a warpgroup has steps that a row block or an
+// offset has no part in.
 SPIRA_BOTH int hopper_zeros(int columns, int split) {
-    return (int)max_of(hopper_each(columns, split) * wgmma_rows, columns) * wgmma_row_most / 2;
+    const int rows = (int)max_of(hopper_each(columns, split) * wgmma_rows, columns);
+    return hopper_halves(columns) ? rows * wgmma_row_most / 2 : 0;
 }
 
 // Bytes of the sums that a warpgroup is handed at a time: half of the columns in two rounds.
@@ -752,11 +759,6 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     async_copy_wait();
 }
 
-// Whether a part may be half a stage: see hopper_part_bytes.
-SPIRA_BOTH constexpr bool hopper_halves(int columns) {
-    return columns <= 64;
-}
-
 template <typename E, int columns, int split, int row, bool shortcut>
 SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
     if constexpr (hopper_halves(columns) && !shortcut) {
@@ -1168,29 +1170,35 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
     const uint32_t own = ring.memory + (uint32_t)ring.stages * ring.bytes +
                          (uint32_t)(hopper_zeros(columns, 2) + group * hopper_handed(columns)) +
                          threadIdx.x % hopper_group * 16;
-    const uint32_t to = cluster_address(own, other);
+    const uint32_t to = cluster_address(own, other), told = cluster_address(ready, other);
+    const bool first = threadIdx.x % hopper_group == 0;
 #pragma unroll
     for (int round = 0; round < hopper_rounds; ++round) {
+        if (first) {
+            barrier_arrive_expect(ready, (uint32_t)(hopper_group * each * (int)sizeof(float)));
+        }
         cluster_wait(taken, (uint32_t)round ^ 1);
 #pragma unroll
         for (int i = 0; i < each; i += 4) {
             const float *low = sum + round * each + i, *high = low + floats;
             float4 v = rank ? make_float4(low[0], low[1], low[2], low[3])
                             : make_float4(high[0], high[1], high[2], high[3]);
-            cluster_store_4(to + (uint32_t)(i * hopper_group * 4), v);
+            cluster_store_4(to + (uint32_t)(i * hopper_group * 4), v, told);
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 half[round * each + i + e] = rank ? high[e] : low[e];
             }
         }
-        cluster_arrive(cluster_address(ready, other));
         cluster_wait(ready, (uint32_t)round);
 #pragma unroll
         for (int i = 0; i < each; ++i) {
             uint32_t from = own + (uint32_t)(i / 4 * 4 * hopper_group * 4 + i % 4 * 4);
             half[round * each + i] += shared_load_float(from);
         }
-        cluster_arrive(cluster_address(taken, other));
+        block_part_sync(1 + group, hopper_group); // all have read
+        if (first) {
+            cluster_arrive(cluster_address(taken, other));
+        }
     }
 }
 
@@ -1266,7 +1274,8 @@ SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_s
 // The epilogue's numbers of the slice: see conv_output_of.
 SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int columns,
                                  hopper_shared &shared) {
-    for (int i = threadIdx.x; i < columns; i += blockDim.x) {
+    const int i = (int)threadIdx.x;
+    if (i < columns) {
         bool inside = channel + i < p.cout;
         float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
         float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
@@ -1282,7 +1291,8 @@ SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int c
 SPIRA_DEVICE void hopper_shortcut_vectors(const conv_tensor_params &p, int channel, int columns,
                                           hopper_shared &shared) {
     const conv_tensor_shortcut &s = p.shortcut;
-    for (int i = threadIdx.x; i < columns; i += blockDim.x) {
+    const int i = (int)threadIdx.x;
+    if (i < columns) {
         const bool inside = channel + i < p.cout;
         const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
         float own = inside && s.scale ? s.scale[channel + i] : 1.0f;
@@ -1292,6 +1302,29 @@ SPIRA_DEVICE void hopper_shortcut_vectors(const conv_tensor_params &p, int chann
         own = fabsf(own) < least ? copysignf(least, own) : own;
         shared.scale[i] = own;
         shared.ratio[i] = own == 0.0f ? 1.0f : scale / own;
+    }
+}
+
+// Whether threads that fetch begin while those that multiply prepare the epilogue. Where a warp
+// fills a stage alone they do not: the compiler would then keep the addresses of its copies in one
+// register, in turn, and each copy wait for the one before.
+SPIRA_BOTH constexpr bool hopper_apart(int columns, int split) {
+    return hopper_team(columns, split) > 1;
+}
+
+// What the epilogue needs, and zeros: by all threads, or by those that multiply.
+template <int columns, int split, bool shortcut>
+SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring &ring,
+                                 hopper_shared &shared) {
+    const int channel = (int)blockIdx.y * columns;
+    const int threads = hopper_apart(columns, split) ? hopper_multipliers(columns, split)
+                                                     : hopper_threads(columns, split);
+    hopper_vectors(p, channel, columns, shared);
+    if (shortcut) {
+        hopper_shortcut_vectors(p, channel, columns, shared); // a thread's own numbers
+    }
+    for (int i = threadIdx.x * 16; i < hopper_zeros(columns, split); i += threads * 16) {
+        shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
     }
 }
 
@@ -1314,22 +1347,17 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
         barrier_begin(&shared.turn[0][0] + threadIdx.x, 4);
     }
     if (threadIdx.x < hopper_blocks) {
-        barrier_begin(&shared.ready[threadIdx.x], hopper_group);
-        barrier_begin(&shared.taken[threadIdx.x], hopper_group);
+        barrier_begin(&shared.ready[threadIdx.x], 1); // and the bytes of the sums
+        barrier_begin(&shared.taken[threadIdx.x], 1);
     }
     barrier_fence();
-    const int channel = (int)blockIdx.y * columns;
-    hopper_vectors(p, channel, columns, shared);
-    if (shortcut) {
-        hopper_shortcut_vectors(p, channel, columns, shared); // a thread's own numbers
-    }
     const hopper_ring ring = hopper_ring_of(p, columns, row, shared, hopper_dynamic);
-    for (int i = threadIdx.x * 16; i < hopper_zeros(columns, split); i += blockDim.x * 16) {
-        shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
+    if constexpr (!hopper_apart(columns, split)) {
+        hopper_prepare<columns, split, shortcut>(p, ring, shared);
     }
     __syncthreads();
     if (split > 1) {
-        cluster_sync(); // the barriers of the other thread block are there
+        cluster_sync_begin(); // the barriers are there
     }
     if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) >=
         hopper_multipliers(columns, split) / hopper_group) {
@@ -1337,9 +1365,19 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
             registers_fewer<hopper_registers_fetch(columns)>();
         }
         hopper_fetch_any<E, columns, split, row, shortcut>(p, ring);
+        if (split > 1) {
+            cluster_sync_end();
+        }
     } else {
         if constexpr (hopper_registers_shared(columns, split)) {
             registers_more<hopper_registers_multiply(columns)>();
+        }
+        if constexpr (hopper_apart(columns, split)) {
+            hopper_prepare<columns, split, shortcut>(p, ring, shared);
+            block_part_sync(1, hopper_multipliers(columns, split));
+        }
+        if (split > 1) {
+            cluster_sync_end(); // those of the other thread block too
         }
         hopper_consume_any<E, columns, split, row, shortcut>(p, shared, ring);
     }

@@ -84,7 +84,7 @@ for step in ${*:-build test sanitize bench}; do
         sanitize initcheck --check-api-memory-access no
         setting=()
         sanitize racecheck --kernel-name kns=spira # CUB's own kernels take minutes
-        sanitize synccheck --num-cuda-barriers 65536 # all blocks' barriers in shared memory
+        sanitize synccheck --num-cuda-barriers 32 # of a block, at most; it does not count them right
         ;;
     bench)
         found=0
