@@ -1272,9 +1272,8 @@ SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_s
 // ---- kernel -------------------------------------------------------------------------------------
 
 // The epilogue's numbers of the slice: see conv_output_of.
-SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int columns,
+SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int columns, int i,
                                  hopper_shared &shared) {
-    const int i = (int)threadIdx.x;
     if (i < columns) {
         bool inside = channel + i < p.cout;
         float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
@@ -1289,9 +1288,8 @@ SPIRA_DEVICE void hopper_vectors(const conv_tensor_params &p, int channel, int c
 // multiplied by what theirs is to it. One that is next to nothing beside theirs is taken to be
 // larger, so that this does not overflow: what that adds is less than their rounding.
 SPIRA_DEVICE void hopper_shortcut_vectors(const conv_tensor_params &p, int channel, int columns,
-                                          hopper_shared &shared) {
+                                          int i, hopper_shared &shared) {
     const conv_tensor_shortcut &s = p.shortcut;
-    const int i = (int)threadIdx.x;
     if (i < columns) {
         const bool inside = channel + i < p.cout;
         const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
@@ -1319,12 +1317,19 @@ SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring 
     const int channel = (int)blockIdx.y * columns;
     const int threads = hopper_apart(columns, split) ? hopper_multipliers(columns, split)
                                                      : hopper_threads(columns, split);
-    hopper_vectors(p, channel, columns, shared);
-    if (shortcut) {
-        hopper_shortcut_vectors(p, channel, columns, shared); // a thread's own numbers
-    }
-    for (int i = threadIdx.x * 16; i < hopper_zeros(columns, split); i += threads * 16) {
-        shared_store_4(ring.memory + ring.stages * ring.bytes + i, make_uint4(0, 0, 0, 0));
+    // One round: all channels have a thread. Where fetching waits for it, it is a loop all the
+    // same: without one the kernel of 128 columns and a shortcut spills in bf16.
+    const int step = hopper_apart(columns, split) ? columns : (int)blockDim.x;
+    int i = (int)threadIdx.x;
+    do {
+        hopper_vectors(p, channel, columns, i, shared);
+        if (shortcut) {
+            hopper_shortcut_vectors(p, channel, columns, i, shared);
+        }
+        i += step;
+    } while (!hopper_apart(columns, split) && i < columns);
+    for (int at = threadIdx.x * 16; at < hopper_zeros(columns, split); at += threads * 16) {
+        shared_store_4(ring.memory + ring.stages * ring.bytes + at, make_uint4(0, 0, 0, 0));
     }
 }
 
