@@ -1317,17 +1317,17 @@ SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring 
     const int channel = (int)blockIdx.y * columns;
     const int threads = hopper_apart(columns, split) ? hopper_multipliers(columns, split)
                                                      : hopper_threads(columns, split);
-    // One round: all channels have a thread. Where fetching waits for it, it is a loop all the
-    // same: without one the kernel of 128 columns and a shortcut spills in bf16.
-    const int step = hopper_apart(columns, split) ? columns : (int)blockDim.x;
+    // One round: all channels have a thread. Where fetching waits for it, with a shortcut, it is a
+    // loop all the same: without one the kernel of 128 columns spills in bf16.
+    constexpr bool loop = shortcut && !hopper_apart(columns, split);
     int i = (int)threadIdx.x;
     do {
         hopper_vectors(p, channel, columns, i, shared);
         if (shortcut) {
             hopper_shortcut_vectors(p, channel, columns, i, shared);
         }
-        i += step;
-    } while (!hopper_apart(columns, split) && i < columns);
+        i += (int)blockDim.x;
+    } while (loop && i < columns);
     for (int at = threadIdx.x * 16; at < hopper_zeros(columns, split); at += threads * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + at, make_uint4(0, 0, 0, 0));
     }
