@@ -325,10 +325,9 @@ SPIRA_DEVICE void cluster_sync_end() {
 // All threads of the cluster.
 SPIRA_DEVICE void cluster_sync() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\n"
-                 "barrier.cluster.wait.acquire;" ::
-                     : "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
+    cluster_sync_end();
 }
 
 } // namespace spira
