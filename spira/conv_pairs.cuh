@@ -214,9 +214,9 @@ struct pairs_task {
     int passed;               // stripes: lists that all warps of the block are done with
 };
 
-// All threads of a block that has a stripe. A numbered barrier: its warps come from several places.
+// All threads of a block that has a stripe.
 SPIRA_DEVICE void pairs_stripe_sync() {
-    block_part_sync(1, (int)blockDim.x);
+    block_part_sync_any(1, (int)blockDim.x);
 }
 
 // The warps of a block wait for each other before they add to sums that others have added to.
