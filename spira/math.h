@@ -59,6 +59,17 @@ SPIRA_BOTH int count_bits(uint32_t a) {
 #endif
 }
 
+// Where element b = 1 .. leaves - 1 of a sorted list stands in a search tree: the two behind node n
+// are 2 n and 2 n + 1, and node 0 is not used. Lanes that come to different nodes find them in
+// different banks of shared memory. leaves: a power of two.
+SPIRA_BOTH int tree_node(int leaves, int b) {
+#if defined(__CUDA_ARCH__)
+    return (leaves + b) >> __ffs(b);
+#else
+    return (leaves + b) >> __builtin_ffs(b);
+#endif
+}
+
 SPIRA_BOTH int64_t min_of(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

@@ -611,19 +611,20 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
 // ---- classes ------------------------------------------------------------------------------------
 
 typedef order_shared<order_run_threads, order_run_items, order_class_bits> order_class_shared;
-typedef uint32_t order_splitters[order_lists][order_list_classes];
+// The lists of splitters in shared memory, as search trees (tree_node).
+typedef uint32_t order_trees[order_lists][order_list_classes];
 
 // The class of a key.
-SPIRA_DEVICE int order_find_class(const order_splitters &splitter, uint32_t key) {
-    int before[order_lists] = {};
+SPIRA_DEVICE int order_find_class(const order_trees &tree, uint32_t key) {
+    int node[order_lists] = {1, 1};
 #pragma unroll
-    for (int step = order_list_classes / 2; step; step /= 2) {
+    for (int bit = 0; bit < order_class_bits - 1; ++bit) {
 #pragma unroll
         for (int list = 0; list < order_lists; ++list) {
-            before[list] += splitter[list][before[list] + step - 1] <= key ? step : 0;
+            node[list] = 2 * node[list] + (tree[list][node[list]] <= key ? 1 : 0);
         }
     }
-    return before[0] + before[1];
+    return node[0] + node[1] - order_classes;
 }
 
 // Tells where each class of a chunk begins, and adds its rows to those of all chunks.
@@ -645,7 +646,7 @@ SPIRA_DEVICE void order_tell_classes(const order_task &task, const order_scratch
 SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_class_shared shared;
-    __shared__ __align__(8) order_splitters splitter;
+    __shared__ order_trees tree;
     const int number = order_find_task(batch, order_by_run, (int)blockIdx.x), own = threadIdx.x;
     const order_task &task = batch.task[number];
     const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
@@ -664,13 +665,17 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
         int at = first + i * 32;
         item[i] = {at < rows ? keys[begin + at] : UINT32_MAX, begin + at};
     }
-    ((uint2 *)splitter)[own] = ((const uint2 *)s.splitter)[number * order_run_threads + own];
+    for (int i = own; i < order_classes; i += order_run_threads) {
+        const int list = i / order_list_classes, b = i % order_list_classes + 1;
+        // The last of a list tells nothing.
+        tree[list][b < order_list_classes ? tree_node(order_list_classes, b) : 0] =
+            s.splitter[number * order_classes + i];
+    }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < order_run_items; ++i) {
         // Behind the last row: at the end, and the last class does not begin later for it.
-        digit[i] =
-            first + i * 32 < rows ? order_find_class(splitter, item[i].key) : order_classes - 1;
+        digit[i] = first + i * 32 < rows ? order_find_class(tree, item[i].key) : order_classes - 1;
     }
     order_rank(digit, place, shared);
     order_tell_classes(task, s, number, chunk, rows, shared);

@@ -315,8 +315,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
 
 // ---- split --------------------------------------------------------------------------------------
 
-// The splitters in shared memory. Their words are the nodes of a search tree: the two behind node n
-// are 2 n and 2 n + 1, so that lanes that come to different nodes find them in different banks.
+// The splitters in shared memory: their words are the nodes of a search tree (tree_node).
 template <typename W>
 struct sort_splitters {
     W *tree;             // [2^height] of which the first is not used
@@ -335,7 +334,7 @@ SPIRA_BOTH int sort_tree_height(int buckets) {
 // The node of splitter b > 0.
 template <typename W>
 SPIRA_DEVICE W *sort_node(const sort_splitters<W> &to, int b) {
-    return to.tree + (((1 << to.height) + b) >> __ffs(b));
+    return to.tree + tree_node(1 << to.height, b);
 }
 
 // What a thread brings to sort_find_splitters: read before anything that it waits for.

@@ -4,6 +4,9 @@
 #include "../spira/math.h"
 #include "../spira/workspace.h"
 
+#include <algorithm>
+#include <vector>
+
 using namespace spira;
 
 // ---- status -------------------------------------------------------------------------------------
@@ -318,6 +321,26 @@ TEST(math_counts_bits) {
         CHECK_EQUAL(bits_for(p), bits + 1);
     }
     CHECK_EQUAL(bits_for(UINT64_MAX), 64);
+}
+
+// Down a tree of 2, 4, 6 ... to the number of elements that are not above what is looked for.
+TEST(math_places_a_list_in_a_search_tree) {
+    for (int leaves = 1; leaves <= 1024; leaves *= 2) {
+        std::vector<int> tree((size_t)leaves, -1);
+        for (int b = 1; b < leaves; ++b) {
+            const int at = tree_node(leaves, b);
+            CHECK(at > 0 && at < leaves);
+            CHECK_EQUAL(tree[(size_t)at], -1); // no two in one place
+            tree[(size_t)at] = 2 * b;
+        }
+        for (int key = 0; key <= 2 * leaves; ++key) {
+            int node = 1;
+            while (node < leaves) {
+                node = 2 * node + (tree[(size_t)node] <= key ? 1 : 0);
+            }
+            CHECK_EQUAL(node - leaves, std::min(key / 2, leaves - 1));
+        }
+    }
 }
 
 TEST(math_orders) {
