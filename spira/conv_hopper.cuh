@@ -709,7 +709,10 @@ SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const ho
 }
 
 // A team of fetching warps fills every fourth stage, the sources of its next one read ahead. There
-// are at least four stages, so that no warp is a phase of a barrier ahead of another.
+// are at least four stages, so that no warp is a phase of a barrier ahead of another that gives
+// stages back in their order. Sets do not: one gives its last stage back when the next set may have
+// given back those behind it. A team could come around to a stage that is still read, and take the
+// phase of `empty` for the one after the next; so it waits, too, for what was to come there before.
 template <typename E, int columns, int split, int part, bool shortcut>
 SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     enum {
@@ -741,6 +744,9 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     while (!ahead.stop) {
         job = ahead;
         hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
+        if constexpr (hopper_sets(columns, split) > 1) {
+            barrier_wait(hopper_full(ring), ring.phase ^ 1);
+        }
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
         if (asks && !begun) {
             hopper_weights_begin<columns, part, own, shortcut>(p, work, job, ring);
