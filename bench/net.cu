@@ -48,6 +48,7 @@ static void net_time(bench_session *s, net_work<W> *w) {
     row.bytes = (int64_t)plan->workspace_bytes + row.parameter_bytes;
     row.time = bench_wall_graph(s->stream, net_run_step<W>, w, net_runs(s),
                                 tables ? INFINITY : (double)net_part_us);
+    net_check_last(s, w); // what goes wrong once in a thousand replays may do so here
     bench_print(s, &row);
 
     static const char *const methods[] = {"voxelize", "index", "features"};
@@ -59,6 +60,7 @@ static void net_time(bench_session *s, net_work<W> *w) {
         part.time = bench_wall_graph(s->stream, steps[i], w, net_runs(s), net_part_us);
         bench_print(s, &part);
     }
+    net_check_last(s, w);
 }
 
 template <typename W>

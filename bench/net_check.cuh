@@ -175,6 +175,13 @@ static void net_place(bench_session *s, net_work<W> *w) {
     w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
 }
 
+// Compares the features of the last layer with those that net_check has found.
+template <typename W>
+static void net_check_last(bench_session *s, const net_work<W> *w) {
+    bench_check_same(&s->pool, w->expected, (const char *)net_output(w), net_output_bytes(w),
+                     w->label, "features of the last layer");
+}
+
 // Runs a step, captured in a graph or not, and compares what it leaves with what net_check has
 // found; the features too, if the step computes them. Nothing of an earlier run is left in the sets
 // and the last layer: that one is NaN, which the run of net_check cannot have left where nobody
@@ -199,8 +206,7 @@ static void net_check_step(bench_session *s, const net_work<W> *w, bench_step st
     }
     net_check_sets(s, w);
     if (features) {
-        bench_check_same(&s->pool, w->expected, (const char *)net_output(w), net_output_bytes(w),
-                         w->label, "features of the last layer");
+        net_check_last(s, w);
     }
 }
 
