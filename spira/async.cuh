@@ -252,11 +252,6 @@ SPIRA_DEVICE void block_part_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// The same for warps that come to it from several places of the code.
-SPIRA_DEVICE void block_part_sync_any(int number, int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
 // The same barrier; whether any of its threads says so.
 SPIRA_DEVICE bool block_part_any(int number, int threads, bool mine) {
     uint32_t any;
@@ -268,6 +263,12 @@ SPIRA_DEVICE bool block_part_any(int number, int threads, bool mine) {
                  : "r"(number), "r"(threads), "r"((uint32_t)mine)
                  : "memory");
     return any != 0;
+}
+
+// A barrier as block_part_sync, for warps that come to it from several places of the code: bar.sync
+// is the aligned form, which synccheck holds to one instruction.
+SPIRA_DEVICE void block_part_sync_apart(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // ---- clusters -----------------------------------------------------------------------------------

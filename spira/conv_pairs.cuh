@@ -216,7 +216,7 @@ struct pairs_task {
 
 // All threads of a block that has a stripe.
 SPIRA_DEVICE void pairs_stripe_sync() {
-    block_part_sync_any(1, (int)blockDim.x);
+    block_part_sync_apart(1, (int)blockDim.x);
 }
 
 // The warps of a block wait for each other before they add to sums that others have added to.

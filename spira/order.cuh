@@ -614,6 +614,8 @@ typedef order_shared<order_run_threads, order_run_items, order_class_bits> order
 // The lists of splitters in shared memory, as search trees (tree_node).
 typedef uint32_t order_trees[order_lists][order_list_classes];
 
+static_assert(order_lists == 2, "two trees, of half the classes each");
+
 // The class of a key.
 SPIRA_DEVICE int order_find_class(const order_trees &tree, uint32_t key) {
     int node[order_lists] = {1, 1};

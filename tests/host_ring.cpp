@@ -9,6 +9,7 @@
 namespace {
 
 enum { teams = 4, sets_most = 2, groups = 2, group_warps = 4, consumers = groups * group_warps };
+enum { patience = 100000 }; // steps in which nobody gets on, until it is said that nobody will
 
 // A barrier as the GPU has it: a wait knows phases by their parity only.
 struct model_barrier {
@@ -188,7 +189,8 @@ int ring_run(random_state *random, int depth, int team, int sets, bool waits) {
     model_ring r = ring_make(random, depth, team, sets, waits);
     std::vector<model_warp> warps = warps_make(&r);
     const int last = (int)warps.size() - 1;
-    for (int idle = 0, left = 1; left && idle < 100000; ++idle) {
+    int left = 1;
+    for (int idle = 0; left && idle < patience; ++idle) {
         model_warp *w = &warps[(size_t)random_int(random, 0, last)];
         if (w->asleep > 0 || w->finished) {
             w->asleep -= w->asleep > 0;
@@ -198,9 +200,8 @@ int ring_run(random_state *random, int depth, int team, int sets, bool waits) {
         }
         left = (int)std::count_if(warps.begin(), warps.end(),
                                   [](const model_warp &i) { return !i.finished; });
-        r.faults += left && idle == 99999; // they wait for each other
     }
-    return r.faults;
+    return r.faults + (left > 0); // they wait for each other
 }
 
 int ring_faults(int depth, int team, int sets, bool waits) {
