@@ -7,6 +7,10 @@
 // memory that the one before may touch, and lets the next one begin no earlier than that. Its
 // parameters that point to such memory are not __restrict__: their loads might move in front of
 // that.
+//
+// Kernels of a row that have nothing for each other may all run at once: each but the last calls
+// chain_next as it begins, and each chain_wait as it ends. What is launched behind them is not
+// early: it finds them all done.
 #ifndef SPIRA_LAUNCH_CUH
 #define SPIRA_LAUNCH_CUH
 
@@ -19,6 +23,13 @@ namespace spira {
 SPIRA_DEVICE void chain_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel begin, which this one has nothing for.
+SPIRA_DEVICE void chain_next() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }

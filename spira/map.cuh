@@ -14,6 +14,7 @@
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
+#include "launch.cuh"
 #include "layout.cuh"
 #include "map.h"
 #include "search.cuh"
@@ -430,6 +431,7 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
     }
     map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
                              map_shared);
+    chain_wait(); // see map_build_batch
 }
 
 template <typename W>
@@ -487,10 +489,12 @@ template <typename W, int K, bool half>
 SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
     map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
     extern __shared__ int4 map_shared[];
+    chain_next();
     const map_slab_task<W> &task = map_slab_find_task(batch);
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+        chain_wait();
         return;
     }
     const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, columns]
@@ -526,6 +530,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
                                                     (int64_t)(queries.first + g * 32) * columns);
     }
     map_copy_wait();
+    chain_wait();
 }
 
 // The record of an output from its rows in a slab.
@@ -585,10 +590,12 @@ template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_compact_kernel(const __grid_constant__ map_slab_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
+    chain_next();
     const map_slab_task<W> &task = map_slab_find_task(batch);
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+        chain_wait();
         return;
     }
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -616,6 +623,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
             map_compact_write<K>(record, to + row * slab_record_words(K));
         }
     }
+    chain_wait();
 }
 
 template <typename W>
@@ -706,8 +714,8 @@ SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const k
 enum map_slab_form { map_slab_whole, map_slab_half, map_slab_compact };
 
 template <typename W, int K, map_slab_form form>
-SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
-                               int requests, cudaStream_t stream) {
+SPIRA_API status map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
+                                 int requests, bool early, cudaStream_t stream) {
     map_slab_batch<W> batch;
     int64_t blocks = 0;
     batch.tasks = requests;
@@ -723,12 +731,13 @@ SPIRA_API void map_slab_launch(const word_layout *layout, const map_request<W> *
                                                : slab_block_bytes(K, form == map_slab_half);
     auto kernel = form == map_slab_compact ? map_compact_kernel<W, K>
                                            : map_slab_kernel<W, K, form == map_slab_half>;
-    kernel<<<(unsigned)blocks, 32 * slabs, (size_t)bytes, stream>>>(batch);
+    return chain_launch(kernel, (unsigned)blocks, 32 * slabs, (size_t)bytes, early, 1, stream,
+                        "map_build", batch);
 }
 
 template <typename W>
-SPIRA_API void map_launch(const word_layout *layout, const map_request<W> *const *request,
-                          int requests, cudaStream_t stream) {
+SPIRA_API status map_launch(const word_layout *layout, const map_request<W> *const *request,
+                            int requests, bool early, cudaStream_t stream) {
     map_batch<W> batch;
     int64_t blocks = 0;
     int bytes = 0;
@@ -745,7 +754,8 @@ SPIRA_API void map_launch(const word_layout *layout, const map_request<W> *const
     auto kernel = wanted == map_mode_os      ? map_kernel<W, map_mode_os>
                   : wanted == map_mode_forms ? map_kernel<W, map_mode_forms>
                                              : map_kernel<W, map_mode_tiles>;
-    kernel<<<(unsigned)blocks, search_threads, (size_t)bytes, stream>>>(batch);
+    return chain_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, early, 1, stream,
+                        "map_build", batch);
 }
 
 // Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, halves of such,
@@ -768,14 +778,15 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
-    void (*const launch[])(const word_layout *, const map_request<W> *const *, int,
-                           cudaStream_t) = {map_slab_launch<W, 3, map_slab_whole>,
-                                            map_slab_launch<W, 5, map_slab_whole>,
-                                            map_slab_launch<W, 3, map_slab_half>,
-                                            map_slab_launch<W, 5, map_slab_half>,
-                                            map_slab_launch<W, 3, map_slab_compact>,
-                                            map_slab_launch<W, 5, map_slab_compact>,
-                                            map_launch<W>};
+    status (*const launch[])(const word_layout *, const map_request<W> *const *, int, bool,
+                             cudaStream_t) = {map_slab_launch<W, 3, map_slab_whole>,
+                                              map_slab_launch<W, 5, map_slab_whole>,
+                                              map_slab_launch<W, 3, map_slab_half>,
+                                              map_slab_launch<W, 5, map_slab_half>,
+                                              map_slab_launch<W, 3, map_slab_compact>,
+                                              map_slab_launch<W, 5, map_slab_compact>,
+                                              map_launch<W>};
+    bool early = false; // the launches have nothing for each other
     for (int maker = 0; maker <= map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
         int count = 0;
@@ -783,7 +794,8 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
             some[count] = request + i;
             count += map_choose_maker(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                launch[maker](layout, some, count, stream);
+                SPIRA_TRY(launch[maker](layout, some, count, early, stream));
+                early = true;
                 count = 0;
             }
         }
