@@ -162,9 +162,9 @@ SPIRA_BOTH constexpr int hopper_stage_bytes(int columns, int row) {
     return (hopper_blocks * wgmma_rows + columns) * row;
 }
 
-// Thread blocks of a multiprocessor at a time.
-SPIRA_BOTH constexpr int hopper_resident(int columns) {
-    return columns <= 64 ? 2 : 1;
+// Thread blocks of a multiprocessor at a time. tiles: conv_sizes.
+SPIRA_BOTH constexpr int hopper_resident(int columns, int tiles) {
+    return columns <= 64 && tiles == 1 ? 2 : 1;
 }
 
 // Whether a part may be half a stage: see hopper_part_bytes.
@@ -173,9 +173,11 @@ SPIRA_BOTH constexpr bool hopper_halves(int columns) {
 }
 
 // Sets of warpgroups that take tiles in turns, so that one finishes its outputs while the other one
-// multiplies: what registers allow. Not where thread blocks share a tile.
-SPIRA_BOTH constexpr int hopper_sets(int columns, int split) {
-    return columns > 64 && columns <= 128 && split == 1 ? 2 : 1;
+// multiplies: what registers allow. Not where thread blocks share a tile. With 64 columns there are
+// either two thread blocks or, where each would have one tile, one with two sets: the tile that has
+// most offsets then has all of the ring.
+SPIRA_BOTH constexpr int hopper_sets(int columns, int split, int tiles) {
+    return columns <= 64 ? tiles : columns <= 128 && split == 1 ? 2 : 1;
 }
 
 // Row blocks of a warpgroup that multiplies: what it does for a stage besides is the same for both.
@@ -191,22 +193,23 @@ SPIRA_BOTH constexpr int hopper_team(int columns, int split) {
 }
 
 // Threads that multiply, and that fetch.
-SPIRA_BOTH constexpr int hopper_multipliers(int columns, int split) {
-    return hopper_sets(columns, split) * hopper_blocks / hopper_each(columns, split) * hopper_group;
+SPIRA_BOTH constexpr int hopper_multipliers(int columns, int split, int tiles) {
+    return hopper_sets(columns, split, tiles) * hopper_blocks / hopper_each(columns, split) *
+           hopper_group;
 }
 
 SPIRA_BOTH constexpr int hopper_fetchers(int columns, int split) {
     return hopper_teams * hopper_team(columns, split) * 32;
 }
 
-SPIRA_BOTH constexpr int hopper_threads(int columns, int split) {
-    return hopper_multipliers(columns, split) + hopper_fetchers(columns, split);
+SPIRA_BOTH constexpr int hopper_threads(int columns, int split, int tiles) {
+    return hopper_multipliers(columns, split, tiles) + hopper_fetchers(columns, split);
 }
 
 // Registers of a thread that fetches, and of one that multiplies, where they share out the 80 that
 // each begins with.
-SPIRA_BOTH constexpr bool hopper_registers_shared(int columns, int split) {
-    return columns <= 96 && split == 1;
+SPIRA_BOTH constexpr bool hopper_registers_shared(int columns, int split, int tiles) {
+    return split == 1 && (columns == 96 || (columns <= 64 && tiles == 1));
 }
 
 SPIRA_BOTH constexpr int hopper_registers_fetch(int columns) {
@@ -243,9 +246,9 @@ SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) 
 }
 
 // Stages that fit; a thread block costs 1024 bytes by itself.
-SPIRA_BOTH int hopper_stages(int columns, int row, int split, int shared) {
-    int each = (shared + 1024) / hopper_resident(columns) - 1024 - (int)sizeof(hopper_shared) -
-               hopper_memory_bytes(columns, row, split, 0);
+SPIRA_BOTH int hopper_stages(int columns, int row, const conv_sizes *size, int shared) {
+    int each = (shared + 1024) / hopper_resident(columns, size->tiles) - 1024 -
+               (int)sizeof(hopper_shared) - hopper_memory_bytes(columns, row, size->split, 0);
     return (int)min_of(each / hopper_stage_bytes(columns, row), hopper_stages_most);
 }
 
@@ -713,7 +716,7 @@ SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const ho
 // stages back in their order. Sets do not: one gives its last stage back when the next set may have
 // given back those behind it. A team could come around to a stage that is still read, and take the
 // phase of `empty` for the one after the next; so it waits, too, for what was to come there before.
-template <typename E, int columns, int split, int part, bool shortcut>
+template <typename E, int columns, int split, int tiles, int part, bool shortcut>
 SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     enum {
         slots = hopper_slots(part),
@@ -744,7 +747,7 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     while (!ahead.stop) {
         job = ahead;
         hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
-        if constexpr (hopper_sets(columns, split) > 1) {
+        if constexpr (hopper_sets(columns, split, tiles) > 1) {
             barrier_wait(hopper_full(ring), ring.phase ^ 1);
         }
         barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
@@ -765,15 +768,15 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     async_copy_wait();
 }
 
-template <typename E, int columns, int split, int row, bool shortcut>
+template <typename E, int columns, int split, int tiles, int row, bool shortcut>
 SPIRA_DEVICE void hopper_fetch_any(const conv_tensor_params &p, const hopper_ring &ring) {
     if constexpr (hopper_halves(columns) && !shortcut) {
         if (p.part == hopper_part_half) {
-            hopper_fetch<E, columns, split, hopper_part_half, false>(p, ring);
+            hopper_fetch<E, columns, split, tiles, hopper_part_half, false>(p, ring);
             return;
         }
     }
-    hopper_fetch<E, columns, split, row, shortcut>(p, ring);
+    hopper_fetch<E, columns, split, tiles, row, shortcut>(p, ring);
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
@@ -884,7 +887,7 @@ SPIRA_DEVICE void hopper_turn_take(int set, int group, uint32_t phase, hopper_ri
 }
 
 // All stages of a tile up to one that is told to be the last. pass: other sets go on behind it.
-template <typename E, int columns, int split, int part, int blocks>
+template <typename E, int columns, int split, int tiles, int part, int blocks>
 SPIRA_DEVICE void hopper_sum_stages(int set, int group, uint32_t zeros, bool pass,
                                     hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
     int before = -1;
@@ -898,7 +901,7 @@ SPIRA_DEVICE void hopper_sum_stages(int set, int group, uint32_t zeros, bool pas
         hopper_ring_next(ring);
         told = told & hopper_last ? 0 : hopper_listen<blocks>(group, before, ring);
     }
-    if (hopper_sets(columns, split) > 1 && pass) {
+    if (hopper_sets(columns, split, tiles) > 1 && pass) {
         hopper_turn_pass(set, group, ring);
     }
     wgmma_wait<0>();
@@ -935,22 +938,23 @@ SPIRA_DEVICE void hopper_sums_scale(const hopper_shared &shared, float (&sum)[co
 
 // All stages of a tile; with a shortcut its own come last. Written twice: in a loop over the two
 // the compiler would keep the sums in memory.
-template <typename E, int columns, int split, int part, int blocks, bool shortcut>
+template <typename E, int columns, int split, int tiles, int part, int blocks, bool shortcut>
 SPIRA_DEVICE void hopper_sum(const hopper_shared &shared, int set, int group, uint32_t zeros,
                              hopper_ring &ring, float (&sum)[blocks][columns / 2]) {
 #pragma unroll
     for (int i = 0; i < blocks * columns / 2; ++i) {
         sum[i / (columns / 2)][i % (columns / 2)] = 0.0f;
     }
-    hopper_sum_stages<E, columns, split, part, blocks>(set, group, zeros, !shortcut, ring, sum);
+    hopper_sum_stages<E, columns, split, tiles, part, blocks>(set, group, zeros, !shortcut, ring,
+                                                              sum);
     if constexpr (shortcut) {
 #pragma unroll
         for (int i = 0; i < blocks; ++i) {
             hopper_sums_scale<columns>(shared, sum[i]);
             wgmma_settle(sum[i]);
         }
-        hopper_sum_stages<E, columns, split, hopper_part_whole, blocks>(set, group, zeros, true,
-                                                                        ring, sum);
+        hopper_sum_stages<E, columns, split, tiles, hopper_part_whole, blocks>(set, group, zeros,
+                                                                               true, ring, sum);
     }
 }
 
@@ -1220,7 +1224,7 @@ SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_s
     hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
 }
 
-template <typename E, int columns, int split, int part, bool shortcut>
+template <typename E, int columns, int split, int tiles, int part, bool shortcut>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
@@ -1228,7 +1232,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_group, 0);
     const int first = warpgroup % groups,
               set = warpgroup / groups; // of the row blocks, of the sets
-    const bool turns = hopper_sets(columns, split) > 1;
+    const bool turns = hopper_sets(columns, split, tiles) > 1;
     const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
     float sum[blocks][columns / 2];
     uint32_t turn = 0;
@@ -1236,7 +1240,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         chain_wait(); // before the first output
     }
     int next = hopper_tile(p, work, set);
-    for (int tile = set; tile < work.tiles; tile += hopper_sets(columns, split)) {
+    for (int tile = set; tile < work.tiles; tile += hopper_sets(columns, split, tiles)) {
         // Where sets take turns one multiplies meanwhile, and registers are scarcer than time.
         int number = turns ? hopper_tile(p, work, tile) : next;
         int row[blocks][2];
@@ -1248,7 +1252,8 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         if (!turns) {
             hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
-        hopper_sum<E, columns, split, part, blocks, shortcut>(shared, set, first, zeros, ring, sum);
+        hopper_sum<E, columns, split, tiles, part, blocks, shortcut>(shared, set, first, zeros,
+                                                                     ring, sum);
         if (turns) {
             hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
         }
@@ -1263,16 +1268,16 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     }
 }
 
-template <typename E, int columns, int split, int row, bool shortcut>
+template <typename E, int columns, int split, int tiles, int row, bool shortcut>
 SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
                                      const hopper_ring &ring) {
     if constexpr (hopper_halves(columns) && !shortcut) {
         if (p.part == hopper_part_half) {
-            hopper_consume<E, columns, split, hopper_part_half, false>(p, shared, ring);
+            hopper_consume<E, columns, split, tiles, hopper_part_half, false>(p, shared, ring);
             return;
         }
     }
-    hopper_consume<E, columns, split, row, shortcut>(p, shared, ring);
+    hopper_consume<E, columns, split, tiles, row, shortcut>(p, shared, ring);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -1317,12 +1322,12 @@ SPIRA_BOTH constexpr bool hopper_apart(int columns, int split) {
 }
 
 // What the epilogue needs, and zeros: by all threads, or by those that multiply.
-template <int columns, int split, bool shortcut>
+template <int columns, int split, int tiles, bool shortcut>
 SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring &ring,
                                  hopper_shared &shared) {
     const int channel = (int)blockIdx.y * columns;
-    const int threads = hopper_apart(columns, split) ? hopper_multipliers(columns, split)
-                                                     : hopper_threads(columns, split);
+    const int threads = hopper_apart(columns, split) ? hopper_multipliers(columns, split, tiles)
+                                                     : hopper_threads(columns, split, tiles);
     // One round: all channels have a thread. Where fetching waits for it, with a shortcut, it is a
     // loop all the same: without one the kernel of 128 columns spills in bf16.
     constexpr bool loop = shortcut && !hopper_apart(columns, split);
@@ -1340,8 +1345,9 @@ SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring 
 }
 
 // row: see hopper_stage_bytes.
-template <typename E, int columns, int split, int row, bool shortcut>
-SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resident(columns))
+template <typename E, int columns, int split, int tiles, int row, bool shortcut>
+SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split, tiles),
+                                    hopper_resident(columns, tiles))
     hopper_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_WGMMA
     if (!p.early) {
@@ -1364,33 +1370,33 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split), hopper_resid
     barrier_fence();
     const hopper_ring ring = hopper_ring_of(p, columns, row, shared, hopper_dynamic);
     if constexpr (!hopper_apart(columns, split)) {
-        hopper_prepare<columns, split, shortcut>(p, ring, shared);
+        hopper_prepare<columns, split, tiles, shortcut>(p, ring, shared);
     }
     __syncthreads();
     if (split > 1) {
         cluster_sync_begin(); // the barriers are there
     }
     if (__shfl_sync(~0u, threadIdx.x / hopper_group, 0) >=
-        hopper_multipliers(columns, split) / hopper_group) {
-        if constexpr (hopper_registers_shared(columns, split)) {
+        hopper_multipliers(columns, split, tiles) / hopper_group) {
+        if constexpr (hopper_registers_shared(columns, split, tiles)) {
             registers_fewer<hopper_registers_fetch(columns)>();
         }
-        hopper_fetch_any<E, columns, split, row, shortcut>(p, ring);
+        hopper_fetch_any<E, columns, split, tiles, row, shortcut>(p, ring);
         if (split > 1) {
             cluster_sync_end();
         }
     } else {
-        if constexpr (hopper_registers_shared(columns, split)) {
+        if constexpr (hopper_registers_shared(columns, split, tiles)) {
             registers_more<hopper_registers_multiply(columns)>();
         }
         if constexpr (hopper_apart(columns, split)) {
-            hopper_prepare<columns, split, shortcut>(p, ring, shared);
-            block_part_sync(1, hopper_multipliers(columns, split));
+            hopper_prepare<columns, split, tiles, shortcut>(p, ring, shared);
+            block_part_sync(1, hopper_multipliers(columns, split, tiles));
         }
         if (split > 1) {
             cluster_sync_end(); // those of the other thread block too
         }
-        hopper_consume_any<E, columns, split, row, shortcut>(p, shared, ring);
+        hopper_consume_any<E, columns, split, tiles, row, shortcut>(p, shared, ring);
     }
     __syncthreads();
     if (split > 1) {
@@ -1417,7 +1423,7 @@ SPIRA_API status hopper_query(int capability, bool *there) {
     cudaFuncAttributes attributes;
     *there = false;
     if (capability == 90) {
-        auto kernel = hopper_kernel<__half, 32, 1, hopper_part_whole, false>;
+        auto kernel = hopper_kernel<__half, 32, 1, 1, hopper_part_whole, false>;
         SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&attributes, kernel), "device"));
         *there = attributes.sharedSizeBytes > 0; // without the instructions it is empty
     }
@@ -1451,27 +1457,31 @@ SPIRA_API int hopper_stage_row(const conv_shape *s) {
 }
 
 // conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64 and 128
-// channels; `tiles` is 1. Long parts are for thread blocks of all of 65 to 96 output channels.
-// Unaligned outputs and leaky ReLU are computed with a split of 1 always.
+// channels; `tiles` is 1, or 2 for 64 channels that are not split (hopper_sets). Long parts are for
+// thread blocks of all of 65 to 96 output channels. Unaligned outputs and leaky ReLU are computed
+// with a split of 1 always.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > hopper_columns_most / 32) {
         return false;
     }
     int columns = size->slices * 32, row = hopper_stage_row(s);
-    return hopper_columns_next(columns - 1) == columns && size->tiles == 1 &&
+    return hopper_columns_next(columns - 1) == columns &&
+           (size->tiles == 1 || (size->tiles == 2 && columns == 64 && size->split == 1)) &&
            (size->split == 1 || (size->split == 2 && (columns == 64 || columns == 128))) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
            (row == hopper_part_whole || columns == hopper_long_columns) &&
-           hopper_stages(columns, row, size->split, d->shared_max) >= hopper_teams;
+           hopper_stages(columns, row, size, d->shared_max) >= hopper_teams;
 }
 
 SPIRA_API int hopper_sizes_list(const conv_shape *s, const conv_device *d, conv_sizes *sizes) {
     int count = 0;
     for (int slices = 1; slices <= hopper_columns_most / 32; ++slices) {
         for (int split = 1; split <= 2; ++split) {
-            conv_sizes c = {1, slices, split, 1};
-            if (hopper_sizes_fit(s, d, &c)) {
-                sizes[count++] = c;
+            for (int tiles = 1; tiles <= 2; ++tiles) {
+                conv_sizes c = {tiles, slices, split, 1};
+                if (hopper_sizes_fit(s, d, &c)) {
+                    sizes[count++] = c;
+                }
             }
         }
     }
@@ -1484,35 +1494,38 @@ SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
 }
 
 // 256 output channels at a time read rows half as often, where there are tiles for all. Where there
-// are no more tiles than thread blocks have room, two share one, if it has enough to share.
+// are no more tiles than thread blocks have room, two share one, if it has enough to share; with 64
+// channels one takes two of them otherwise.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const conv_device *d) {
     enum { worth = 48 }; // stages; with 27 it is slower, with 54 as quick, with 62 quicker
-    const int64_t tiles = order_pairs(order_count(capacity));
-    const bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
+    const int64_t pairs = order_pairs(order_count(capacity));
+    const bool most = s->cout > 128 && pairs >= 2 * d->multiprocessors;
     const int columns = most ? 256 : hopper_columns_choose(s->cout);
-    const int64_t blocks = tiles * ceil_div(s->cout, columns);
-    const bool few = blocks <= d->multiprocessors * hopper_resident(columns);
-    conv_sizes c = {1, columns / 32, few && hopper_stages_of_tile(s) >= worth ? 2 : 1, 1};
-    return hopper_sizes_fit(s, d, &c) ? c : conv_sizes{1, columns / 32, 1, 1};
+    const int64_t blocks = pairs * ceil_div(s->cout, columns);
+    const bool few = blocks <= d->multiprocessors * hopper_resident(columns, 1);
+    const int slices = columns / 32, split = few && hopper_stages_of_tile(s) >= worth ? 2 : 1;
+    const conv_sizes best = {few && split == 1 && columns == 64 ? 2 : 1, slices, split, 1};
+    return hopper_sizes_fit(s, d, &best) ? best : conv_sizes{1, slices, 1, 1};
 }
 
-template <typename E, int columns, int split, int row, bool shortcut>
+template <typename E, int columns, int split, int tiles, int row, bool shortcut>
 SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaStream_t stream) {
-    auto kernel = hopper_kernel<E, columns, split, row, shortcut>;
+    auto kernel = hopper_kernel<E, columns, split, tiles, row, shortcut>;
     p.size.split = split;
-    p.size.depth = hopper_stages(columns, row, split, d->shared_max);
+    p.size.tiles = tiles;
+    p.size.depth = hopper_stages(columns, row, &p.size, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
     int bytes = hopper_memory_bytes(columns, row, split, p.size.depth);
-    int64_t tiles = ceil_div(order_count(p.capacity), hopper_blocks);
-    int64_t resident = d->multiprocessors * hopper_resident(columns) / p.slices / split;
+    int64_t pairs = ceil_div(order_count(p.capacity), hopper_blocks);
+    int64_t resident = d->multiprocessors * hopper_resident(columns, tiles) / p.slices / split;
     const dim3 grid((unsigned)split, (unsigned)p.slices,
-                    (unsigned)max_of(min_of(tiles, resident), 1));
+                    (unsigned)max_of(min_of(pairs, resident), 1));
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv (shared memory)"));
-    return chain_launch(kernel, grid, hopper_threads(columns, split), (size_t)bytes, p.early, split,
-                        stream, "conv", p);
+    return chain_launch(kernel, grid, hopper_threads(columns, split, tiles), (size_t)bytes, p.early,
+                        split, stream, "conv", p);
 }
 
 // The instance of a layer's columns, split and parts. Few layers have a shortcut: with one, 64
@@ -1524,19 +1537,20 @@ SPIRA_API status hopper_run_any(const conv_tensor_params &p, const conv_device *
     const bool split = p.size.split > 1 && hopper_is_plain(p);
     switch (p.size.slices) {
     case 1:
-        return hopper_launch<E, least, 1, row, shortcut>(p, d, stream);
+        return hopper_launch<E, least, 1, 1, row, shortcut>(p, d, stream);
     case 2:
-        return split ? hopper_launch<E, 64, split_of_64, row, shortcut>(p, d, stream)
-                     : hopper_launch<E, 64, 1, row, shortcut>(p, d, stream);
+        return split ? hopper_launch<E, 64, split_of_64, 1, row, shortcut>(p, d, stream)
+               : p.size.tiles > 1 ? hopper_launch<E, 64, 1, 2, row, shortcut>(p, d, stream)
+                                  : hopper_launch<E, 64, 1, 1, row, shortcut>(p, d, stream);
     case 3:
         return p.part == hopper_part_long
-                   ? hopper_launch<E, 96, 1, hopper_part_long, shortcut>(p, d, stream)
-                   : hopper_launch<E, 96, 1, row, shortcut>(p, d, stream);
+                   ? hopper_launch<E, 96, 1, 1, hopper_part_long, shortcut>(p, d, stream)
+                   : hopper_launch<E, 96, 1, 1, row, shortcut>(p, d, stream);
     case 4:
-        return split ? hopper_launch<E, 128, 2, row, shortcut>(p, d, stream)
-                     : hopper_launch<E, 128, 1, row, shortcut>(p, d, stream);
+        return split ? hopper_launch<E, 128, 2, 1, row, shortcut>(p, d, stream)
+                     : hopper_launch<E, 128, 1, 1, row, shortcut>(p, d, stream);
     default:
-        return hopper_launch<E, 256, 1, row, shortcut>(p, d, stream);
+        return hopper_launch<E, 256, 1, 1, row, shortcut>(p, d, stream);
     }
 }
 

@@ -107,7 +107,7 @@ enum { conv_sizes_most = 256 };
 
 // How the work of a layer is cut.
 struct conv_sizes {
-    int tiles;  // of a block; 1 (conv_few.cuh, conv_hopper.cuh)
+    int tiles;  // of a block; 1 (conv_few.cuh); that it has under way: 1, 2 (conv_hopper.cuh)
     int slices; // of a block: of up to 32 output channels each; 1 (conv_few.cuh)
     int split;  // warps that share the list of a tile, or places (conv_few.cuh): 1, 2, 4; thread
                 // blocks that share the offsets of a tile (conv_hopper.cuh): 1, 2

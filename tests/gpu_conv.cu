@@ -944,12 +944,12 @@ void check_hopper_fits(const conv_shape *s, int rows, const conv_device *d) {
     CHECK(d->warpgroups);
     for (const conv_sizes &size : listed) {
         int columns = 32 * size.slices, row = hopper_stage_row(s);
-        int stages = hopper_stages(columns, row, size.split, d->shared_max);
+        int stages = hopper_stages(columns, row, &size, d->shared_max);
         int bytes =
             hopper_memory_bytes(columns, row, size.split, stages) + (int)sizeof(hopper_shared);
         CHECK(stages >= hopper_teams && stages <= hopper_stages_most);
         CHECK(bytes <= d->shared_max);
-        CHECK(hopper_resident(columns) * (bytes + 1024) <= d->shared_max + 1024);
+        CHECK(hopper_resident(columns, size.tiles) * (bytes + 1024) <= d->shared_max + 1024);
     }
     check_only(s, rows, d, listed);
 }
