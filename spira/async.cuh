@@ -16,12 +16,6 @@ SPIRA_DEVICE uint32_t shared_address(const void *shared) {
 }
 
 // Loads and stores that need no generic address.
-SPIRA_DEVICE float shared_load_float(uint32_t from) {
-    float v;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
-    return v;
-}
-
 SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
     float2 v;
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");

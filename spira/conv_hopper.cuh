@@ -207,22 +207,24 @@ SPIRA_BOTH constexpr int hopper_threads(int columns, int split, int tiles) {
 }
 
 // Registers of a thread that fetches, and of one that multiplies, where they share out the 80 that
-// each begins with.
+// each begins with, with 256 columns 168.
 SPIRA_BOTH constexpr bool hopper_registers_shared(int columns, int split, int tiles) {
-    return split == 1 && (columns == 96 || (columns <= 64 && tiles == 1));
+    return split == 1 ? columns == 96 || (columns <= 64 && tiles == 1) : columns == 256;
 }
 
 SPIRA_BOTH constexpr int hopper_registers_fetch(int columns) {
-    return columns <= 64 ? 56 : 48;
+    return columns <= 64 ? 56 : columns <= 96 ? 48 : 88;
 }
 
 SPIRA_BOTH constexpr int hopper_registers_multiply(int columns) {
-    return columns <= 64 ? 128 : 96;
+    return columns <= 64 ? 128 : columns <= 96 ? 96 : 208;
 }
 
 static_assert(2 * hopper_registers_fetch(64) + hopper_registers_multiply(64) == 3 * 80,
               "two warps that fetch for one that multiplies");
 static_assert(hopper_registers_fetch(96) + 2 * hopper_registers_multiply(96) == 3 * 80,
+              "one for two");
+static_assert(hopper_registers_fetch(256) + 2 * hopper_registers_multiply(256) == 3 * 168,
               "one for two");
 
 // Bytes behind the stages that read as zeros, where a warpgroup has steps that a row block or an
@@ -232,11 +234,15 @@ SPIRA_BOTH int hopper_zeros(int columns, int split) {
     return hopper_halves(columns) ? rows * wgmma_row_most / 2 : 0;
 }
 
-// Bytes of the sums that a warpgroup is handed at a time: half of the columns in two rounds.
-enum { hopper_rounds = 2 };
+// Sums that a thread is handed in a round, of the columns / 4 that it gets in all, and their bytes
+// for a warpgroup. A round waits for a way to the other thread block and back, so there are as few
+// as leave room for four stages.
+SPIRA_BOTH constexpr int hopper_round_floats(int columns) {
+    return columns < 128 ? columns / 8 : columns == 128 ? columns / 4 : 24;
+}
 
 SPIRA_BOTH int hopper_handed(int columns) {
-    return hopper_group * (columns / 4 / hopper_rounds) * (int)sizeof(float);
+    return hopper_group * hopper_round_floats(columns) * (int)sizeof(float);
 }
 
 // row: see hopper_stage_bytes; split: thread blocks that share a tile.
@@ -1169,12 +1175,13 @@ SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int
 }
 
 // Hands the other thread block of the cluster its sums of half of the columns, and adds what that
-// has of the own half, the one of its rank.
+// has of the own half, the one of its rank. tile: how many the thread block had before.
 template <int columns>
 SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &shared, int rank,
-                                  int group, const float (&sum)[columns / 2],
+                                  int tile, int group, const float (&sum)[columns / 2],
                                   float (&half)[columns / 4]) {
-    enum { floats = columns / 4, each = floats / hopper_rounds };
+    enum { floats = columns / 4, most = hopper_round_floats(columns) };
+    enum { rounds = (floats + most - 1) / most };
     const uint32_t other = (uint32_t)rank ^ 1, ready = shared_address(&shared.ready[group]);
     const uint32_t taken = shared_address(&shared.taken[group]);
     const uint32_t own = ring.memory + (uint32_t)ring.stages * ring.bytes +
@@ -1183,27 +1190,32 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
     const uint32_t to = cluster_address(own, other), told = cluster_address(ready, other);
     const bool first = threadIdx.x % hopper_group == 0;
 #pragma unroll
-    for (int round = 0; round < hopper_rounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
+        const int begin = round * most, each = round + 1 < rounds ? most : floats - begin;
+        const uint32_t phase = (uint32_t)(tile * rounds + round) & 1;
         if (first) {
             barrier_arrive_expect(ready, (uint32_t)(hopper_group * each * (int)sizeof(float)));
         }
-        cluster_wait(taken, (uint32_t)round ^ 1);
+        cluster_wait(taken, phase ^ 1);
 #pragma unroll
         for (int i = 0; i < each; i += 4) {
-            const float *low = sum + round * each + i, *high = low + floats;
+            const float *low = sum + begin + i, *high = low + floats;
             float4 v = rank ? make_float4(low[0], low[1], low[2], low[3])
                             : make_float4(high[0], high[1], high[2], high[3]);
             cluster_store_4(to + (uint32_t)(i * hopper_group * 4), v, told);
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                half[round * each + i + e] = rank ? high[e] : low[e];
+                half[begin + i + e] = rank ? high[e] : low[e];
             }
         }
-        cluster_wait(ready, (uint32_t)round);
+        cluster_wait(ready, phase);
 #pragma unroll
-        for (int i = 0; i < each; ++i) {
-            uint32_t from = own + (uint32_t)(i / 4 * 4 * hopper_group * 4 + i % 4 * 4);
-            half[round * each + i] += shared_load_float(from);
+        for (int i = 0; i < each; i += 4) {
+            const uint4 v = shared_load_4(own + (uint32_t)(i * hopper_group * 4));
+            half[begin + i] += __uint_as_float(v.x);
+            half[begin + i + 1] += __uint_as_float(v.y);
+            half[begin + i + 2] += __uint_as_float(v.z);
+            half[begin + i + 3] += __uint_as_float(v.w);
         }
         block_part_sync(1 + group, hopper_group); // all have read
         if (first) {
@@ -1215,11 +1227,11 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
 // Finishes the own half of the columns, of two thread blocks that share the tile.
 template <typename E, int columns>
 SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
-                                     int channel, const int (&row)[2], int group,
+                                     int channel, const int (&row)[2], int tile, int group,
                                      const hopper_ring &ring, const float (&sum)[columns / 2]) {
     const int first = hopper_share() * (columns / 2);
     float half[columns / 4];
-    hopper_exchange<columns>(ring, shared, hopper_share(), group, sum, half);
+    hopper_exchange<columns>(ring, shared, hopper_share(), tile, group, sum, half);
     hopper_add_sums<columns / 2>(p, channel + first, row, half);
     hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
 }
@@ -1263,7 +1275,8 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
                 hopper_finish_any<E, columns, !shortcut>(p, shared, work.channel, row[i], sum[i]);
             }
         } else {
-            hopper_finish_half<E, columns>(p, shared, work.channel, row[0], first, ring, sum[0]);
+            hopper_finish_half<E, columns>(p, shared, work.channel, row[0], tile, first, ring,
+                                           sum[0]);
         }
     }
 }
@@ -1456,10 +1469,10 @@ SPIRA_API int hopper_stage_row(const conv_shape *s) {
     return (int)max_of(hopper_part_bytes(s), hopper_part_whole);
 }
 
-// conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64 and 128
-// channels; `tiles` is 1, or 2 for 64 channels that are not split (hopper_sets). Long parts are for
-// thread blocks of all of 65 to 96 output channels. Unaligned outputs and leaky ReLU are computed
-// with a split of 1 always.
+// conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64, 128
+// and 256 channels; `tiles` is 1, or 2 for 64 channels that are not split (hopper_sets). Long parts
+// are for thread blocks of all of 65 to 96 output channels. Unaligned outputs and leaky ReLU are
+// computed with a split of 1 always.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > hopper_columns_most / 32) {
         return false;
@@ -1467,7 +1480,7 @@ SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const
     int columns = size->slices * 32, row = hopper_stage_row(s);
     return hopper_columns_next(columns - 1) == columns &&
            (size->tiles == 1 || (size->tiles == 2 && columns == 64 && size->split == 1)) &&
-           (size->split == 1 || (size->split == 2 && (columns == 64 || columns == 128))) &&
+           (size->split == 1 || (size->split == 2 && columns % 64 == 0)) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
            (row == hopper_part_whole || columns == hopper_long_columns) &&
            hopper_stages(columns, row, size, d->shared_max) >= hopper_teams;
@@ -1493,18 +1506,21 @@ SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
     return ceil_div((int64_t)s->volume * hopper_parts(s), hopper_slots(hopper_part_bytes(s)));
 }
 
-// 256 output channels at a time read rows half as often, where there are tiles for all. Where there
-// are no more tiles than thread blocks have room, two share one, if it has enough to share; with 64
-// channels one takes two of them otherwise.
+// 256 output channels at a time read rows half as often, where there are tiles for all; where there
+// are fewer, but more than pairs of thread blocks, two share one. Of up to 128 channels they do so
+// where there are no more tiles than thread blocks have room. Either if a tile has enough to share;
+// with 64 channels a thread block takes two of few tiles otherwise.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const conv_device *d) {
     enum { worth = 48 }; // stages; with 27 it is slower, with 54 as quick, with 62 quicker
-    const int64_t pairs = order_pairs(order_count(capacity));
+    const bool worthy = hopper_stages_of_tile(s) >= worth;
+    const int64_t pairs = order_pairs(order_count(capacity)), wide = ceil_div(s->cout, 256);
     const bool most = s->cout > 128 && pairs >= 2 * d->multiprocessors;
-    const int columns = most ? 256 : hopper_columns_choose(s->cout);
+    const bool halves = s->cout > 128 && !most && worthy && 2 * pairs * wide > d->multiprocessors;
+    const int columns = most || halves ? 256 : hopper_columns_choose(s->cout);
     const int64_t blocks = pairs * ceil_div(s->cout, columns);
     const bool few = blocks <= d->multiprocessors * hopper_resident(columns, 1);
-    const int slices = columns / 32, split = few && hopper_stages_of_tile(s) >= worth ? 2 : 1;
+    const int slices = columns / 32, split = halves || (few && worthy) ? 2 : 1;
     const conv_sizes best = {few && split == 1 && columns == 64 ? 2 : 1, slices, split, 1};
     return hopper_sizes_fit(s, d, &best) ? best : conv_sizes{1, slices, 1, 1};
 }
@@ -1549,8 +1565,10 @@ SPIRA_API status hopper_run_any(const conv_tensor_params &p, const conv_device *
     case 4:
         return split ? hopper_launch<E, 128, 2, 1, row, shortcut>(p, d, stream)
                      : hopper_launch<E, 128, 1, 1, row, shortcut>(p, d, stream);
-    default:
-        return hopper_launch<E, 256, 1, 1, row, shortcut>(p, d, stream);
+    default: // few tiles, if they cannot be shared, by fewer channels at a time: more thread blocks
+        return split              ? hopper_launch<E, 256, 2, 1, row, shortcut>(p, d, stream)
+               : p.size.split > 1 ? hopper_launch<E, 128, 1, 1, row, shortcut>(p, d, stream)
+                                  : hopper_launch<E, 256, 1, 1, row, shortcut>(p, d, stream);
     }
 }
 

@@ -1000,6 +1000,32 @@ TEST(conv_sizes_fit_the_device) {
           kernels[conv_kernel_few] > 20);
 }
 
+// On an H200: 256 output channels at a time where there are tiles for all thread blocks, or for all
+// pairs of them, which then share a tile each; fewer channels at a time where there are not.
+TEST(conv_hopper_sizes_of_many_channels) {
+    const conv_device d = {90, 132, 232448, true};
+    const struct {
+        int volume, cin, cout;
+        int32_t capacity;
+        conv_sizes wanted;
+    } layers[] = {
+        {27, 256, 256, 33664, {1, 8, 2, 1}}, // 263 tiles
+        {27, 256, 256, 33665, {1, 8, 1, 1}}, {27, 256, 256, 14534, {1, 8, 2, 1}},
+        {27, 256, 256, 8449, {1, 8, 2, 1}}, // 67
+        {27, 256, 256, 8448, {1, 4, 2, 1}},  {27, 256, 512, 4224, {1, 4, 2, 1}},
+        {27, 256, 512, 4225, {1, 8, 2, 1}},  {8, 256, 256, 14534, {1, 4, 1, 1}},
+        {27, 128, 128, 14534, {1, 4, 2, 1}}, {27, 128, 128, 31757, {1, 4, 1, 1}},
+    };
+    for (const auto &l : layers) {
+        const conv_shape s = {l.volume, l.cin, 0, l.cout, numeric_f16};
+        const conv_sizes c = hopper_sizes_choose(&s, l.capacity, &d);
+        char name[80];
+        snprintf(name, sizeof name, "%d,%d,%d of %d: %d slices, split %d", l.volume, l.cin, l.cout,
+                 (int)l.capacity, c.slices, c.split);
+        test_check(memcmp(&c, &l.wanted, sizeof c) == 0, __FILE__, __LINE__, name);
+    }
+}
+
 // What Hopper's kernel has of an offset in a stage: half of one, a whole one, 96 channels where
 // that leaves fewer of them empty and thread blocks have 96 output channels. Sources begin at a
 // multiple of 8 channels, and weights are as many as the parts have channels.
@@ -1261,6 +1287,27 @@ DEVICE_TEST(gpu_conv_ordered_many_tiles) {
         problem_fill_epilogue(&random, &p, with_all, activation_relu);
         problem_name(&p, "many tiles");
         check_sizes(&p, sizes_listed(&p, test_quick() ? 3 : 1));
+    }
+}
+
+// Tiles that follow each other in two thread blocks that share each: what one hands the other is
+// not to be overwritten before it is read. Few products, so that sanitizers see it too.
+DEVICE_TEST(gpu_conv_shared_tiles) {
+    const conv_shape shapes[] = {{3, 33, 0, 64, numeric_f16},    {2, 64, 0, 128, numeric_f16},
+                                 {3, 40, 24, 120, numeric_bf16}, {2, 64, 0, 256, numeric_f16},
+                                 {3, 33, 7, 250, numeric_bf16},  {2, 16, 0, 512, numeric_f16}};
+    conv_device device;
+    REQUIRE_OK(conv_device_query(&device));
+    if (!device.warpgroups) {
+        SKIP("no kernel of this device shares tiles");
+    }
+    for (const conv_shape &s : shapes) {
+        random_state random = random_make((uint64_t)s.cout);
+        problem p = problem_make(&random, s, 500, 20000, 20100);
+        problem_fill_lists(&random, &p, 60);
+        problem_fill_epilogue(&random, &p, with_all, activation_relu);
+        problem_name(&p, "shared tiles");
+        check_sizes(&p, {{1, hopper_columns_next(s.cout - 1) / 32, 2, 1}});
     }
 }
 
