@@ -1507,16 +1507,18 @@ SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
 }
 
 // 256 output channels at a time read rows half as often, where there are tiles for all; where there
-// are fewer, but more than pairs of thread blocks, two share one. Of up to 128 channels they do so
-// where there are no more tiles than thread blocks have room. Either if a tile has enough to share;
-// with 64 channels a thread block takes two of few tiles otherwise.
+// are fewer, but more than pairs of thread blocks, two share one, unless that leaves more channels
+// empty. Of up to 128 channels they do so where there are no more tiles than thread blocks have
+// room. Either if a tile has enough to share; with 64 channels a thread block takes two of few
+// tiles otherwise.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const conv_device *d) {
     enum { worth = 48 }; // stages; with 27 it is slower, with 54 as quick, with 62 quicker
     const bool worthy = hopper_stages_of_tile(s) >= worth;
     const int64_t pairs = order_pairs(order_count(capacity)), wide = ceil_div(s->cout, 256);
+    const bool full = 2 * wide == ceil_div(s->cout, 128);
     const bool most = s->cout > 128 && pairs >= 2 * d->multiprocessors;
-    const bool halves = s->cout > 128 && !most && worthy && 2 * pairs * wide > d->multiprocessors;
+    const bool halves = full && !most && worthy && 2 * pairs * wide > d->multiprocessors;
     const int columns = most || halves ? 256 : hopper_columns_choose(s->cout);
     const int64_t blocks = pairs * ceil_div(s->cout, columns);
     const bool few = blocks <= d->multiprocessors * hopper_resident(columns, 1);
