@@ -468,7 +468,7 @@ SPIRA_DEVICE void few_store(const conv_tensor_params &p, const few_finished<rows
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            conv_output_store_as<E, wide, true>(p, output, f.row[i], f.sum[i]);
+            conv_output_store_as<E, wide>(p, output, f.row[i], f.sum[i]);
         }
     }
 }

@@ -227,6 +227,12 @@ static_assert(hopper_registers_fetch(96) + 2 * hopper_registers_multiply(96) == 
 static_assert(hopper_registers_fetch(256) + 2 * hopper_registers_multiply(256) == 3 * 168,
               "one for two");
 
+// Of how many pairs of 8 channels a thread reads the residual at a time, as registers allow: each
+// time it waits for it.
+SPIRA_BOTH constexpr int hopper_extras(int columns, int split) {
+    return split > 1 || columns <= 96 ? 8 : 2;
+}
+
 // Bytes behind the stages that read as zeros, where a warpgroup has steps that a row block or an
 // offset has no part in.
 SPIRA_BOTH int hopper_zeros(int columns, int split) {
@@ -363,7 +369,7 @@ template <int slots, int own>
 struct hopper_job {
     int32_t source[slots][own][2]; // a lane's rows of the warp's row blocks
     uint32_t what[slots];          // offset | row blocks that have it << 16; 0: none
-    int part;                      // of the offset: its number
+    int part;                      // of the offset: its number; -1: none yet
     bool last, stop;               // the last of its tile, or before its shortcut; no more
 };
 
@@ -592,17 +598,23 @@ SPIRA_DEVICE int hopper_weight_rows(const conv_tensor_params &p, const hopper_wo
     return min(columns, hopper_couts(p.cout) - work.channel);
 }
 
-// Fetches an offset's weights of a region; image: the number of offset and part.
-template <int columns, int part, int begin>
+// Fetches an offset's weights of a region, that begins at byte `begin` of a part of `bytes`; image:
+// the number of offset and part.
+template <int columns, int log>
 SPIRA_DEVICE void hopper_weights_fetch(const conv_tensor_params &p, const hopper_work &work,
-                                       const void *weights, int image, uint32_t to,
-                                       uint32_t barrier) {
-    enum { log = hopper_region_log(part, begin) };
+                                       const void *weights, int image, int bytes, int begin,
+                                       uint32_t to, uint32_t barrier) {
     int couts = hopper_couts(p.cout);
     int64_t row = (int64_t)image * couts;
-    const char *from = (const char *)weights + (row * part + couts * begin);
+    const char *from = (const char *)weights + (row * bytes + couts * begin);
     barrier_copy(to, from + (work.channel << log),
                  (uint32_t)(hopper_weight_rows(p, work, columns) << log), barrier);
+}
+
+// Whether a job is of a shortcut: its parts are whole ones.
+template <bool shortcut, int slots, int own>
+SPIRA_DEVICE bool hopper_behind(const hopper_job<slots, own> &job) {
+    return shortcut && job.what[0] & hopper_is_shortcut;
 }
 
 // Copies the warp's row blocks into a region of a stage.
@@ -611,13 +623,13 @@ SPIRA_DEVICE void hopper_fill_rows(const conv_tensor_params &p, int first,
                                    const hopper_job<hopper_slots(part), own> &job,
                                    const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
-    enum { pieces = part / conv_lane_bytes, lanes = (1 << log) / conv_lane_bytes };
+    enum { lanes = (1 << log) / conv_lane_bytes };
     const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
-    const int lane = threadIdx.x % 32;
-    const int piece = job.part * pieces + begin / conv_lane_bytes + lane % lanes;
-    const hopper_part from = shortcut && job.what[0] & hopper_is_shortcut
-                                 ? hopper_part_of<E>(p.shortcut, piece)
-                                 : hopper_part_of<E>(p, piece);
+    const bool behind = hopper_behind<shortcut>(job);
+    const int lane = threadIdx.x % 32, bytes = behind ? hopper_part_whole : part;
+    const int piece = (job.part * bytes + begin) / conv_lane_bytes + lane % lanes;
+    const hopper_part from =
+        behind ? hopper_part_of<E>(p.shortcut, piece) : hopper_part_of<E>(p, piece);
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
 #pragma unroll
@@ -641,16 +653,17 @@ SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const hopper_
                                       const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
     const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
-    const bool behind = shortcut && job.what[0] & hopper_is_shortcut;
+    const bool behind = hopper_behind<shortcut>(job);
     const void *weights = behind ? p.shortcut.weights : p.weights;
+    const int bytes = behind ? hopper_part_whole : part;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         if (job.what[i]) {
             int row = hopper_blocks * slots * wgmma_rows + i * columns;
             int offset = (int)(job.what[i] & ((1u << hopper_offset_bits) - 1));
-            hopper_weights_fetch<columns, part, begin>(
-                p, work, weights, offset * p.chunks + job.part, region + (uint32_t)(row << log),
-                hopper_full(ring));
+            hopper_weights_fetch<columns, log>(p, work, weights, offset * p.chunks + job.part,
+                                               bytes, begin, region + (uint32_t)(row << log),
+                                               hopper_full(ring));
         }
     }
 }
@@ -675,7 +688,7 @@ SPIRA_DEVICE void hopper_rows(const conv_tensor_params &p, int first,
                               const hopper_job<hopper_slots(part), own> &job,
                               const hopper_ring &ring) {
     if constexpr (part > hopper_part_whole) {
-        if (shortcut && job.what[0] & hopper_is_shortcut) {
+        if (hopper_behind<shortcut>(job)) {
             hopper_fill_rows<E, columns, hopper_part_whole, 0, own, true>(p, first, job, ring);
             return;
         }
@@ -691,15 +704,11 @@ template <int columns, int part, int own, bool shortcut>
 SPIRA_DEVICE void hopper_weights_begin(const conv_tensor_params &p, const hopper_work &work,
                                        const hopper_job<hopper_slots(part), own> &job,
                                        const hopper_ring &ring) {
+    hopper_fill_weights<columns, part, 0, own, shortcut>(p, work, job, ring);
     if constexpr (part > hopper_part_whole) {
-        if (shortcut && job.what[0] & hopper_is_shortcut) {
-            hopper_fill_weights<columns, hopper_part_whole, 0, own, true>(p, work, job, ring);
-            return;
+        if (!hopper_behind<shortcut>(job)) {
+            hopper_fill_weights<columns, part, hopper_part_whole, own, false>(p, work, job, ring);
         }
-        hopper_fill_weights<columns, part, 0, own, false>(p, work, job, ring);
-        hopper_fill_weights<columns, part, hopper_part_whole, own, false>(p, work, job, ring);
-    } else {
-        hopper_fill_weights<columns, part, 0, own, shortcut>(p, work, job, ring);
     }
 }
 
@@ -715,6 +724,27 @@ SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const ho
         bytes += job.what[i] ? rows * (uint32_t)(behind ? hopper_part_whole : part) : 0;
     }
     return bytes;
+}
+
+// Fills a stage with a job. begun: its weights are under way.
+template <typename E, int columns, int part, int own, bool shortcut>
+SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work, int first,
+                              bool asks, bool begun, const hopper_job<hopper_slots(part), own> &job,
+                              const hopper_ring &ring) {
+    if (asks && !begun) {
+        hopper_weights_begin<columns, part, own, shortcut>(p, work, job, ring);
+    }
+    if (begun && p.early) {
+        chain_wait(); // before the first row
+    }
+    hopper_rows<E, columns, part, own, shortcut>(p, first, job, ring);
+    barrier_arrive_copies(hopper_full(ring));
+    __syncwarp();
+    if (asks) {
+        shared_store(hopper_told(ring), hopper_tell<part, own>(job));
+        barrier_arrive_expect(hopper_full(ring),
+                              hopper_weights_bytes<columns, part, own>(p, work, job));
+    }
 }
 
 // A team of fetching warps fills every fourth stage, the sources of its next one read ahead. There
@@ -739,37 +769,29 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
     hopper_masks_load(p, work, 0, cursor.next, cursor.mask_next);
-    hopper_tile_next<slots, shortcut>(p, work, cursor);
-    hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
     hopper_ring_next(ring, team);
     const bool asks = threadIdx.x % 32 == 0 && first == 0;
-    bool begun = asks && !ahead.stop; // the first stage's weights, while the kernel before ends
-    if (begun) {
-        hopper_weights_begin<columns, part, own, shortcut>(p, work, ahead, ring);
-    }
-    if (p.early) {
-        chain_wait(); // before the first row
-    }
-    while (!ahead.stop) {
-        job = ahead;
+    job.part = -1; // the first round has none to fill: so code that looks ahead is there once
+    bool begun = true;
+    for (;;) {
         hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
-        if constexpr (hopper_sets(columns, split, tiles) > 1) {
-            barrier_wait(hopper_full(ring), ring.phase ^ 1);
+        if (job.part < 0) {
+            if (asks && !ahead.stop) { // the first stage's weights, while the kernel before ends
+                hopper_weights_begin<columns, part, own, shortcut>(p, work, ahead, ring);
+            }
+        } else {
+            if constexpr (hopper_sets(columns, split, tiles) > 1) {
+                barrier_wait(hopper_full(ring), ring.phase ^ 1);
+            }
+            barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
+            hopper_fill<E, columns, part, own, shortcut>(p, work, first, asks, begun, job, ring);
+            begun = false;
+            hopper_ring_next(ring, hopper_teams);
         }
-        barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-        if (asks && !begun) {
-            hopper_weights_begin<columns, part, own, shortcut>(p, work, job, ring);
+        if (ahead.stop) {
+            break;
         }
-        begun = false;
-        hopper_rows<E, columns, part, own, shortcut>(p, first, job, ring);
-        barrier_arrive_copies(hopper_full(ring));
-        __syncwarp();
-        if (asks) {
-            shared_store(hopper_told(ring), hopper_tell<part, own>(job));
-            barrier_arrive_expect(hopper_full(ring),
-                                  hopper_weights_bytes<columns, part, own>(p, work, job));
-        }
-        hopper_ring_next(ring, hopper_teams);
+        job = ahead;
     }
     async_copy_wait();
 }
@@ -964,6 +986,22 @@ SPIRA_DEVICE void hopper_sum(const hopper_shared &shared, int set, int group, ui
     }
 }
 
+// The same of halves too, where a layer may have them.
+template <typename E, int columns, int split, int tiles, int row, int blocks, bool shortcut>
+SPIRA_DEVICE void hopper_sum_any(const conv_tensor_params &p, const hopper_shared &shared, int set,
+                                 int group, uint32_t zeros, hopper_ring &ring,
+                                 float (&sum)[blocks][columns / 2]) {
+    if constexpr (hopper_halves(columns) && !shortcut) {
+        if (p.part == hopper_part_half) {
+            hopper_sum<E, columns, split, tiles, hopper_part_half, blocks, false>(
+                shared, set, group, zeros, ring, sum);
+            return;
+        }
+    }
+    hopper_sum<E, columns, split, tiles, row, blocks, shortcut>(shared, set, group, zeros, ring,
+                                                                sum);
+}
+
 // Two channels of the sums, of which so many are there; zeros for the others. Without a branch, so
 // that many are under way.
 SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
@@ -1015,34 +1053,6 @@ SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, cons
     }
 }
 
-// Finishes two rows of a lane: neighbours exchange sums, so that each has four channels.
-template <typename E, int columns, bool wide>
-SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
-                                int channel, const int (&row)[2], const float (&sum)[columns / 2]) {
-    const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
-    conv_output output;
-    output.floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    output.leaky = p.epilogue.act == activation_leaky;
-#pragma unroll
-    for (int j = 0; j < columns / 8; j += 2) {
-        output.channel = channel + own + 8 * j;
-        *(float4 *)output.scale = *(const float4 *)(shared.scale + own + 8 * j);
-        *(float4 *)output.shift =
-            *(const float4 *)(shared.scale + hopper_columns_most + own + 8 * j);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const float *low = sum + 4 * j + 2 * h, *high = low + 4;
-            float x = __shfl_xor_sync(~0u, t & 1 ? low[0] : high[0], 1);
-            float y = __shfl_xor_sync(~0u, t & 1 ? low[1] : high[1], 1);
-            float4 v =
-                t & 1 ? make_float4(x, y, high[0], high[1]) : make_float4(low[0], low[1], x, y);
-            if (row[h] >= 0 && output.channel < p.cout) {
-                conv_output_store_as<E, wide, false>(p, output, row[h], v);
-            }
-        }
-    }
-}
-
 // Two neighbouring channels, finished: scale, shift, what is added, and the larger of that and
 // `floor`.
 template <typename E, bool adds>
@@ -1074,14 +1084,15 @@ SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &hig
     high = odd ? all.y : other;
 }
 
-// The same in fewer steps, where wide_out holds and the activation is none or ReLU; from: the
+// Finishes two rows of a lane, where wide_out holds and the activation is none or ReLU; from: the
 // first channel's number in the slice; adds: a residual, some of it read before the first outputs
 // are written, since it may be the same array.
-template <typename E, int columns, bool adds>
+template <typename E, int columns, int split, bool adds>
 SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                       int from, int channel, const int (&row)[2],
                                       const float (&sum)[columns / 2]) {
-    enum { at_a_time = columns <= 96 ? 2 : 1, pairs = columns / 16 }; // pairs of blocks of 8
+    enum { pairs = columns / 16, room = hopper_extras(columns, split) }; // pairs of blocks of 8
+    enum { at_a_time = room < pairs ? room : pairs };
     const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     int64_t at[2];
@@ -1128,35 +1139,106 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
     }
 }
 
-// Whether hopper_finish_plain does.
-SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
-    return p.wide_out && p.epilogue.act != activation_leaky;
-}
-
-template <typename E, int columns>
+// residual: there may be one.
+template <typename E, int columns, int split, bool residual>
 SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                           int from, int channel, const int (&row)[2],
                                           const float (&sum)[columns / 2]) {
-    if (p.residual) {
-        hopper_finish_plain<E, columns, true>(p, shared, from, channel, row, sum);
+    if (residual && p.residual) {
+        hopper_finish_plain<E, columns, split, true>(p, shared, from, channel, row, sum);
     } else {
-        hopper_finish_plain<E, columns, false>(p, shared, from, channel, row, sum);
+        hopper_finish_plain<E, columns, split, false>(p, shared, from, channel, row, sum);
     }
 }
 
-// begins: the sums may begin from p.sums.
-template <typename E, int columns, bool begins>
-SPIRA_DEVICE void hopper_finish_any(const conv_tensor_params &p, const hopper_shared &shared,
-                                    int channel, const int (&row)[2], float (&sum)[columns / 2]) {
-    if (begins) {
-        hopper_add_sums<columns>(p, channel, row, sum);
+// Whether that does: not unaligned outputs, leaky ReLU, or a residual besides a shortcut, which few
+// layers have.
+SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
+    return p.wide_out && p.epilogue.act != activation_leaky && !(p.residual && p.shortcut.parts);
+}
+
+// Two neighbouring channels of an output, whatever there is to be done; from: the first one's
+// number in the slice.
+template <typename E>
+SPIRA_DEVICE void hopper_finish_two(const conv_tensor_params &p, const hopper_shared &shared,
+                                    int from, int channel, int row, float x, float y) {
+    union pair {
+        uint32_t all;
+        E element[2];
+    } v, extra;
+    const float sum[2] = {x, y}, floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    const bool leaky = p.epilogue.act == activation_leaky;
+    const int64_t at = ((int64_t)row * p.cout + channel) * (int)sizeof(E);
+    const char *residual = (const char *)p.residual + at;
+    char *out = (char *)p.out + at;
+    extra.all = 0;
+    if (p.residual && p.wide_out) {
+        extra.all = *(const uint32_t *)residual;
     }
-    if (hopper_is_plain(p)) {
-        hopper_finish_any_plain<E, columns>(p, shared, 0, channel, row, sum);
-    } else if (p.wide_out) {
-        hopper_finish<E, columns, true>(p, shared, channel, row, sum);
-    } else {
-        hopper_finish<E, columns, false>(p, shared, channel, row, sum);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const bool alone = !p.wide_out && channel + i < p.cout;
+        if (p.residual && alone) {
+            extra.element[i] = ((const E *)residual)[i];
+        }
+        float f =
+            fmaf(sum[i], shared.scale[from + i], shared.scale[hopper_columns_most + from + i]);
+        f += p.residual ? element_to_float(extra.element[i]) : 0.0f;
+        v.element[i] = element_from_float<E>(conv_activate(f, floor, leaky, p.epilogue.slope));
+        if (alone) {
+            ((E *)out)[i] = v.element[i];
+        }
+    }
+    if (p.wide_out) {
+        *(uint32_t *)out = v.all;
+    }
+}
+
+// Finishes the outputs of layers that are not plain. It is one loop, through which sums come down
+// by four in their registers, since code costs others time: a multiprocessor fetches it anew for
+// each kernel.
+template <typename E, int columns, int blocks>
+SPIRA_DEVICE void hopper_finish_slowly(const conv_tensor_params &p, const hopper_shared &shared,
+                                       int channel, int (&row)[blocks][2],
+                                       float (&sum)[blocks][columns / 2]) {
+    enum { each = columns / 2, all = blocks * each };
+#pragma unroll 1
+    for (int at = 0; at < blocks * columns; at += 8) {
+        if (blocks > 1 && at == columns) {
+            row[0][0] = row[blocks - 1][0];
+            row[0][1] = row[blocks - 1][1];
+        }
+        const int from = at % columns + hopper_lane() % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if (row[0][h] >= 0 && channel + from < p.cout) {
+                hopper_finish_two<E>(p, shared, from, channel + from, row[0][h], sum[0][2 * h],
+                                     sum[0][2 * h + 1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i + 4 < all; ++i) {
+            sum[i / each][i % each] = sum[(i + 4) / each][(i + 4) % each];
+        }
+    }
+}
+
+// Finishes the row blocks of a warpgroup. With a shortcut sums begin from nothing.
+template <typename E, int columns, int blocks, bool shortcut>
+SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
+                                int channel, int (&row)[blocks][2],
+                                float (&sum)[blocks][columns / 2]) {
+#pragma unroll
+    for (int i = 0; !shortcut && i < blocks; ++i) {
+        hopper_add_sums<columns>(p, channel, row[i], sum[i]);
+    }
+    if (!hopper_is_plain(p)) {
+        hopper_finish_slowly<E, columns, blocks>(p, shared, channel, row, sum);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) {
+        hopper_finish_any_plain<E, columns, 1, !shortcut>(p, shared, 0, channel, row[i], sum[i]);
     }
 }
 
@@ -1225,7 +1307,7 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
 }
 
 // Finishes the own half of the columns, of two thread blocks that share the tile.
-template <typename E, int columns>
+template <typename E, int columns, bool shortcut>
 SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
                                      int channel, const int (&row)[2], int tile, int group,
                                      const hopper_ring &ring, const float (&sum)[columns / 2]) {
@@ -1233,10 +1315,11 @@ SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_s
     float half[columns / 4];
     hopper_exchange<columns>(ring, shared, hopper_share(), tile, group, sum, half);
     hopper_add_sums<columns / 2>(p, channel + first, row, half);
-    hopper_finish_any_plain<E, columns / 2>(p, shared, first, channel + first, row, half);
+    hopper_finish_any_plain<E, columns / 2, 2, !shortcut>(p, shared, first, channel + first, row,
+                                                          half);
 }
 
-template <typename E, int columns, int split, int tiles, int part, bool shortcut>
+template <typename E, int columns, int split, int tiles, int row, bool shortcut>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     const hopper_work work = hopper_work_of<columns>(p);
@@ -1255,42 +1338,27 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
     for (int tile = set; tile < work.tiles; tile += hopper_sets(columns, split, tiles)) {
         // Where sets take turns one multiplies meanwhile, and registers are scarcer than time.
         int number = turns ? hopper_tile(p, work, tile) : next;
-        int row[blocks][2];
+        int output[blocks][2];
         next = turns ? 0 : hopper_tile(p, work, tile + 1);
         if (turns && tile > 0) {
             hopper_turn_take(set, first, turn, ring);
             turn ^= 1;
         }
         if (!turns) {
-            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
+            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, output);
         }
-        hopper_sum<E, columns, split, tiles, part, blocks, shortcut>(shared, set, first, zeros,
-                                                                     ring, sum);
+        hopper_sum_any<E, columns, split, tiles, row, blocks, shortcut>(p, shared, set, first,
+                                                                        zeros, ring, sum);
         if (turns) {
-            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, row);
+            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, output);
         }
         if constexpr (split == 1) {
-#pragma unroll
-            for (int i = 0; i < blocks; ++i) {
-                hopper_finish_any<E, columns, !shortcut>(p, shared, work.channel, row[i], sum[i]);
-            }
+            hopper_finish<E, columns, blocks, shortcut>(p, shared, work.channel, output, sum);
         } else {
-            hopper_finish_half<E, columns>(p, shared, work.channel, row[0], tile, first, ring,
-                                           sum[0]);
+            hopper_finish_half<E, columns, shortcut>(p, shared, work.channel, output[0], tile,
+                                                     first, ring, sum[0]);
         }
     }
-}
-
-template <typename E, int columns, int split, int tiles, int row, bool shortcut>
-SPIRA_DEVICE void hopper_consume_any(const conv_tensor_params &p, const hopper_shared &shared,
-                                     const hopper_ring &ring) {
-    if constexpr (hopper_halves(columns) && !shortcut) {
-        if (p.part == hopper_part_half) {
-            hopper_consume<E, columns, split, tiles, hopper_part_half, false>(p, shared, ring);
-            return;
-        }
-    }
-    hopper_consume<E, columns, split, tiles, row, shortcut>(p, shared, ring);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -1409,7 +1477,7 @@ SPIRA_KERNEL void __launch_bounds__(hopper_threads(columns, split, tiles),
         if (split > 1) {
             cluster_sync_end(); // those of the other thread block too
         }
-        hopper_consume_any<E, columns, split, tiles, row, shortcut>(p, shared, ring);
+        hopper_consume<E, columns, split, tiles, row, shortcut>(p, shared, ring);
     }
     __syncthreads();
     if (split > 1) {
@@ -1471,7 +1539,7 @@ SPIRA_API int hopper_stage_row(const conv_shape *s) {
 
 // conv_sizes: `slices` are a thread block's output channels / 32, `split` is 1, or 2 for 64, 128
 // and 256 channels; `tiles` is 1, or 2 for 64 channels that are not split (hopper_sets). Long parts
-// are for thread blocks of all of 65 to 96 output channels. Unaligned outputs and leaky ReLU are
+// are for thread blocks of all of 65 to 96 output channels. What is not plain (hopper_is_plain) is
 // computed with a split of 1 always.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const conv_device *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > hopper_columns_most / 32) {

@@ -355,12 +355,12 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int chan
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Finishes four channels of an output; wide: p.wide_out; begin: from p.sums, if there are any.
-template <typename E, bool wide, bool begin>
+// Finishes four channels of an output, from p.sums on if there are any; wide: p.wide_out.
+template <typename E, bool wide>
 SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
                                        float4 sum) {
     int64_t at = (int64_t)row * p.cout + f.channel;
-    sum = begin && p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
+    sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
     const float value[4] = {sum.x, sum.y, sum.z, sum.w};
     conv_quad<E> extra, q;
     if (p.residual) {
@@ -379,9 +379,9 @@ template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
                                     float4 sum) {
     if (p.wide_out) {
-        conv_output_store_as<E, true, true>(p, f, row, sum);
+        conv_output_store_as<E, true>(p, f, row, sum);
     } else {
-        conv_output_store_as<E, false, true>(p, f, row, sum);
+        conv_output_store_as<E, false>(p, f, row, sum);
     }
 }
 
