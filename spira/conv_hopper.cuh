@@ -227,10 +227,10 @@ static_assert(hopper_registers_fetch(96) + 2 * hopper_registers_multiply(96) == 
 static_assert(hopper_registers_fetch(256) + 2 * hopper_registers_multiply(256) == 3 * 168,
               "one for two");
 
-// Of how many pairs of 8 channels a thread reads the residual at a time, as registers allow: each
-// time it waits for it.
+// Of how many pairs of blocks of 8 channels a thread reads the residual at a time, as registers
+// allow: each time it waits for it. columns: that it finishes.
 SPIRA_BOTH constexpr int hopper_extras(int columns, int split) {
-    return split > 1 || columns <= 96 ? 8 : 2;
+    return split > 1 || columns <= 96 ? columns / 16 : 2;
 }
 
 // Bytes behind the stages that read as zeros, where a warpgroup has steps that a row block or an
@@ -1091,8 +1091,7 @@ template <typename E, int columns, int split, bool adds>
 SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                       int from, int channel, const int (&row)[2],
                                       const float (&sum)[columns / 2]) {
-    enum { pairs = columns / 16, room = hopper_extras(columns, split) }; // pairs of blocks of 8
-    enum { at_a_time = room < pairs ? room : pairs };
+    enum { at_a_time = hopper_extras(columns, split), pairs = columns / 16 }; // of blocks of 8
     const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     int64_t at[2];
