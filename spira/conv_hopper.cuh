@@ -9,11 +9,11 @@
 // Two sources are read as one, the channels of the second behind those of the first. A stage has 64
 // of the channels of an offset, 128 bytes of each row; with 65 to 96 output channels it has 96
 // where that leaves fewer empty: 128 bytes, and 64 bytes behind them. Fetching runs ahead over the
-// borders of the tiles, and weights of the first stages come while the kernel before still ends.
-// Thread blocks stay and take tiles in turns. Where registers allow, two sets of warpgroups take
-// the tiles of a thread block in turns: one multiplies while the other finishes its outputs. Where
-// there are few tiles, two thread blocks, a cluster, share the offsets of a tile: each hands the
-// other its sums of half of the channels, and finishes the other half.
+// borders of the tiles, and the weights of all stages of the ring come while the kernel before
+// still ends. Thread blocks stay and take tiles in turns. Where registers allow, two sets of
+// warpgroups take the tiles of a thread block in turns: one multiplies while the other finishes its
+// outputs. Where there are few tiles, two thread blocks, a cluster, share the offsets of a tile:
+// each hands the other its sums of half of the channels, and finishes the other half.
 //
 // A shortcut (conv_shortcut) is multiplied behind the offsets of a tile as if it were one more:
 // its rows are those of the outputs, its stages, of 64 channels, come last. As the two have scales
@@ -231,6 +231,16 @@ static_assert(hopper_registers_fetch(256) + 2 * hopper_registers_multiply(256) =
 // allow: each time it waits for it. columns: that it finishes.
 SPIRA_BOTH constexpr int hopper_extras(int columns, int split) {
     return split > 1 || columns <= 96 ? columns / 16 : 2;
+}
+
+// And how many it reads before the sums, all of which a thread has room for up to 64 channels.
+SPIRA_BOTH constexpr int hopper_extras_ahead(int columns, int split, bool residual) {
+    return !residual                    ? 0
+           : columns == 32 && split > 1 ? 1
+           : columns <= 64              ? columns / 16
+           : split > 1                  ? 0
+           : columns <= 96              ? 5
+                                        : 1;
 }
 
 // Bytes behind the stages that read as zeros, where a warpgroup has steps that a row block or an
@@ -772,20 +782,25 @@ SPIRA_DEVICE void hopper_fetch(const conv_tensor_params &p, hopper_ring ring) {
     hopper_ring_next(ring, team);
     const bool asks = threadIdx.x % 32 == 0 && first == 0;
     job.part = -1; // the first round has none to fill: so code that looks ahead is there once
-    bool begun = true;
-    for (;;) {
+    int begun = 0; // of how many stages, the next ones to be filled, the weights are under way:
+    for (int at = team;; at += hopper_teams) { // all of the ring's, while the kernel before ends
         hopper_look_ahead<slots, own, shortcut>(p, work, first, cursor, ahead);
-        if (job.part < 0) {
-            if (asks && !ahead.stop) { // the first stage's weights, while the kernel before ends
-                hopper_weights_begin<columns, part, own, shortcut>(p, work, ahead, ring);
+        if (at < ring.stages && !ahead.stop) {
+            if (asks) {
+                hopper_ring later = ring;
+                later.at = at;
+                hopper_weights_begin<columns, part, own, shortcut>(p, work, ahead, later);
             }
-        } else {
+            ++begun;
+        }
+        if (job.part >= 0) {
             if constexpr (hopper_sets(columns, split, tiles) > 1) {
                 barrier_wait(hopper_full(ring), ring.phase ^ 1);
             }
             barrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
-            hopper_fill<E, columns, part, own, shortcut>(p, work, first, asks, begun, job, ring);
-            begun = false;
+            hopper_fill<E, columns, part, own, shortcut>(p, work, first, asks, begun > 0, job,
+                                                         ring);
+            begun -= begun > 0;
             hopper_ring_next(ring, hopper_teams);
         }
         if (ahead.stop) {
@@ -1084,31 +1099,57 @@ SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &hig
     high = odd ? all.y : other;
 }
 
+// The first of a lane's channels: of a pair of blocks of 8 it has 4.
+SPIRA_DEVICE int hopper_own() {
+    const int t = hopper_lane() % 4;
+    return (t & 1) * 8 + (t >> 1) * 4;
+}
+
+// Where a channel of a row stands in an array of the outputs' shape.
+template <typename E>
+SPIRA_DEVICE int64_t hopper_place(const conv_tensor_params &p, int row, int channel) {
+    return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
+}
+
+// What the residual has for two rows of a lane, of `many` pairs of blocks from `first` on: of those
+// from `begin` to `end`. channel: the lane's first.
+template <typename E, int many>
+SPIRA_DEVICE void hopper_residual_load(const conv_tensor_params &p, int channel,
+                                       const int (&row)[2], int first, int begin, int end,
+                                       uint2 (&extra)[many][2]) {
+#pragma unroll
+    for (int i = 0; i < 2 * many; ++i) {
+        const int j = first + i / 2, h = i % 2;
+        if (j >= begin && j < end) {
+            extra[i / 2][h] = make_uint2(0, 0);
+            if (row[h] >= 0 && channel + 16 * j < p.cout) {
+                const char *from = (const char *)p.residual + hopper_place<E>(p, row[h], channel);
+                extra[i / 2][h] = *(const uint2 *)(from + 32 * j);
+            }
+        }
+    }
+}
+
 // Finishes two rows of a lane, where wide_out holds and the activation is none or ReLU; from: the
 // first channel's number in the slice; adds: a residual, some of it read before the first outputs
-// are written, since it may be the same array.
-template <typename E, int columns, int split, bool adds>
+// are written, since it may be the same array; extra: that, of the first `ahead` pairs of blocks.
+template <typename E, int columns, int split, bool adds, int ahead>
 SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                       int from, int channel, const int (&row)[2],
+                                      uint2 (&extra)[hopper_extras(columns, split)][2],
                                       const float (&sum)[columns / 2]) {
     enum { at_a_time = hopper_extras(columns, split), pairs = columns / 16 }; // of blocks of 8
-    const int t = hopper_lane() % 4, own = (t & 1) * 8 + (t >> 1) * 4;
+    const int t = hopper_lane() % 4, own = hopper_own();
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     int64_t at[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-        at[h] = ((int64_t)row[h] * p.cout + channel + own) * (int)sizeof(E);
+        at[h] = hopper_place<E>(p, row[h], channel + own);
     }
 #pragma unroll
     for (int first = 0; first < pairs; first += at_a_time) {
-        uint2 extra[at_a_time][2];
-#pragma unroll
-        for (int i = 0; i < 2 * at_a_time; ++i) {
-            const int j = first + i / 2, h = i % 2;
-            extra[i / 2][h] = make_uint2(0, 0);
-            if (adds && j < pairs && row[h] >= 0 && channel + own + 16 * j < p.cout) {
-                extra[i / 2][h] = *(const uint2 *)((const char *)p.residual + at[h] + 32 * j);
-            }
+        if (adds) {
+            hopper_residual_load<E>(p, channel + own, row, first, ahead, pairs, extra);
         }
 #pragma unroll
         for (int i = 0; i < at_a_time && first + i < pairs; ++i) {
@@ -1142,11 +1183,15 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
 template <typename E, int columns, int split, bool residual>
 SPIRA_DEVICE void hopper_finish_any_plain(const conv_tensor_params &p, const hopper_shared &shared,
                                           int from, int channel, const int (&row)[2],
+                                          uint2 (&extra)[hopper_extras(columns, split)][2],
                                           const float (&sum)[columns / 2]) {
+    enum { ahead = hopper_extras_ahead(columns, split, residual) };
     if (residual && p.residual) {
-        hopper_finish_plain<E, columns, split, true>(p, shared, from, channel, row, sum);
+        hopper_finish_plain<E, columns, split, true, ahead>(p, shared, from, channel, row, extra,
+                                                            sum);
     } else {
-        hopper_finish_plain<E, columns, split, false>(p, shared, from, channel, row, sum);
+        hopper_finish_plain<E, columns, split, false, ahead>(p, shared, from, channel, row, extra,
+                                                             sum);
     }
 }
 
@@ -1226,6 +1271,7 @@ SPIRA_DEVICE void hopper_finish_slowly(const conv_tensor_params &p, const hopper
 template <typename E, int columns, int blocks, bool shortcut>
 SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
                                 int channel, int (&row)[blocks][2],
+                                uint2 (&extra)[blocks][hopper_extras(columns, 1)][2],
                                 float (&sum)[blocks][columns / 2]) {
 #pragma unroll
     for (int i = 0; !shortcut && i < blocks; ++i) {
@@ -1237,7 +1283,8 @@ SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared
     }
 #pragma unroll
     for (int i = 0; i < blocks; ++i) {
-        hopper_finish_any_plain<E, columns, 1, !shortcut>(p, shared, 0, channel, row[i], sum[i]);
+        hopper_finish_any_plain<E, columns, 1, !shortcut>(p, shared, 0, channel, row[i], extra[i],
+                                                          sum[i]);
     }
 }
 
@@ -1307,15 +1354,16 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
 
 // Finishes the own half of the columns, of two thread blocks that share the tile.
 template <typename E, int columns, bool shortcut>
-SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
-                                     int channel, const int (&row)[2], int tile, int group,
-                                     const hopper_ring &ring, const float (&sum)[columns / 2]) {
+SPIRA_DEVICE void
+hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared, int channel,
+                   const int (&row)[2], uint2 (&extra)[hopper_extras(columns / 2, 2)][2], int tile,
+                   int group, const hopper_ring &ring, const float (&sum)[columns / 2]) {
     const int first = hopper_share() * (columns / 2);
     float half[columns / 4];
     hopper_exchange<columns>(ring, shared, hopper_share(), tile, group, sum, half);
     hopper_add_sums<columns / 2>(p, channel + first, row, half);
     hopper_finish_any_plain<E, columns / 2, 2, !shortcut>(p, shared, first, channel + first, row,
-                                                          half);
+                                                          extra, half);
 }
 
 template <typename E, int columns, int split, int tiles, int row, bool shortcut>
@@ -1328,6 +1376,10 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
               set = warpgroup / groups; // of the row blocks, of the sets
     const bool turns = hopper_sets(columns, split, tiles) > 1;
     const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
+    enum {
+        finished = columns / split,
+        ahead = hopper_extras_ahead(finished, split, !shortcut),
+    };
     float sum[blocks][columns / 2];
     uint32_t turn = 0;
     if (p.early) {
@@ -1339,23 +1391,28 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
         int number = turns ? hopper_tile(p, work, tile) : next;
         int output[blocks][2];
         next = turns ? 0 : hopper_tile(p, work, tile + 1);
+        hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, output);
+        uint2 extra[blocks][hopper_extras(finished, split)][2];
+        if (ahead > 0 && p.residual && hopper_is_plain(p)) {
+            const int half = split > 1 ? hopper_share() * finished : 0;
+            const int channel = work.channel + half + hopper_own();
+#pragma unroll
+            for (int i = 0; i < blocks; ++i) {
+                hopper_residual_load<E>(p, channel, output[i], 0, 0, ahead, extra[i]);
+            }
+        }
         if (turns && tile > 0) {
             hopper_turn_take(set, first, turn, ring);
             turn ^= 1;
         }
-        if (!turns) {
-            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, output);
-        }
         hopper_sum_any<E, columns, split, tiles, row, blocks, shortcut>(p, shared, set, first,
                                                                         zeros, ring, sum);
-        if (turns) {
-            hopper_rows_load<blocks>(p, work.outputs, number * hopper_blocks + first, output);
-        }
         if constexpr (split == 1) {
-            hopper_finish<E, columns, blocks, shortcut>(p, shared, work.channel, output, sum);
+            hopper_finish<E, columns, blocks, shortcut>(p, shared, work.channel, output, extra,
+                                                        sum);
         } else {
-            hopper_finish_half<E, columns, shortcut>(p, shared, work.channel, output[0], tile,
-                                                     first, ring, sum[0]);
+            hopper_finish_half<E, columns, shortcut>(p, shared, work.channel, output[0], extra[0],
+                                                     tile, first, ring, sum[0]);
         }
     }
 }
