@@ -27,6 +27,7 @@
 #include "spira/search.h"
 #include "spira/slab.h"
 
+#include "spira/cell.h"
 #include "spira/conv.h"
 #include "spira/downsample.h"
 #include "spira/expand.h"
@@ -62,6 +63,7 @@
 #include "spira/unique.cuh"
 #include "spira/wgmma.cuh"
 
+#include "spira/cell.cuh"
 #include "spira/conv_exact.cuh"
 #include "spira/conv_few.cuh"
 #include "spira/conv_hopper.cuh"

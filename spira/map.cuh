@@ -758,16 +758,11 @@ SPIRA_API status map_launch(const word_layout *layout, const map_request<W> *con
                         "map_build", batch);
 }
 
-// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, halves of such,
-// compact ones, and others.
-//
-// inputs   layout: its guard margin covers the reach of all kernels; request [requests]
-// outputs  the forms of each request, as of map_build_forms
-// errors   as map_build_forms, of the first request that is wrong; nothing is launched then
-// Asynchronous, deterministic. No scratch.
+// map_build_batch. early: it needs nothing of the kernel before, which calls chain_next and
+// chain_wait; the launches have nothing for each other either.
 template <typename W>
-SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W> *request,
-                                 int requests, cudaStream_t stream) {
+SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W> *request,
+                                  int requests, bool early, cudaStream_t stream) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
     int64_t tiles = 0;
@@ -786,7 +781,6 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
                                               map_slab_launch<W, 3, map_slab_compact>,
                                               map_slab_launch<W, 5, map_slab_compact>,
                                               map_launch<W>};
-    bool early = false; // the launches have nothing for each other
     for (int maker = 0; maker <= map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
         int count = 0;
@@ -801,6 +795,19 @@ SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W>
         }
     }
     return status_of_launch("map_build");
+}
+
+// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, halves of such,
+// compact ones, and others.
+//
+// inputs   layout: its guard margin covers the reach of all kernels; request [requests]
+// outputs  the forms of each request, as of map_build_forms
+// errors   as map_build_forms, of the first request that is wrong; nothing is launched then
+// Asynchronous, deterministic. No scratch.
+template <typename W>
+SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W> *request,
+                                 int requests, cudaStream_t stream) {
+    return map_build_beside(layout, request, requests, false, stream);
 }
 
 // Builds a kernel map by z-delta search, in all forms that are wanted.

@@ -2,6 +2,7 @@
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
+#include "cell.cuh"
 #include "downsample.cuh"
 #include "layout.cuh"
 #include "map.cuh"
@@ -109,7 +110,7 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
     int count = 0;
     for (; *first < p->maps && count < order_maps_max; ++*first) {
         const net_map *map = &p->map[*first];
-        if (map->ordered && net_map_in(map, part)) {
+        if (map->ordered && !map->cells && net_map_in(map, part)) {
             voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
             request[count++] = {map->kernel,
                                 map_all,
@@ -165,6 +166,7 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     conv_device device;
     SPIRA_TRY(conv_device_query(&device));
     net_plan_forms(plan, &device);
+    net_plan_cells(limits->cells ? cell_requests_max : 0, plan);
     net_plan_shortcuts(plan, &device);
     SPIRA_TRY(net_plan_choices(limits, &device, plan));
     size_t scratch = 0, fine_scratch = 0;
@@ -263,12 +265,13 @@ SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_st
 // The maps of a part, and the tiled layouts that the search writes.
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input,
-                                device_status *trouble, void *memory, cudaStream_t stream) {
+                                device_status *trouble, void *memory, bool early,
+                                cudaStream_t stream) {
     map_request<W> request[net_maps_max] = {};
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
-        if (!net_map_in(map, part)) {
+        if (!net_map_in(map, part) || map->cells) {
             continue;
         }
         map_request<W> *r = &request[count++];
@@ -283,7 +286,31 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
             r->forms.os = (int32_t *)((char *)memory + map->map);
         }
     }
-    return map_build_batch(&p->layout, request, count, stream);
+    return map_build_beside(&p->layout, request, count, early, stream);
+}
+
+// The inverse layers' layouts that are made of cells.
+template <typename W>
+struct net_cells {
+    cell_request<W> request[cell_requests_max];
+    void *scratch[cell_requests_max];
+    int count;
+};
+
+template <typename W>
+SPIRA_API net_cells<W> net_find_cells(const net_plan *p, net_part part, voxel_set<W> input,
+                                      void *memory) {
+    net_cells<W> cells = {};
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        if (map->cells && net_map_in(map, part)) {
+            cells.request[cells.count] = {map->kernel, net_voxels(p, map->source, input, memory),
+                                          net_voxels(p, map->outputs, input, memory),
+                                          net_order(p, map, memory)};
+            cells.scratch[cells.count++] = (char *)memory + map->found;
+        }
+    }
+    return cells;
 }
 
 template <typename W>
@@ -301,6 +328,30 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, voxel_set<W> 
     return status_success();
 }
 
+// The maps and layouts of a part. The halves of what is made of cells stand beside maps and orders,
+// which need nothing of them.
+template <typename W>
+SPIRA_API status net_index_layouts(const net_plan *p, net_part part, voxel_set<W> input,
+                                   device_status *trouble, void *memory, char *scratch,
+                                   size_t bytes, cudaStream_t stream) {
+    const net_cells<W> cells = net_find_cells(p, part, input, memory);
+    bool early = cells.count > 0;
+    if (early) {
+        SPIRA_TRY(cell_order_find(&p->layout, cells.request, cells.count, cells.scratch, stream));
+    }
+    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, early, stream));
+    if (early) {
+        SPIRA_TRY(cell_order_put(&p->layout, cells.request, cells.count, cells.scratch, stream));
+    }
+    order_request orders[order_maps_max];
+    int first = 0;
+    while (int count = net_orders(p, part, input, memory, &first, orders)) {
+        SPIRA_TRY(order_build_beside(orders, count, scratch, bytes, early, stream));
+        early = false;
+    }
+    return status_success();
+}
+
 // Builds a part of the index, with arguments that have been looked at.
 template <typename W>
 SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> input,
@@ -309,14 +360,9 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
     if (!fine) {
         SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
     }
-    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, stream));
     char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
     const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
-    order_request orders[order_maps_max];
-    int first = 0;
-    while (int count = net_orders(p, part, input, memory, &first, orders)) {
-        SPIRA_TRY(order_build(orders, count, scratch, bytes, stream));
-    }
+    SPIRA_TRY(net_index_layouts(p, part, input, trouble, memory, scratch, bytes, stream));
     return net_index_pairs(p, part, input, memory, stream);
 }
 

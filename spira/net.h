@@ -27,6 +27,7 @@
 #ifndef SPIRA_NET_H
 #define SPIRA_NET_H
 
+#include "cell.h"
 #include "conv.h"
 #include "downsample.h"
 #include "layout.h"
@@ -90,6 +91,9 @@ struct net_limits {
     int record_count;
     int64_t map_pairs[net_maps_max];
     bool overlap; // device plans: with memory for a run with a second stream (net_side)
+    bool cells;   // device plans: the ordered layouts of inverse layers that give each output one
+                  // source are made without their maps (cell.h); results of finite weights are the
+                  // same to the bit
     net_shortcuts shortcuts;
 };
 
@@ -108,7 +112,9 @@ struct net_map {
     bool kept;    // pooling and the host read the map itself
     bool tiled;   // convolutions read its tiled layout,
     bool ordered; // or its ordered layout; device plans only
+    bool cells;   // the ordered layout, which alone is wanted, is that of cell.h
     size_t map;   // [capacity, volume], of net_map_needed; unless `kept` features take its place
+    size_t found; // the same of cells: scratch
     size_t slabs; // the same of net_map_compact: the compact form
     size_t tiles; // tiled
     size_t order; // ordered
@@ -428,14 +434,30 @@ SPIRA_API size_t net_take(workspace *w, int64_t count) {
     return at;
 }
 
+// Whether a map has an ordered layout, and nothing else is wanted of it.
+SPIRA_API bool net_map_passes(const net_plan *p, const net_map *m) {
+    return m->ordered && !m->tiled && !m->kept && !p->limits.count_pairs;
+}
+
 // Whether an ordered layout is made of the compact form, which nothing else is read from.
 SPIRA_API bool net_map_compact(const net_plan *p, const net_map *m) {
-    return m->ordered && !m->tiled && !m->kept && !p->limits.count_pairs && slab_takes(&m->kernel);
+    return net_map_passes(p, m) && slab_takes(&m->kernel);
 }
 
 // Whether the map itself is written: it is read, counted, or put in order.
 SPIRA_API bool net_map_needed(const net_plan *p, const net_map *m) {
-    return m->kept || p->limits.count_pairs || (m->ordered && !net_map_compact(p, m));
+    return m->kept || p->limits.count_pairs || (m->ordered && !m->cells && !net_map_compact(p, m));
+}
+
+// Finds the maps whose ordered layouts are made of cells: at most `most` of them.
+SPIRA_API void net_plan_cells(int most, net_plan *p) {
+    int cells = 0;
+    for (int i = 0; i < p->maps; ++i) {
+        net_map *m = &p->map[i];
+        m->cells = cells < most && net_map_passes(p, m) && cell_takes(&m->kernel) &&
+                   triple_equal(p->set[m->source].stride, cell_stride(&m->kernel));
+        cells += m->cells;
+    }
 }
 
 // What is indexed in one go. The parts of a plan with overlap: the maps of set 0 onto itself; all
@@ -517,6 +539,9 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
         if (net_map_in(map, part) && net_map_compact(p, map)) {
             const int32_t capacity = p->set[map->outputs].capacity;
             map->slabs = net_take<int32_t>(w, slab_total(map->kernel.size.x, capacity));
+        }
+        if (net_map_in(map, part) && map->cells) {
+            map->found = net_take<char>(w, cell_workspace(p->set[map->outputs].capacity));
         }
     }
 }

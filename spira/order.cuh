@@ -15,6 +15,7 @@
 #define SPIRA_ORDER_CUH
 
 #include "async.cuh"
+#include "launch.cuh"
 #include "order.h"
 #include "status.cuh"
 
@@ -586,6 +587,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     const int lists = batch.tasks * order_lists, unit = (int)blockIdx.x - lists;
     if (unit < 0) {
         order_list(batch, s, (int)blockIdx.x / order_lists, (int)blockIdx.x % order_lists, shared);
+        chain_wait();
         return;
     }
     const order_task &task = batch.task[order_find_task(batch, order_by_key, unit)];
@@ -606,6 +608,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
             s.seen[task.first_row + row] = seen[0].directions;
         }
     }
+    chain_wait();
 }
 
 // ---- classes ------------------------------------------------------------------------------------
@@ -1223,22 +1226,9 @@ SPIRA_API status order_slabs_check(const order_request *r) {
     return status_success();
 }
 
-// Builds the ordered layouts of up to 16 kernel maps.
-//
-// inputs   request [maps]: in device memory map or slabs (map_forms.slabs, map.h), and count; larger
-//          counts than the capacity are taken for it
-//          scratch: the bytes of order_workspace, aligned to 256
-// outputs  the layout of each request: all blocks of its capacity; those beyond the count have rows
-//          of -1 and no offsets. Layouts overlap neither each other nor maps nor scratch
-// errors   null pointers, sizes, a layout that is too small for the capacity, scratch; nothing is
-//          launched then
-// Asynchronous, deterministic, equal to order_build_host.
-// cost     reads the maps twice (of compact ones `has`, then the records), writes 256 bytes for
-// each offset of each block; writes and reads
-//          20 bytes for each output; a block of threads of each pair of blocks reads a byte of
-//          each pair of its scope. Four launches
-SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
-                             size_t scratch_bytes, cudaStream_t stream) {
+// order_build. early: it needs nothing of the kernel before, which calls chain_next and chain_wait.
+SPIRA_API status order_build_beside(const order_request *request, int maps, void *scratch,
+                                    size_t scratch_bytes, bool early, cudaStream_t stream) {
     size_t needed;
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
@@ -1256,11 +1246,31 @@ SPIRA_API status order_build(const order_request *request, int maps, void *scrat
     unsigned runs = (unsigned)batch.units[order_by_run];
     unsigned puts = (unsigned)batch.units[order_by_pair];
     size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    order_key_kernel<<<keys, order_key_threads, 0, stream>>>(batch, s);
+    SPIRA_TRY(chain_launch(order_key_kernel, keys, order_key_threads, 0, early, 1, stream,
+                           "order_build", batch, s));
     order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
     order_put_kernel<<<puts, order_put_threads, taps, stream>>>(batch, s);
     return status_of_launch("order_build");
+}
+
+// Builds the ordered layouts of up to 16 kernel maps.
+//
+// inputs   request [maps]: in device memory map or slabs (map_forms.slabs, map.h), and count; larger
+//          counts than the capacity are taken for it
+//          scratch: the bytes of order_workspace, aligned to 256
+// outputs  the layout of each request: all blocks of its capacity; those beyond the count have rows
+//          of -1 and no offsets. Layouts overlap neither each other nor maps nor scratch
+// errors   null pointers, sizes, a layout that is too small for the capacity, scratch; nothing is
+//          launched then
+// Asynchronous, deterministic, equal to order_build_host.
+// cost     reads the maps twice (of compact ones `has`, then the records), writes 256 bytes for
+// each offset of each block; writes and reads
+//          20 bytes for each output; a block of threads of each pair of blocks reads a byte of
+//          each pair of its scope. Four launches
+SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
+                             size_t scratch_bytes, cudaStream_t stream) {
+    return order_build_beside(request, maps, scratch, scratch_bytes, false, stream);
 }
 
 // ---- slots --------------------------------------------------------------------------------------

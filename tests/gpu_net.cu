@@ -64,12 +64,14 @@ void check_late_features(device_net<W> *d, const result<W> &kept, const int *nev
 }
 
 // Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. Where
-// pairs are counted, all maps pass through the place of the features; where not, compact ones do.
+// pairs are counted, all maps pass through the place of the features; where not, compact ones do,
+// and inverse layers may do without.
 template <typename W>
 void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &kept) {
-    for (bool pairs : {true, false}) {
+    for (int way : {0, 1, 2}) {
         limits.overlap = true;
-        limits.count_pairs = pairs;
+        limits.count_pairs = way == 0;
+        limits.cells = way == 2;
         device_net<W> d = device_net_make<W>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), kept, false), "");
         const int *never = device_zeros<int>(1);
@@ -100,6 +102,9 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
     CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
+    limits.cells = true;
+    device_net<W> cells = device_net_make<W>(n, &limits);
+    CHECK_EQUAL(difference(device_net_result(&cells, &f), kept, false), "");
     check_beside(n, limits, &f, kept);
     CHECK(expect_no_cuda_error());
     guarded_finish();
@@ -357,7 +362,7 @@ void check_replays(const char *name, numeric type, bool keep_all, const net_side
     network_named(name, &n);
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
-    limits.overlap = side != nullptr;
+    limits.overlap = limits.cells = side != nullptr;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);

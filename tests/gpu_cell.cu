@@ -1,0 +1,212 @@
+// tests/gpu_cell.cu: layouts made of cells on the GPU, byte for byte those of the host loop.
+#include "../spira/cell.cuh"
+#include "cells.h"
+#include "sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+char label[256]; // the case at hand, for the message
+
+// A layout's arrays in one buffer each; what is not written stays poisoned, on both sides.
+struct arrays {
+    std::vector<int32_t> row, source, turn;
+    std::vector<uint32_t> mask;
+};
+
+template <typename T>
+void poison(std::vector<T> *v, int64_t count) {
+    v->resize((size_t)count);
+    memset(v->data(), guarded_poison, (size_t)count * sizeof(T));
+}
+
+arrays arrays_make(int32_t blocks, int volume) {
+    arrays a;
+    poison(&a.row, (int64_t)blocks * order_rows);
+    poison(&a.mask, blocks);
+    poison(&a.source, (int64_t)blocks * volume * order_rows);
+    poison(&a.turn, order_pairs(blocks));
+    return a;
+}
+
+// `extra` blocks are more than are needed.
+template <typename W>
+arrays on_host(const cell_scene<W> *s, int32_t capacity, int32_t sources, int32_t extra) {
+    const int volume = kernel_volume(&s->kernel);
+    const int32_t blocks = order_count(capacity) + extra;
+    arrays a = arrays_make(blocks, volume);
+    std::vector<W> outputs = s->outputs, source = s->source;
+    int32_t count = (int32_t)outputs.size(), many = (int32_t)source.size();
+    outputs.resize((size_t)std::max(capacity, count), word_none<W>());
+    source.resize((size_t)std::max(sources, many), word_none<W>());
+    cell_request<W> r = {
+        s->kernel,
+        {source.data(), &many, sources},
+        {outputs.data(), &count, capacity},
+        {a.row.data(), a.mask.data(), a.source.data(), a.turn.data(), blocks, volume}};
+    CHECK_OK(cell_order_host(&s->layout, &r));
+    return a;
+}
+
+template <typename T>
+T *device_poisoned(int64_t count) {
+    T *p = device_new<T>(count);
+    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    return p;
+}
+
+// A set of such a capacity that may tell of more words than it holds.
+template <typename W>
+voxel_set<W> set_make(const std::vector<W> &words, int32_t capacity) {
+    std::vector<W> all(words);
+    const int32_t told = (int32_t)words.size();
+    all.resize((size_t)capacity, word_none<W>());
+    return {device_upload(all.data(), capacity), device_upload(&told, 1), capacity};
+}
+
+template <typename W>
+cell_request<W> request_make(const cell_scene<W> *s, int32_t capacity, int32_t sources,
+                             int32_t extra) {
+    const int volume = kernel_volume(&s->kernel);
+    const int32_t blocks = order_count(capacity) + extra;
+    return {s->kernel,
+            set_make(s->source, sources),
+            set_make(s->outputs, capacity),
+            {device_poisoned<int32_t>((int64_t)blocks * order_rows),
+             device_poisoned<uint32_t>(blocks),
+             device_poisoned<int32_t>((int64_t)blocks * volume * order_rows),
+             device_poisoned<int32_t>(order_pairs(blocks)), blocks, volume}};
+}
+
+template <typename W>
+arrays request_fetch(const cell_request<W> *r) {
+    arrays a = arrays_make(r->layout.blocks, r->layout.volume);
+    device_copy_out(a.row.data(), r->layout.row, (int64_t)a.row.size());
+    device_copy_out(a.mask.data(), r->layout.mask, (int64_t)a.mask.size());
+    device_copy_out(a.source.data(), r->layout.source, (int64_t)a.source.size());
+    device_copy_out(a.turn.data(), r->layout.turn, (int64_t)a.turn.size());
+    return a;
+}
+
+void check_same(const arrays &got, const arrays &wanted) {
+    const bool same = got.row == wanted.row && got.mask == wanted.mask &&
+                      got.source == wanted.source && got.turn == wanted.turn;
+    CHECK_EQUAL(same ? "" : label, "");
+}
+
+// One case: room beyond the words, or below 0 fewer places than there are words.
+template <typename W>
+struct job {
+    cell_scene<W> scene;
+    int32_t room, source_room, extra;
+};
+
+// All cases in one go, twice over the same memory.
+template <typename W>
+void check_jobs(const std::vector<job<W>> &jobs, const word_layout *layout) {
+    std::vector<cell_request<W>> requests;
+    std::vector<arrays> wanted;
+    std::vector<void *> scratch;
+    for (const job<W> &j : jobs) {
+        const int32_t capacity = std::max((int32_t)j.scene.outputs.size() + j.room, 1);
+        const int32_t sources = std::max((int32_t)j.scene.source.size() + j.source_room, 1);
+        requests.push_back(request_make(&j.scene, capacity, sources, j.extra));
+        wanted.push_back(on_host(&j.scene, capacity, sources, j.extra));
+        scratch.push_back(device_new<char>(cell_workspace(capacity)));
+    }
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(cell_order(layout, requests.data(), (int)requests.size(), scratch.data(),
+                            stream_get()));
+        for (size_t i = 0; i < jobs.size(); ++i) {
+            check_same(request_fetch(&requests[i]), wanted[i]);
+        }
+    }
+    guarded_finish();
+}
+
+template <typename W>
+void check_counts(uint64_t seed) {
+    random_state random = random_make(seed);
+    const std::vector<int> all = {0,    1,    31,   32,   63,   64,   65,   127,  128,   129,  500,
+                                  1023, 1024, 1025, 2047, 2048, 2049, 4095, 5000, 20000, 66000},
+                           few = {0, 1, 64, 129, 1024, 1025, 3000};
+    int turn = 0;
+    for (int n : test_quick() ? few : all) {
+        for (int room : {0, 1, 1500, -1}) {
+            const triple size = turn % 3 ? triple{2, 2, 2} : cell_size_any(&random);
+            const triple stride = cell_stride_any(&random, turn % 2);
+            job<W> j = {cell_scene_make<W>(&random, size, stride, n, turn % 4 ? 0 : 9, 60), room,
+                        turn % 5   ? 0
+                        : turn % 2 ? 40
+                                   : -(n / 20),
+                        turn % 2};
+            j.room = std::max(j.room, -(int)j.scene.outputs.size() + 1);
+            snprintf(label, sizeof label, "%d outputs of %d, room %d, %d x %d x %d, %d cells, %d",
+                     (int)j.scene.outputs.size(), n, room, size.x, size.y, size.z,
+                     (int)j.scene.source.size(), j.source_room);
+            ++turn;
+            check_jobs<W>({j}, &j.scene.layout);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_cell_every_count) {
+    check_counts<uint32_t>(1);
+    check_counts<uint64_t>(2);
+}
+
+// Sixteen at a time, of sizes and strides by turns, with one layout of words.
+DEVICE_TEST(gpu_cell_batches) {
+    random_state random = random_make(3);
+    for (int many : {1, 2, 7, 16}) {
+        std::vector<job<uint32_t>> jobs;
+        for (int i = 0; i < many; ++i) {
+            const int32_t wanted = i % 4 ? random_int(&random, 0, 3000) : i * 64;
+            const int step = 1 << i % 3;
+            jobs.push_back({cell_scene_make<uint32_t>(&random, {2, 2, i % 2 + 1},
+                                                      {step, step, step}, wanted, 0, 32),
+                            i % 3 * 100, 0, 0});
+        }
+        // All are multiples of the largest cell, and have the same bounds.
+        const word_layout layout =
+            reference_layout<uint32_t>({-32, -32, -32}, {32, 32, 32}, 3, {8, 8, 8}, {8, 8, 8});
+        for (job<uint32_t> &j : jobs) {
+            for (std::vector<uint32_t> *words : {&j.scene.outputs, &j.scene.source}) {
+                for (uint32_t &word : *words) {
+                    word = word_pack<uint32_t>(&layout, word_unpack(&j.scene.layout, word));
+                }
+            }
+            j.scene.layout = layout;
+        }
+        snprintf(label, sizeof label, "%d layouts at once", many);
+        check_jobs(jobs, &layout);
+    }
+}
+
+DEVICE_TEST(gpu_cell_refuses) {
+    random_state random = random_make(4);
+    const cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, {2, 2, 2}, {1, 1, 1}, 300, 0);
+    const int32_t capacity = (int32_t)s.outputs.size();
+    const cell_request<uint32_t> good = request_make(&s, capacity, (int32_t)s.source.size(), 0);
+    void *scratch = device_new<char>(cell_workspace(capacity)), *none = nullptr;
+    void *odd = (char *)scratch + 16;
+    const cell_request<uint32_t> *null = nullptr;
+    auto run = [&](const cell_request<uint32_t> *r, int many, void *const *at) {
+        return cell_order(&s.layout, r, many, at, stream_get());
+    };
+    CHECK_STATUS(run(null, 1, &scratch), status_null_pointer);
+    CHECK_STATUS(run(&good, 1, nullptr), status_null_pointer);
+    CHECK_STATUS(run(&good, 1, &none), status_null_pointer);
+    CHECK_STATUS(run(&good, 1, &odd), status_alignment);
+    CHECK_STATUS(run(&good, 0, &scratch), status_bad_size);
+    CHECK_STATUS(run(&good, cell_requests_max + 1, &scratch), status_bad_size);
+    cell_request<uint32_t> bad = good;
+    bad.kernel.size = {3, 3, 3};
+    CHECK_STATUS(run(&bad, 1, &scratch), status_unsupported);
+    check_same(request_fetch(&good), arrays_make(good.layout.blocks, good.layout.volume));
+    CHECK_OK(run(&good, 1, &scratch));
+}
+
+} // namespace
