@@ -240,70 +240,95 @@ SPIRA_KERNEL void __launch_bounds__(cell_threads)
 // ---- launchers ----------------------------------------------------------------------------------
 
 template <typename W>
-SPIRA_API status cell_batch_make(const word_layout *layout, const cell_request<W> *request,
-                                 int requests, void *const *scratch, cell_batch<W> *batch,
-                                 unsigned *blocks) {
+SPIRA_API status cell_requests_check(const word_layout *layout, const cell_request<W> *request,
+                                     int requests) {
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
-    SPIRA_REQUIRE(scratch, status_null_pointer, "scratch", 0);
     SPIRA_REQUIRE(requests >= 1 && requests <= cell_requests_max, status_bad_size, "requests",
                   requests);
-    *batch = {};
-    *blocks = 0;
     for (int i = 0; i < requests; ++i) {
-        const int32_t capacity = request[i].outputs.capacity;
         SPIRA_TRY(cell_check(layout, request + i));
-        SPIRA_TRY(workspace_check(scratch[i], SIZE_MAX, (size_t)cell_workspace(capacity)));
-        workspace w = workspace_begin(scratch[i]);
-        batch->task[i] = {request[i], cell_carve(&w, capacity), (int32_t)*blocks};
-        *blocks += (unsigned)cell_blocks(capacity);
     }
-    batch->layout = *layout;
-    batch->tasks = requests;
-    static_assert(sizeof *batch <= 4096, "parameters of a kernel");
     return status_success();
 }
 
-// The first half of cell_order: where the cells are. What is launched behind it and needs nothing
-// of it may be early (launch.cuh). scratch: of each request, cell_workspace bytes, aligned to 256.
+// scratch: of each request, cell_scratch_bytes, aligned to 256.
+template <typename W>
+SPIRA_API cell_batch<W> cell_batch_make(const word_layout *layout, const cell_request<W> *request,
+                                        int requests, void *const *scratch, unsigned *blocks) {
+    cell_batch<W> batch = {};
+    *blocks = 0;
+    for (int i = 0; i < requests; ++i) {
+        const int32_t capacity = request[i].outputs.capacity;
+        workspace w = workspace_begin(scratch[i]);
+        batch.task[i] = {request[i], cell_carve(&w, capacity), (int32_t)*blocks};
+        *blocks += (unsigned)cell_blocks(capacity);
+    }
+    batch.layout = *layout;
+    batch.tasks = requests;
+    static_assert(sizeof batch <= 4096, "parameters of a kernel");
+    return batch;
+}
+
+// The first half of cell_order, with arguments that have been looked at: where the cells are. What
+// is launched behind it and needs nothing of it may be early (launch.cuh).
 template <typename W>
 SPIRA_API status cell_order_find(const word_layout *layout, const cell_request<W> *request,
                                  int requests, void *const *scratch, cudaStream_t stream) {
-    cell_batch<W> batch;
     unsigned blocks;
-    SPIRA_TRY(cell_batch_make(layout, request, requests, scratch, &batch, &blocks));
+    const cell_batch<W> batch = cell_batch_make(layout, request, requests, scratch, &blocks);
     return chain_launch(cell_find_kernel<W>, blocks, cell_threads, 0, false, 1, stream,
                         "cell_order", batch);
 }
 
-// The second half, with the same arguments: the layouts.
+// The second half, with the same arguments: the layouts. The same holds for what is behind it.
 template <typename W>
 SPIRA_API status cell_order_put(const word_layout *layout, const cell_request<W> *request,
                                 int requests, void *const *scratch, cudaStream_t stream) {
-    cell_batch<W> batch;
     unsigned blocks;
-    SPIRA_TRY(cell_batch_make(layout, request, requests, scratch, &batch, &blocks));
+    const cell_batch<W> batch = cell_batch_make(layout, request, requests, scratch, &blocks);
     return chain_launch(cell_put_kernel<W>, blocks, cell_threads, 0, false, 1, stream, "cell_order",
                         batch);
+}
+
+// Bytes of scratch for cell_order. Of the requests only capacities are read.
+template <typename W>
+SPIRA_API status cell_workspace(const cell_request<W> *request, int requests, size_t *bytes) {
+    SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    *bytes = 0;
+    for (int i = 0; i < requests; ++i) {
+        *bytes += (size_t)cell_scratch_bytes(request[i].outputs.capacity);
+    }
+    return status_success();
 }
 
 // Builds the ordered layouts of up to 16 inverse convolutions.
 //
 // inputs   layout: fitted to the cells' strides; request [requests]; larger counts than the
 //          capacities are taken for these
-//          scratch: one pointer for each request, to cell_workspace(outputs.capacity) bytes,
-//          aligned to 256
+//          scratch: the bytes of cell_workspace, aligned to 256
 // outputs  the layout of each request: all blocks of its capacity; those beyond the count have rows
 //          of -1 and no offsets. They overlap neither each other nor the sets nor scratch
 // errors   null pointers, sizes, a kernel of other cells (status_unsupported), a stride that the
-//          word layout was not fitted to, an ordered layout that is too small; nothing is launched
+//          word layout was not fitted to, an ordered layout that is too small, scratch; nothing is
+//          launched then
 // Asynchronous, deterministic, equal to cell_order_host.
 // cost     a binary search of each output, 5 bytes of it written and read; 256 bytes for each
 //          offset of each block. Two launches
 template <typename W>
 SPIRA_API status cell_order(const word_layout *layout, const cell_request<W> *request, int requests,
-                            void *const *scratch, cudaStream_t stream) {
-    SPIRA_TRY(cell_order_find(layout, request, requests, scratch, stream));
-    return cell_order_put(layout, request, requests, scratch, stream);
+                            void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed;
+    void *each[cell_requests_max];
+    SPIRA_TRY(cell_requests_check(layout, request, requests));
+    SPIRA_TRY(cell_workspace(request, requests, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    for (int i = 0; i < requests; ++i) {
+        each[i] = workspace_take<char>(&w, cell_scratch_bytes(request[i].outputs.capacity));
+    }
+    SPIRA_TRY(cell_order_find(layout, request, requests, each, stream));
+    return cell_order_put(layout, request, requests, each, stream);
 }
 
 } // namespace spira

@@ -87,8 +87,8 @@ SPIRA_API cell_scratch cell_carve(workspace *w, int32_t capacity) {
     return s;
 }
 
-// Bytes of scratch for the layout of so many outputs.
-SPIRA_API int64_t cell_workspace(int32_t capacity) {
+// Bytes of scratch for one layout, of so many outputs.
+SPIRA_API int64_t cell_scratch_bytes(int32_t capacity) {
     workspace w = workspace_begin(nullptr);
     cell_carve(&w, capacity);
     return (int64_t)w.used;

@@ -337,6 +337,7 @@ SPIRA_API status net_index_layouts(const net_plan *p, net_part part, voxel_set<W
     const net_cells<W> cells = net_find_cells(p, part, input, memory);
     bool early = cells.count > 0;
     if (early) {
+        SPIRA_TRY(cell_requests_check(&p->layout, cells.request, cells.count));
         SPIRA_TRY(cell_order_find(&p->layout, cells.request, cells.count, cells.scratch, stream));
     }
     SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, early, stream));

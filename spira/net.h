@@ -541,7 +541,7 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
             map->slabs = net_take<int32_t>(w, slab_total(map->kernel.size.x, capacity));
         }
         if (net_map_in(map, part) && map->cells) {
-            map->found = net_take<char>(w, cell_workspace(p->set[map->outputs].capacity));
+            map->found = net_take<char>(w, cell_scratch_bytes(p->set[map->outputs].capacity));
         }
     }
 }

@@ -108,16 +108,17 @@ template <typename W>
 void check_jobs(const std::vector<job<W>> &jobs, const word_layout *layout) {
     std::vector<cell_request<W>> requests;
     std::vector<arrays> wanted;
-    std::vector<void *> scratch;
     for (const job<W> &j : jobs) {
         const int32_t capacity = std::max((int32_t)j.scene.outputs.size() + j.room, 1);
         const int32_t sources = std::max((int32_t)j.scene.source.size() + j.source_room, 1);
         requests.push_back(request_make(&j.scene, capacity, sources, j.extra));
         wanted.push_back(on_host(&j.scene, capacity, sources, j.extra));
-        scratch.push_back(device_new<char>(cell_workspace(capacity)));
     }
+    size_t bytes = 0;
+    CHECK_OK(cell_workspace(requests.data(), (int)requests.size(), &bytes));
+    char *scratch = device_new<char>((int64_t)bytes);
     for (int run = 0; run < 2; ++run) {
-        CHECK_OK(cell_order(layout, requests.data(), (int)requests.size(), scratch.data(),
+        CHECK_OK(cell_order(layout, requests.data(), (int)requests.size(), scratch, bytes,
                             stream_get()));
         for (size_t i = 0; i < jobs.size(); ++i) {
             check_same(request_fetch(&requests[i]), wanted[i]);
@@ -190,23 +191,26 @@ DEVICE_TEST(gpu_cell_refuses) {
     const cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, {2, 2, 2}, {1, 1, 1}, 300, 0);
     const int32_t capacity = (int32_t)s.outputs.size();
     const cell_request<uint32_t> good = request_make(&s, capacity, (int32_t)s.source.size(), 0);
-    void *scratch = device_new<char>(cell_workspace(capacity)), *none = nullptr;
-    void *odd = (char *)scratch + 16;
+    size_t bytes = 0;
+    CHECK_OK(cell_workspace(&good, 1, &bytes));
+    char *scratch = device_new<char>((int64_t)bytes);
     const cell_request<uint32_t> *null = nullptr;
-    auto run = [&](const cell_request<uint32_t> *r, int many, void *const *at) {
-        return cell_order(&s.layout, r, many, at, stream_get());
+    auto run = [&](const cell_request<uint32_t> *r, int many, void *at, size_t given) {
+        return cell_order(&s.layout, r, many, at, given, stream_get());
     };
-    CHECK_STATUS(run(null, 1, &scratch), status_null_pointer);
-    CHECK_STATUS(run(&good, 1, nullptr), status_null_pointer);
-    CHECK_STATUS(run(&good, 1, &none), status_null_pointer);
-    CHECK_STATUS(run(&good, 1, &odd), status_alignment);
-    CHECK_STATUS(run(&good, 0, &scratch), status_bad_size);
-    CHECK_STATUS(run(&good, cell_requests_max + 1, &scratch), status_bad_size);
+    CHECK_STATUS(cell_workspace(null, 1, &bytes), status_null_pointer);
+    CHECK_STATUS(cell_workspace(&good, 1, nullptr), status_null_pointer);
+    CHECK_STATUS(run(null, 1, scratch, bytes), status_null_pointer);
+    CHECK_STATUS(run(&good, 1, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(run(&good, 1, scratch + 16, bytes), status_alignment);
+    CHECK_STATUS(run(&good, 1, scratch, bytes - 1), status_workspace);
+    CHECK_STATUS(run(&good, 0, scratch, bytes), status_bad_size);
+    CHECK_STATUS(run(&good, cell_requests_max + 1, scratch, bytes), status_bad_size);
     cell_request<uint32_t> bad = good;
     bad.kernel.size = {3, 3, 3};
-    CHECK_STATUS(run(&bad, 1, &scratch), status_unsupported);
+    CHECK_STATUS(run(&bad, 1, scratch, bytes), status_unsupported);
     check_same(request_fetch(&good), arrays_make(good.layout.blocks, good.layout.volume));
-    CHECK_OK(run(&good, 1, &scratch));
+    CHECK_OK(run(&good, 1, scratch, bytes));
 }
 
 } // namespace

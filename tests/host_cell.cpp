@@ -1,4 +1,7 @@
-// tests/host_cell.cpp: cell.h.
+// tests/host_cell.cpp: cell.h, and the kernels of cell.cuh as the host runs them.
+#include "emulate.h"
+
+#include "../spira/cell.cuh"
 #include "cells.h"
 
 #include <string>
@@ -111,6 +114,58 @@ TEST(cell_order_is_that_of_the_map) {
     check_random<uint64_t>(2);
 }
 
+template <typename T>
+bool same(const T *a, const T *b, int64_t count) {
+    return memcmp(a, b, (size_t)count * sizeof(T)) == 0;
+}
+
+// Some layouts in one go, by the kernels and one by one: all that is written, and nothing else.
+// Counts may be larger than the capacities.
+template <typename W>
+void check_kernels(uint64_t seed) {
+    random_state random = random_make(seed);
+    const int sizes[] = {0, 1, 31, 32, 64, 65, 500, 1023, 1024, 1025, 2500};
+    for (int i = 0; i < 20; ++i) {
+        std::vector<cell_request<W>> requests, wanted;
+        const triple size = i % 3 ? triple{2, 2, 2} : cell_size_any(&random);
+        const triple stride = cell_stride_any(&random, i % 2);
+        word_layout layout = {};
+        for (int j = 0; j < i % 3 + 1; ++j) {
+            const cell_scene<W> s = cell_scene_make<W>(
+                &random, size, stride, sizes[random_int(&random, 0, 10)], i % 4 ? 0 : 9);
+            const int32_t room = i % 5 == 4 ? 0 : random_int(&random, 0, 1) * 1100;
+            layout = s.layout;
+            requests.push_back(request_new(&s, room));
+            if (i % 5 == 4) { // as many as there is room for
+                requests.back().outputs.capacity = requests.back().outputs.capacity / 2 + 1;
+                requests.back().source.capacity = requests.back().source.capacity / 2 + 1;
+            }
+            const int32_t capacity = requests.back().outputs.capacity;
+            requests.back().layout = layout_new(capacity, kernel_volume(&s.kernel));
+            wanted.push_back(requests.back());
+            wanted.back().layout = layout_new(capacity, kernel_volume(&s.kernel));
+            CHECK_OK(cell_order_host(&layout, &wanted.back()));
+        }
+        size_t bytes = 0;
+        REQUIRE_OK(cell_workspace(requests.data(), (int)requests.size(), &bytes));
+        REQUIRE_OK(cell_order(&layout, requests.data(), (int)requests.size(),
+                              guarded_new<char>((int64_t)bytes), bytes, nullptr));
+        for (size_t j = 0; j < requests.size(); ++j) {
+            const order_layout &a = requests[j].layout, &b = wanted[j].layout;
+            CHECK(same(a.row, b.row, (int64_t)a.blocks * 64));
+            CHECK(same(a.mask, b.mask, a.blocks));
+            CHECK(same(a.source, b.source, (int64_t)a.blocks * a.volume * 64));
+            CHECK(same(a.turn, b.turn, (a.blocks + 1) / 2));
+        }
+        guarded_finish();
+    }
+}
+
+TEST(cell_kernels_equal_the_host_loop) {
+    check_kernels<uint32_t>(5);
+    check_kernels<uint64_t>(6);
+}
+
 // Larger counts than the capacities are taken for these.
 TEST(cell_order_clamps_counts) {
     random_state random = random_make(3);
@@ -146,6 +201,15 @@ TEST(cell_order_refuses) {
     CHECK_STATUS(cell_order_host(&s.layout, &bad), status_bad_size);
     bad = good, --bad.layout.blocks;
     CHECK_STATUS(cell_order_host(&s.layout, &bad), status_capacity);
+    size_t bytes = 0;
+    REQUIRE_OK(cell_workspace(&good, 1, &bytes));
+    char *scratch = guarded_new<char>((int64_t)bytes);
+    CHECK_STATUS(cell_order(&s.layout, &bad, 1, scratch, bytes, nullptr), status_capacity);
+    CHECK_STATUS(cell_order(&s.layout, &good, 1, nullptr, bytes, nullptr), status_null_pointer);
+    CHECK_STATUS(cell_order(&s.layout, &good, 1, scratch, bytes - 1, nullptr), status_workspace);
+    CHECK_STATUS(cell_order(&s.layout, &good, 0, scratch, bytes, nullptr), status_bad_size);
+    CHECK_STATUS(cell_order(&s.layout, &good, 17, scratch, bytes, nullptr), status_bad_size);
+    CHECK_OK(cell_order(&s.layout, &good, 1, scratch, bytes, nullptr));
 }
 
 } // namespace

@@ -547,7 +547,7 @@ bool map_is_compact(const net_plan *p, const net_map *map) {
 span map_span(const net_plan *p, const net_map *map) {
     const int64_t capacity = p->set[map->outputs].capacity;
     if (map_is_of_cells(p, map)) {
-        return {map->found, map->found + (size_t)cell_workspace((int32_t)capacity)};
+        return {map->found, map->found + (size_t)cell_scratch_bytes((int32_t)capacity)};
     }
     const bool compact = map_is_compact(p, map);
     const int K = map->kernel.size.x;
