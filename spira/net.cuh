@@ -289,11 +289,10 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
     return map_build_beside(&p->layout, request, count, early, stream);
 }
 
-// The inverse layers' layouts that are made of cells.
+// The layouts that are made of cells.
 template <typename W>
 struct net_cells {
     cell_request<W> request[cell_requests_max];
-    void *scratch[cell_requests_max];
     int count;
 };
 
@@ -304,10 +303,9 @@ SPIRA_API net_cells<W> net_find_cells(const net_plan *p, net_part part, voxel_se
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
         if (map->cells && net_map_in(map, part)) {
-            cells.request[cells.count] = {map->kernel, net_voxels(p, map->source, input, memory),
-                                          net_voxels(p, map->outputs, input, memory),
-                                          net_order(p, map, memory)};
-            cells.scratch[cells.count++] = (char *)memory + map->found;
+            cells.request[cells.count++] = {map->kernel, net_voxels(p, map->source, input, memory),
+                                            net_voxels(p, map->outputs, input, memory),
+                                            net_order(p, map, memory)};
         }
     }
     return cells;
@@ -328,28 +326,35 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, voxel_set<W> 
     return status_success();
 }
 
-// The maps and layouts of a part. The halves of what is made of cells stand beside maps and orders,
-// which need nothing of them.
+// The ordered layouts of a part, and between their launches those of what is made of cells: neither
+// needs anything of the other, so each stands beside one.
 template <typename W>
-SPIRA_API status net_index_layouts(const net_plan *p, net_part part, voxel_set<W> input,
-                                   device_status *trouble, void *memory, char *scratch,
-                                   size_t bytes, cudaStream_t stream) {
-    const net_cells<W> cells = net_find_cells(p, part, input, memory);
-    bool early = cells.count > 0;
-    if (early) {
-        SPIRA_TRY(cell_requests_check(&p->layout, cells.request, cells.count));
-        SPIRA_TRY(cell_order_find(&p->layout, cells.request, cells.count, cells.scratch, stream));
-    }
-    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, early, stream));
-    if (early) {
-        SPIRA_TRY(cell_order_put(&p->layout, cells.request, cells.count, cells.scratch, stream));
-    }
+SPIRA_API status net_index_orders(const net_plan *p, net_part part, voxel_set<W> input,
+                                  void *memory, char *scratch, size_t bytes,
+                                  const cell_batch<W> &cells, cudaStream_t stream) {
     order_request orders[order_maps_max];
-    int first = 0;
-    while (int count = net_orders(p, part, input, memory, &first, orders)) {
-        SPIRA_TRY(order_build_beside(orders, count, scratch, bytes, early, stream));
-        early = false;
-    }
+    order_launches launches = {};
+    bool beside = cells.tasks > 0; // the first ones
+    int first = 0, count;
+    do {
+        count = net_orders(p, part, input, memory, &first, orders);
+        if (count) {
+            SPIRA_TRY(order_begin_build(orders, count, scratch, bytes, &launches));
+        }
+        if (beside) {
+            SPIRA_TRY(cell_order_launch(cells, cell_by_count, stream));
+        }
+        if (count) {
+            SPIRA_TRY(order_launch_keys(&launches, beside && cells.units[cell_by_count], stream));
+        }
+        if (beside) {
+            SPIRA_TRY(cell_order_launch(cells, cell_by_put, stream));
+        }
+        if (count) {
+            SPIRA_TRY(order_launch_rest(&launches, beside, stream));
+        }
+        beside = false;
+    } while (count);
     return status_success();
 }
 
@@ -358,12 +363,22 @@ template <typename W>
 SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> input,
                                 device_status *trouble, void *memory, cudaStream_t stream) {
     const bool fine = part == net_part_fine;
+    char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
+    const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
+    const net_cells<W> own = net_find_cells(p, part, input, memory);
+    cell_batch<W> cells = {};
+    if (own.count) {
+        char *found = (char *)memory + p->cells;
+        SPIRA_TRY(cell_requests_check(&p->layout, own.request, own.count));
+        SPIRA_TRY(cell_order_clear(own.request, own.count, found, stream));
+        cells = cell_batch_make(&p->layout, own.request, own.count, found);
+    }
     if (!fine) {
         SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
     }
-    char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
-    const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
-    SPIRA_TRY(net_index_layouts(p, part, input, trouble, memory, scratch, bytes, stream));
+    SPIRA_TRY(cell_order_launch(cells, cell_by_find, stream));
+    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, own.count > 0, stream));
+    SPIRA_TRY(net_index_orders(p, part, input, memory, scratch, bytes, cells, stream));
     return net_index_pairs(p, part, input, memory, stream);
 }
 

@@ -659,6 +659,7 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
     const int32_t rows = min(count - begin, (int)order_run);
     const uint32_t *keys = s.key + task.first_row;
     if (rows <= 0) {
+        chain_wait();
         return;
     }
     const int first = own / 32 * order_run_items * 32 + own % 32;
@@ -691,6 +692,7 @@ SPIRA_KERNEL void __launch_bounds__(order_run_threads, 2)
             s.item[task.first_row + begin + first + i * 32] = item[i];
         }
     }
+    chain_wait();
 }
 
 typedef order_shared<order_run_threads, order_run_items> order_run_shared;
@@ -1226,9 +1228,14 @@ SPIRA_API status order_slabs_check(const order_request *r) {
     return status_success();
 }
 
-// order_build. early: it needs nothing of the kernel before, which calls chain_next and chain_wait.
-SPIRA_API status order_build_beside(const order_request *request, int maps, void *scratch,
-                                    size_t scratch_bytes, bool early, cudaStream_t stream) {
+// The checks of order_build, and what its launches need.
+struct order_launches {
+    order_batch batch;
+    order_scratch scratch;
+};
+
+SPIRA_API status order_begin_build(const order_request *request, int maps, void *scratch,
+                                   size_t scratch_bytes, order_launches *l) {
     size_t needed;
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
@@ -1239,18 +1246,32 @@ SPIRA_API status order_build_beside(const order_request *request, int maps, void
         SPIRA_TRY(order_slabs_check(r));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    order_batch batch = order_batch_make(request, maps);
+    l->batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
-    order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
-    unsigned keys = (unsigned)(maps * order_lists + batch.units[order_by_key]);
-    unsigned runs = (unsigned)batch.units[order_by_run];
-    unsigned puts = (unsigned)batch.units[order_by_pair];
-    size_t taps = (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    SPIRA_TRY(chain_launch(order_key_kernel, keys, order_key_threads, 0, early, 1, stream,
-                           "order_build", batch, s));
-    order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_put_kernel<<<puts, order_put_threads, taps, stream>>>(batch, s);
+    l->scratch = order_carve(&w, maps, l->batch.rows, l->batch.units[order_by_run]);
+    return status_success();
+}
+
+// The first launch of order_build. early: it needs nothing of the kernel before, which calls
+// chain_next and chain_wait; so with the second.
+SPIRA_API status order_launch_keys(const order_launches *l, bool early, cudaStream_t stream) {
+    const order_batch &batch = l->batch;
+    const unsigned blocks = (unsigned)(batch.tasks * order_lists + batch.units[order_by_key]);
+    return chain_launch(order_key_kernel, blocks, order_key_threads, 0, early, 1, stream,
+                        "order_build", batch, l->scratch);
+}
+
+// And the others.
+SPIRA_API status order_launch_rest(const order_launches *l, bool early, cudaStream_t stream) {
+    const order_batch &batch = l->batch;
+    const unsigned runs = (unsigned)batch.units[order_by_run];
+    const unsigned puts = (unsigned)batch.units[order_by_pair];
+    const size_t pitch = (size_t)order_pitch(batch.volume);
+    const size_t taps = (size_t)order_put_threads * pitch * sizeof(int32_t);
+    SPIRA_TRY(chain_launch(order_class_kernel, runs, order_run_threads, 0, early, 1, stream,
+                           "order_build", batch, l->scratch));
+    order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, l->scratch);
+    order_put_kernel<<<puts, order_put_threads, taps, stream>>>(batch, l->scratch);
     return status_of_launch("order_build");
 }
 
@@ -1270,7 +1291,10 @@ SPIRA_API status order_build_beside(const order_request *request, int maps, void
 //          each pair of its scope. Four launches
 SPIRA_API status order_build(const order_request *request, int maps, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
-    return order_build_beside(request, maps, scratch, scratch_bytes, false, stream);
+    order_launches launches = {};
+    SPIRA_TRY(order_begin_build(request, maps, scratch, scratch_bytes, &launches));
+    SPIRA_TRY(order_launch_keys(&launches, false, stream));
+    return order_launch_rest(&launches, false, stream);
 }
 
 // ---- slots --------------------------------------------------------------------------------------

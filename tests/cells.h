@@ -16,15 +16,16 @@ struct cell_scene {
     std::vector<W> outputs, source;
 };
 
-// `lost`: of so many cells one is missing, as where their set was full; 0: none.
+// An inverse layer's, or a strided one's. `lost`: of so many cells one is missing, as where their
+// set was full; 0: none.
 template <typename W>
-cell_scene<W> cell_scene_make(random_state *random, spira::triple size, spira::triple stride,
-                              int32_t wanted, int lost, int side = 40) {
+cell_scene<W> cell_scene_make(random_state *random, bool inverse, spira::triple size,
+                              spira::triple stride, int32_t wanted, int lost, int side = 40) {
     cell_scene<W> s = {};
     s.kernel = spira::kernel_cube(1, 1);
     s.kernel.size = size;
     s.kernel.stride = stride;
-    s.kernel.transposed = true;
+    s.kernel.transposed = inverse;
     const spira::triple lo = {-side, -side, -side}, hi = {side, side, side};
     const spira::triple cell = spira::cell_stride(&s.kernel);
     s.layout = reference_layout<W>(lo, hi, 3, cell, spira::kernel_reach(&s.kernel));
@@ -38,6 +39,9 @@ cell_scene<W> cell_scene_make(random_state *random, spira::triple size, spira::t
         }
     }
     s.source.assign(cells.begin(), cells.end());
+    if (!inverse) {
+        s.source.swap(s.outputs);
+    }
     return s;
 }
 

@@ -10,6 +10,7 @@
 #include "../spira/status.h"
 
 #include <functional>
+#include <string.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -166,8 +167,21 @@ inline void atomicAdd(int32_t *sum, int32_t value) {
     *sum += value;
 }
 
+inline void atomicOr(uint32_t *all, uint32_t bits) {
+    *all |= bits;
+}
+
 inline int32_t min(int32_t a, int32_t b) {
     return a < b ? a : b;
+}
+
+inline int32_t max(int32_t a, int32_t b) {
+    return a > b ? a : b;
+}
+
+inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+    memset(to, value, bytes);
+    return 0;
 }
 
 namespace spira {
@@ -177,6 +191,10 @@ inline int warp_sum(int value) {
         value += __shfl_xor_sync(~0u, value, step);
     }
     return value;
+}
+
+inline status status_from_cuda(int, const char *) {
+    return status_success();
 }
 
 inline void chain_next() {}

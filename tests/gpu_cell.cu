@@ -136,12 +136,15 @@ void check_counts(uint64_t seed) {
     int turn = 0;
     for (int n : test_quick() ? few : all) {
         for (int room : {0, 1, 1500, -1}) {
+            const bool inverse = turn / 2 % 2;
             const triple size = turn % 3 ? triple{2, 2, 2} : cell_size_any(&random);
             const triple stride = cell_stride_any(&random, turn % 2);
-            job<W> j = {cell_scene_make<W>(&random, size, stride, n, turn % 4 ? 0 : 9, 60), room,
+            job<W> j = {cell_scene_make<W>(&random, inverse, size, stride, n, turn % 4 ? 0 : 9,
+                                           turn % 7 < 3 ? 20 : 60),
+                        room,
                         turn % 5   ? 0
                         : turn % 2 ? 40
-                                   : -(n / 20),
+                                   : -(n / 40),
                         turn % 2};
             j.room = std::max(j.room, -(int)j.scene.outputs.size() + 1);
             snprintf(label, sizeof label, "%d outputs of %d, room %d, %d x %d x %d, %d cells, %d",
@@ -166,7 +169,7 @@ DEVICE_TEST(gpu_cell_batches) {
         for (int i = 0; i < many; ++i) {
             const int32_t wanted = i % 4 ? random_int(&random, 0, 3000) : i * 64;
             const int step = 1 << i % 3;
-            jobs.push_back({cell_scene_make<uint32_t>(&random, {2, 2, i % 2 + 1},
+            jobs.push_back({cell_scene_make<uint32_t>(&random, i / 2 % 2, {2, 2, i % 2 + 1},
                                                       {step, step, step}, wanted, 0, 32),
                             i % 3 * 100, 0, 0});
         }
@@ -188,7 +191,8 @@ DEVICE_TEST(gpu_cell_batches) {
 
 DEVICE_TEST(gpu_cell_refuses) {
     random_state random = random_make(4);
-    const cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, {2, 2, 2}, {1, 1, 1}, 300, 0);
+    const cell_scene<uint32_t> s =
+        cell_scene_make<uint32_t>(&random, false, {2, 2, 2}, {1, 1, 1}, 300, 0, 10);
     const int32_t capacity = (int32_t)s.outputs.size();
     const cell_request<uint32_t> good = request_make(&s, capacity, (int32_t)s.source.size(), 0);
     size_t bytes = 0;

@@ -38,80 +38,114 @@ cell_request<W> request_new(const cell_scene<W> *s, int32_t room) {
     return r;
 }
 
-// The order from its definition: the outputs of each offset, ascending. Their offsets by division.
-template <typename W>
-std::vector<int32_t> rows_expected(const cell_scene<W> *s, std::vector<int> *offsets) {
-    const triple size = s->kernel.size, stride = s->kernel.stride;
-    std::vector<int32_t> rows;
-    offsets->clear();
-    for (int32_t i = 0; i < (int32_t)s->outputs.size(); ++i) {
-        const voxel v = word_unpack(&s->layout, s->outputs[(size_t)i]);
-        auto digit = [](int at, int step, int many) {
-            const int number = at / step % many;
-            return number < 0 ? number + many : number;
-        };
-        offsets->push_back((digit(v.x, stride.x, size.x) * size.y + digit(v.y, stride.y, size.y)) *
-                               size.z +
-                           digit(v.z, stride.z, size.z));
+// An output with its sources, by the kernel map.
+struct expected {
+    int key;
+    int32_t row;
+    uint32_t mask;
+    std::vector<int32_t> taps;
+};
+
+// Which of the 256 numbers a Gray code comes to, by counting them all.
+int gray_rank(uint32_t code) {
+    int rank = 0;
+    for (uint32_t at = 0; at != code; ++rank, at = (uint32_t)rank ^ (uint32_t)rank >> 1) {
     }
-    for (int k = 0; k < kernel_volume(&s->kernel); ++k) {
-        for (int32_t i = 0; i < (int32_t)s->outputs.size(); ++i) {
-            if ((*offsets)[(size_t)i] == k) {
-                rows.push_back(i);
-            }
-        }
-    }
-    return rows;
+    return rank;
 }
 
-// Rows as defined, all that is written, and each source that of the kernel map.
+// The key of an inverse layer's output: where it is in its cell, by division.
+template <typename W>
+int offset_of(const cell_scene<W> *s, W word) {
+    const triple size = s->kernel.size, stride = s->kernel.stride;
+    const voxel v = word_unpack(&s->layout, word);
+    auto digit = [](int at, int step, int many) { return ((at / step) % many + many) % many; };
+    return (digit(v.x, stride.x, size.x) * size.y + digit(v.y, stride.y, size.y)) * size.z +
+           digit(v.z, stride.z, size.z);
+}
+
+// The outputs in their order, from its definition.
+template <typename W>
+std::vector<expected> outputs_expected(const cell_scene<W> *s) {
+    const size_t volume = (size_t)kernel_volume(&s->kernel);
+    std::vector<expected> all;
+    std::vector<int32_t> map(s->outputs.size() * volume + 1);
+    reference_map(&s->layout, &s->kernel, s->source.data(), (int32_t)s->source.size(),
+                  s->outputs.data(), (int32_t)s->outputs.size(), map.data());
+    for (size_t i = 0; i < s->outputs.size(); ++i) {
+        const auto taps = map.begin() + (ptrdiff_t)(i * volume);
+        expected e = {0, (int32_t)i, 0, {taps, taps + (ptrdiff_t)volume}};
+        for (size_t k = 0; k < volume; ++k) {
+            e.mask |= e.taps[k] >= 0 ? 1u << k : 0;
+        }
+        e.key = s->kernel.transposed ? offset_of(s, s->outputs[i]) : gray_rank(e.mask);
+        e.mask |= s->kernel.transposed ? 1u << e.key : 0; // its cell is there or not
+        all.push_back(e);
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const expected &a, const expected &b) { return a.key < b.key; });
+    return all;
+}
+
+// Rows, masks and sources of each block, and the pairs in their turn.
 template <typename W>
 void check_scene(const cell_scene<W> *s, int32_t room) {
     cell_request<W> r = request_new(s, room);
     REQUIRE_OK(cell_order_host(&s->layout, &r));
-    std::vector<int> offsets;
-    const std::vector<int32_t> rows = rows_expected(s, &offsets);
-    const int volume = kernel_volume(&s->kernel);
-    const int32_t count = (int32_t)rows.size(), blocks = r.layout.blocks;
-    std::vector<int32_t> map((size_t)(count * volume + 1));
-    reference_map(&s->layout, &s->kernel, s->source.data(), (int32_t)s->source.size(),
-                  s->outputs.data(), count, map.data());
+    const std::vector<expected> all = outputs_expected(s);
+    const int32_t count = (int32_t)all.size(), blocks = r.layout.blocks;
+    std::vector<std::pair<int, int32_t>> turns; // by weight, most first; number
+    uint32_t united = 0;
     for (int32_t block = 0; block < blocks; ++block) {
         uint32_t mask = 0;
         for (int32_t p = block * 64; p < block * 64 + 64; ++p) {
-            const int32_t row = p < count ? rows[(size_t)p] : -1;
-            REQUIRE(CHECK_EQUAL(r.layout.row[p], row));
-            mask |= row < 0 ? 0 : 1u << offsets[(size_t)row];
+            REQUIRE(CHECK_EQUAL(r.layout.row[p], p < count ? all[(size_t)p].row : -1));
+            mask |= p < count ? all[(size_t)p].mask : 0;
         }
         REQUIRE(CHECK_EQUAL(r.layout.mask[block], mask));
-        for (int k = 0; k < volume; ++k) {
-            for (int p = 0; p < 64 && mask >> k & 1; ++p) {
-                const int32_t row = r.layout.row[block * 64 + p];
-                const int32_t wanted = row < 0 ? -1 : map[(size_t)(row * volume + k)];
+        for (int k = 0; k < r.layout.volume; ++k) {
+            for (int32_t p = 0; p < 64 && mask >> k & 1; ++p) {
+                const size_t at = (size_t)(block * 64 + p);
+                const int32_t wanted = at < all.size() ? all[at].taps[(size_t)k] : -1;
                 REQUIRE(CHECK_EQUAL(r.layout.source[order_begin(&r.layout, block, k) + p], wanted));
             }
         }
-        CHECK_EQUAL(r.layout.turn[block / 2], block / 2);
+        united |= mask;
+        if (block % 2 || block + 1 == blocks) {
+            if (block / 2 * 128 < count) {
+                turns.push_back({-__builtin_popcount(united), block / 2});
+            }
+            united = 0;
+        }
+    }
+    std::sort(turns.begin(), turns.end());
+    for (size_t i = 0; i < turns.size(); ++i) {
+        CHECK_EQUAL(r.layout.turn[i], turns[i].second);
     }
     guarded_finish();
 }
 
 template <typename W>
-void check_random(uint64_t seed) {
+void check_random(uint64_t seed, bool inverse) {
     random_state random = random_make(seed);
     for (int i = 0; i < 60; ++i) {
         const int32_t wanted = i % 5 ? random_int(&random, 1, 700) : i / 5 * 32;
         const triple size = i % 3 ? triple{2, 2, 2} : cell_size_any(&random);
         const triple stride = cell_stride_any(&random, i % 2);
-        const cell_scene<W> s =
-            cell_scene_make<W>(&random, size, stride, wanted, i % 4 == 3 ? 5 : 0);
+        const cell_scene<W> s = cell_scene_make<W>(&random, inverse, size, stride, wanted,
+                                                   i % 4 == 3 ? 5 : 0, i % 6 ? 40 : 6);
         check_scene(&s, i % 7 == 0 ? 200 : i % 2);
     }
 }
 
-TEST(cell_order_is_that_of_the_map) {
-    check_random<uint32_t>(1);
-    check_random<uint64_t>(2);
+TEST(cell_order_of_inverse_layers) {
+    check_random<uint32_t>(1, true);
+    check_random<uint64_t>(2, true);
+}
+
+TEST(cell_order_of_strided_layers) {
+    check_random<uint32_t>(7, false);
+    check_random<uint64_t>(8, false);
 }
 
 template <typename T>
@@ -131,8 +165,9 @@ void check_kernels(uint64_t seed) {
         const triple stride = cell_stride_any(&random, i % 2);
         word_layout layout = {};
         for (int j = 0; j < i % 3 + 1; ++j) {
-            const cell_scene<W> s = cell_scene_make<W>(
-                &random, size, stride, sizes[random_int(&random, 0, 10)], i % 4 ? 0 : 9);
+            const cell_scene<W> s = cell_scene_make<W>(&random, (i + j) % 2, size, stride,
+                                                       sizes[random_int(&random, 0, 10)],
+                                                       i % 4 ? 0 : 9, i % 3 ? 40 : 8);
             const int32_t room = i % 5 == 4 ? 0 : random_int(&random, 0, 1) * 1100;
             layout = s.layout;
             requests.push_back(request_new(&s, room));
@@ -155,7 +190,7 @@ void check_kernels(uint64_t seed) {
             CHECK(same(a.row, b.row, (int64_t)a.blocks * 64));
             CHECK(same(a.mask, b.mask, a.blocks));
             CHECK(same(a.source, b.source, (int64_t)a.blocks * a.volume * 64));
-            CHECK(same(a.turn, b.turn, (a.blocks + 1) / 2));
+            CHECK(same(a.turn, b.turn, (a.blocks + 1) / 2)); // those without outputs are left
         }
         guarded_finish();
     }
@@ -169,7 +204,8 @@ TEST(cell_kernels_equal_the_host_loop) {
 // Larger counts than the capacities are taken for these.
 TEST(cell_order_clamps_counts) {
     random_state random = random_make(3);
-    cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, {2, 2, 2}, {1, 1, 1}, 500, 0, 8);
+    cell_scene<uint32_t> s =
+        cell_scene_make<uint32_t>(&random, true, {2, 2, 2}, {1, 1, 1}, 500, 0, 8);
     cell_request<uint32_t> r = request_new(&s, 0), clamped = request_new(&s, 0);
     *clamped.outputs.count = *clamped.source.count = INT32_MAX;
     REQUIRE_OK(cell_order_host(&s.layout, &r));
@@ -179,15 +215,13 @@ TEST(cell_order_clamps_counts) {
 
 TEST(cell_order_refuses) {
     random_state random = random_make(4);
-    cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, {2, 2, 2}, {2, 2, 2}, 100, 0);
+    cell_scene<uint32_t> s = cell_scene_make<uint32_t>(&random, true, {2, 2, 2}, {2, 2, 2}, 100, 0);
     const cell_request<uint32_t> good = request_new(&s, 0);
     cell_request<uint32_t> bad = good;
     CHECK_STATUS(cell_order_host(&s.layout, (cell_request<uint32_t> *)nullptr),
                  status_null_pointer);
     CHECK_STATUS(cell_order_host((word_layout *)nullptr, &good), status_null_pointer);
-    bad.kernel.transposed = false;
-    CHECK_STATUS(cell_order_host(&s.layout, &bad), status_unsupported);
-    bad = good, bad.kernel.size.y = 3;
+    bad.kernel.size.y = 3;
     CHECK_STATUS(cell_order_host(&s.layout, &bad), status_unsupported);
     bad = good, bad.kernel.dilation.z = 2;
     CHECK_STATUS(cell_order_host(&s.layout, &bad), status_unsupported);

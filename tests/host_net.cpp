@@ -527,13 +527,16 @@ bool map_passes(const net_plan *p, const net_map *map) {
     return !map->kept && (map->ordered || p->limits.count_pairs);
 }
 
-// Of cells, their scratch passes instead of it.
+// Of cells, the scratch of all of them passes instead of it.
 bool map_is_of_cells(const net_plan *p, const net_map *map) {
-    const triple size = map->kernel.size, fine = p->set[map->outputs].stride;
-    const triple coarse = {fine.x * size.x, fine.y * size.y, fine.z * size.z};
+    const bool inverse = map->kernel.transposed;
+    const triple size = map->kernel.size;
+    const triple fine = p->set[inverse ? map->outputs : map->source].stride;
+    const triple coarse = p->set[inverse ? map->source : map->outputs].stride;
     return p->limits.cells && map_passes(p, map) && !map->tiled && !p->limits.count_pairs &&
-           map->kernel.transposed && triple_equal(map->kernel.dilation, {1, 1, 1}) && size.x <= 2 &&
-           size.y <= 2 && size.z <= 2 && triple_equal(p->set[map->source].stride, coarse);
+           map->source != map->outputs && triple_equal(map->kernel.dilation, {1, 1, 1}) &&
+           size.x <= 2 && size.y <= 2 && size.z <= 2 &&
+           triple_equal(coarse, {fine.x * size.x, fine.y * size.y, fine.z * size.z});
 }
 
 // A cube of 3 or 5 that is only put in order passes in its compact form.
@@ -547,7 +550,8 @@ bool map_is_compact(const net_plan *p, const net_map *map) {
 span map_span(const net_plan *p, const net_map *map) {
     const int64_t capacity = p->set[map->outputs].capacity;
     if (map_is_of_cells(p, map)) {
-        return {map->found, map->found + (size_t)cell_scratch_bytes((int32_t)capacity)};
+        workspace w = workspace_begin(nullptr);
+        return {p->cells, p->cells + net_carve_cells(p, &w)};
     }
     const bool compact = map_is_compact(p, map);
     const int K = map->kernel.size.x;
@@ -600,11 +604,14 @@ int index_faults(const net_plan *p) {
         spans.push_back({p->set[s].words, p->set[s].words + bytes});
         spans.push_back({p->set[s].count, p->set[s].count + sizeof(int32_t)});
     }
+    bool of_cells = false;
     for (int m = 0; m < p->maps; ++m) {
         spans_of_map(p, &p->map[m], &spans);
-        if (map_passes(p, &p->map[m])) {
+        const bool again = of_cells && p->map[m].cells; // one place for all
+        if (map_passes(p, &p->map[m]) && !again) {
             passing.push_back(map_span(p, &p->map[m]));
         }
+        of_cells = of_cells || p->map[m].cells;
     }
     spans.push_back({p->scratch, p->scratch + p->scratch_bytes});
     spans.push_back({p->fine_scratch, p->fine_scratch + p->fine_scratch_bytes});
@@ -1046,24 +1053,26 @@ static void check_planted_places(const net_plan *good, int m) {
     CHECK(index_faults(&bad) > 0);
 }
 
-// The inverse layers of MinkUNet42, and no other maps: at most so many.
-TEST(net_plan_cells_of_inverse_layers) {
+// The strided layers of MinkUNet42 and the inverse ones, and no other maps: at most so many.
+TEST(net_plan_cells_between_sets) {
     network n;
     net_plan plan;
     REQUIRE(networks::network_make("MinkUNet42", &n));
     net_limits limits = limits_make(1000, 4);
     limits.type = numeric_f16;
     limits.cells = true;
-    for (int most : {0, 1, 4, 16}) {
+    for (int most : {0, 1, 8, 16}) {
         REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &plan));
         net_plan_cells(most, &plan);
-        int cells = 0;
+        int cells = 0, inverse = 0;
         for (int m = 0; m < plan.maps; ++m) {
             const net_map *map = &plan.map[m];
             cells += map->cells;
-            CHECK(!map->cells || (map->kernel.transposed && !net_map_needed(&plan, map)));
+            inverse += map->cells && map->kernel.transposed;
+            CHECK(!map->cells || (map->source != map->outputs && !net_map_needed(&plan, map)));
         }
-        CHECK_EQUAL(cells, std::min(most, 4));
+        CHECK_EQUAL(cells, std::min(most, 8));
+        CHECK(most < 8 || inverse == 4);
     }
     for (bool *other : {&limits.count_pairs, &limits.cells}) { // counted; not asked for
         *other = !*other;
@@ -1111,13 +1120,10 @@ TEST(net_places_check_finds_planted_faults) {
     net_plan cells;
     REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &cells));
     REQUIRE(index_faults(&cells) == 0 && overlap_faults(&n, &cells) == 0);
-    for (int m = 0; m < cells.maps; ++m) {
-        for (size_t at : {(size_t)0, cells.step[0].features, cells.step[1].features}) {
-            bad = cells;
-            bad.map[m].found = at;
-            const int faults = at ? overlap_faults(&n, &bad) : index_faults(&bad);
-            CHECK_EQUAL(faults > 0, bad.map[m].cells);
-        }
+    for (size_t at : {(size_t)0, cells.step[0].features, cells.step[1].features}) {
+        bad = cells;
+        bad.cells = at;
+        CHECK((at ? overlap_faults(&n, &bad) : index_faults(&bad)) > 0);
     }
     for (int m = 0; m < good.maps; ++m) {
         for (int layer : {0, 1}) {
