@@ -175,7 +175,7 @@ struct bench_options {
     const char *net;   // null: all
     bool quick;        // fewer replays and cases of networks
     bool apart;        // shortcuts of networks are layers of their own
-    bool cells;        // their inverse layers need no maps (net_limits.cells)
+    bool cells;        // their layers of size and stride 2 need no maps (net_limits.cells)
     const char *in;    // tuning records: to compare with; null: none
     const char *out;   // to write, as text; null: nowhere
     const char *table; // to write, as initialisers; null: nowhere
@@ -191,7 +191,7 @@ struct bench_options {
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
-        "       [--apart] [--cells]\n"
+        "       [--apart] [--cells] [--priority]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -200,7 +200,10 @@ struct bench_options {
         "parts of bench_net, --only (again for more) and\n"
         "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers "
         "of\n"
-        "their own, with --cells inverse layers need no maps. bench_tune compares with the\n"
+        "their own, with --cells layers of size and stride 2 need no maps, with --priority the "
+        "second "
+        "stream goes first. bench_tune compares "
+        "with the\n"
         "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
@@ -319,6 +322,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     return strcmp(name, "--dtype") == 0 && o->dtype >= 0;
 }
 
+// Whether networks' second stream has the highest priority, and graphs heed that: --priority.
+[[maybe_unused]] static bool bench_priority;
+
 SPIRA_API bench_options bench_options_read(int argc, char **argv) {
     bench_options o = {};
     o.dtype = -1;
@@ -336,6 +342,8 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             o.apart = true;
         } else if (strcmp(argv[i], "--cells") == 0) {
             o.cells = true;
+        } else if (strcmp(argv[i], "--priority") == 0) {
+            bench_priority = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
             bench_usage(argv[0], argv[i]);
         } else {
@@ -852,7 +860,8 @@ SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, vo
         BENCH_TRY(step(context, stream));
     }
     BENCH_CUDA(cudaStreamEndCapture(stream, &graph));
-    BENCH_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    const unsigned flags = bench_priority ? cudaGraphInstantiateFlagUseNodePriority : 0;
+    BENCH_CUDA(cudaGraphInstantiate(&exec, graph, flags));
     BENCH_CUDA(cudaGraphDestroy(graph));
     return exec;
 }

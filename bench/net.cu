@@ -1,7 +1,7 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
 //     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
-//     [--apart] [--cells] data/*.vox32
+//     [--apart] [--cells] [--priority] data/*.vox32
 //
 // "net", method "graph": one CUDA graph with all of it, in which the coarser sets are indexed
 // beside the first layers, replayed 200 times, each replay between two events in a stream that is

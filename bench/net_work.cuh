@@ -116,7 +116,11 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
 }
 
 SPIRA_API void net_side_open(spira::net_side *side) {
-    BENCH_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
+    int least = 0, most = 0;
+    if (bench_priority) {
+        BENCH_CUDA(cudaDeviceGetStreamPriorityRange(&least, &most));
+    }
+    BENCH_CUDA(cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking, most));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
