@@ -198,13 +198,10 @@ struct bench_options {
         "convolutions, --threshold (all) among the hybrid ones; --sweep times all forms of os;\n"
         "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
         "parts of bench_net, --only (again for more) and\n"
-        "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers "
-        "of\n"
-        "their own, with --cells layers of size and stride 2 need no maps, with --priority the "
-        "second "
-        "stream goes first. bench_tune compares "
-        "with the\n"
-        "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
+        "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers\n"
+        "of their own, with --cells layers of size and stride 2 need no maps, with --priority\n"
+        "the second stream goes first. bench_tune compares with the records of --in, and writes\n"
+        "its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
 }

@@ -13,6 +13,9 @@
 // "layers": each layer by itself, as bench_conv times one, its index and its sources ready. One
 // that is computed within another (net_shortcuts) has no line; with --apart none is.
 //
+// With --cells layers of size and stride 2 need no maps (net_limits.cells). With --priority the
+// second stream has the highest priority, and all graphs heed priorities.
+//
 // "fig13": the ideas of the Spira paper, one switched on after the other, end to end.
 //   bsearch       launched one by one; each layer makes its set if no layer before has, then its
 //   map

@@ -121,6 +121,19 @@ SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #endif
 }
 
+// The lanes of a whole warp that have the same number, of `bits` bits.
+template <int bits>
+SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
+    uint32_t peers = ~0u;
+    int32_t rest = (int32_t)(number << (32 - bits)); // the bit in turn is the sign
+#pragma unroll
+    for (int b = 0; b < bits; ++b) {
+        peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
+        rest = (int32_t)((uint32_t)rest << 1);
+    }
+    return peers;
+}
+
 // Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
 // not looked at.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {

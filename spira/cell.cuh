@@ -231,12 +231,8 @@ SPIRA_DEVICE void cell_add(const cell_task<W> &task, int32_t block, int32_t coun
 // From the outputs of each key to where they begin. With barriers inside.
 SPIRA_DEVICE void cell_place_keys(cell_shared &s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    int32_t sum = s.all[threadIdx.x], lower = 0;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int32_t other = __shfl_up_sync(~0u, sum, step);
-        sum += lane >= step ? other : 0;
-    }
+    const int32_t sum = warp_sum_up_to(s.all[threadIdx.x]);
+    int32_t lower = 0;
     if (lane == 31) {
         s.warp[warp] = sum;
     }
@@ -255,12 +251,7 @@ SPIRA_DEVICE void cell_place_keys(cell_shared &s) {
 // lane's own, or cell_keys: none.
 SPIRA_DEVICE int cell_rank(int key, int32_t *strip) {
     const uint32_t lower = (1u << (threadIdx.x % 32)) - 1;
-    uint32_t peers = __ballot_sync(~0u, key < cell_keys);
-#pragma unroll
-    for (int bit = 1; bit < cell_keys; bit *= 2) {
-        const uint32_t set = __ballot_sync(~0u, key & bit);
-        peers &= key & bit ? set : ~set;
-    }
+    const uint32_t peers = warp_peers<cell_offsets + 1>((uint32_t)key);
     if (key < cell_keys && !(peers & lower)) {
         strip[key] = __popc(peers);
     }
@@ -387,12 +378,22 @@ SPIRA_KERNEL void __launch_bounds__(cell_threads)
 
 // ---- launchers ----------------------------------------------------------------------------------
 
+// Kernels and capacities, which are all that scratch depends on.
 template <typename W>
-SPIRA_API status cell_requests_check(const word_layout *layout, const cell_request<W> *request,
-                                     int requests) {
+SPIRA_API status cell_sizes_check(const cell_request<W> *request, int requests) {
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 1 && requests <= cell_requests_max, status_bad_size, "requests",
                   requests);
+    for (int i = 0; i < requests; ++i) {
+        SPIRA_TRY(order_sizes_check(&request[i].kernel, request[i].outputs.capacity));
+    }
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status cell_requests_check(const word_layout *layout, const cell_request<W> *request,
+                                     int requests) {
+    SPIRA_TRY(cell_sizes_check(request, requests));
     for (int i = 0; i < requests; ++i) {
         SPIRA_TRY(cell_check(layout, request + i));
     }
@@ -460,10 +461,8 @@ SPIRA_API status cell_order_launch(const cell_batch<W> &batch, cell_unit by, cud
 // Bytes of scratch for cell_order. Of the requests only kernels and capacities are read.
 template <typename W>
 SPIRA_API status cell_workspace(const cell_request<W> *request, int requests, size_t *bytes) {
-    SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
+    SPIRA_TRY(cell_sizes_check(request, requests));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(requests >= 1 && requests <= cell_requests_max, status_bad_size, "requests",
-                  requests);
     cell_scratch each[cell_requests_max];
     workspace w = workspace_begin(nullptr);
     cell_carve_requests(&w, request, requests, each);

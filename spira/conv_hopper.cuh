@@ -635,11 +635,11 @@ SPIRA_DEVICE void hopper_fill_rows(const conv_tensor_params &p, int first,
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
     enum { lanes = (1 << log) / conv_lane_bytes };
     const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
-    const bool behind = hopper_behind<shortcut>(job);
-    const int lane = threadIdx.x % 32, bytes = behind ? hopper_part_whole : part;
-    const int piece = (job.part * bytes + begin) / conv_lane_bytes + lane % lanes;
-    const hopper_part from =
-        behind ? hopper_part_of<E>(p.shortcut, piece) : hopper_part_of<E>(p, piece);
+    static_assert(!shortcut || part == hopper_part_whole, "parts of shortcuts are whole ones");
+    const int lane = threadIdx.x % 32;
+    const int piece = (job.part * part + begin) / conv_lane_bytes + lane % lanes;
+    const hopper_part from = hopper_behind<shortcut>(job) ? hopper_part_of<E>(p.shortcut, piece)
+                                                          : hopper_part_of<E>(p, piece);
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
 #pragma unroll
@@ -1212,7 +1212,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_tensor_params &p, const hopper_sh
     } v, extra;
     const float sum[2] = {x, y}, floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     const bool leaky = p.epilogue.act == activation_leaky;
-    const int64_t at = ((int64_t)row * p.cout + channel) * (int)sizeof(E);
+    const int64_t at = hopper_place<E>(p, row, channel);
     const char *residual = (const char *)p.residual + at;
     char *out = (char *)p.out + at;
     extra.all = 0;

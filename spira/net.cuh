@@ -326,35 +326,30 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, voxel_set<W> 
     return status_success();
 }
 
-// The ordered layouts of a part, and between their launches those of what is made of cells: neither
-// needs anything of the other, so each stands beside one.
+// The ordered layouts of a part, and between the first launches those of what is made of cells:
+// neither needs anything of the other, so each stands beside one.
 template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, voxel_set<W> input,
                                   void *memory, char *scratch, size_t bytes,
                                   const cell_batch<W> &cells, cudaStream_t stream) {
     order_request orders[order_maps_max];
     order_launches launches = {};
-    bool beside = cells.tasks > 0; // the first ones
-    int first = 0, count;
-    do {
-        count = net_orders(p, part, input, memory, &first, orders);
-        if (count) {
-            SPIRA_TRY(order_begin_build(orders, count, scratch, bytes, &launches));
-        }
-        if (beside) {
-            SPIRA_TRY(cell_order_launch(cells, cell_by_count, stream));
-        }
-        if (count) {
-            SPIRA_TRY(order_launch_keys(&launches, beside && cells.units[cell_by_count], stream));
-        }
-        if (beside) {
-            SPIRA_TRY(cell_order_launch(cells, cell_by_put, stream));
-        }
-        if (count) {
-            SPIRA_TRY(order_launch_rest(&launches, beside, stream));
-        }
-        beside = false;
-    } while (count);
+    int first = 0;
+    const int count = net_orders(p, part, input, memory, &first, orders);
+    if (count) {
+        SPIRA_TRY(order_begin_build(orders, count, scratch, bytes, &launches));
+    }
+    SPIRA_TRY(cell_order_launch(cells, cell_by_count, stream));
+    if (count) {
+        SPIRA_TRY(order_launch_keys(&launches, cells.units[cell_by_count] > 0, stream));
+    }
+    SPIRA_TRY(cell_order_launch(cells, cell_by_put, stream));
+    if (count) {
+        SPIRA_TRY(order_launch_rest(&launches, cells.units[cell_by_put] > 0, stream));
+    }
+    while (int more = net_orders(p, part, input, memory, &first, orders)) {
+        SPIRA_TRY(order_build(orders, more, scratch, bytes, stream));
+    }
     return status_success();
 }
 

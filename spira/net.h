@@ -148,7 +148,7 @@ struct net_plan {
     int64_t params; // floats: see net_step.params
     bool device;
     size_t scratch, scratch_bytes;           // of downsampling, and of the ordered layouts
-    size_t cells;                            // scratch of their layouts: passes like a map
+    size_t cells;                            // scratch of the layouts of cells: passes like a map
     size_t fine_scratch, fine_scratch_bytes; // with overlap: of the fine part alone
     size_t workspace_bytes;
     size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features, or
@@ -560,9 +560,8 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
         }
     }
     if (part != net_part_fine) { // a set and its cells are two
-        const size_t begin = w->used;
+        p->cells = w->used;
         net_carve_cells(p, w);
-        p->cells = begin;
     }
 }
 

@@ -235,19 +235,6 @@ struct __align__(16) order_shared {
     typename order_scan<threads>::TempStorage scan;
 };
 
-// The lanes that have the same digit.
-template <int bits>
-SPIRA_DEVICE uint32_t order_find_peers(uint32_t digit) {
-    uint32_t peers = ~0u;
-    int32_t rest = (int32_t)(digit << (32 - bits)); // the bit in turn is the sign
-#pragma unroll
-    for (int b = 0; b < bits; ++b) {
-        peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
-        rest = (int32_t)((uint32_t)rest << 1);
-    }
-    return peers;
-}
-
 // count: from elements of each warp to their places among those with the same digit; begin. By the
 // first half as many threads as there are digits, two each.
 template <int threads, int items, int bits>
@@ -282,7 +269,7 @@ SPIRA_DEVICE void order_rank(const uint32_t (&digit)[items], int (&place)[items]
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < items; ++i) {
-        uint32_t peers = order_find_peers<bits>(digit[i]);
+        uint32_t peers = warp_peers<bits>(digit[i]);
         int before = __popc(peers & ((1u << lane) - 1)), base = count[digit[i]];
         __syncwarp();
         if (before == 0) {

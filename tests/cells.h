@@ -45,7 +45,7 @@ cell_scene<W> cell_scene_make(random_state *random, bool inverse, spira::triple 
     return s;
 }
 
-// Sizes and strides by turns.
+// Any size, and any stride.
 SPIRA_API spira::triple cell_size_any(random_state *random) {
     return {random_int(random, 1, 2), random_int(random, 1, 2), random_int(random, 1, 2)};
 }

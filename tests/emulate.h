@@ -3,7 +3,7 @@
 // Included before a .cuh file that asks for no more than what stands here. The threads of a block
 // are fibers that take turns, the last first, where all of a warp or of the block must meet; blocks
 // run one after the other, the last first. So it finds wrong results and threads that do not meet,
-// and no races.
+// and no races. Fibers are those of glibc (ucontext.h).
 #ifndef SPIRA_TESTS_EMULATE_H
 #define SPIRA_TESTS_EMULATE_H
 
@@ -147,6 +147,10 @@ inline int32_t __shfl_up_sync(uint32_t, int32_t value, int step) {
                                   lane < step ? lane : lane - step);
 }
 
+inline int32_t __shfl_sync(uint32_t, int32_t value, int lane) {
+    return (int32_t)emulate::meet(emulate::shuffle, (uint32_t)value, lane);
+}
+
 inline int32_t __shfl_xor_sync(uint32_t, int32_t value, int mask) {
     return (int32_t)emulate::meet(emulate::shuffle, (uint32_t)value, emulate::own % 32 ^ mask);
 }
@@ -191,6 +195,25 @@ inline int warp_sum(int value) {
         value += __shfl_xor_sync(~0u, value, step);
     }
     return value;
+}
+
+inline int warp_sum_up_to(int value) {
+    int sum = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const int other = __shfl_sync(~0u, value, lane);
+        sum += lane <= emulate::own % 32 ? other : 0;
+    }
+    return sum;
+}
+
+template <int bits>
+uint32_t warp_peers(uint32_t number) {
+    uint32_t peers = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const uint32_t other = (uint32_t)__shfl_sync(~0u, (int32_t)number, lane);
+        peers |= (other ^ number) << (32 - bits) ? 0 : 1u << lane;
+    }
+    return peers;
 }
 
 inline status status_from_cuda(int, const char *) {

@@ -1,6 +1,7 @@
 // tests/gpu_cell.cu: layouts made of cells on the GPU, byte for byte those of the host loop.
 #include "../spira/cell.cuh"
 #include "cells.h"
+#include "orders.cuh"
 #include "sets.cuh"
 
 using namespace spira;
@@ -9,52 +10,22 @@ namespace {
 
 char label[256]; // the case at hand, for the message
 
-// A layout's arrays in one buffer each; what is not written stays poisoned, on both sides.
-struct arrays {
-    std::vector<int32_t> row, source, turn;
-    std::vector<uint32_t> mask;
-};
-
-template <typename T>
-void poison(std::vector<T> *v, int64_t count) {
-    v->resize((size_t)count);
-    memset(v->data(), guarded_poison, (size_t)count * sizeof(T));
-}
-
-arrays arrays_make(int32_t blocks, int volume) {
-    arrays a;
-    poison(&a.row, (int64_t)blocks * order_rows);
-    poison(&a.mask, blocks);
-    poison(&a.source, (int64_t)blocks * volume * order_rows);
-    poison(&a.turn, order_pairs(blocks));
-    return a;
-}
-
 // `extra` blocks are more than are needed.
 template <typename W>
-arrays on_host(const cell_scene<W> *s, int32_t capacity, int32_t sources, int32_t extra) {
+order_arrays on_host(const cell_scene<W> *s, int32_t capacity, int32_t sources, int32_t extra) {
     const int volume = kernel_volume(&s->kernel);
     const int32_t blocks = order_count(capacity) + extra;
-    arrays a = arrays_make(blocks, volume);
+    order_arrays a = order_arrays_make(blocks, volume);
     std::vector<W> outputs = s->outputs, source = s->source;
     int32_t count = (int32_t)outputs.size(), many = (int32_t)source.size();
     outputs.resize((size_t)std::max(capacity, count), word_none<W>());
     source.resize((size_t)std::max(sources, many), word_none<W>());
-    cell_request<W> r = {
-        s->kernel,
-        {source.data(), &many, sources},
-        {outputs.data(), &count, capacity},
-        {a.row.data(), a.mask.data(), a.source.data(), a.turn.data(), blocks, volume}};
+    cell_request<W> r = {s->kernel,
+                         {source.data(), &many, sources},
+                         {outputs.data(), &count, capacity},
+                         order_arrays_layout(&a)};
     CHECK_OK(cell_order_host(&s->layout, &r));
     return a;
-}
-
-template <typename T>
-T *device_poisoned(int64_t count) {
-    T *p = device_new<T>(count);
-    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
-    CUDA_CHECK(cudaDeviceSynchronize());
-    return p;
 }
 
 // A set of such a capacity that may tell of more words than it holds.
@@ -71,29 +42,12 @@ cell_request<W> request_make(const cell_scene<W> *s, int32_t capacity, int32_t s
                              int32_t extra) {
     const int volume = kernel_volume(&s->kernel);
     const int32_t blocks = order_count(capacity) + extra;
-    return {s->kernel,
-            set_make(s->source, sources),
-            set_make(s->outputs, capacity),
-            {device_poisoned<int32_t>((int64_t)blocks * order_rows),
-             device_poisoned<uint32_t>(blocks),
-             device_poisoned<int32_t>((int64_t)blocks * volume * order_rows),
-             device_poisoned<int32_t>(order_pairs(blocks)), blocks, volume}};
+    return {s->kernel, set_make(s->source, sources), set_make(s->outputs, capacity),
+            order_layout_new(blocks, volume)};
 }
 
-template <typename W>
-arrays request_fetch(const cell_request<W> *r) {
-    arrays a = arrays_make(r->layout.blocks, r->layout.volume);
-    device_copy_out(a.row.data(), r->layout.row, (int64_t)a.row.size());
-    device_copy_out(a.mask.data(), r->layout.mask, (int64_t)a.mask.size());
-    device_copy_out(a.source.data(), r->layout.source, (int64_t)a.source.size());
-    device_copy_out(a.turn.data(), r->layout.turn, (int64_t)a.turn.size());
-    return a;
-}
-
-void check_same(const arrays &got, const arrays &wanted) {
-    const bool same = got.row == wanted.row && got.mask == wanted.mask &&
-                      got.source == wanted.source && got.turn == wanted.turn;
-    CHECK_EQUAL(same ? "" : label, "");
+void check_same(const order_layout &got, const order_arrays &wanted) {
+    CHECK_EQUAL(order_difference(order_arrays_fetch(&got), wanted, label), "");
 }
 
 // One case: room beyond the words, or below 0 fewer places than there are words.
@@ -107,7 +61,7 @@ struct job {
 template <typename W>
 void check_jobs(const std::vector<job<W>> &jobs, const word_layout *layout) {
     std::vector<cell_request<W>> requests;
-    std::vector<arrays> wanted;
+    std::vector<order_arrays> wanted;
     for (const job<W> &j : jobs) {
         const int32_t capacity = std::max((int32_t)j.scene.outputs.size() + j.room, 1);
         const int32_t sources = std::max((int32_t)j.scene.source.size() + j.source_room, 1);
@@ -121,7 +75,7 @@ void check_jobs(const std::vector<job<W>> &jobs, const word_layout *layout) {
         CHECK_OK(cell_order(layout, requests.data(), (int)requests.size(), scratch, bytes,
                             stream_get()));
         for (size_t i = 0; i < jobs.size(); ++i) {
-            check_same(request_fetch(&requests[i]), wanted[i]);
+            check_same(requests[i].layout, wanted[i]);
         }
     }
     guarded_finish();
@@ -213,7 +167,7 @@ DEVICE_TEST(gpu_cell_refuses) {
     cell_request<uint32_t> bad = good;
     bad.kernel.size = {3, 3, 3};
     CHECK_STATUS(run(&bad, 1, scratch, bytes), status_unsupported);
-    check_same(request_fetch(&good), arrays_make(good.layout.blocks, good.layout.volume));
+    check_same(good.layout, order_arrays_make(good.layout.blocks, good.layout.volume));
     CHECK_OK(run(&good, 1, scratch, bytes));
 }
 

@@ -44,20 +44,12 @@ tile_layout tiles_layout(tiles *t) {
     return l;
 }
 
-template <typename T>
-T *device_poisoned(int64_t count) {
-    T *p = device_new<T>(count);
-    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
-    CUDA_CHECK(cudaDeviceSynchronize());
-    return p;
-}
-
 tile_layout device_tiles(int32_t count, int32_t volume, int32_t rows) {
     const int64_t entries = (int64_t)count * rows * volume;
-    tile_layout l = {device_poisoned<int32_t>((int64_t)count * (volume + 1)),
-                     device_poisoned<uint16_t>(entries / tile_group),
-                     device_poisoned<int32_t>(entries),
-                     device_poisoned<uint8_t>(entries),
+    tile_layout l = {device_new_poisoned<int32_t>((int64_t)count * (volume + 1)),
+                     device_new_poisoned<uint16_t>(entries / tile_group),
+                     device_new_poisoned<int32_t>(entries),
+                     device_new_poisoned<uint8_t>(entries),
                      count,
                      volume,
                      rows};

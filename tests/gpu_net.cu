@@ -362,12 +362,14 @@ namespace {
 // gives what a run without a graph gives in a workspace without a past, and, where all layers are
 // kept, what the host says. side: null, or the second stream of the graph alone.
 template <typename W>
-void check_replays(const char *name, numeric type, bool keep_all, const net_side *side) {
+void check_replays(const char *name, numeric type, bool keep_all, const net_side *side,
+                   bool cells = false) {
     network n;
     network_named(name, &n);
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
-    limits.overlap = limits.cells = side != nullptr;
+    limits.overlap = side != nullptr;
+    limits.cells = cells;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
@@ -423,6 +425,7 @@ DEVICE_TEST(gpu_net_graph_replays_beside) {
     }
     check_replays<uint64_t>("zoo", numeric_f32, true, side_get());
     check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get());
+    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get(), true);
     check_replays<uint64_t>("SparseResNet21", numeric_bf16, false, side_get());
 }
 

@@ -1,13 +1,13 @@
 // tests/gpu_order.cu: the ordered layout on the GPU, byte for byte that of the host loop.
 #include "../spira/order.cuh"
+#include "orders.cuh"
 #include "sets.cuh"
 
 using namespace spira;
 
 namespace {
 
-char label[256];    // the case at hand, for the message
-char finding[1024]; // the first difference
+char label[256]; // the case at hand, for the message
 
 // ---- maps ---------------------------------------------------------------------------------------
 
@@ -75,47 +75,19 @@ scene scene_make(random_state *random, triple size, int32_t count, int32_t capac
 
 // ---- one run, on either side --------------------------------------------------------------------
 
-struct blocks {
-    int32_t count, volume;
-    std::vector<int32_t> row, source, turn;
-    std::vector<uint32_t> mask;
-};
-
-// What is not written stays as it is here, on both sides.
-template <typename T>
-void poison(std::vector<T> *v, int64_t count) {
-    v->resize((size_t)count);
-    memset(v->data(), guarded_poison, (size_t)count * sizeof(T));
-}
+typedef order_arrays blocks;
 
 // `extra` blocks are more than are needed.
 blocks blocks_make(const scene *s, int32_t extra) {
-    blocks b;
-    b.count = order_count(s->capacity) + extra;
-    b.volume = scene_columns(s);
-    poison(&b.row, (int64_t)b.count * order_rows);
-    poison(&b.mask, (int64_t)b.count * order_words(b.volume));
-    poison(&b.source, (int64_t)b.count * b.volume * order_rows);
-    poison(&b.turn, order_pairs(b.count));
-    return b;
+    return order_arrays_make(order_count(s->capacity) + extra, scene_columns(s));
 }
 
 blocks blocks_on_host(const scene *s, int32_t extra) {
     blocks b = blocks_make(s, extra);
-    order_layout l = {b.row.data(),  b.mask.data(), b.source.data(),
-                      b.turn.data(), b.count,       b.volume};
     const size_t bytes = order_host_workspace(s->capacity);
-    CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity, l,
-                              guarded_new<char>((int64_t)bytes), bytes));
+    CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity,
+                              order_arrays_layout(&b), guarded_new<char>((int64_t)bytes), bytes));
     return b;
-}
-
-template <typename T>
-T *device_poisoned(int64_t count) {
-    T *p = device_new<T>(count);
-    CUDA_CHECK(cudaMemset(p, guarded_poison, (size_t)count * sizeof(T)));
-    CUDA_CHECK(cudaDeviceSynchronize());
-    return p;
 }
 
 // The compact form of a scene's map, which becomes what that tells.
@@ -151,16 +123,12 @@ void request_fill(const order_request *r, scene *s) {
 }
 
 order_request request_make(scene *s, int32_t extra, bool compact = false) {
-    const int32_t volume = scene_columns(s), many = order_count(s->capacity) + extra;
     order_request r = {s->kernel,
                        s->threshold,
                        device_upload(s->map.data(), (int64_t)s->map.size()),
                        device_upload(&s->told, 1),
                        s->capacity,
-                       {device_poisoned<int32_t>((int64_t)many * order_rows),
-                        device_poisoned<uint32_t>((int64_t)many * order_words(volume)),
-                        device_poisoned<int32_t>((int64_t)many * volume * order_rows),
-                        device_poisoned<int32_t>(order_pairs(many)), many, volume},
+                       order_layout_new(order_count(s->capacity) + extra, scene_columns(s)),
                        nullptr};
     if (compact && scene_is_small(s)) {
         r.map = nullptr;
@@ -170,34 +138,8 @@ order_request request_make(scene *s, int32_t extra, bool compact = false) {
     return r;
 }
 
-// Everything the device has of a layout, the parts that are not written included.
-blocks request_fetch(const order_request *r, const scene *s, int32_t extra) {
-    blocks b = blocks_make(s, extra);
-    device_copy_out(b.row.data(), r->layout.row, (int64_t)b.row.size());
-    device_copy_out(b.mask.data(), r->layout.mask, (int64_t)b.mask.size());
-    device_copy_out(b.source.data(), r->layout.source, (int64_t)b.source.size());
-    device_copy_out(b.turn.data(), r->layout.turn, (int64_t)b.turn.size());
-    return b;
-}
-
-template <typename T>
-bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wanted) {
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        if (got[i] != wanted[i]) {
-            snprintf(finding, sizeof finding, "%s[%zu]: %lld instead of %lld (%s)", name, i,
-                     (long long)got[i], (long long)wanted[i], label);
-            return false;
-        }
-    }
-    return true;
-}
-
-// "" where all is the same; else what is not.
 const char *difference(const blocks &got, const blocks &wanted) {
-    finding[0] = 0;
-    bool equal = same("row", got.row, wanted.row) && same("mask", got.mask, wanted.mask) &&
-                 same("source", got.source, wanted.source) && same("turn", got.turn, wanted.turn);
-    return equal ? "" : finding;
+    return order_difference(got, wanted, label);
 }
 
 struct scratch {
@@ -229,7 +171,7 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(requests_build(requests, &memory, stream_get()));
         for (size_t i = 0; i < scenes.size(); ++i) {
-            CHECK_EQUAL(difference(request_fetch(&requests[i], &scenes[i], extra), wanted[i]), "");
+            CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout), wanted[i]), "");
         }
     }
     guarded_finish();
@@ -564,9 +506,9 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         for (size_t i = 0; i < kernels.size(); ++i) {
             snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
-            CHECK_EQUAL(difference(request_fetch(&requests[i], &scenes[i], 0),
-                                   blocks_on_host(&scenes[i], 0)),
-                        "");
+            CHECK_EQUAL(
+                difference(order_arrays_fetch(&requests[i].layout), blocks_on_host(&scenes[i], 0)),
+                "");
         }
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
@@ -691,7 +633,7 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(requests_build(good, &odd, stream_get()), status_alignment);
     // Nothing has been done.
     for (const order_request &r : good) {
-        CHECK_EQUAL(difference(request_fetch(&r, &s, 0), blocks_make(&s, 0)), "");
+        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout), blocks_make(&s, 0)), "");
     }
     CHECK_OK(requests_build(good, &memory, stream_get()));
 }
@@ -702,7 +644,7 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     const order_request request = request_make(&s, 1);
     const scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
-    const blocks wanted = request_fetch(&request, &s, 1);
+    const blocks wanted = order_arrays_fetch(&request.layout);
     CHECK_EQUAL(difference(wanted, blocks_on_host(&s, 1)), "");
     blocks bad = wanted;
     std::swap(bad.row[70], bad.row[71]);
@@ -720,15 +662,14 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     const int32_t fewer = s.count - 1;
     device_copy_in((int32_t *)request.count, &fewer, 1);
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
-    CHECK(difference(request_fetch(&request, &s, 1), wanted)[0] != 0);
+    CHECK(difference(order_arrays_fetch(&request.layout), wanted)[0] != 0);
 }
 
 // ---- slots --------------------------------------------------------------------------------------
 
 int64_t slots_on_host(const scene *s) {
     blocks b = blocks_on_host(s, 0);
-    const order_layout t = {b.row.data(),  b.mask.data(), b.source.data(),
-                            b.turn.data(), b.count,       b.volume};
+    const order_layout t = order_arrays_layout(&b);
     int64_t slots = -1;
     CHECK_OK(order_slots_host(&t, s->count, &slots));
     return slots;

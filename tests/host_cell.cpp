@@ -239,6 +239,8 @@ TEST(cell_order_refuses) {
     REQUIRE_OK(cell_workspace(&good, 1, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
     CHECK_STATUS(cell_order(&s.layout, &bad, 1, scratch, bytes, nullptr), status_capacity);
+    bad = good, bad.outputs.capacity = 0;
+    CHECK_STATUS(cell_workspace(&bad, 1, &bytes), status_bad_size);
     CHECK_STATUS(cell_order(&s.layout, &good, 1, nullptr, bytes, nullptr), status_null_pointer);
     CHECK_STATUS(cell_order(&s.layout, &good, 1, scratch, bytes - 1, nullptr), status_workspace);
     CHECK_STATUS(cell_order(&s.layout, &good, 0, scratch, bytes, nullptr), status_bad_size);
