@@ -22,6 +22,7 @@
 
 #include "spira/blob.h"
 #include "spira/offset.h"
+#include "spira/wgmma.h"
 #include "spira/word.h"
 
 #include "spira/search.h"

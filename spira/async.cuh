@@ -87,6 +87,13 @@ SPIRA_DEVICE bool warp_elect() {
     return chosen != 0;
 }
 
+// A lane's number, of which nothing is kept: for where registers are scarce.
+SPIRA_DEVICE int warp_lane() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 // The sum over a whole warp, in all lanes.
 SPIRA_DEVICE int warp_sum(int value) {
 #if __CUDA_ARCH__ >= 800

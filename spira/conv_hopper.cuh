@@ -556,15 +556,21 @@ SPIRA_DEVICE hopper_part hopper_part_of(const P &p, int piece) {
     from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
     from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
     // One address to add to: the compiler would add array and place to each row, one by one.
+#ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(from.base));
+#endif
     return from;
 }
 
 // The compiler would multiply 64 bits.
 SPIRA_DEVICE uint64_t hopper_product(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
     uint64_t v;
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
     return v;
+#else
+    return (uint64_t)a * b;
+#endif
 }
 
 // Copies a part of the rows of a row block; missing rows become zero.
@@ -889,7 +895,8 @@ SPIRA_DEVICE uint32_t hopper_listen(int group, int &before, hopper_ring &ring) {
         // Read by the lane that gives the stage back: racecheck does not see that others have read.
         uint32_t told = shared_load_elected(hopper_told(ring));
         if (blocks < hopper_blocks) { // the others' steps are not told
-            told = told & hopper_last | (told >> group * hopper_steps & ((1 << hopper_steps) - 1));
+            told =
+                (told & hopper_last) | (told >> group * hopper_steps & ((1 << hopper_steps) - 1));
         }
         if (told & (hopper_last - 1)) {
             return told;
@@ -957,18 +964,11 @@ SPIRA_DEVICE void hopper_sum_stages(int set, int group, uint32_t zeros, bool pas
     }
 }
 
-// A lane's number that nothing is kept of over the steps: registers are scarce there.
-SPIRA_DEVICE int hopper_lane() {
-    int lane;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    return lane;
-}
-
 // The sums of the offsets, as those of the shortcut that are added to them: see
 // hopper_shortcut_vectors.
 template <int columns>
 SPIRA_DEVICE void hopper_sums_scale(const hopper_shared &shared, float (&sum)[columns / 2]) {
-    const float *ratio = shared.ratio + hopper_lane() % 4 * 2;
+    const float *ratio = shared.ratio + warp_lane() % 4 * 2;
 #pragma unroll
     for (int j = 0; j < columns / 8; ++j) {
         const float2 r = *(const float2 *)(ratio + 8 * j);
@@ -1020,6 +1020,7 @@ SPIRA_DEVICE void hopper_sum_any(const conv_tensor_params &p, const hopper_share
 // Two channels of the sums, of which so many are there; zeros for the others. Without a branch, so
 // that many are under way.
 SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
+#ifdef __CUDA_ARCH__
     float2 v;
     asm volatile("{\n\t"
                  ".reg .pred both, one;\n\t"
@@ -1033,6 +1034,9 @@ SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
                  : "=&f"(v.x), "=&f"(v.y)
                  : "l"(from), "r"(there));
     return v;
+#else
+    return make_float2(there > 0 ? from[0] : 0.0f, there > 1 ? from[1] : 0.0f);
+#endif
 }
 
 // Adds the sums that two rows of a lane begin from, if there are any, where its own stand.
@@ -1047,7 +1051,7 @@ SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, cons
     int there[2]; // channels from the lane's first on; behind the last nobody has written
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-        const int first = channel + hopper_lane() % 4 * 2;
+        const int first = channel + warp_lane() % 4 * 2;
         from[h] = p.sums + (int64_t)row[h] * conv_sums_pitch(p.cout) + first;
         there[h] = row[h] < 0 ? 0 : p.cout - first;
     }
@@ -1101,7 +1105,7 @@ SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &hig
 
 // The first of a lane's channels: of a pair of blocks of 8 it has 4.
 SPIRA_DEVICE int hopper_own() {
-    const int t = hopper_lane() % 4;
+    const int t = warp_lane() % 4;
     return (t & 1) * 8 + (t >> 1) * 4;
 }
 
@@ -1139,7 +1143,7 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
                                       uint2 (&extra)[hopper_extras(columns, split)][2],
                                       const float (&sum)[columns / 2]) {
     enum { at_a_time = hopper_extras(columns, split), pairs = columns / 16 }; // of blocks of 8
-    const int t = hopper_lane() % 4, own = hopper_own();
+    const int t = warp_lane() % 4, own = hopper_own();
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     int64_t at[2];
 #pragma unroll
@@ -1252,7 +1256,7 @@ SPIRA_DEVICE void hopper_finish_slowly(const conv_tensor_params &p, const hopper
             row[0][0] = row[blocks - 1][0];
             row[0][1] = row[blocks - 1][1];
         }
-        const int from = at % columns + hopper_lane() % 4 * 2;
+        const int from = at % columns + warp_lane() % 4 * 2;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (row[0][h] >= 0 && channel + from < p.cout) {
@@ -1292,7 +1296,7 @@ SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared
 template <int blocks>
 SPIRA_DEVICE void hopper_rows_load(const conv_tensor_params &p, int outputs, int first,
                                    int (&row)[blocks][2]) {
-    const int own = threadIdx.x % hopper_group / 32 * 16 + hopper_lane() / 4;
+    const int own = threadIdx.x % hopper_group / 32 * 16 + warp_lane() / 4;
 #pragma unroll
     for (int i = 0; i < 2 * blocks; ++i) {
         int place = (first + i / 2) * order_rows + own + i % 2 * 8;
@@ -1659,7 +1663,7 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const conv_device *d, cudaS
     p.size.depth = hopper_stages(columns, row, &p.size, d->shared_max);
     p.slices = (int)ceil_div(p.cout, columns);
     int bytes = hopper_memory_bytes(columns, row, split, p.size.depth);
-    int64_t pairs = ceil_div(order_count(p.capacity), hopper_blocks);
+    int64_t pairs = order_pairs(order_count(p.capacity));
     int64_t resident = d->multiprocessors * hopper_resident(columns, tiles) / p.slices / split;
     const dim3 grid((unsigned)split, (unsigned)p.slices,
                     (unsigned)max_of(min_of(pairs, resident), 1));

@@ -1,15 +1,15 @@
 // spira/wgmma.cuh: Hopper's matrix instruction, each PTX form wrapped once (sm_90a).
 //
 // wgmma_step<E, columns>: sum[64, columns] += a[64, 16] * b[16, columns], by the four warps of a
-// warpgroup, asynchronously. Both are in shared memory, `b` transposed, as 64 and `columns` rows of
-// 1 << log (32, 64, 128) bytes of elements of 16 bits, of which a step takes 32 bytes; wgmma_place
-// says where each byte stands, from a multiple of wgmma_align.
+// warpgroup, asynchronously. Both are in shared memory, as wgmma.h says, `b` transposed: 64 and
+// `columns` rows of elements of 16 bits, of which a step takes 32 bytes.
 // With w the warp, g = lane / 4 and t = lane % 4, a lane has, for each 8 columns j,
 //   sum[4 j ..]  (16 w + g, 8 j + 2 t) (.., 8 j + 2 t + 1) (16 w + g + 8, 8 j + 2 t) (..)
 #ifndef SPIRA_WGMMA_CUH
 #define SPIRA_WGMMA_CUH
 
 #include "numeric.cuh"
+#include "wgmma.h"
 
 // Where the compiler may use it: the target is sm_90a.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -19,29 +19,6 @@
 #endif
 
 namespace spira {
-
-enum {
-    wgmma_rows = 64,
-    wgmma_row_most = 128, // bytes of a row
-    wgmma_row_log_most = 7,
-    wgmma_step_bytes = 32, // of a row
-    wgmma_align = 1024,
-};
-
-// Where byte `at` of the rows (row << log | byte of the row) stands: the swizzle.
-SPIRA_BOTH uint32_t wgmma_place(uint32_t at, int log) {
-    return at ^ (at >> 3 & ((1u << log) - 16));
-}
-
-// What the instruction is told of rows of 1 << log bytes: the distance of 8 rows, the swizzle.
-SPIRA_DEVICE uint32_t wgmma_form(int log) {
-    return 1u << (log - 1) | (uint32_t)(wgmma_row_log_most + 1 - log) << 30;
-}
-
-// And of where they are (shared address): 16 bytes more are 1 more.
-SPIRA_DEVICE uint32_t wgmma_address(uint32_t rows) {
-    return (rows >> 4 & 0x3fff) | 1u << 16;
-}
 
 // Before steps: registers are as the steps are to see them, and shared memory, too, if it was
 // written by other threads' copies.

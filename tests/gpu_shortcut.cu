@@ -15,30 +15,6 @@ conv_device device_query() {
     return d;
 }
 
-// A convolution, and the shortcut that it adds: of the identity, with `main`'s outputs.
-struct joined_problem {
-    problem main, own;
-};
-
-joined_problem joined_make(random_state *random, conv_shape s, int cin, int cin2, int32_t inputs,
-                           int32_t outputs, int32_t room) {
-    joined_problem p;
-    p.main = problem_make(random, s, inputs, outputs, outputs + room);
-    p.main.identity = s.volume == 1;
-    p.own =
-        problem_make(random, conv_shortcut_shape(&s, cin, cin2), outputs, outputs, outputs + room);
-    p.own.identity = true;
-    return p;
-}
-
-// No residual of the shortcut's.
-void joined_fill(random_state *random, joined_problem *p, int percent, int what, int own,
-                 activation act) {
-    problem_fill_map(random, &p->main, percent);
-    problem_fill_epilogue(random, &p->main, what, act);
-    problem_fill_epilogue(random, &p->own, own & ~with_residual, activation_none);
-}
-
 void joined_name(joined_problem *p, const char *what) {
     char more[80];
     snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
@@ -69,14 +45,6 @@ void device_joined_make(const joined_problem *p, device_joined *d) {
               floats_upload(p->own.scale, p->own.off.floats),
               floats_upload(p->own.shift, p->own.off.floats)};
     d->main.args.shortcut = &d->own;
-}
-
-reference_verdict joined_judge(const joined_problem *p, const void *out) {
-    const problem *o = &p->own;
-    const conv_epilogue own = problem_epilogue(o, {});
-    const reference_shortcut shortcut = reference_shortcut_make(
-        &o->shape, o->in.data(), o->in2.data(), o->weight.data(), o->outputs, &own);
-    return problem_judge(&p->main, out, &shortcut);
 }
 
 // The same bits twice, by `sizes` or, if that is null, as the rules choose.

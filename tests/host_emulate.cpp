@@ -1,7 +1,8 @@
-// tests/host_emulate.cpp: what runs kernels on the host (emulate.h) does run them.
+// tests/host_emulate.cpp: what runs kernels on the host (emulate.h, emulate_hopper.h) does run
+// them, and tells of what would go wrong on a GPU.
 #include "test.h"
 
-#include "emulate.h"
+#include "emulate_hopper.h"
 
 using namespace spira;
 
@@ -42,6 +43,152 @@ status launch_splits(int leaves, int32_t *votes) {
     return chain_launch(kernel_splits, 1, threads, 0, false, 1, nullptr, "splits", leaves, votes);
 }
 
+enum { memory = 4096 }; // bytes of shared memory of the kernels below
+
+// The copies of one warp, into memory that the others read, as far as that goes well.
+enum mistake : int {
+    mistake_none,
+    mistake_no_wait,
+    mistake_no_arrival,
+    mistake_no_barrier,
+    mistake_outside,
+    mistake_unaligned,
+    mistake_left,
+};
+
+void kernel_copies(const uint32_t *from, uint32_t *to, mistake m) {
+    __shared__ uint64_t full;
+    const uint32_t first = shared_address(hopper_dynamic), barrier = shared_address(&full);
+    const int own = (int)threadIdx.x;
+    if (own == 0) {
+        full = 0;
+    }
+    if (own == 0 && m != mistake_no_barrier) {
+        barrier_begin(&full, 32 + 1);
+    }
+    __syncthreads();
+    if (own < 32) {
+        const uint32_t at = first + (uint32_t)own * 16;
+        async_copy_16(at + (m == mistake_outside     ? memory
+                            : m == mistake_unaligned ? 8
+                                                     : 0),
+                      from + own * 4, own % 5 > 0);
+        if (m != mistake_left) {
+            barrier_arrive_copies(barrier);
+        }
+        if (own == 0) {
+            barrier_copy(first + 512, from + 128, 512, barrier);
+            if (m != mistake_no_arrival) {
+                barrier_arrive_expect(barrier, 512);
+            }
+        }
+    }
+    if (m != mistake_no_wait && m != mistake_left) {
+        barrier_wait(barrier, 0);
+    }
+    if (own < 64) {
+        for (int i = 0; i < 4; ++i) {
+            to[own * 4 + i] = shared_load(first + (uint32_t)(own * 4 + i) * 4);
+        }
+    }
+    if (m != mistake_left) {
+        barrier_wait(barrier, 0);
+    }
+}
+
+// Blocks of a cluster hand each other a number of each thread, twice, through the same memory.
+void kernel_cluster(float *to, bool taken_first) {
+    __shared__ uint64_t ready, taken;
+    const uint32_t rank = blockIdx.x, own = threadIdx.x;
+    const uint32_t at = shared_address(hopper_dynamic) + own * 16;
+    if (own == 0) {
+        barrier_begin(&ready, 1);
+        barrier_begin(&taken, threads);
+    }
+    barrier_fence();
+    cluster_sync();
+    for (uint32_t round = 0; round < 2; ++round) {
+        const float v = (float)(1000 * rank + 10 * own + round);
+        if (own == 0) {
+            barrier_arrive_expect(shared_address(&ready), threads * 16);
+        }
+        if (taken_first) {
+            cluster_wait(shared_address(&taken), round ^ 1);
+        }
+        cluster_store_4(cluster_address(at, rank ^ 1), make_float4(v, v, v, v),
+                        cluster_address(shared_address(&ready), rank ^ 1));
+        cluster_wait(shared_address(&ready), round);
+        to[(rank * 2 + round) * threads + own] = __uint_as_float(shared_load(at + 12));
+        cluster_arrive(cluster_address(shared_address(&taken), rank ^ 1));
+    }
+    cluster_sync();
+}
+
+// Two numbers: one read before the kernel before ends, one after that.
+void kernel_early(const int32_t *from, int32_t *to) {
+    to[threadIdx.x * 2] = *from;
+    chain_wait();
+    to[threadIdx.x * 2 + 1] = *from;
+}
+
+// sum[64, columns] of steps of rows of 1 << log bytes.
+template <typename E, int columns>
+void kernel_multiply(const E *a, const E *b, int log, float *to, bool waits) {
+    const uint32_t own = threadIdx.x;
+    const uint32_t first = (shared_address(hopper_dynamic) + 1023) & ~1023u;
+    const uint32_t second = first + (64u << log);
+    for (uint32_t i = own * 2; i < 64u << log; i += 256) {
+        emulate::shared_at<E>(first + wgmma_place(i, log)) = a[i / 2];
+    }
+    for (uint32_t i = own * 2; i < (uint32_t)columns << log; i += 256) {
+        emulate::shared_at<E>(second + wgmma_place(i, log)) = b[i / 2];
+    }
+    __syncthreads();
+    float sum[columns / 2] = {};
+    wgmma_begin();
+    for (uint32_t at = 0; at < 1u << log; at += wgmma_step_bytes) {
+        wgmma_step<E, columns>(sum, wgmma_address(first) + (at >> 4),
+                               wgmma_address(second) + (at >> 4), wgmma_form(log));
+    }
+    wgmma_end();
+    if (waits) {
+        wgmma_wait<0>();
+    }
+    wgmma_settle(sum);
+    for (uint32_t i = 0; i < columns / 2; ++i) {
+        const uint32_t row = own / 32 * 16 + own % 32 / 4 + i / 2 % 2 * 8;
+        to[row * columns + i / 4 * 8 + own % 4 * 2 + i % 2] = sum[i];
+    }
+}
+
+template <typename E, int columns>
+void check_multiply(int log) {
+    const int depth = 1 << (log - 1);
+    random_state random = random_make((uint64_t)log);
+    std::vector<E> a((size_t)(64 * depth)), b((size_t)(columns * depth));
+    for (std::vector<E> *v : {&a, &b}) {
+        for (E &e : *v) {
+            e = element_from_float<E>((float)random_int(&random, -8, 8));
+        }
+    }
+    std::vector<float> sums(64 * columns);
+    const auto launch = [&](bool waits) {
+        return chain_launch(kernel_multiply<E, columns>, 1, 128, ((64 + columns) << log) + 1024,
+                            false, 1, nullptr, "multiply", a.data(), b.data(), log, sums.data(),
+                            waits);
+    };
+    REQUIRE_OK(launch(true));
+    for (int at = 0; at < 64 * columns; ++at) {
+        float sum = 0;
+        for (int i = 0; i < depth; ++i) {
+            sum += element_to_float(a[(size_t)(at / columns * depth + i)]) *
+                   element_to_float(b[(size_t)(at % columns * depth + i)]);
+        }
+        REQUIRE(CHECK_EQUAL(sums[(size_t)at], sum));
+    }
+    CHECK_STATUS(launch(false), status_cuda);
+}
+
 } // namespace
 
 TEST(emulate_threads_meet) {
@@ -72,4 +219,71 @@ TEST(emulate_tells_of_threads_that_do_not_meet) {
         CHECK_STATUS(launch_splits(leaves, &votes), status_cuda);
     }
     CHECK_OK(launch_parts(-1)); // and goes on
+}
+
+TEST(emulate_copies_come_late) {
+    std::vector<uint32_t> from(256), to(256);
+    for (uint32_t i = 0; i < 256; ++i) {
+        from[i] = i + 1;
+    }
+    const auto launch = [&](mistake m) {
+        to.assign(256, 0);
+        return chain_launch(kernel_copies, 1, threads, memory, false, 1, nullptr, "copies",
+                            from.data(), to.data(), m);
+    };
+    for (emulate::seed = 0; emulate::seed < 20; ++emulate::seed) {
+        REQUIRE_OK(launch(mistake_none));
+        for (uint32_t i = 0; i < 256; ++i) {
+            REQUIRE(CHECK_EQUAL(to[i], i < 128 && i / 4 % 5 == 0 ? 0 : i + 1));
+        }
+        REQUIRE_OK(launch(mistake_no_wait));
+        CHECK(std::count(to.begin(), to.end(), ~0u) > 0);
+        for (mistake m : {mistake_no_arrival, mistake_no_barrier, mistake_outside,
+                          mistake_unaligned, mistake_left}) {
+            CHECK_STATUS(launch(m), status_cuda);
+        }
+    }
+}
+
+TEST(emulate_clusters_share_memory) {
+    std::vector<float> to(4 * threads);
+    const auto good = [&](bool taken_first) {
+        const status s = chain_launch(kernel_cluster, 2, threads, memory, false, 2, nullptr,
+                                      "cluster", to.data(), taken_first);
+        bool all = s.code == status_ok;
+        for (int at = 0; at < 4 * threads; ++at) {
+            const int rank = at / threads / 2, round = at / threads % 2;
+            all = all && to[(size_t)at] == (float)(1000 * (rank ^ 1) + 10 * (at % threads) + round);
+        }
+        return all;
+    };
+    int lost = 0; // overwritten before it was read
+    for (emulate::seed = 0; emulate::seed < 20; ++emulate::seed) {
+        CHECK(good(true));
+        lost += !good(false);
+    }
+    CHECK(lost > 0);
+}
+
+TEST(emulate_kernels_begin_early) {
+    int32_t from = 0;
+    std::vector<int32_t> to(2 * threads);
+    emulate::previous = {[&] { from = 5; }, [&] { from = 7; }};
+    for (bool early : {true, false}) {
+        from = 7;
+        REQUIRE_OK(chain_launch(kernel_early, 1, threads, 0, early, 1, nullptr, "early",
+                                (const int32_t *)&from, to.data()));
+        for (int i = 0; i < 2 * threads; ++i) {
+            CHECK_EQUAL(to[(size_t)i], early && i % 2 == 0 ? 5 : 7);
+        }
+    }
+    emulate::previous = {};
+}
+
+TEST(emulate_multiplies) {
+    for (int log : {5, 6, 7}) {
+        check_multiply<__half, 32>(log);
+        check_multiply<__nv_bfloat16, 96>(log);
+    }
+    check_multiply<__half, 256>(7);
 }
