@@ -482,8 +482,11 @@ SPIRA_API status cell_workspace(const cell_request<W> *request, int requests, si
 //          launched then
 // Asynchronous, deterministic, equal to cell_order_host.
 // cost     a binary search of each voxel of the finer set; 5 bytes of each output, of a strided
-//          layer 37, written and read; 256 bytes for each offset of each block. Up to three
-//          launches and a memset
+//          layer 37, written and read; 256 bytes for each offset of each block. Besides, for each
+//          1024 outputs the counts of all are read from the cache, half a byte of each output, of
+//          an inverse layer 1 / 64: with 10^6 outputs 0.5 GB, with 10^7 a hundred times as much.
+//          Up to three launches and a memset
+// early    What is launched behind it is not early (conv_args.early) if it reads the layouts.
 template <typename W>
 SPIRA_API status cell_order(const word_layout *layout, const cell_request<W> *request, int requests,
                             void *scratch, size_t scratch_bytes, cudaStream_t stream) {

@@ -33,7 +33,9 @@ enum {
 template <typename W>
 struct cell_request {
     kernel_shape kernel; // its stride is the spacing of the finer set
-    // All voxels of the coarser set are multiples of stride * size: see downsample.h.
+    // All voxels of the finer set are multiples of stride, those of the coarser set of stride *
+    // size, as downsample.h makes them; no voxel is there twice. Of others it is not said which
+    // sources an output has.
     voxel_set<W> source, outputs;
     order_layout layout; // of outputs.capacity
 };
@@ -60,8 +62,10 @@ SPIRA_BOTH cell_place<W> cell_find(const word_layout *layout, const kernel_shape
     const triple stride = cell_stride(kernel);
     const W cell = downsample_word(layout, word, stride, downsample_by_mask(stride));
     const voxel v = word_unpack<W>(layout, word), first = word_unpack<W>(layout, cell);
-    const int x = v.x != first.x, y = v.y != first.y, z = v.z != first.z;
-    return {cell, (x * kernel->size.y + y) * kernel->size.z + z};
+    const triple size = kernel->size; // of 1: one place, whatever the voxel's is
+    const int x = size.x > 1 && v.x != first.x, y = size.y > 1 && v.y != first.y;
+    const int z = size.z > 1 && v.z != first.z;
+    return {cell, (x * size.y + y) * size.z + z};
 }
 
 template <typename W>

@@ -248,4 +248,33 @@ TEST(cell_order_refuses) {
     CHECK_OK(cell_order(&s.layout, &good, 1, scratch, bytes, nullptr));
 }
 
+// Voxels that are no multiples of the stride, along an axis of size 1 too: nothing is written
+// beyond the layout.
+template <typename W>
+void check_odd_voxels(bool inverse) {
+    random_state random = random_make(11);
+    cell_scene<W> s = cell_scene_make<W>(&random, inverse, {2, 2, 1}, {2, 2, 4}, 500, 0);
+    for (W &word : inverse ? s.outputs : s.source) {
+        const triple off = {random_int(&random, 0, 1), random_int(&random, 0, 1),
+                            random_int(&random, 0, 3)};
+        word += word_delta<W>(&s.layout, off);
+    }
+    cell_request<W> r = request_new(&s, 0);
+    size_t bytes = 0;
+    REQUIRE_OK(cell_workspace(&r, 1, &bytes));
+    CHECK_OK(cell_order(&s.layout, &r, 1, guarded_new<char>((int64_t)bytes), bytes, nullptr));
+    for (int32_t block = 0; block < r.layout.blocks; ++block) {
+        CHECK(r.layout.mask[block] < 1u << kernel_volume(&s.kernel));
+    }
+    CHECK_OK(cell_order_host(&s.layout, &r));
+    guarded_finish();
+}
+
 } // namespace
+
+TEST(cell_order_of_odd_voxels) {
+    for (bool inverse : {false, true}) {
+        check_odd_voxels<uint32_t>(inverse);
+        check_odd_voxels<uint64_t>(inverse);
+    }
+}
