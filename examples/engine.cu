@@ -122,7 +122,11 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
         if (f.count < 1) {
             continue;
         }
-        SPIRA_TRY(scan::scan_bounds_points(&cloud, low, high));
+        const spira::status s = scan::scan_bounds_points(&cloud, low, high);
+        if (s.code == spira::status_not_finite) {
+            continue; // told of when the scan runs
+        }
+        SPIRA_TRY(s);
         for (int a = 0; a < 3; ++a) {
             lo[a] = first ? low[a] : std::min(lo[a], low[a]);
             hi[a] = first ? high[a] : std::max(hi[a], high[a]);
@@ -138,7 +142,8 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
     return spira::word_fit(&need, &job->layout);
 }
 
-// How many voxels each set of the network has to hold for the scans: the most, set by set.
+// How many voxels each set of the network has to hold for the scans: the most, set by set. Rows
+// that are no numbers are told of when their scan runs.
 template <typename W>
 static spira::status sets_measure(const std::vector<frame> &frames, side::job *job,
                                   int32_t most[spira::net_sets_max]) {
@@ -151,9 +156,10 @@ static spira::status sets_measure(const std::vector<frame> &frames, side::job *j
         spira::net_limits limits = {};
         limits.channels = 4;
         limits.type = spira::numeric_f32;
-        spira::status s = side::prepare(job, &p);
-        if (!spira::status_failed(s)) {
-            limits.voxels = p.set.capacity = *p.set.count;
+        spira::device_status trouble = {};
+        spira::status s = side::prepare_set(job, &p, &trouble);
+        limits.voxels = p.set.capacity = *p.set.count;
+        if (!spira::status_failed(s) && limits.voxels > 0) {
             s = side::measure_sets(job, &p, &limits);
         }
         side::prepared_free(&p);

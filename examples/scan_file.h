@@ -16,6 +16,7 @@
 #ifndef SPIRA_EXAMPLES_SCAN_FILE_H
 #define SPIRA_EXAMPLES_SCAN_FILE_H
 
+#include "../spira/numeric.h"
 #include "../spira/status.h"
 
 #include <errno.h>
@@ -324,24 +325,30 @@ SPIRA_API spira::status scan_read(const char *path, scan_cloud *out) {
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-// The smallest and the largest x, y, z of a scan of points, both included.
+// The smallest and the largest x, y, z of a scan of points, both included. A NaN or an infinity is
+// passed over, as voxelisation drops its row.
 //
-// inputs:  cloud  a scan of points, finite
+// inputs:  cloud  a scan of points
 // outputs: lo, hi  [3] metres
 // errors:  status_null_pointer; also "cloud->points" for a scan of voxels
 //          status_bad_size  "cloud->rows": no rows
+//          status_not_finite  "cloud->points": an axis has no number at all
 SPIRA_API spira::status scan_bounds_points(const scan_cloud *cloud, float lo[3], float hi[3]) {
     SPIRA_REQUIRE(cloud, spira::status_null_pointer, "cloud", 0);
     SPIRA_REQUIRE(lo && hi, spira::status_null_pointer, lo ? "hi" : "lo", 0);
     SPIRA_REQUIRE(cloud->points, spira::status_null_pointer, "cloud->points", 0);
     SPIRA_REQUIRE(cloud->rows > 0, spira::status_bad_size, "cloud->rows", cloud->rows);
     for (int axis = 0; axis < 3; ++axis) {
-        lo[axis] = hi[axis] = cloud->points[axis];
-        for (int64_t row = 1; row < cloud->rows; ++row) {
+        bool any = false;
+        for (int64_t row = 0; row < cloud->rows; ++row) {
             float value = cloud->points[row * cloud->columns + axis];
-            lo[axis] = value < lo[axis] ? value : lo[axis];
-            hi[axis] = value > hi[axis] ? value : hi[axis];
+            if (spira::float_is_finite(value)) {
+                lo[axis] = any && lo[axis] < value ? lo[axis] : value;
+                hi[axis] = any && hi[axis] > value ? hi[axis] : value;
+                any = true;
+            }
         }
+        SPIRA_REQUIRE(any, spira::status_not_finite, "cloud->points", axis);
     }
     return spira::status_success();
 }

@@ -165,13 +165,19 @@ static prepared<W> prepared_new(job *j) {
     return p;
 }
 
-// Voxelises on the host.
+// Voxelises on the host. trouble: of rows, which are dropped then.
+template <typename W>
+static spira::status prepare_set(job *j, prepared<W> *p, spira::device_status *trouble) {
+    j->input.count = &p->rows;
+    return spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, trouble, p->scratch,
+                                spira::voxelize_host_workspace<W>(&j->input));
+}
+
+// The same, and the features; all rows have to be good.
 template <typename W>
 static spira::status prepare(job *j, prepared<W> *p) {
     spira::device_status trouble = {};
-    j->input.count = &p->rows;
-    SPIRA_TRY(spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, &trouble,
-                                   p->scratch, spira::voxelize_host_workspace<W>(&j->input)));
+    SPIRA_TRY(prepare_set(j, p, &trouble));
     SPIRA_TRY(spira::device_status_read(&trouble));
     return spira::voxel_features_host(
         spira::voxel_feature_mean, j->values ? j->values : j->input.points + 3, value_columns(j), 4,

@@ -163,14 +163,20 @@ static spira::status device_pass(const job *j, device_job<W> *d) {
 // The same, captured once, to be replayed.
 template <typename W>
 static spira::status device_capture(const job *j, device_job<W> *d, cudaGraphExec_t *replay) {
-    cudaGraph_t graph;
+    cudaGraph_t graph = nullptr;
     SIDE_CUDA(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
     spira::status s = device_pass(j, d);
-    SIDE_CUDA(cudaStreamEndCapture(d->stream, &graph));
-    SPIRA_TRY(s);
-    SIDE_CUDA(cudaGraphInstantiate(replay, graph, 0));
-    SIDE_CUDA(cudaGraphDestroy(graph));
-    return spira::status_success();
+    const cudaError_t ended = cudaStreamEndCapture(d->stream, &graph);
+    if (!spira::status_failed(s)) { // else it says more than what that did to the capture
+        s = spira::status_from_cuda(ended, "capture");
+    }
+    if (!spira::status_failed(s)) {
+        s = spira::status_from_cuda(cudaGraphInstantiate(replay, graph, 0), "graph");
+    }
+    if (graph) {
+        cudaGraphDestroy(graph);
+    }
+    return s;
 }
 
 // Waits, and reads what the device had to say.

@@ -32,13 +32,21 @@ SPIRA_API spira::status file_read(const char *path, void **memory, size_t *bytes
     return s;
 }
 
-// Writes a file that is not there yet: one that is, is left as it is, and errno says so.
+// Writes a file that is not there yet: one that is, is left as it is, and errno says so. No part of
+// one is left.
 SPIRA_API spira::status file_write(const char *path, const void *data, size_t bytes) {
     FILE *file = fopen(path, "wbx");
     SPIRA_REQUIRE(file, spira::status_file_open, path, errno);
     bool written = fwrite(data, 1, bytes, file) == bytes;
-    bool closed = fclose(file) == 0;
-    SPIRA_REQUIRE(written && closed, spira::status_file_open, path, errno);
+    int error = written ? 0 : errno;
+    if (fclose(file) != 0 && written) {
+        written = false;
+        error = errno;
+    }
+    if (!written) {
+        remove(path);
+    }
+    SPIRA_REQUIRE(written, spira::status_file_open, path, error);
     return spira::status_success();
 }
 

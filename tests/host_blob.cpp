@@ -6,7 +6,9 @@
 #include "../spira/blob.h"
 #include "../spira/net_blob.h"
 
+#include <signal.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <vector>
 
@@ -922,5 +924,26 @@ TEST(weights_in_files_are_never_overwritten) {
     CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused), status_file_empty);
     REQUIRE_OK(scan::scan_write_bytes(path, m->memory, (int64_t)m->bytes - 1));
     CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused), status_file_format);
+    remove(path);
+}
+
+// Of what cannot be written as a whole nothing is left, so that it can be tried again.
+TEST(weights_are_written_whole_or_not) {
+    const char *path = "build/tmp/half.blob";
+    mkdir("build", 0777);
+    mkdir("build/tmp", 0777);
+    remove(path);
+    const std::vector<char> bytes(100000, 'x');
+    rlimit before;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit less = {50000, before.rlim_max};
+    const auto handler = signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &less) == 0);
+    const status s = weights::file_write(path, bytes.data(), bytes.size());
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    CHECK_STATUS(s, status_file_open);
+    CHECK_EQUAL(s.detail, EFBIG);
+    CHECK_OK(weights::file_write(path, bytes.data(), bytes.size()));
     remove(path);
 }

@@ -413,6 +413,13 @@ TEST(scan_bounds) {
     CHECK(low[0] == INT32_MIN && low[1] == -2 && low[2] == 3);
     CHECK(high[0] == INT32_MAX && high[1] == 5 && high[2] == 3);
 
+    float odd[12] = {NAN, 1, 2, 5, INFINITY, -7, 4, 3, -INFINITY, -6, 9, NAN};
+    const scan_cloud some = {4, 3, odd, nullptr};
+    CHECK_OK(scan_bounds_points(&some, lo, hi));
+    CHECK(lo[0] == -6 && lo[1] == 1 && lo[2] == -7 && hi[0] == 5 && hi[1] == 9 && hi[2] == 2);
+    odd[2] = odd[5] = NAN;
+    CHECK_STATUS(scan_bounds_points(&some, lo, hi), status_not_finite);
+
     CHECK_STATUS(scan_bounds_points(&of_voxels, lo, hi), status_null_pointer);
     CHECK_STATUS(scan_bounds_voxels(&of_points, low, high), status_null_pointer);
     CHECK_STATUS(scan_bounds_points(nullptr, lo, hi), status_null_pointer);
