@@ -810,6 +810,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     __shared__ downsample_shared<turn> s;
     const unsigned begin = blockIdx.x << shift;
     const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    int32_t given = 0; // voxels, though there may not be room for them
     for (unsigned first = begin; first < end; first += turn) {
         const int origin = downsample_origin((int)first);
         const int chunks = (turn + 2 * downsample_margin) / 32;
@@ -824,7 +825,8 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
             }
         }
         const downsample_span span = spans[first / turn];
-        const unsigned count = (unsigned)min(*in.count, in.capacity);
+        given = *in.count;
+        const unsigned count = (unsigned)min(given, in.capacity);
         const unsigned last = min(first + turn, count);
         if (first == begin) {
             const unique_counts heads_read = unique_read_counts(counts, threads);
@@ -859,6 +861,9 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         *out.count = min(total, out.capacity);
         if (total > out.capacity) {
             device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
+        }
+        if (given > in.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)given);
         }
     }
 }
@@ -911,8 +916,11 @@ SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
     downsample_floor_kernel(word_layout layout, voxel_set<W> in, triple stride, bool by_mask,
-                            W *words) {
+                            W *words, device_status *trouble) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0 && *in.count > in.capacity) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    }
     if (i < in.capacity) {
         words[i] =
             i < *in.count ? downsample_word(&layout, in.words[i], stride, by_mask) : word_none<W>();
@@ -939,7 +947,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 //          from: divides the stride; every coordinate of `in` is a multiple of it (as those of a
 //          set that was downsampled to it are; {1, 1, 1} always holds). Powers of two that at most
 //          double x and y take the short way: build the levels of a network one from the other
-// outputs  out: the coarse set and its count; trouble: a capacity that was passed
+// outputs  out: the coarse set and its count; trouble: a capacity that was passed, of `out` or by
+//          the count of `in`
 // errors   null pointers, sizes, a stride beyond the layout's, a `from` that does not divide it, a
 //          workspace that is too small
 // Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
@@ -971,7 +980,7 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     }
     bool by_mask = downsample_by_mask(stride);
     downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, in, stride, by_mask, s.sort.words);
+        *layout, in, stride, by_mask, s.sort.words, trouble);
     int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
     int first_bit = by_mask ? floored : 0; // the floored bits are zero
     return unique_sort_launch(&s.sort, first_bit, word_bits(layout), out, trouble, stream);

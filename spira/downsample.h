@@ -74,7 +74,8 @@ SPIRA_API size_t downsample_host_workspace(voxel_set<W> in) {
 // The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
 //
 // inputs   layout: fitted to at least this stride; in: any finer set; stride: absolute, any >= 1
-// outputs  out: the coarse set; trouble: a capacity that was passed
+// outputs  out: the coarse set; trouble: a capacity that was passed, of `out` or by the count of
+//          `in`
 template <typename W>
 SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, triple stride,
                                  voxel_set<W> out, device_status *trouble, void *scratch,
@@ -84,7 +85,8 @@ SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, tri
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, downsample_host_workspace(in)));
     workspace w = workspace_begin(scratch);
     W *words = downsample_host_carve(&w, &in);
-    int32_t count = (int32_t)min_of(*in.count, in.capacity);
+    const int32_t count = voxel_set_count(in);
+    voxel_set_note(in, trouble);
     bool by_mask = downsample_by_mask(stride);
     for (int32_t i = 0; i < count; ++i) {
         words[i] = downsample_word(layout, in.words[i], stride, by_mask);

@@ -353,6 +353,21 @@ SPIRA_API status net_index_orders(const net_plan *p, net_part part, voxel_set<W>
     return status_success();
 }
 
+// Records a count of set 0 beyond its capacity where there is no coarser set, as which is built it
+// is recorded. One thread.
+template <typename W>
+SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
+    if (*input.count > input.capacity) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*input.count);
+    }
+}
+
+template <typename W>
+SPIRA_API status net_index_count(voxel_set<W> input, device_status *trouble, cudaStream_t stream) {
+    net_count_kernel<W><<<1, 1, 0, stream>>>(input, trouble);
+    return status_of_launch("net_index");
+}
+
 // Builds a part of the index, with arguments that have been looked at.
 template <typename W>
 SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> input,
@@ -371,6 +386,9 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
     if (!fine) {
         SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
     }
+    if (!fine && p->sets == 1) {
+        SPIRA_TRY(net_index_count(input, trouble, stream));
+    }
     SPIRA_TRY(cell_order_launch(cells, cell_by_find, stream));
     SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, own.count > 0, stream));
     SPIRA_TRY(net_index_orders(p, part, input, memory, scratch, bytes, cells, stream));
@@ -382,8 +400,8 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
 //
 // inputs   input: set 0, of the planned capacity; memory: plan->workspace_bytes, aligned to 256
 // outputs  sets, layouts and, if asked for, pair counts, in memory; trouble: capacities passed,
-//          coordinates off a lattice. The features of an earlier run are lost: maps pass through
-//          their place
+//          that of the input by its count too, coordinates off a lattice. The features of an
+//          earlier run are lost: maps pass through their place
 // Asynchronous, deterministic.
 template <typename W>
 SPIRA_API status net_index(const net_plan *p, voxel_set<W> input, device_status *trouble,
@@ -566,8 +584,8 @@ SPIRA_API status net_run_beside(const net_plan *p, int layers, voxel_set<W> inpu
 // outputs  the features of kept layers, in memory at plan->step[layer].features; trouble. All of it
 //          is done when what is on `stream` is done
 // errors   null pointers, sizes, a workspace that is too small; status_unsupported of a plan for
-// the
-//          host, or without limits.overlap if there is a `side`. What is launched by then stays,
+//          the host, or without limits.overlap if there is a `side`: nothing is launched then, and
+//          side->features is not waited for. After other failures what is launched by then stays,
 //          and both streams are together again
 // Asynchronous, deterministic, to the bit the same with and without `side`; nothing is allocated or
 // read back. Captured in a CUDA graph, it replays on every frame that fits the capacities.

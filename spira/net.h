@@ -789,11 +789,14 @@ SPIRA_API status net_run_check(const net_plan *p, bool device, const voxel_set<W
     return workspace_check(memory, bytes, p->workspace_bytes);
 }
 
-// Builds all sets and maps of a plan: the host loop of net_index (net.cuh).
+// Builds all sets and maps of a plan: the host loop of net_index (net.cuh). A count of set 0 beyond
+// its capacity is recorded, and taken for that, as all counts are.
 template <typename W>
 SPIRA_API status net_index_host(const net_plan *p, voxel_set<W> input, device_status *trouble,
                                 void *memory, size_t bytes) {
     SPIRA_TRY(net_run_check(p, false, &input, memory, bytes));
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    voxel_set_note(input, trouble);
     for (int s = 1; s < p->sets; ++s) {
         SPIRA_TRY(downsample_host(&p->layout, net_voxels(p, p->set[s].parent, input, memory),
                                   p->set[s].stride, net_voxels(p, s, input, memory), trouble,
@@ -806,7 +809,7 @@ SPIRA_API status net_index_host(const net_plan *p, voxel_set<W> input, device_st
         SPIRA_TRY(map_build_host(&p->layout, &map->kernel,
                                  net_voxels(p, map->source, input, memory), outputs, to));
         if (p->limits.count_pairs) {
-            SPIRA_TRY(map_count_host(to, map->volume, *outputs.count,
+            SPIRA_TRY(map_count_host(to, map->volume, voxel_set_count(outputs),
                                      (int32_t *)((char *)memory + map->pairs)));
         }
     }
@@ -819,7 +822,7 @@ SPIRA_API status net_layer_run_host(const net_plan *p, int layer, voxel_set<W> i
                                     const float *features, const float *params, void *memory) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
-    int32_t outputs = *net_voxels(p, step->set, input, memory).count;
+    const int32_t outputs = voxel_set_count(net_voxels(p, step->set, input, memory));
     const int32_t *map =
         step->map == net_none ? nullptr : (const int32_t *)((char *)memory + p->map[step->map].map);
     const float *in = (const float *)net_features_of(p, l->source, features, memory);

@@ -87,7 +87,7 @@ SPIRA_API status pool_global_host(pool_kind kind, const word_layout *layout, vox
     SPIRA_TRY(voxel_set_check(&set));
     for (int b = 0; b < layout->batches; ++b) {
         int32_t first, last;
-        pool_batch_range(layout, set.words, *set.count, b, &first, &last);
+        pool_batch_range(layout, set.words, voxel_set_count(set), b, &first, &last);
         for (int c = 0; c < channels; ++c) {
             double value = 0;
             for (int64_t v = first; v < last; ++v) {

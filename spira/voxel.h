@@ -18,7 +18,7 @@ namespace spira {
 template <typename W>
 struct voxel_set {
     W *words;       // [capacity] ascending, distinct; from `count` on word_none()
-    int32_t *count; // [1]
+    int32_t *count; // [1] of a larger one than the capacity that many voxels are taken
     int32_t capacity;
 };
 
@@ -135,6 +135,20 @@ SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
     SPIRA_REQUIRE(set->capacity >= 1 && set->capacity <= INT32_MAX / 2, status_bad_size,
                   "set.capacity", set->capacity);
     return status_success();
+}
+
+// The voxels that are taken of a set.
+template <typename W>
+SPIRA_BOTH int32_t voxel_set_count(const voxel_set<W> &set) {
+    return (int32_t)max_of(min_of(*set.count, set.capacity), 0);
+}
+
+// Records a count that is larger than the capacity, on the host.
+template <typename W>
+SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
+    if (*set.count > set.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)*set.count);
+    }
 }
 
 SPIRA_API status voxel_input_check(const voxel_input *in) {

@@ -347,6 +347,45 @@ static void check_small_sets(const char *name, numeric type, int32_t room) {
     guarded_finish();
 }
 
+namespace {
+
+// An input whose count is larger than its capacity: said, and taken for that.
+template <typename W>
+void check_input_count(const network *n) {
+    const int32_t most = 300;
+    net_limits limits = limits_make(n, numeric_f16, most, true);
+    device_net<W> d = device_net_make<W>(n, &limits);
+    const frame f = frame_make<W>(21, &d.plan->layout, 2 * most, n->input_channels);
+    device_net_upload(&d, &f);
+    CHECK_OK(device_net_voxelize(&d, nullptr));
+    result<W> results[2];
+    for (int32_t more : {0, 9}) {
+        const int32_t count = most + more;
+        device_copy_in(d.set.count, &count, 1);
+        CHECK_OK(device_status_clear(d.trouble, nullptr));
+        CHECK_OK(net_run(d.plan.get(), d.set, d.features, d.loaded, d.trouble, d.memory,
+                         d.plan->workspace_bytes, nullptr, nullptr));
+        device_copy_in(d.set.count, &most, 1);
+        result<W> &r = results[more > 0];
+        r = result_fetch(&d);
+        CHECK_EQUAL(r.trouble.flags, more ? (uint32_t)device_flag_capacity : 0u);
+        CHECK_EQUAL(r.trouble.needed, more ? (uint32_t)count : 0u);
+        r.trouble = {};
+    }
+    CHECK_EQUAL(difference(results[1], results[0], true), "");
+    guarded_finish();
+}
+
+} // namespace
+
+DEVICE_TEST(gpu_net_input_count_passed) {
+    network zoo, fine;
+    network_named("zoo", &zoo);
+    network_named("fine", &fine);
+    check_input_count<uint32_t>(&zoo);
+    check_input_count<uint64_t>(&fine); // which has one set
+}
+
 DEVICE_TEST(gpu_net_set_capacity_passed) {
     for (int32_t room : {1, 64, 150}) {
         check_small_sets<uint32_t>("zoo", numeric_f16, room);

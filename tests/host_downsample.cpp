@@ -94,6 +94,37 @@ static void check_random(uint64_t seed, bool powers) {
     }
 }
 
+// A count beyond the capacity is said, and taken for that; a negative one for none.
+TEST(downsample_count_of_the_input) {
+    random_state r = random_make(9);
+    const triple lo = {-9, -9, -9}, hi = {9, 9, 9}, stride = {2, 2, 2};
+    word_layout l = reference_layout<uint32_t>(lo, hi, 1, stride, {1, 1, 1});
+    const int32_t most = 60;
+    uint32_t *words = guarded_new<uint32_t>(most), *coarse[2];
+    REQUIRE(CHECK_EQUAL(reference_random_set(&r, &l, lo, hi, {1, 1, 1}, most, words), most));
+    int32_t count = most, there[2];
+    voxel_set<uint32_t> in = {words, &count, most};
+    const size_t bytes = downsample_host_workspace(in);
+    char *scratch = guarded_new<char>((int64_t)bytes);
+    for (int i : {0, 1}) {
+        coarse[i] = guarded_new<uint32_t>(most);
+        voxel_set<uint32_t> out = {coarse[i], &there[i], most};
+        device_status trouble = {};
+        count = most + 17 * i;
+        CHECK_OK(downsample_host(&l, in, stride, out, &trouble, scratch, bytes));
+        CHECK_EQUAL(trouble.flags, i ? (uint32_t)device_flag_capacity : 0u);
+        CHECK_EQUAL(trouble.needed, i ? (uint32_t)count : 0u);
+    }
+    CHECK_EQUAL(there[0], there[1]);
+    CHECK(std::equal(coarse[0], coarse[0] + most, coarse[1]));
+    device_status trouble = {};
+    voxel_set<uint32_t> out = {coarse[0], &there[0], most};
+    count = -5;
+    CHECK_OK(downsample_host(&l, in, stride, out, &trouble, scratch, bytes));
+    CHECK_EQUAL(there[0], 0);
+    CHECK_EQUAL(trouble.flags, 0u);
+}
+
 TEST(downsample_powers_of_two) {
     check_random<uint32_t>(1, true);
     check_random<uint64_t>(2, true);

@@ -1462,6 +1462,62 @@ TEST(net_host_set_capacity_passed) {
     }
 }
 
+// Runs once more, in what a run has left, with another count of the input. Returns the outputs that
+// count, of all layers.
+template <typename W>
+std::vector<float> run_counted(const network *n, host_run<W> *run, int32_t count,
+                               const float *features, const float *params) {
+    std::vector<float> all;
+    run->trouble = {};
+    *run->input.count = count;
+    CHECK_OK(net_run_host(run->plan.get(), run->input, features, params, &run->trouble, run->memory,
+                          run->plan->workspace_bytes));
+    for (int i = 0; i < n->count; ++i) {
+        const net_step *step = &run->plan->step[i];
+        const int64_t rows =
+            voxel_set_count(net_voxels(run->plan.get(), step->set, run->input, run->memory));
+        const float *own = (const float *)(run->memory + step->features);
+        all.insert(all.end(), own, own + rows * step->channels);
+    }
+    return all;
+}
+
+// A count of the input beyond its capacity is said, and taken for that; of a negative one there are
+// no voxels.
+TEST(net_host_input_count_passed) {
+    network networks[2] = {};
+    reference_net_zoo(&networks[0]);
+    networks[1].input_channels = 3; // one set
+    networks::network_conv(&networks[1], "alone", net_input, 4, 3, 1);
+    for (const network &n : networks) {
+        random_state r = random_make(13);
+        word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+        std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 300);
+        const int32_t most = (int32_t)words.size();
+        net_limits limits = limits_make(most, n.input_channels);
+        limits.keep_all = limits.count_pairs = true;
+        net_plan plan;
+        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+        std::vector<float> features = values_random(3, most * n.input_channels);
+        std::vector<float> params = params_random(&plan);
+        host_run<uint32_t> run =
+            run_host(&n, &layout, &limits, words, features.data(), params.data());
+        const auto counted = [&](int32_t count) {
+            return run_counted(&n, &run, count, features.data(), params.data());
+        };
+        const std::vector<float> all = counted(most);
+        CHECK_EQUAL(run.trouble.flags, 0u);
+        for (int32_t count : {most + 1, 5 * most, INT32_MAX}) {
+            CHECK(counted(count) == all);
+            CHECK_EQUAL(run.trouble.flags, (uint32_t)device_flag_capacity);
+            CHECK_EQUAL(run.trouble.needed, (uint32_t)count);
+        }
+        CHECK(counted(-3).empty() && counted(INT32_MIN).empty());
+        CHECK_EQUAL(run.trouble.flags, 0u);
+        guarded_finish();
+    }
+}
+
 // ---- what running refuses -----------------------------------------------------------------------
 
 TEST(net_host_run_refuses) {
