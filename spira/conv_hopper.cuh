@@ -270,7 +270,8 @@ SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) 
 // Stages that fit; a thread block costs 1024 bytes by itself.
 SPIRA_BOTH int hopper_stages(int columns, int row, const conv_sizes *size, int shared) {
     int each = (shared + 1024) / hopper_resident(columns, size->tiles) - 1024 -
-               (int)sizeof(hopper_shared) - hopper_memory_bytes(columns, row, size->split, 0);
+               (int)round_up(sizeof(hopper_shared), 128) -
+               hopper_memory_bytes(columns, row, size->split, 0);
     return (int)min_of(each / hopper_stage_bytes(columns, row), hopper_stages_most);
 }
 
@@ -605,7 +606,6 @@ SPIRA_DEVICE void hopper_gather_each(const hopper_part &from, const int32_t (&so
                                     at >= 0 ? from.bytes : 0);
         shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
     }
-    __threadfence_block(); // the arrival that follows is of copies, and releases no stores
 }
 
 // Output channels that a thread block has weights for.
@@ -742,6 +742,24 @@ SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const ho
     return bytes;
 }
 
+// Whether all rows are read by copies.
+template <bool shortcut>
+SPIRA_DEVICE bool hopper_is_wide(const conv_tensor_params &p) {
+    return p.wide_in && p.wide_in2 && (!shortcut || (p.shortcut.wide_in && p.shortcut.wide_in2));
+}
+
+// Arrives when the warp's rows are there. The arrival of copies releases no stores: where there may
+// be some, and no lane of the warp arrives by itself later, all do now.
+template <int own, bool shortcut>
+SPIRA_DEVICE void hopper_arrive(const conv_tensor_params &p, uint32_t barrier) {
+    if (own == hopper_blocks || hopper_is_wide<shortcut>(p)) {
+        barrier_arrive_copies(barrier);
+    } else {
+        async_copy_wait();
+        barrier_arrive(barrier);
+    }
+}
+
 // Fills a stage with a job. begun: its weights are under way.
 template <typename E, int columns, int part, int own, bool shortcut>
 SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &work, int first,
@@ -754,7 +772,7 @@ SPIRA_DEVICE void hopper_fill(const conv_tensor_params &p, const hopper_work &wo
         chain_wait(); // before the first row
     }
     hopper_rows<E, columns, part, own, shortcut>(p, first, job, ring);
-    barrier_arrive_copies(hopper_full(ring));
+    hopper_arrive<own, shortcut>(p, hopper_full(ring));
     __syncwarp();
     if (asks) {
         shared_store(hopper_told(ring), hopper_tell<part, own>(job));

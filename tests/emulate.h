@@ -4,11 +4,14 @@
 // The threads of a block are fibers that take turns: one runs until it has to wait for others. Who
 // is next is drawn anew each time, from emulate::seed, and warps drift apart. Blocks run one after
 // the other, the last first, those of a cluster side by side. So it finds wrong results, threads
-// that wait for ever, and many of the orders that a GPU may take, but no races between two waits.
-// A kernel that is launched early begins while the one before it still runs: see previous_kernel.
+// that wait for ever, lanes that meet at different places, and many of the orders that a GPU may
+// take; but no races between two waits, nor between clusters, and no fence that is missing: what a
+// thread has written all others see at once. A kernel that is launched early begins while the one
+// before it still runs: see previous_kernel.
 //
 // Fibers are those of glibc (ucontext.h). Shared memory is a thread's own memory: each block of a
-// cluster is a thread, and one of them runs at a time.
+// cluster is a thread, and one of them runs at a time. (For dynamic shared memory g++ is to be told
+// -fno-extern-tls-init.)
 #ifndef SPIRA_TESTS_EMULATE_H
 #define SPIRA_TESTS_EMULATE_H
 
@@ -57,6 +60,7 @@ struct fiber {
     uint32_t given, got;                   // to and from a meeting
     int from;                              // the lane that a shuffle reads
     int number, threads;                   // the barrier, and how many come to it
+    int line;                              // of the code, where lanes meet
     bool (*ready)(uint64_t a, uint64_t b); // the condition, and what it is asked of
     uint64_t a, b;
     unsigned syncs; // of the cluster, that it has come to
@@ -86,7 +90,7 @@ struct cluster {
 };
 
 // What the kernel before one that is launched early does to memory. It begins before each cluster
-// does, and ends when no thread of that can go on without.
+// does, and ends some time: at the latest when no thread of that can go on without.
 struct previous_kernel {
     std::function<void()> begin, end;
 };
@@ -127,7 +131,8 @@ inline void wait(meeting at) {
     swapcontext(&f.context, &blocks->scheduler);
 }
 
-inline uint32_t meet(meeting at, uint32_t given, int from = 0) {
+inline uint32_t meet(meeting at, uint32_t given, int from, int line) {
+    self().line = line;
     self().given = given;
     self().from = from;
     wait(at);
@@ -135,7 +140,8 @@ inline uint32_t meet(meeting at, uint32_t given, int from = 0) {
 }
 
 // A barrier for so many of the block's threads; numbers are below 32.
-inline void meet_barrier(int number, int threads) {
+inline void meet_barrier(int number, int threads, int line) {
+    self().line = line;
     self().number = number;
     self().threads = threads;
     wait(barrier);
@@ -165,6 +171,15 @@ inline bool all_at(size_t first, size_t count, meeting at) {
     return true;
 }
 
+// All lanes of a warp are at one place of the code.
+inline void check_lines(size_t first) {
+    for (size_t i = first; i < first + 32; ++i) {
+        if (blocks->fibers[i].line != blocks->fibers[first].line) {
+            fault("lanes of a warp meet at different places");
+        }
+    }
+}
+
 // Lets a warp go on whose lanes have met.
 inline bool release_warp(size_t first) {
     std::vector<fiber> &fibers = blocks->fibers;
@@ -172,6 +187,7 @@ inline bool release_warp(size_t first) {
     if (!votes && !all_at(first, 32, shuffle)) {
         return false;
     }
+    check_lines(first);
     uint32_t all = 0;
     for (size_t i = 0; i < 32; ++i) {
         all |= fibers[first + i].given ? 1u << i : 0;
@@ -209,8 +225,12 @@ inline bool release_barriers() {
     for (const fiber &f : blocks->fibers) {
         come[f.number] += f.at == barrier;
     }
-    for (fiber &f : blocks->fibers) {
+    for (size_t i = 0; i < blocks->fibers.size(); ++i) {
+        fiber &f = blocks->fibers[i];
         if (f.at == barrier && come[f.number] == f.threads) {
+            if (i % 32 == 0) {
+                check_lines(i);
+            }
             f.at = running;
             moved = true;
         }
@@ -218,14 +238,14 @@ inline bool release_barriers() {
     return moved;
 }
 
-// Goes on until nobody can, or for some rounds, if there are other blocks. Returns whether anybody
+// Goes on until nobody can, or for some rounds, if others go on besides. Returns whether anybody
 // did. Each warp runs in one of so many rounds, a number that is drawn now and then; if nobody
 // moves all run.
 inline bool run_on() {
     const size_t warps = blocks->fibers.size() / 32;
     std::vector<unsigned> pace(warps);
     bool any = false, all = false;
-    const unsigned most = clusters->ranks > 1 ? draw(100) : ~0u;
+    const unsigned most = clusters->ranks > 1 || !clusters->released ? draw(100) : ~0u;
     for (unsigned round = 0;; ++round) {
         bool moved = false, left_out = false;
         for (size_t w = 0; w < warps && !trouble; ++w) {
@@ -260,8 +280,16 @@ inline void block_begin(block *b) {
     }
 }
 
-// Takes the block's turns until it is done. If all wait, the kernel before ends; if all wait then,
-// they wait for ever.
+// The kernel before ends.
+inline void release(cluster *c) {
+    c->released = true;
+    if (previous.end) {
+        previous.end();
+    }
+}
+
+// Takes the block's turns until it is done. If all wait and the kernel before has ended, they wait
+// for ever.
 inline void run_turns(block *b) {
     cluster *c = clusters;
     std::unique_lock<std::mutex> lock(c->mutex);
@@ -275,14 +303,12 @@ inline void run_turns(block *b) {
             memory_end();
         }
         c->alive &= ended ? ~(1u << b->rank) : ~0u;
-        if (!ended && c->idle > c->ranks) {
+        const bool stuck = !ended && c->idle > c->ranks;
+        if (!c->released && (stuck || ended || draw(20) == 0)) {
+            release(c);
             c->idle = 0;
-            if (c->released) {
-                fault("threads wait for ever");
-            } else if (previous.end) {
-                previous.end();
-            }
-            c->released = true;
+        } else if (stuck) {
+            fault("threads wait for ever");
         }
         const unsigned next = (b->rank + 1) % c->ranks;
         c->turn = c->alive >> next & 1 ? next : b->rank;
@@ -330,37 +356,37 @@ inline emulated_thread threadIdx;
 inline thread_local dim3 blockIdx = 0;
 inline dim3 blockDim = 0, gridDim = 0;
 
-inline uint32_t __ballot_sync(uint32_t, bool vote) {
-    return emulate::meet(emulate::vote, vote);
+inline uint32_t __ballot_sync(uint32_t, bool vote, int line = __builtin_LINE()) {
+    return emulate::meet(emulate::vote, vote, 0, line);
 }
 
-inline bool __all_sync(uint32_t lanes, bool vote) {
-    return __ballot_sync(lanes, vote) == ~0u;
+inline bool __all_sync(uint32_t lanes, bool vote, int line = __builtin_LINE()) {
+    return __ballot_sync(lanes, vote, line) == ~0u;
 }
 
-inline void __syncwarp() {
-    __ballot_sync(~0u, true);
+inline void __syncwarp(int line = __builtin_LINE()) {
+    __ballot_sync(~0u, true, line);
 }
 
 template <typename T>
-T __shfl_sync(uint32_t, T value, int lane) {
+T __shfl_sync(uint32_t, T value, int lane, int line = __builtin_LINE()) {
     static_assert(sizeof(T) == 4, "a word");
-    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane);
+    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane, line);
 }
 
 template <typename T>
-T __shfl_up_sync(uint32_t lanes, T value, int step) {
+T __shfl_up_sync(uint32_t lanes, T value, int step, int line = __builtin_LINE()) {
     const int lane = emulate::lane();
-    return __shfl_sync(lanes, value, lane < step ? lane : lane - step);
+    return __shfl_sync(lanes, value, lane < step ? lane : lane - step, line);
 }
 
 template <typename T>
-T __shfl_xor_sync(uint32_t lanes, T value, int mask) {
-    return __shfl_sync(lanes, value, emulate::lane() ^ mask);
+T __shfl_xor_sync(uint32_t lanes, T value, int mask, int line = __builtin_LINE()) {
+    return __shfl_sync(lanes, value, emulate::lane() ^ mask, line);
 }
 
-inline void __syncthreads() {
-    emulate::meet_barrier(0, (int)blockDim.x);
+inline void __syncthreads(int line = __builtin_LINE()) {
+    emulate::meet_barrier(0, (int)blockDim.x, line);
 }
 
 inline void __threadfence_block() {}

@@ -3,8 +3,8 @@
 // instruction, and numbers of 16 bits.
 //
 // What is asynchronous happens at any time that is drawn, and until then what it writes is NaN: so
-// is shared memory in the beginning. Matrix instructions read when they are waited for, at the
-// latest time that a GPU might.
+// is dynamic shared memory in the beginning. Matrix instructions read when they are begun or when
+// they are waited for, each thread's part by itself. Which thread is elected depends on the seed.
 #ifndef SPIRA_TESTS_EMULATE_HOPPER_H
 #define SPIRA_TESTS_EMULATE_HOPPER_H
 
@@ -163,6 +163,10 @@ inline char *at_address(uint32_t address, uint32_t bytes) {
         return nowhere;
     }
     return m.dynamic + (address - first_address);
+}
+
+inline int elected() {
+    return (int)(seed % 32);
 }
 
 template <typename T>
@@ -358,6 +362,14 @@ inline void matrix_multiply(const matrix_step &s) {
     }
 }
 
+// Those of a group, one after the other; it has none then.
+inline void matrix_end(std::vector<matrix_step> *steps) {
+    for (const matrix_step &s : *steps) {
+        matrix_multiply(s);
+    }
+    steps->clear();
+}
+
 } // namespace emulate
 
 // ---- async.cuh, wgmma.cuh -----------------------------------------------------------------------
@@ -377,8 +389,8 @@ inline uint32_t shared_load(uint32_t from) {
     return emulate::shared_at<uint32_t>(from);
 }
 
-inline uint32_t shared_load_elected(uint32_t from) {
-    return __shfl_sync(~0u, shared_load(from), 0);
+inline uint32_t shared_load_elected(uint32_t from, int line = __builtin_LINE()) {
+    return __shfl_sync(~0u, shared_load(from), emulate::elected(), line);
 }
 
 inline uint4 shared_load_4(uint32_t from) {
@@ -393,9 +405,9 @@ inline void shared_store_4(uint32_t to, uint4 v) {
     emulate::shared_at<uint4>(to) = v;
 }
 
-inline bool warp_elect() {
-    __syncwarp();
-    return emulate::lane() == 0;
+inline bool warp_elect(int line = __builtin_LINE()) {
+    __syncwarp(line);
+    return emulate::lane() == emulate::elected();
 }
 
 inline int warp_lane() {
@@ -410,13 +422,13 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     emulate::own_state().copies.push_back(c);
 }
 
+// Whom the copies tell may hear of it later.
 inline void async_copy_wait() {
     using namespace emulate;
-    for (size_t i = 0; i < transfers.size();) {
-        if (transfers[i].owner == blocks->own) {
-            transfer_end(i);
-        } else {
-            ++i;
+    for (transfer &t : transfers) {
+        if (t.owner == blocks->own) {
+            copies_end(t.copies);
+            t.copies.clear();
         }
     }
     copies_end(own_state().copies);
@@ -463,8 +475,8 @@ inline void barrier_wait(uint32_t barrier, uint32_t phase) {
     emulate::barrier_meet(&emulate::shared_at<uint64_t>(barrier), phase);
 }
 
-inline void block_part_sync(int number, int threads) {
-    emulate::meet_barrier(number, threads);
+inline void block_part_sync(int number, int threads, int line = __builtin_LINE()) {
+    emulate::meet_barrier(number, threads, line);
 }
 
 inline uint32_t cluster_address(uint32_t shared, uint32_t rank) {
@@ -479,7 +491,8 @@ inline void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
 }
 
 inline void cluster_arrive(uint32_t barrier) {
-    barrier_arrive(barrier);
+    using namespace emulate;
+    transfers.push_back({{}, &shared_at<uint64_t>(barrier), 1, blocks->own});
 }
 
 inline void cluster_wait(uint32_t barrier, uint32_t phase) {
@@ -500,7 +513,16 @@ inline void cluster_sync_end() {
                         emulate::self().syncs, 0);
 }
 
+// What the thread has sent to others has come.
 inline void cluster_sync() {
+    using namespace emulate;
+    for (size_t i = 0; i < transfers.size();) {
+        if (transfers[i].owner == blocks->own) {
+            transfer_end(i);
+        } else {
+            ++i;
+        }
+    }
     cluster_sync_begin();
     cluster_sync_end();
 }
@@ -520,24 +542,28 @@ inline void wgmma_end() {
     for (const matrix_step &m : s.steps) {
         sum = (((sum * 31 + m.a) * 31 + m.b) * 31 + m.form) * 31 + (uint64_t)m.columns;
     }
+    const bool now = draw(2);
     const int group = blocks->own / 128;
     uint64_t &common = agreed[group][++s.ended % 2];
     common = sum;
-    meet_barrier(16 + group, 128);
+    meet_barrier(16 + group, 128, __LINE__);
     if (common != sum) {
         fault("threads of a warpgroup multiply different things");
     }
     s.groups.push_back(std::move(s.steps));
     s.steps.clear();
+    if (now) {
+        for (std::vector<matrix_step> &steps : s.groups) {
+            matrix_end(&steps);
+        }
+    }
 }
 
 template <int groups>
 void wgmma_wait() {
     emulate::thread_state &s = emulate::own_state();
     while (s.groups.size() > groups) {
-        for (const emulate::matrix_step &m : s.groups.front()) {
-            emulate::matrix_multiply(m);
-        }
+        emulate::matrix_end(&s.groups.front());
         s.groups.erase(s.groups.begin());
     }
 }

@@ -35,6 +35,15 @@ void kernel_splits(int leaves, int32_t *votes) {
     }
 }
 
+// Lanes of a warp that meet, but at two places.
+void kernel_strays(int32_t *votes) {
+    if ((int)threadIdx.x < 5) {
+        *votes = (int32_t)__ballot_sync(~0u, true);
+    } else {
+        *votes = (int32_t)__ballot_sync(~0u, true);
+    }
+}
+
 status launch_parts(int leaves) {
     return chain_launch(kernel_parts, 2, threads, 0, false, 1, nullptr, "parts", leaves);
 }
@@ -218,6 +227,8 @@ TEST(emulate_tells_of_threads_that_do_not_meet) {
         CHECK_STATUS(launch_parts(leaves), status_cuda);
         CHECK_STATUS(launch_splits(leaves, &votes), status_cuda);
     }
+    CHECK_STATUS(chain_launch(kernel_strays, 1, threads, 0, false, 1, nullptr, "strays", &votes),
+                 status_cuda);
     CHECK_OK(launch_parts(-1)); // and goes on
 }
 

@@ -354,3 +354,23 @@ TEST(hopper_emulated_every_kernel) {
     // those that pack weights.
     CHECK_EQUAL(launched.size(), (size_t)(2 * (18 + 1)));
 }
+
+// Sets of warpgroups that take many short tiles in turns: one still reads a stage when the other
+// has given back those behind it.
+TEST(hopper_emulated_tiles_in_turns) {
+    const struct {
+        conv_sizes size;
+        int cout;
+    } cuts[] = {{{2, 2, 1, 1}, 64}, {{1, 3, 1, 1}, 96}, {{1, 4, 1, 1}, 128}};
+    for (int seed = 0; seed < (test_quick() ? 3 : 18); ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        const auto &cut = cuts[seed % 3];
+        const conv_shape s = {2, random_int(&random, 33, 160), 0, cut.cout, numeric_f16};
+        layer l = {};
+        l.joined = joined_make(&random, s, 0, 0, 200, 2300, 0);
+        joined_fill(&random, &l.joined, 1, with_all, 0, activation_none);
+        l.size = cut.size;
+        l.seed = (uint64_t)seed;
+        REQUIRE(layer_check(&l, "tiles in turns"));
+    }
+}
