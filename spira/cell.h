@@ -166,7 +166,7 @@ SPIRA_API size_t cell_carve(workspace *w, const cell_size *size, int many, cell_
 template <typename W>
 SPIRA_API int cell_taps_host(const word_layout *layout, const cell_request<W> *r, int32_t row,
                              int32_t (&taps)[cell_offsets]) {
-    const W *words = r->source.words, *end = words + min_of(*r->source.count, r->source.capacity);
+    const W *words = r->source.words, *end = words + voxel_set_count(r->source);
     const W own = r->outputs.words[row];
     const cell_place<W> place = cell_find(layout, &r->kernel, own);
     const bool inverse = r->kernel.transposed;
@@ -226,7 +226,7 @@ SPIRA_API status cell_order_host(const word_layout *layout, const cell_request<W
     SPIRA_TRY(cell_check(layout, request));
     const order_layout &t = request->layout;
     const bool inverse = request->kernel.transposed;
-    const int32_t count = (int32_t)min_of(*request->outputs.count, request->outputs.capacity);
+    const int32_t count = voxel_set_count(request->outputs);
     const int32_t blocks = order_count(request->outputs.capacity);
     int32_t taps[cell_offsets];
     cell_places places = {}, next;

@@ -615,7 +615,7 @@ SPIRA_KERNEL void __launch_bounds__(turn)
         if constexpr (rx * ry > 1) {
             read = downsample_read<W, turn, turn>(g, in.words, in.capacity, (int)first);
         }
-        const unsigned count = (unsigned)min(*in.count, in.capacity), i = first + threadIdx.x;
+        const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
         const unsigned last = min(first + turn, count);
         bool head = false;
         downsample_span span = {0, 0};
@@ -826,7 +826,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         }
         const downsample_span span = spans[first / turn];
         given = *in.count;
-        const unsigned count = (unsigned)min(given, in.capacity);
+        const unsigned count = (unsigned)max(min(given, in.capacity), 0);
         const unsigned last = min(first + turn, count);
         if (first == begin) {
             const unique_counts heads_read = unique_read_counts(counts, threads);

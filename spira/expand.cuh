@@ -17,6 +17,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= in.capacity) {
         return;
     }
+    if (i == 0 && *in.count > in.capacity) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    }
     if (i < *in.count) {
         if (!expand_voxel(&layout, &axes, in.words[i], words + i, in.capacity)) {
             device_status_raise(trouble, device_flag_range, (uint32_t)i);
@@ -62,7 +65,7 @@ SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) 
 // outputs  out: the set and its count; map_build(kernel, in, out) pairs the two
 //          trouble: the first voxel of `in` that is not on the grid, which touches nothing, or that
 //          touches an output for which the layout has no room, which is left out
-//          (device_flag_range); a capacity that was passed
+//          (device_flag_range); a capacity that was passed, of `out` or by the count of `in`
 // errors   null pointers, sizes, a transposed kernel, a ratio, padding or extent that is not
 //          allowed, more than 2^30 outputs to sort, a workspace that is too small
 // Asynchronous, deterministic, equal to expand_host. in and out must not overlap.

@@ -306,7 +306,8 @@ SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, on the grid of expand_out
 //          trouble: voxels of `in` that are not on the grid, which touch nothing, or that touch an
-//          output without room in the layout, which is left out; a capacity that was passed
+//          output without room in the layout, which is left out; a capacity that was passed, of
+//          `out` or by the count of `in`
 template <typename W>
 SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
                              const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
@@ -318,7 +319,8 @@ SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kern
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     W *words = expand_host_carve<W>(&w, in.capacity * axes.most);
-    int64_t count = min_of(*in.count, in.capacity), rows = count * axes.most;
+    int64_t count = voxel_set_count(in), rows = count * axes.most;
+    voxel_set_note(in, trouble);
     for (int64_t i = 0; i < count; ++i) {
         if (!expand_voxel(layout, &axes, in.words[i], words + i * axes.most, 1)) {
             device_status_note(trouble, device_flag_range, (uint32_t)i);

@@ -53,8 +53,8 @@ template <typename W>
 SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    int64_t volume = kernel_volume(kernel), count = min_of(*outputs.count, outputs.capacity);
-    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    int64_t volume = kernel_volume(kernel), count = voxel_set_count(outputs);
+    int32_t sources = voxel_set_count(source);
     int64_t chunk = 1024, chunks = ceil_div(count, chunk);
     SPIRA_PARALLEL_FOR
     for (int64_t c = 0; c < chunks; ++c) {
@@ -181,8 +181,8 @@ template <typename W>
 SPIRA_API void map_slabs_host(const word_layout *layout, const kernel_shape *kernel,
                               voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
     const int K = kernel->size.x;
-    const int32_t count = (int32_t)min_of(*outputs.count, outputs.capacity);
-    const int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    const int32_t count = voxel_set_count(outputs);
+    const int32_t sources = voxel_set_count(source);
     for (int32_t i = 0; i < count; ++i) {
         int32_t taps[slab_size_most * slab_size_most * slab_size_most];
         search_voxel(layout, kernel, source.words, sources, outputs.words[i], taps);
@@ -223,8 +223,8 @@ template <typename W>
 SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *kernel,
                               voxel_set<W> source, voxel_set<W> outputs, int columns,
                               tile_layout t) {
-    int32_t count = (int32_t)min_of(*outputs.count, outputs.capacity);
-    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    int32_t count = voxel_set_count(outputs);
+    int32_t sources = voxel_set_count(source);
     SPIRA_PARALLEL_FOR
     for (int32_t tile = 0; tile < tile_count(outputs.capacity, t.rows); ++tile) {
         int64_t row = (int64_t)tile * t.rows;
@@ -262,8 +262,8 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
         map_slabs_host(layout, kernel, source, outputs, forms);
         return status_success();
     }
-    int64_t count = min_of(*outputs.count, outputs.capacity);
-    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    int64_t count = voxel_set_count(outputs);
+    int32_t sources = voxel_set_count(source);
     int columns = map_os_columns(kernel, forms->threshold, forms->half);
     int64_t words = map_mask_words(kernel_volume(kernel));
     if (forms->mask) {
@@ -310,8 +310,8 @@ SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_sh
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));
     SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
-    int64_t count = min_of(*outputs.count, outputs.capacity), found = 0;
-    int32_t sources = (int32_t)min_of(*source.count, source.capacity);
+    int64_t count = voxel_set_count(outputs), found = 0;
+    int32_t sources = voxel_set_count(source);
     for (int k = 0; k < kernel_volume(kernel); ++k) {
         pairs.begin[k] = (int32_t)min_of(found, pairs.capacity);
         if (!map_pairs_have(kernel, f->threshold, f->half, k)) {

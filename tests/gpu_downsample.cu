@@ -695,6 +695,14 @@ void check_steps_capacity() {
             outcome<W> o = check_from(&wide, words, n - 10, s.from, stride, n);
             CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_capacity);
             CHECK_EQUAL(o.trouble.needed, (uint32_t)n);
+            const outcome<W> nothing = downsample_on_host<W>(&wide, {}, n, stride, n);
+            device_run<W> d = device_run_make(words, n, n);
+            for (int32_t count : {-1, -5, INT32_MIN}) {
+                device_copy_in(d.in.count, &count, 1);
+                CHECK_OK(device_run_from(&wide, &d, s.from, stride));
+                CHECK_EQUAL(difference(device_run_fetch(&d), nothing), "");
+            }
+            guarded_finish();
         }
     }
 }

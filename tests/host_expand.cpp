@@ -669,6 +669,15 @@ TEST(expand_clamps_the_count) {
     CHECK_EQUAL(out_count, 54);
     CHECK(std::equal(wanted.words.begin(), wanted.words.end(), out_words));
     CHECK(std::equal(in.begin(), in.end(), words));
+    CHECK_EQUAL(trouble.flags, (uint32_t)device_flag_capacity);
+    CHECK_EQUAL(trouble.needed, 7u);
+    count = -5; // none
+    trouble = {};
+    REQUIRE_OK(expand_host<uint32_t>(&layout, &kernel, &rule, {words, &count, 2},
+                                     {out_words, &out_count, 60}, &trouble,
+                                     guarded_new<char>((int64_t)bytes), bytes));
+    CHECK_EQUAL(out_count, 0);
+    CHECK_EQUAL(trouble.flags, 0u);
 }
 
 // At the ends of the layout: what stands one voxel beyond is dropped, and said.

@@ -207,6 +207,35 @@ TEST(map_count_counts) {
     CHECK_STATUS(map_count_host(map, 0, 3, pairs), status_bad_size);
 }
 
+// Of sets with negative counts nothing is written.
+TEST(map_of_negative_counts) {
+    random_state r = random_make(8);
+    two_levels t = levels_make(&r, 100, {1, 1, 1}, {1, 1, 1});
+    const kernel_shape kernel = kernel_cube(3, 1);
+    for (int32_t count : {-1, -5, -1000, INT32_MIN}) {
+        voxel_set<uint32_t> set = t.fine_set(), none = set;
+        none.count = &count;
+        const int64_t rows = set.capacity;
+        map_forms forms = map_forms_os(guarded_new<int32_t>(27 * rows));
+        forms.ws = guarded_new<int32_t>(27 * rows);
+        forms.mask = guarded_new<uint32_t>(rows);
+        forms.mask_any = guarded_new<uint32_t>(rows);
+        int32_t *map = guarded_new<int32_t>(27 * rows), *pairs = guarded_new<int32_t>(28);
+        device_status trouble = {};
+        CHECK_OK(map_build_host(&t.layout, &kernel, set, none, map));
+        CHECK_OK(map_build_forms_host(&t.layout, &kernel, set, none, &forms));
+        CHECK(guarded_untouched(map, 0, 27 * rows) && guarded_untouched(forms.os, 0, 27 * rows));
+        CHECK(guarded_untouched(forms.ws, 0, 27 * rows));
+        CHECK(guarded_untouched(forms.mask, 0, rows) && guarded_untouched(forms.mask_any, 0, rows));
+        forms = {};
+        const map_pairs lists = {pairs, guarded_new<int32_t>(1), guarded_new<int32_t>(1), 1};
+        CHECK_OK(map_build_pairs_host(&t.layout, &kernel, set, none, &forms, lists, &trouble));
+        CHECK(std::count(pairs, pairs + 28, 0) == 28 && trouble.flags == 0);
+        CHECK_OK(map_build_host(&t.layout, &kernel, none, set, map)); // and no sources
+        CHECK(std::count(map, map + 27 * *set.count, -1) == 27 * *set.count);
+    }
+}
+
 TEST(map_refuses) {
     random_state r = random_make(6);
     two_levels t = levels_make(&r, 100, {1, 1, 1}, {1, 1, 1});
