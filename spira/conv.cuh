@@ -51,6 +51,12 @@ struct conv_args {
     const conv_shortcut *shortcut; // on the host; null: none. See conv_shortcut_takes
 };
 
+// What the code that runs on a device knows of it: kernels of PTX for less than 8.0, translated for
+// a newer device, have no tensor cores' instructions, and those that need them are empty.
+SPIRA_API int conv_code_capability(int device, int code) {
+    return code < 80 && device > code ? code : device;
+}
+
 // Read from the current device at each call: nothing is cached.
 SPIRA_API status conv_device_query(conv_device *d) {
     int device, major, minor;
@@ -62,7 +68,10 @@ SPIRA_API status conv_device_query(conv_device *d) {
     for (int i = 0; i < 4; ++i) {
         SPIRA_TRY(status_from_cuda(cudaDeviceGetAttribute(into[i], what[i], device), "device"));
     }
-    d->capability = 10 * major + minor;
+    cudaFuncAttributes code = {};
+    SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&code, conv_tensor_pack_kernel<__half>),
+                               "device (code)"));
+    d->capability = conv_code_capability(10 * major + minor, code.ptxVersion);
     return hopper_query(d->capability, &d->warpgroups);
 }
 

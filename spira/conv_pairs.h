@@ -74,7 +74,7 @@ SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const 
     for (int64_t b = 0; b < blocks; ++b) {
         for (int64_t j = b * block; j < min_of(count, (b + 1) * block); ++j) {
             int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
-            if (target < outputs) {
+            if (source >= 0 && target >= 0 && target < outputs) { // as the kernels do
                 conv_host_add(s, in, in2, weight, source, sum + target * cout);
             }
         }

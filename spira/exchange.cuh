@@ -255,6 +255,9 @@ SPIRA_KERNEL void __launch_bounds__(exchange_threads)
     } else if (blockIdx.x == 0 && threadIdx.x == 0) {
         device_status_raise(trouble, device_flag_capacity, (uint32_t)min_of(total, UINT32_MAX));
     }
+    if (blockIdx.x == 0 && threadIdx.x == 0 && *count > capacity) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*count);
+    }
 }
 
 struct exchange_scratch {
@@ -297,7 +300,8 @@ SPIRA_API status exchange_csr_workspace(int32_t capacity, size_t *bytes) {
 // outputs  rows: offsets in spira's order, ascending within a row; rows from the count on are
 //          empty: begin holds the number of entries there, and in begin[capacity]; what is behind
 //          the last entry is not written
-//          trouble: more entries than rows.capacity are recorded, and all rows left empty, begin 0
+//          trouble: more entries than rows.capacity are recorded, and all rows left empty, begin
+//          0; a count beyond the capacity is recorded, and taken for that
 // errors   null pointers, sizes, a workspace that is too small
 // Asynchronous, deterministic, equal to exchange_csr_host. rows must not overlap map.
 // cost     reads the map twice, writes 8 bytes an entry; a scan of capacity + 1 numbers between

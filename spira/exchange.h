@@ -203,6 +203,9 @@ SPIRA_API status exchange_csr_host(const int32_t *map, int volume, const int32_t
                                    int32_t capacity, exchange_rows rows, device_status *trouble) {
     SPIRA_TRY(exchange_csr_check(map, volume, count, capacity, &rows, trouble));
     int64_t outputs = min_of(*count, capacity), found = 0;
+    if (*count > capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)*count);
+    }
     for (int64_t i = 0; i < outputs * volume; ++i) {
         found += map[i] >= 0;
     }

@@ -32,20 +32,29 @@ SPIRA_KERNEL void __launch_bounds__(256)
         element_from_float<E>(kind == pool_average && taps ? __fdiv_rn(value, (float)taps) : value);
 }
 
+SPIRA_API status pool_device_check(pool_kind kind, numeric type, const void *in, int channels,
+                                   const void *out) {
+    SPIRA_TRY(pool_check(kind, in, channels, out));
+    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
+    const unsigned element = (unsigned)numeric_size(type);
+    SPIRA_REQUIRE((uintptr_t)in % element == 0, status_alignment, "in", element);
+    SPIRA_REQUIRE((uintptr_t)out % element == 0, status_alignment, "out", element);
+    return status_success();
+}
+
 // Local max or average pooling over a kernel map.
 //
 // inputs   in [inputs, channels] of `type`; map [capacity, volume]; count [1]: outputs
-// outputs  out [capacity, channels]: 0 where there is no source; rows from the count on not written
+// outputs  out [capacity, channels], not `in`: 0 where there is no source; rows from the count on not written
 // Asynchronous, deterministic, equal to pool_host.
 SPIRA_API status pool(pool_kind kind, numeric type, const void *in, int channels,
                       const int32_t *map, int volume, const int32_t *count, int32_t capacity,
                       void *out, cudaStream_t stream) {
-    SPIRA_TRY(pool_check(kind, in, channels, out));
+    SPIRA_TRY(pool_device_check(kind, type, in, channels, out));
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
     SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
     int64_t grid = ceil_div((int64_t)capacity * channels, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
     element_dispatch(type, [&](auto e) {
@@ -141,10 +150,9 @@ template <typename W>
 SPIRA_API status pool_global(pool_kind kind, numeric type, const word_layout *layout,
                              voxel_set<W> set, const void *in, int channels, void *out,
                              void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    SPIRA_TRY(pool_check(kind, in, channels, out));
+    SPIRA_TRY(pool_device_check(kind, type, in, channels, out));
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(voxel_set_check(&set));
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
     size_t needed;
     SPIRA_TRY(pool_global_workspace(layout, channels, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

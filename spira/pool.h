@@ -17,6 +17,7 @@ SPIRA_API status pool_check(pool_kind kind, const void *in, int channels, const 
     SPIRA_REQUIRE(kind == pool_max || kind == pool_average, status_unsupported, "kind", kind);
     SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
     SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
+    SPIRA_REQUIRE(out != in, status_unsupported, "out (overlaps an input)", 0);
     SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
     return status_success();
 }
@@ -29,7 +30,7 @@ SPIRA_BOTH float pool_larger(float a, float b) {
 // Local pooling over a kernel map: the host loop of `pool` (pool.cuh).
 //
 // inputs   in [inputs, channels]; map [outputs, volume]
-// outputs  out [outputs, channels]; 0 for an output without any source
+// outputs  out [outputs, channels], not `in`; 0 for an output without any source
 SPIRA_API status pool_host(pool_kind kind, const float *in, int channels, const int32_t *map,
                            int volume, int32_t outputs, float *out) {
     SPIRA_TRY(pool_check(kind, in, channels, out));

@@ -1000,6 +1000,15 @@ TEST(conv_sizes_fit_the_device) {
           kernels[conv_kernel_few] > 20);
 }
 
+// Code for devices without the instructions decides, where a newer device has to take it.
+TEST(conv_capability_of_the_code) {
+    CHECK_EQUAL(conv_code_capability(90, 75), 75);
+    CHECK_EQUAL(conv_code_capability(75, 75), 75);
+    CHECK_EQUAL(conv_code_capability(90, 80), 90);
+    CHECK_EQUAL(conv_code_capability(120, 90), 120);
+    CHECK_EQUAL(conv_code_capability(70, 70), 70);
+}
+
 // On an H200: 256 output channels at a time where there are tiles for all thread blocks, or for all
 // pairs of them, which then share a tile each; fewer channels at a time where there are not.
 TEST(conv_hopper_sizes_of_many_channels) {

@@ -403,6 +403,10 @@ DEVICE_TEST(gpu_pool_refuses) {
     CHECK_STATUS(start(kind, f, in, 4, map, 8, nullptr, 2, out), status_null_pointer);
     CHECK_STATUS(start(kind, f, in, 4, map, 8, count, 2, nullptr), status_null_pointer);
     CHECK_STATUS(start((pool_kind)2, f, in, 4, map, 8, count, 2, out), status_unsupported);
+    CHECK_STATUS(start(kind, f, in, 4, map, 8, count, 2, in), status_unsupported);
+    CHECK_STATUS(start(kind, f, (char *)in + 2, 4, map, 8, count, 2, out), status_alignment);
+    CHECK_STATUS(start(kind, numeric_f16, in, 4, map, 8, count, 2, (char *)out + 1),
+                 status_alignment);
     CHECK_STATUS(start(kind, (numeric)4, in, 4, map, 8, count, 2, out), status_unsupported);
     CHECK_STATUS(start(kind, f, in, 0, map, 8, count, 2, out), status_bad_size);
     CHECK_STATUS(start(kind, f, in, -1, map, 8, count, 2, out), status_bad_size);

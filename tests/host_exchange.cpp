@@ -312,6 +312,8 @@ TEST(exchange_rows_behind_the_count) {
     device_status trouble = {};
     REQUIRE_OK(exchange_csr_host(map, 2, &many, 2, {begin, entry, entry + 2, 2}, &trouble));
     CHECK(begin[0] == 0 && begin[1] == 1 && begin[2] == 2);
+    CHECK_EQUAL(trouble.flags, (uint32_t)device_flag_capacity);
+    CHECK_EQUAL(trouble.needed, 9u);
 }
 
 // Lists that did not fit are empty, and so is what is made of them.

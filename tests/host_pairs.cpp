@@ -92,6 +92,20 @@ TEST(pairs_host_uses_a_half_map_from_both_sides) {
     }
 }
 
+// Entries of -1, as other engines pad their lists: no pairs.
+TEST(pairs_host_passes_over_missing_rows) {
+    const conv_shape s = {1, 2, 0, 3, numeric_f32};
+    int32_t begin[2] = {0, 4}, sources[4] = {-1, 1, 0, 1}, targets[4] = {0, -1, 1, 0};
+    const map_pairs pairs = {begin, sources, targets, 4};
+    float *in = guarded_new<float>(4), *weight = guarded_new<float>(6);
+    float *sum = guarded_new<float>(6);
+    std::fill(in, in + 4, 2.0f);
+    std::fill(weight, weight + 6, 1.0f);
+    std::fill(sum, sum + 6, 0.0f);
+    CHECK_OK(conv_pairs_host(&s, in, nullptr, weight, &pairs, pairs_sides_one, 2, sum));
+    CHECK(std::count(sum, sum + 6, 4.0f) == 6);
+}
+
 TEST(pairs_host_refuses) {
     conv_shape s = {2, 1, 0, 1, numeric_f32};
     int32_t begin[4] = {0, 1, 2, 2}, row[2] = {0, 0};

@@ -155,6 +155,7 @@ TEST(pool_refuses) {
     CHECK_STATUS(pool_host(pool_max, nullptr, 2, map, 1, 2, out), status_null_pointer);
     CHECK_STATUS(pool_host(pool_max, in, 2, nullptr, 1, 2, out), status_null_pointer);
     CHECK_STATUS(pool_host(pool_max, in, 2, map, 1, 2, nullptr), status_null_pointer);
+    CHECK_STATUS(pool_host(pool_max, in, 2, map, 1, 2, in), status_unsupported);
     CHECK_STATUS(pool_host(pool_max, in, 0, map, 1, 2, out), status_bad_size);
     CHECK_STATUS(pool_host((pool_kind)2, in, 2, map, 1, 2, out), status_unsupported);
     CHECK_STATUS(pool_host((pool_kind)-1, in, 2, map, 1, 2, out), status_unsupported);
