@@ -142,7 +142,7 @@ build/host/%.o: tests/%.cpp
 	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
 build/test_host: $(HOST_TESTS:tests/%.cpp=build/host/%.o)
-	$(call step,link $@,$(CXX) $(OPENMP) $(filter %.o,$^) -o $@)
+	$(call step,link $@,$(CXX) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
 build/gpu_$(ARCH)/%.o: tests/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
@@ -190,7 +190,7 @@ build/sanitize/%.o: tests/%.cpp
 	$(call step,c++ $< (sanitizers),$(CXX) $(SANITIZE) $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
 build/test_sanitize: $(HOST_TESTS:tests/%.cpp=build/sanitize/%.o)
-	$(call step,link $@,$(CXX) $(SANITIZE) $(OPENMP) $(filter %.o,$^) -o $@)
+	$(call step,link $@,$(CXX) $(SANITIZE) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
 sanitize: build/test_sanitize
 	@SPIRA_QUICK=1 SPIRA_EXACT=1 build/test_sanitize

@@ -389,8 +389,6 @@ inline void __syncthreads(int line = __builtin_LINE()) {
     emulate::meet_barrier(0, (int)blockDim.x, line);
 }
 
-inline void __threadfence_block() {}
-
 inline int __popc(uint32_t bits) {
     return __builtin_popcount(bits);
 }
@@ -467,7 +465,7 @@ inline void chain_wait() {
     emulate::wait_until([](uint64_t, uint64_t) { return emulate::clusters->released; }, 0, 0);
 }
 
-// Runs it; whatever it is to be beside has ended.
+// Runs it. early: from before the kernel before has ended (previous_kernel).
 template <typename... P, typename... A>
 status chain_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared, bool early,
                     unsigned ranks, cudaStream_t, const char *, const A &...arguments) {

@@ -131,8 +131,8 @@ int cudaFuncSetAttribute(K, int, int) {
 }
 
 // ---- shared memory ------------------------------------------------------------------------------
-// An address is a number of the block's dynamic memory, from `first` on, or of its variables, from
-// `fixed` on; with that of a block of the cluster from `apart` on.
+// Addresses from first_address on are of the block's dynamic memory, those around `fixed` of its
+// variables; with a block of the cluster, numbered from 1, in multiples of `apart`.
 
 namespace emulate {
 

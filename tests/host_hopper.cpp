@@ -52,6 +52,18 @@ const char *features_put(numeric type, const std::vector<float> &values, int cha
     return to + off * numeric_size(type);
 }
 
+// The columns of some offsets.
+std::vector<int32_t> map_columns(const problem *p, int begin, int end) {
+    std::vector<int32_t> columns;
+    for (size_t i = 0; i < p->map.size(); ++i) {
+        const int k = (int)(i % (size_t)p->shape.volume);
+        if (k >= begin && k < end) {
+            columns.push_back(p->map[i]);
+        }
+    }
+    return columns;
+}
+
 // Rows of sums that the last offsets give: channels behind the last are NaN.
 const float *sums_put(const problem *p, int summed) {
     const conv_shape *s = &p->shape;
@@ -61,12 +73,8 @@ const float *sums_put(const problem *p, int summed) {
     for (size_t i = (size_t)(first * weights); i < p->weight.size(); ++i) {
         weight.push_back(numeric_operand(s->type, p->weight[i]));
     }
-    std::vector<int32_t> map(1, -1);
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        if ((int)(i % (size_t)s->volume) >= first) {
-            map.insert(map.end() - 1, p->map[i]);
-        }
-    }
+    std::vector<int32_t> map = map_columns(p, first, s->volume);
+    map.push_back(-1); // an empty map has an address too
     conv_shape own = *s;
     own.volume = summed;
     std::vector<float> sum((size_t)p->outputs * (size_t)s->cout + 1), in = p->in, in2 = p->in2;
@@ -87,12 +95,7 @@ const float *sums_put(const problem *p, int summed) {
 problem problem_first(const problem &p, int volume) {
     problem first = p;
     first.shape.volume = volume;
-    first.map.clear();
-    for (size_t i = 0; i < p.map.size(); ++i) {
-        if ((int)(i % (size_t)p.shape.volume) < volume) {
-            first.map.push_back(p.map[i]);
-        }
-    }
+    first.map = map_columns(&p, 0, volume);
     return first;
 }
 
