@@ -28,13 +28,13 @@ endif
 
 # ---- sources and flags --------------------------------------------------------------------------
 
-HEADERS    := spira.cuh $(wildcard spira/*.h spira/*.cuh)
-HOST_TESTS := $(wildcard tests/host_*.cpp)
-CUDA_TESTS := $(wildcard tests/gpu_*.cu)
-GPU_TESTS  := $(filter-out tests/gpu_cublas.cu tests/gpu_calls.cu,$(CUDA_TESTS))
+HEADERS    := spira.cuh $(wildcard spira/*.h spira/*.cuh spira/*/*.h spira/*/*.cuh)
+HOST_TESTS := $(wildcard tests/host/*.cpp)
+CUDA_TESTS := $(wildcard tests/gpu/*.cu)
+GPU_TESTS  := $(filter-out tests/gpu/cublas.cu tests/gpu/calls.cu,$(CUDA_TESTS))
 EXAMPLES   := $(wildcard examples/*.cu)
 BENCHES    := $(filter-out $(if $(CUBLAS),,bench/cublas.cu),$(wildcard bench/*.cu))
-SOURCES    := spira.cuh $(foreach d,spira tests examples bench,$(foreach e,h cuh cpp cu,$(wildcard $d/*.$e)))
+SOURCES    := spira.cuh $(foreach d,spira spira/base spira/index spira/layout spira/conv spira/conv/hopper spira/gemm spira/net tests/host tests/gpu tests/support tests/build examples bench,$(foreach e,h cuh cpp cu,$(wildcard $d/*.$e)))
 
 # The flags of $1 that the compiler accepts, one by one, library and all.
 accepted = $(foreach f,$1,$(shell mkdir -p build && echo 'int main() {}' | \
@@ -99,7 +99,7 @@ TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build
 all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 
 # Without nvcc, or cuBLAS, the GPU tests that could not be compiled are counted by their source.
-UNBUILT = $(shell cat $(if $(NVCC),tests/gpu_cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
+UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
@@ -127,38 +127,38 @@ clean:
 # ---- tests, examples, benchmarks ----------------------------------------------------------------
 
 # A test file that is gone is no longer linked: its folder is newer then.
-build/test_host build/test_gpu build/test_sanitize: tests
+build/test_host build/test_gpu build/test_sanitize: tests/host tests/gpu
 
 build/test_cublas build/bench_cublas: LIBS := -lcublas \
     -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
 
 # Kernels as the host runs them (emulate.h) say how their loops are unrolled; and g++ takes their
 # dynamic shared memory, a thread's own, for a variable that some other file may have to begin.
-EMULATED := $(patsubst tests/%.cpp,%.o,$(shell grep -l '"emulate.*h"' $(HOST_TESTS)))
+EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
 $(EMULATED:%=build/host/%) $(EMULATED:%=build/sanitize/%): \
     STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
 
-build/host/%.o: tests/%.cpp
+build/host/%.o: tests/host/%.cpp
 	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
-build/test_host: $(HOST_TESTS:tests/%.cpp=build/host/%.o)
+build/test_host: $(HOST_TESTS:tests/host/%.cpp=build/host/%.o)
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
-build/gpu_$(ARCH)/%.o: tests/%.cu
+build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
-build/test_gpu: $(GPU_TESTS:tests/%.cu=build/gpu_$(ARCH)/%.o)
-build/test_cublas: build/gpu_$(ARCH)/gpu_cublas.o
+build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
+build/test_cublas: build/gpu_$(ARCH)/cublas.o
 
 # Every function of the CUDA runtime that gpu_calls.cu calls is counted on its way there: the linker
 # sends the calls through stubs, whose list comes from the object.
-CALLS := build/gpu_$(ARCH)/gpu_calls
+CALLS := build/gpu_$(ARCH)/calls
 
 $(CALLS).list: $(CALLS).o
 	$(call step,list the calls of $<,{ nm -u $< | awk '$$NF ~ /^_*cu/ { print "CALL(" $$NF ")" }' >$@ && \
 	      [ -s $@ ]; })
 
-$(CALLS)_wrap.o: tests/calls_wrap.cpp $(CALLS).list
+$(CALLS)_wrap.o: tests/support/calls_wrap.cpp $(CALLS).list
 	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) '-DCALLS_LIST="$(abspath $(CALLS).list)"' \
 	      -c $< -o $@)
 
@@ -186,10 +186,10 @@ build/host_%: examples/%.cu
 
 SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover
 
-build/sanitize/%.o: tests/%.cpp
+build/sanitize/%.o: tests/host/%.cpp
 	$(call step,c++ $< (sanitizers),$(CXX) $(SANITIZE) $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
-build/test_sanitize: $(HOST_TESTS:tests/%.cpp=build/sanitize/%.o)
+build/test_sanitize: $(HOST_TESTS:tests/host/%.cpp=build/sanitize/%.o)
 	$(call step,link $@,$(CXX) $(SANITIZE) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
 sanitize: build/test_sanitize
@@ -244,7 +244,7 @@ $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
 	      $(NVCC) $(NVCCFLAGS) $(UNASSEMBLED) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
 
-$(CHECK)/arch/%.ok: tests/all_kernels.cu
+$(CHECK)/arch/%.ok: tests/build/all_kernels.cu
 	$(call attempt,all kernels for sm_$*,$(NVCC) $(NVCCFLAGS) $(call assembled,$*) -Xptxas -v \
 	      $(DEPENDS) -c $< -o $(@:.ok=.o))
 
@@ -253,7 +253,7 @@ $(CHECK)/spills.ok: $(CHECK)/arch/90a.ok tests/run_spills.sh
 
 $(CHECK)/link_a.ok: ARCH := 80
 $(CHECK)/link_b.ok: ARCH := 90a
-$(CHECK)/link_%.ok: tests/link_%.cu
+$(CHECK)/link_%.ok: tests/build/link_%.cu
 	$(call attempt,link_$*.cu for sm_$(ARCH),$(NVCC) $(NVCCFLAGS) $(call gencode,$(ARCH)) $(HASTY) \
 	      $(DEPENDS) -c $< -o $(@:.ok=.o))
 

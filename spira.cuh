@@ -13,81 +13,37 @@
 #ifndef SPIRA_SPIRA_CUH
 #define SPIRA_SPIRA_CUH
 
-#include "spira/config.h"
-
-#include "spira/math.h"
-#include "spira/numeric.h"
-#include "spira/status.h"
-#include "spira/workspace.h"
-
 #include "spira/blob.h"
-#include "spira/offset.h"
-#include "spira/wgmma.h"
-#include "spira/word.h"
-
-#include "spira/search.h"
-#include "spira/slab.h"
-
-#include "spira/cell.h"
 #include "spira/conv.h"
+#include "spira/conv_hybrid.h"
+#include "spira/conv_pairs.h"
+#include "spira/device.h"
 #include "spira/downsample.h"
+#include "spira/exchange.h"
 #include "spira/expand.h"
-#include "spira/group.h"
-#include "spira/layout.h"
 #include "spira/map.h"
-#include "spira/order.h"
+#include "spira/net.h"
+#include "spira/net_blob.h"
 #include "spira/pool.h"
+#include "spira/search.h"
 #include "spira/tune.h"
 #include "spira/voxel.h"
 
-#include "spira/conv_pairs.h"
-#include "spira/exchange.h"
-
-#include "spira/conv_hybrid.h"
-
-#include "spira/net.h"
-
-#include "spira/net_blob.h"
-
 #ifdef __CUDACC__
 
-#include "spira/async.cuh"
-#include "spira/numeric.cuh"
-#include "spira/status.cuh"
-
-#include "spira/launch.cuh"
-
-#include "spira/mma.cuh"
-#include "spira/search.cuh"
-#include "spira/slab.cuh"
-#include "spira/sort.cuh"
-#include "spira/unique.cuh"
-#include "spira/wgmma.cuh"
-
-#include "spira/cell.cuh"
-#include "spira/conv_exact.cuh"
-#include "spira/conv_few.cuh"
-#include "spira/conv_hopper.cuh"
-#include "spira/conv_tensor.cuh"
-#include "spira/conv_tile.cuh"
+#include "spira/conv.cuh"
+#include "spira/conv_hybrid.cuh"
+#include "spira/conv_pairs.cuh"
+#include "spira/device.cuh"
 #include "spira/downsample.cuh"
 #include "spira/exchange.cuh"
 #include "spira/expand.cuh"
-#include "spira/layout.cuh"
 #include "spira/map.cuh"
-#include "spira/order.cuh"
-#include "spira/pool.cuh"
-#include "spira/voxel.cuh"
-
-#include "spira/conv.cuh"
-
-#include "spira/conv_pairs.cuh"
-#include "spira/tune_fit.cuh"
-
-#include "spira/conv_hybrid.cuh"
 #include "spira/net.cuh"
-
+#include "spira/pool.cuh"
+#include "spira/search.cuh"
 #include "spira/tune.cuh"
+#include "spira/voxel.cuh"
 
 #endif
 

@@ -730,7 +730,7 @@ SPIRA_API int64_t bench_order_bytes(const spira::order_layout *t) {
         offsets += __builtin_popcount(t->mask[w]);
     }
     return words * (int64_t)sizeof *t->mask +
-           spira::order_pairs(t->blocks) * (int64_t)sizeof *t->turn +
+           spira::order_pairs(t->blocks) * (int64_t)sizeof *t->schedule +
            spira::order_rows * ((int64_t)t->blocks * (int64_t)sizeof *t->row +
                                 offsets * (int64_t)sizeof *t->source);
 }
@@ -753,7 +753,7 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
                      "offsets of the blocks of outputs");
     bench_check_same(pool, host.source, device.source, entries, input,
                      "source rows of the blocks of outputs");
-    bench_check_same(pool, host.turn, device.turn, (int64_t)spira::order_pairs(host.blocks), input,
+    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks), input,
                      "turns of the blocks of outputs");
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);

@@ -142,7 +142,7 @@ static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_
     w.args.order = w.form == spira::conv_form_order ? &m->order : nullptr;
     w.args.count = m->count;
     w.args.capacity = m->voxels;
-    w.args.early = true; // behind another layer, as in a network
+    w.args.programmatic = true; // behind another layer, as in a network
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
     w.args.out = bench_device<char>(&s->pool, bytes);
     BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)bytes, s->stream));
@@ -307,8 +307,8 @@ static void conv_time(bench_session *s, conv_work *w, const conv_map *m, bench_r
 static void conv_sweep(bench_session *s, conv_work *w, const conv_map *m, bench_row *row,
                        const char *label) {
     static spira::conv_sizes sizes[spira::conv_sizes_most];
-    spira::conv_device device;
-    BENCH_TRY(spira::conv_device_query(&device));
+    spira::device_info device;
+    BENCH_TRY(spira::device_info_query(&device));
     int count = spira::conv_sizes_list(&w->args.shape, m->tiles.rows, &device, sizes);
     for (int i = -1; i < count; ++i) {
         char name[64] = "chosen";

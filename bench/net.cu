@@ -84,7 +84,7 @@ static void net_time_layers(bench_session *s, const net_work<W> *w) {
     const spira::net_plan *plan = w->plan;
     for (int i = 0; i < plan->layer_count; ++i) {
         const spira::net_step *step = &plan->step[i];
-        if (step->within != spira::net_none) {
+        if (step->fused_into != spira::net_none) {
             continue;
         }
         net_one_layer<W> one = {w, i};

@@ -23,7 +23,7 @@ template <typename W>
 static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int layer) {
     const spira::net_step *step = &w->plan->step[layer];
     // Of the same rows as the layer that this one is computed within.
-    const int reader = step->within == spira::net_none ? layer : step->within;
+    const int reader = step->fused_into == spira::net_none ? layer : step->fused_into;
     int volume = step->shape.volume, most = w->plan->step[reader].shape.volume > net_volume_large
                                                 ? net_samples_large
                                                 : net_samples;
@@ -107,7 +107,7 @@ static side::check_layer net_check_fetch(bench_session *s, const net_work<W> *w,
     if (c.step->shortcut == spira::net_none) {
         c.residual = net_fetch(s, w, c.layer->residual, sample->output, sample->outputs);
     }
-    if (c.step->within == spira::net_none) {
+    if (c.step->fused_into == spira::net_none) {
         c.got = net_fetch(s, w, layer, sample->output, sample->outputs);
     }
     return c;

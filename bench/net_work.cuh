@@ -88,10 +88,10 @@ static spira::status net_index_step(void *context, cudaStream_t stream) {
 
 // early: behind another layer.
 template <typename W>
-static spira::status net_layer_step(const net_work<W> *w, int layer, bool early,
+static spira::status net_layer_step(const net_work<W> *w, int layer, bool programmatic,
                                     cudaStream_t stream) {
     return spira::net_layer_start(w->plan, layer, w->scene.set, w->features, w->loaded, w->memory,
-                                  early, stream);
+                                  programmatic, stream);
 }
 
 // All layers, their index ready.

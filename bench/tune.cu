@@ -49,7 +49,7 @@ struct tuner_work {
     const float *weight; // [volume, cin, cout], device
     const int32_t *map;
     float *worst; // [1], device
-    spira::conv_device device;
+    spira::device_info device;
     spira::kernel_shape kernel;
     spira::tune_key key;
     spira::tune_scene scene;
@@ -184,7 +184,7 @@ static void tuner_work_make(bench_session *s, const bench_scene<uint64_t> *scene
         bench_device<char>(&s->pool, (int64_t)m->voxels * cout * spira::numeric_size(type));
     w->map = m->map;
     w->worst = bench_device<float>(&s->pool, 1);
-    BENCH_TRY(spira::conv_device_query(&w->device));
+    BENCH_TRY(spira::device_info_query(&w->device));
     w->key = spira::tune_key_make(spira::tune_gpu_of(&w->device), &w->args.shape, m->voxels,
                                   m->pairs, false);
     w->scene = {m->voxels, m->pairs, m->slots};

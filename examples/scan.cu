@@ -103,7 +103,7 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         printf("%-16s %-7s %8d %8d %4d %9lld %8.3f %12s", l->name, text[0],
                (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
                out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1]);
-        if (s->within < 0) {
+        if (s->fused_into < 0) {
             printf(" %9.3f", r->layer_ms[i]);
         } else {
             printf(" %9s", "within"); // the layer that adds it

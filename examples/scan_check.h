@@ -186,7 +186,8 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
         int m = plan->step[i].map;
         double worst;
         progress("checking layer", i, plan->layer_count);
-        if (!spira::net_is_conv(&plan->layers[i]) || j->plan->step[i].within != spira::net_none) {
+        if (!spira::net_is_conv(&plan->layers[i]) ||
+            j->plan->step[i].fused_into != spira::net_none) {
             continue;
         }
         SPIRA_TRY(check_one(j, d, r, i,

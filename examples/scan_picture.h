@@ -7,7 +7,7 @@
 #ifndef SPIRA_EXAMPLES_SCAN_PICTURE_H
 #define SPIRA_EXAMPLES_SCAN_PICTURE_H
 
-#include "../spira/math.h"
+#include "../spira/base/integer.h"
 #include "../spira/status.h"
 
 #include <errno.h>

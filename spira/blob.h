@@ -24,7 +24,7 @@
 #ifndef SPIRA_BLOB_H
 #define SPIRA_BLOB_H
 
-#include "math.h"
+#include "base/integer.h"
 #include "numeric.h"
 #include "status.h"
 

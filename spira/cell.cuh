@@ -9,9 +9,9 @@
 #ifndef SPIRA_CELL_CUH
 #define SPIRA_CELL_CUH
 
-#include "async.cuh"
+#include "base/async.cuh"
+#include "base/launch.cuh"
 #include "cell.h"
-#include "launch.cuh"
 
 namespace spira {
 
@@ -127,7 +127,7 @@ template <typename W>
 SPIRA_KERNEL void __launch_bounds__(cell_threads)
     cell_find_kernel(const __grid_constant__ cell_batch<W> batch) {
     __shared__ int32_t sum[cell_keys];
-    chain_next();
+    pdl_launch_dependents();
     const cell_task<W> &task = cell_find_task(batch, cell_by_find);
     const cell_request<W> &r = task.request;
     const bool inverse = r.kernel.transposed;
@@ -162,7 +162,7 @@ SPIRA_KERNEL void __launch_bounds__(cell_threads)
     } else {
         cell_tell<W>(task.scratch, block * cell_rows, count, cell, offset);
     }
-    chain_wait();
+    pdl_wait();
 }
 
 // The keys of strided layers' outputs.
@@ -170,7 +170,7 @@ template <typename W>
 SPIRA_KERNEL void __launch_bounds__(cell_threads)
     cell_count_kernel(const __grid_constant__ cell_batch<W> batch) {
     __shared__ int32_t sum[cell_keys];
-    chain_next();
+    pdl_launch_dependents();
     const cell_task<W> &task = cell_find_task(batch, cell_by_count);
     const int32_t block = (int32_t)blockIdx.x - task.first[cell_by_count];
     const int32_t count = cell_count_of(task.request.outputs);
@@ -181,7 +181,7 @@ SPIRA_KERNEL void __launch_bounds__(cell_threads)
         key[i] = row < count ? (int)order_gray_rank(task.scratch.mask[row]) : 0;
     }
     cell_count_keys(task, block, count, key, sum);
-    chain_wait();
+    pdl_wait();
 }
 
 // ---- layouts ------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ SPIRA_DEVICE void cell_turn(bool inverse, int32_t pair, int32_t pairs, const ord
     }
     __syncthreads();
     if (thread < cell_pairs && pair + thread < pairs) {
-        t.turn[scope + s.rank[thread]] = pair + thread;
+        t.schedule[scope + s.rank[thread]] = pair + thread;
     }
 }
 
@@ -338,7 +338,7 @@ template <typename W>
 SPIRA_KERNEL void __launch_bounds__(cell_threads)
     cell_put_kernel(const __grid_constant__ cell_batch<W> batch) {
     __shared__ cell_shared s;
-    chain_next();
+    pdl_launch_dependents();
     const cell_task<W> &task = cell_find_task(batch, cell_by_put);
     const bool inverse = task.request.kernel.transposed;
     const int32_t block = (int32_t)blockIdx.x - task.first[cell_by_put];
@@ -373,7 +373,7 @@ SPIRA_KERNEL void __launch_bounds__(cell_threads)
         cell_turn(inverse, block * cell_pairs, order_pairs(order_count(count)), task.request.layout,
                   s);
     }
-    chain_wait();
+    pdl_wait();
 }
 
 // ---- launchers ----------------------------------------------------------------------------------
@@ -448,13 +448,13 @@ SPIRA_API status cell_order_clear(const cell_request<W> *request, int requests, 
 }
 
 // A launch of cell_order; what is launched behind it and needs nothing of it may be early
-// (launch.cuh).
+// (base/launch.cuh).
 template <typename W>
 SPIRA_API status cell_order_launch(const cell_batch<W> &batch, cell_unit by, cudaStream_t stream) {
     void (*const kernel[cell_units])(const cell_batch<W>) = {
         cell_find_kernel<W>, cell_count_kernel<W>, cell_put_kernel<W>};
-    return batch.units[by] ? chain_launch(kernel[by], (unsigned)batch.units[by], cell_threads, 0,
-                                          false, 1, stream, "cell_order", batch)
+    return batch.units[by] ? kernel_launch(kernel[by], (unsigned)batch.units[by], cell_threads, 0,
+                                           false, 1, stream, "cell_order", batch)
                            : status_success();
 }
 
@@ -486,7 +486,8 @@ SPIRA_API status cell_workspace(const cell_request<W> *request, int requests, si
 //          1024 outputs the counts of all are read from the cache, half a byte of each output, of
 //          an inverse layer 1 / 64: with 10^6 outputs 0.5 GB, with 10^7 a hundred times as much.
 //          Up to three launches and a memset
-// early    What is launched behind it is not early (conv_args.early) if it reads the layouts.
+// early    What is launched behind it is not early (conv_args.programmatic) if it reads the
+// layouts.
 template <typename W>
 SPIRA_API status cell_order(const word_layout *layout, const cell_request<W> *request, int requests,
                             void *scratch, size_t scratch_bytes, cudaStream_t stream) {

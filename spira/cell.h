@@ -3,8 +3,8 @@
 // Of a strided convolution whose kernel is as large as its stride, of size 2 along an axis or 1,
 // and of the inverse one: each voxel of the finer set lies in one voxel of the coarser set, its
 // cell, at one offset. So one search of each finer voxel finds all that their ordered layouts
-// (order.h) need: an output of the inverse layer reads its cell alone, by its offset; one of the
-// strided layer, a cell, reads the up to 8 voxels that lie in it.
+// (layout/order.h) need: an output of the inverse layer reads its cell alone, by its offset; one of
+// the strided layer, a cell, reads the up to 8 voxels that lie in it.
 //
 // The order. Outputs ascend by key, and by row where keys agree. The key is, of an inverse layer,
 // the output's offset; of a strided one the rank in the reflected Gray code of the number that has
@@ -18,7 +18,7 @@
 #define SPIRA_CELL_H
 
 #include "downsample.h"
-#include "order.h"
+#include "layout/order.h"
 
 namespace spira {
 
@@ -204,9 +204,9 @@ SPIRA_API void cell_turn_host(bool inverse, const cell_places &places, int32_t c
     for (int32_t first = 0; first < pairs; first += order_scope) {
         const int32_t end = (int32_t)min_of(first + order_scope, pairs);
         for (int32_t pair = first; pair < end; ++pair) {
-            t.turn[pair] = pair;
+            t.schedule[pair] = pair;
         }
-        std::stable_sort(t.turn + first, t.turn + end, [&](int32_t a, int32_t b) {
+        std::stable_sort(t.schedule + first, t.schedule + end, [&](int32_t a, int32_t b) {
             return cell_pair_weight(inverse, places, a) > cell_pair_weight(inverse, places, b);
         });
     }

@@ -21,6 +21,14 @@
 #define SPIRA_HD __host__ __device__
 #define SPIRA_DEVICE [[maybe_unused]] static __device__ __forceinline__
 #define SPIRA_KERNEL [[maybe_unused]] static __global__
+// A kernel or a launcher without template arguments of its own. It is a template all the same:
+// a file that includes it and does not call it compiles nothing.
+#define SPIRA_PLAIN_KERNEL                                                                         \
+    template <int = 0>                                                                             \
+    SPIRA_KERNEL
+#define SPIRA_LAUNCHER                                                                             \
+    template <int = 0>                                                                             \
+    SPIRA_API
 #else
 #define SPIRA_HD
 #endif

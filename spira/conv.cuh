@@ -2,10 +2,10 @@
 #ifndef SPIRA_CONV_CUH
 #define SPIRA_CONV_CUH
 
-#include "conv_exact.cuh"
-#include "conv_few.cuh"
-#include "conv_hopper.cuh"
-#include "conv_tensor.cuh"
+#include "conv/exact.cuh"
+#include "conv/hopper.cuh"
+#include "conv/narrow.cuh"
+#include "conv/tensor.cuh"
 #include "workspace.h"
 
 namespace spira {
@@ -43,37 +43,13 @@ struct conv_args {
     const float *sums; // [capacity, conv_sums_pitch(cout)], aligned to 16: what the sums begin
                        // from, as conv_pairs_run leaves it; null: zero
     // The kernel that was launched just before on the stream writes none of the layout, count,
-    // weights, bias, scale and shift, so that they are read while it still runs (launch.cuh);
+    // weights, bias, scale and shift, so that they are read while it still runs (base/launch.cuh);
     // features, residual and sums it may write. If it is a kernel of the caller's that was itself
     // launched programmatically, it lets the next one begin only after it has waited for those
     // before it: what they write is taken to be there.
-    bool early;
+    bool programmatic;
     const conv_shortcut *shortcut; // on the host; null: none. See conv_shortcut_takes
 };
-
-// What the code that runs on a device knows of it: kernels of PTX for less than 8.0, translated for
-// a newer device, have no tensor cores' instructions, and those that need them are empty.
-SPIRA_API int conv_code_capability(int device, int code) {
-    return code < 80 && device > code ? code : device;
-}
-
-// Read from the current device at each call: nothing is cached.
-SPIRA_API status conv_device_query(conv_device *d) {
-    int device, major, minor;
-    SPIRA_TRY(status_from_cuda(cudaGetDevice(&device), "device"));
-    const cudaDeviceAttr what[] = {
-        cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
-        cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin};
-    int *const into[] = {&major, &minor, &d->multiprocessors, &d->shared_max};
-    for (int i = 0; i < 4; ++i) {
-        SPIRA_TRY(status_from_cuda(cudaDeviceGetAttribute(into[i], what[i], device), "device"));
-    }
-    cudaFuncAttributes code = {};
-    SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&code, conv_tensor_pack_kernel<__half>),
-                               "device (code)"));
-    d->capability = conv_code_capability(10 * major + minor, code.ptxVersion);
-    return hopper_query(d->capability, &d->warpgroups);
-}
 
 // Tensor cores where they know the format; plain fp32 multiply-adds otherwise.
 SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
@@ -81,32 +57,33 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 }
 
 // The kernel that computes a shape on a device, and that its weights are packed for.
-enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper, conv_kernel_few };
+enum conv_kernel { conv_kernel_exact, conv_kernel_tensor, conv_kernel_hopper, conv_kernel_narrow };
 
 // Told by the shape alone, since weights are packed for it. With more than 16 channels on a side
 // Hopper's kernel is quicker, where it is there and takes the layer.
-SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const conv_device *d) {
+SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
     const bool narrow = s->cin <= 16 && s->cout <= 16;
-    return !conv_uses_tensor(s->type, d->capability)            ? conv_kernel_exact
-           : few_takes(s, d) && (narrow || !hopper_takes(s, d)) ? conv_kernel_few
-           : hopper_takes(s, d)                                 ? conv_kernel_hopper
-                                                                : conv_kernel_tensor;
+    return !conv_uses_tensor(s->type, d->capability)               ? conv_kernel_exact
+           : narrow_takes(s, d) && (narrow || !hopper_takes(s, d)) ? conv_kernel_narrow
+           : hopper_takes(s, d)                                    ? conv_kernel_hopper
+                                                                   : conv_kernel_tensor;
 }
 
-// The forms of the kernel map that convolutions read: tiled (layout.h), ordered (order.h).
+// The forms of the kernel map that convolutions read: tiled (layout/tile.h), ordered
+// (layout/order.h).
 enum conv_form { conv_form_tiles, conv_form_order };
 
 SPIRA_API conv_form conv_kernel_form(conv_kernel kernel) {
-    return kernel == conv_kernel_few || kernel == conv_kernel_hopper ? conv_form_order
-                                                                     : conv_form_tiles;
+    return kernel == conv_kernel_narrow || kernel == conv_kernel_hopper ? conv_form_order
+                                                                        : conv_form_tiles;
 }
 
 // The one that a shape is computed from on the current device.
 SPIRA_API status conv_form_of(const conv_shape *shape, conv_form *form) {
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(form, status_null_pointer, "form", 0);
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     *form = conv_kernel_form(conv_kernel_of(shape, &d));
     return status_success();
 }
@@ -114,7 +91,7 @@ SPIRA_API status conv_form_of(const conv_shape *shape, conv_form *form) {
 // Packed weights: how many elements (exact), or 16 bytes of them.
 SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     return kernel == conv_kernel_exact    ? conv_exact_weights(s)
-           : kernel == conv_kernel_few    ? few_weights(s)
+           : kernel == conv_kernel_narrow ? narrow_weights(s)
            : kernel == conv_kernel_hopper ? hopper_weights(s, hopper_part_bytes(s))
                                           : conv_tensor_weights(s);
 }
@@ -129,8 +106,8 @@ SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
 SPIRA_API status conv_weights_bytes(const conv_shape *shape, size_t *bytes) {
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     *bytes = conv_packed_bytes(shape, conv_kernel_of(shape, &d));
     return status_success();
 }
@@ -149,8 +126,8 @@ SPIRA_API void conv_pack_start(const conv_shape *s, conv_kernel kernel, const fl
                                int64_t total, void *packed, cudaStream_t stream) {
     unsigned grid = (unsigned)ceil_div(total, 256);
     if constexpr (sizeof(E) == 2) {
-        if (kernel == conv_kernel_few) {
-            few_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
+        if (kernel == conv_kernel_narrow) {
+            narrow_pack_kernel<<<grid, 256, 0, stream>>>(*s, weight, total, (E *)packed);
             return;
         }
         if (kernel == conv_kernel_hopper) {
@@ -194,8 +171,8 @@ SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const fl
 SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight, void *packed,
                                    size_t packed_bytes, cudaStream_t stream) {
     SPIRA_TRY(conv_shape_check(shape));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     return conv_pack(shape, conv_kernel_of(shape, &d), weight, packed, packed_bytes, stream);
 }
 
@@ -203,7 +180,7 @@ SPIRA_API status conv_weights_pack(const conv_shape *shape, const float *weight,
 
 // Whether a convolution computes a shortcut too: where Hopper's kernel computes it (hopper_takes),
 // unless it has at most 32 input channels and at most 64 output channels.
-SPIRA_API bool conv_shortcut_takes(const conv_shape *s, const conv_device *d) {
+SPIRA_API bool conv_shortcut_takes(const conv_shape *s, const device_info *d) {
     return conv_kernel_of(s, d) == conv_kernel_hopper && hopper_takes_shortcut(s);
 }
 
@@ -222,8 +199,8 @@ SPIRA_API status conv_shortcut_check(const conv_shape *s, int cin, int cin2) {
     SPIRA_TRY(conv_shape_check(s));
     const conv_shape shape = conv_shortcut_shape(s, cin, cin2);
     SPIRA_TRY(conv_shape_check(&shape));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     SPIRA_REQUIRE(conv_shortcut_takes(s, &d), status_unsupported, "shape (with a shortcut)", 0);
     return status_success();
 }
@@ -278,7 +255,7 @@ SPIRA_API status conv_vectors_check(const float *bias, const float *scale, const
     return status_success();
 }
 
-SPIRA_API status conv_check_shortcut(const conv_args *a, const conv_device *d) {
+SPIRA_API status conv_check_shortcut(const conv_args *a, const device_info *d) {
     const conv_shortcut *s = a->shortcut;
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     SPIRA_TRY(conv_shape_check(&shape));
@@ -331,7 +308,7 @@ SPIRA_API status conv_check_layout(const conv_args *a, conv_kernel kernel) {
     if (conv_kernel_form(kernel) == conv_form_order) {
         SPIRA_REQUIRE(a->order, status_null_pointer, "order (see conv_form_of)", volume);
         SPIRA_TRY(order_layout_check(a->order, volume, a->capacity));
-        return kernel == conv_kernel_few ? few_layout_check(a->order) : status_success();
+        return kernel == conv_kernel_narrow ? narrow_layout_check(a->order) : status_success();
     }
     SPIRA_REQUIRE(a->layout, status_null_pointer, "layout (see conv_form_of)", volume);
     return tile_layout_check(a->layout, volume, a->capacity);
@@ -376,27 +353,27 @@ SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
 // The ways worth trying to cut a layer. Returns how many there are.
 //
 // outputs  sizes [conv_sizes_most]
-SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const conv_device *d,
+SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const device_info *d,
                               conv_sizes *sizes) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_few      ? few_sizes_list(sizes)
+    return kernel == conv_kernel_narrow   ? narrow_sizes_list(sizes)
            : kernel == conv_kernel_hopper ? hopper_sizes_list(s, d, sizes)
                                           : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
-SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const conv_device *d,
+SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const device_info *d,
                               const conv_sizes *size) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_few      ? few_sizes_fit(size)
+    return kernel == conv_kernel_narrow   ? narrow_sizes_fit(size)
            : kernel == conv_kernel_hopper ? hopper_sizes_fit(s, d, size)
                                           : conv_tensor_sizes_fit(s, rows, d, size);
 }
 
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
-                                       const conv_device *d) {
+                                       const device_info *d) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_few      ? few_sizes_choose(s, capacity, d)
+    return kernel == conv_kernel_narrow   ? narrow_sizes_choose(s, capacity, d)
            : kernel == conv_kernel_hopper ? hopper_sizes_choose(s, capacity, d)
                                           : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
@@ -423,7 +400,7 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a) {
     p.chunks = conv_shape_chunks(s);
     p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
-    p.early = a->early;
+    p.programmatic = a->programmatic;
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
     return p;
@@ -434,14 +411,14 @@ SPIRA_API order_layout conv_order(const order_layout *order) {
     return order ? *order : order_layout{nullptr, nullptr, nullptr, nullptr, 0, 1};
 }
 
-SPIRA_API status conv_run_few(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaStream_t stream) {
     conv_tensor_params p = conv_params_of(a);
     p.order = conv_order(a->order);
     p.multiprocessors = d->multiprocessors;
-    p.size = a->sizes ? *a->sizes : few_sizes_choose(&a->shape, a->capacity, d);
-    SPIRA_REQUIRE(few_sizes_fit(&p.size), status_unsupported, "sizes", 0);
-    return a->shape.type == numeric_f16 ? few_run<__half>(p, stream)
-                                        : few_run<__nv_bfloat16>(p, stream);
+    p.size = a->sizes ? *a->sizes : narrow_sizes_choose(&a->shape, a->capacity, d);
+    SPIRA_REQUIRE(narrow_sizes_fit(&p.size), status_unsupported, "sizes", 0);
+    return a->shape.type == numeric_f16 ? narrow_run<__half>(p, stream)
+                                        : narrow_run<__nv_bfloat16>(p, stream);
 }
 
 SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
@@ -463,7 +440,7 @@ SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
     return p;
 }
 
-SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a);
     p.order = conv_order(a->order);
@@ -478,7 +455,7 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const conv_device *d, cudaS
                                   : hopper_run<__nv_bfloat16>(p, d, stream);
 }
 
-SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaStream_t stream) {
+SPIRA_API status conv_run_tensor(const conv_args *a, const device_info *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a);
     p.layout = conv_layout(a->layout);
@@ -492,9 +469,9 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const conv_device *d, cudaS
 }
 
 // By the kernel that the weights are packed for.
-SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_device *d,
+SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const device_info *d,
                           cudaStream_t stream) {
-    return kernel == conv_kernel_few      ? conv_run_few(a, d, stream)
+    return kernel == conv_kernel_narrow   ? conv_run_narrow(a, d, stream)
            : kernel == conv_kernel_hopper ? conv_run_hopper(a, d, stream)
            : kernel == conv_kernel_tensor ? conv_run_tensor(a, d, stream)
                                           : conv_run_exact(a, stream);
@@ -513,16 +490,16 @@ SPIRA_API status conv_run(const conv_args *a, conv_kernel kernel, const conv_dev
 //          multiplied by scale / scale' first and all of them by scale' at the end. Where |scale'|
 //          is less than 2^-60 |scale| it counts as that much. Not with `sums`
 // early    With `early`, the kernels that read the ordered layout begin while the kernel before it
-//          on the stream still runs; others wait for that one. See conv_args.early.
+//          on the stream still runs; others wait for that one. See conv_args.programmatic.
 // errors   null pointers, sizes, alignment, a layout of another volume or a smaller capacity,
 //          sizes that the layer or the device does not allow
 // Asynchronous; bit-identical from run to run: every sum is added up in the order of the tile's
 // list, or of the offsets. Sums are fp32 and are rounded once. Another capacity, another GPU, other
 // sizes or another alignment of out and residual may add in another order: with `split` an output's
 // sum has so many parts, and more than 128 bytes of input channels are added part by part. Layers
-// of fp16 and bf16 with few channels (few_takes) and, on sm_90a, with enough of them (hopper_takes)
-// have kernels of their own, and read the ordered layout.
-// cost     see bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
+// of fp16 and bf16 with few channels (narrow_takes) and, on sm_90a, with enough of them
+// (hopper_takes) have kernels of their own, and read the ordered layout. cost     see
+// bench/README.md; work is proportional to the groups of 16 pairs, or to the offsets
 //          of the row blocks
 SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
@@ -530,8 +507,8 @@ SPIRA_API status conv(const conv_args *args, void *scratch, size_t scratch_bytes
     size_t needed;
     SPIRA_TRY(conv_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     conv_kernel kernel = conv_kernel_of(&args->shape, &d);
     SPIRA_TRY(conv_check_layout(args, kernel));
     if (args->shortcut) {

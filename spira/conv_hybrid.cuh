@@ -45,7 +45,7 @@ struct hybrid_weights {
 
 // The kernel of the dense half.
 SPIRA_API conv_kernel hybrid_kernel(const conv_shape *shape, const kernel_shape *kernel,
-                                    int threshold, const conv_device *d) {
+                                    int threshold, const device_info *d) {
     const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
     return conv_kernel_of(&dense, d);
 }
@@ -55,8 +55,8 @@ SPIRA_API status hybrid_weights_carve(workspace *w, const conv_shape *shape,
                                       hybrid_weights *at) {
     const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
     size_t bytes = 0;
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     *at = {};
     if (dense.volume) {
         bytes = conv_packed_bytes(&dense, hybrid_kernel(shape, kernel, threshold, &d));
@@ -75,8 +75,8 @@ SPIRA_API status conv_hybrid_form_of(const conv_shape *shape, const kernel_shape
                                      int threshold, conv_form *form) {
     SPIRA_TRY(conv_hybrid_shape_check(shape, kernel, threshold));
     SPIRA_REQUIRE(form, status_null_pointer, "form", 0);
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     *form = conv_kernel_form(hybrid_kernel(shape, kernel, threshold, &d));
     return status_success();
 }
@@ -98,8 +98,8 @@ SPIRA_API status hybrid_pack_dense(const conv_shape *shape, const kernel_shape *
                                    int threshold, const float *weight, char *packed,
                                    cudaStream_t stream) {
     const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     const conv_kernel made_for = hybrid_kernel(shape, kernel, threshold, &d);
     const int64_t pitch = (int64_t)(shape->cin + shape->cin2) * shape->cout;
     for (int k = 0, end; k < shape->volume; k = end) {
@@ -258,8 +258,8 @@ SPIRA_API status conv_hybrid(const conv_hybrid_args *args, void *scratch, size_t
     workspace w = workspace_begin(scratch);
     hybrid_halves h;
     SPIRA_TRY(hybrid_halves_make(args, &w, &h));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     conv_kernel kernel = hybrid_kernel(&args->shape, &args->kernel, args->threshold, &d);
     SPIRA_TRY(hybrid_halves_check(&h, kernel));
     if (h.has_sparse) {

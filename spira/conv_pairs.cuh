@@ -216,7 +216,7 @@ struct pairs_task {
 
 // All threads of a block that has a stripe.
 SPIRA_DEVICE void pairs_stripe_sync() {
-    block_part_sync_apart(1, (int)blockDim.x);
+    named_barrier_sync_divergent(1, (int)blockDim.x);
 }
 
 // The warps of a block wait for each other before they add to sums that others have added to.
@@ -241,7 +241,7 @@ SPIRA_DEVICE void pairs_add(float *to, float4 v) {
 }
 
 // Where a lane has the first four channels of a row of the stripe; the next 16 channels stand at
-// this, xor 64. The order is that of conv_tile.cuh.
+// this, xor 64. The order is that of conv/tile.cuh.
 template <int blocks>
 SPIRA_DEVICE uint32_t pairs_place(const pairs_task &task, uint32_t row) {
     return task.shared + (row * (blocks * 32) + (threadIdx.x % 4 * 16 ^ conv_swizzle<blocks>(row)));
@@ -761,8 +761,8 @@ SPIRA_KERNEL void __launch_bounds__(pairs_threads)
 // The kernel that weights are packed for: the lists do not need the layout's.
 SPIRA_API status pairs_kernel_of(const conv_shape *shape, conv_kernel *kernel) {
     SPIRA_TRY(conv_shape_check(shape));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     *kernel = conv_uses_tensor(shape->type, d.capability) ? conv_kernel_tensor : conv_kernel_exact;
     return status_success();
 }
@@ -865,7 +865,7 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 }
 
 // Rows of a stripe: two blocks find room on a multiprocessor, and there are two for each.
-SPIRA_API int pairs_stripe_rows(const conv_device *d, int row_bytes, int32_t capacity,
+SPIRA_API int pairs_stripe_rows(const device_info *d, int row_bytes, int32_t capacity,
                                 int64_t groups) {
     int64_t room = (d->shared_max / 2 - (int64_t)sizeof(pairs_stripe) - 6144) / row_bytes - 2;
     int64_t wanted = ceil_div(capacity * groups, 2 * (int64_t)d->multiprocessors);
@@ -874,7 +874,7 @@ SPIRA_API int pairs_stripe_rows(const conv_device *d, int row_bytes, int32_t cap
 
 // Blocks that fill the GPU.
 template <typename K>
-SPIRA_API status pairs_grid(K kernel, int threads, const conv_device *d, int64_t groups,
+SPIRA_API status pairs_grid(K kernel, int threads, const device_info *d, int64_t groups,
                             unsigned *blocks) {
     int each = 0;
     SPIRA_TRY(
@@ -885,7 +885,7 @@ SPIRA_API status pairs_grid(K kernel, int threads, const conv_device *d, int64_t
 }
 
 // The launch before the walk of the atomic form.
-SPIRA_API status pairs_begin(const pairs_params &p, const conv_device *d, cudaStream_t stream) {
+SPIRA_API status pairs_begin(const pairs_params &p, const device_info *d, cudaStream_t stream) {
     int64_t quads = p.begin ? 1 : (int64_t)p.conv.capacity * p.pitch / 4;
     int64_t blocks = min_of(ceil_div(quads, pairs_threads), 8 * d->multiprocessors);
     pairs_begin_kernel<<<(unsigned)blocks, pairs_threads, 0, stream>>>(p);
@@ -897,7 +897,7 @@ SPIRA_API status pairs_begin(const pairs_params &p, const conv_device *d, cudaSt
 // groups: of slices, the grid's y
 template <typename K>
 SPIRA_API status pairs_start(const pairs_params &p, K kernel, int threads, int64_t groups,
-                             int bytes, const conv_device *d, cudaStream_t stream) {
+                             int bytes, const device_info *d, cudaStream_t stream) {
     dim3 grid((unsigned)ceil_div(p.conv.capacity, max_of(p.stripe, 1)), (unsigned)groups);
     if (p.stripe) {
         SPIRA_TRY(status_from_cuda(
@@ -911,7 +911,7 @@ SPIRA_API status pairs_start(const pairs_params &p, K kernel, int threads, int64
 }
 
 template <typename E, int blocks, bool deep, conv_rows lie>
-SPIRA_API status pairs_tensor_start(pairs_params p, const conv_device *d, cudaStream_t stream) {
+SPIRA_API status pairs_tensor_start(pairs_params p, const device_info *d, cudaStream_t stream) {
     const int64_t groups = ceil_div(conv_slices(p.conv.cout), p.slices);
     const int threads = 32 * p.slices * p.parts;
     p.unit = tile_group * pairs_groups(deep, p.stripe != 0);
@@ -924,7 +924,7 @@ SPIRA_API status pairs_tensor_start(pairs_params p, const conv_device *d, cudaSt
 }
 
 template <typename E, int blocks>
-SPIRA_API status pairs_tensor_rows(const pairs_params &p, const conv_device *d,
+SPIRA_API status pairs_tensor_rows(const pairs_params &p, const device_info *d,
                                    cudaStream_t stream) {
     bool wide = p.conv.cin2 == 0 && p.conv.wide_in;
     bool deep = p.conv.chunks > pairs_near_chunks(p.stripe != 0);
@@ -935,7 +935,7 @@ SPIRA_API status pairs_tensor_rows(const pairs_params &p, const conv_device *d,
 }
 
 template <typename E>
-SPIRA_API status pairs_tensor_walk(pairs_params p, bool stripes, const conv_device *d,
+SPIRA_API status pairs_tensor_walk(pairs_params p, bool stripes, const device_info *d,
                                    cudaStream_t stream) {
     const int slices = conv_slices(p.conv.cout), blocks = conv_slice_blocks(p.conv.cout);
     p.slices = (int)ceil_div(slices, ceil_div(slices, 4));
@@ -948,7 +948,7 @@ SPIRA_API status pairs_tensor_walk(pairs_params p, bool stripes, const conv_devi
 }
 
 template <typename E>
-SPIRA_API status pairs_exact_walk(pairs_params p, bool stripes, const conv_device *d,
+SPIRA_API status pairs_exact_walk(pairs_params p, bool stripes, const device_info *d,
                                   cudaStream_t stream) {
     const int64_t groups = ceil_div(p.conv.cout, exact_channels);
     const int row_bytes = exact_channels * (int)sizeof(float), threads = 32 * exact_warps;
@@ -964,7 +964,7 @@ SPIRA_API status pairs_exact_walk(pairs_params p, bool stripes, const conv_devic
 }
 
 template <typename E>
-SPIRA_API status pairs_run(const pairs_params &p, bool stripes, bool tensor, const conv_device *d,
+SPIRA_API status pairs_run(const pairs_params &p, bool stripes, bool tensor, const device_info *d,
                            cudaStream_t stream) {
     SPIRA_TRY(tensor ? pairs_tensor_walk<E>(p, stripes, d, stream)
                      : pairs_exact_walk<E>(p, stripes, d, stream));
@@ -1018,8 +1018,8 @@ SPIRA_API status conv_pairs_run(const conv_pairs_args *args, void *scratch, size
     size_t needed;
     SPIRA_TRY(conv_pairs_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    conv_device d;
-    SPIRA_TRY(conv_device_query(&d));
+    device_info d;
+    SPIRA_TRY(device_info_query(&d));
     pairs_params p = pairs_params_make(args);
     workspace w = workspace_begin(scratch);
     pairs_scratch_take(&w, args, &p);

@@ -5,7 +5,7 @@
 // map_build_pairs, in three steps:
 //
 //   gather    input rows to a buffer, offset by offset: gathered [rows, cin + cin2]
-//   products  gathered * weight[k] of each offset, grouped (group.h): products [rows, cout]
+//   products  gathered * weight[k] of each offset, grouped (gemm/group.h): products [rows, cout]
 //   scatter   the products of each output added up, and the epilogue: out [outputs, cout]
 //
 // Products stay fp32 until they are added up, and each output is rounded once. Gather and scatter
@@ -30,7 +30,7 @@
 #define SPIRA_CUBLAS_CUH
 
 #include "conv.h"
-#include "group.h"
+#include "gemm/group.h"
 #include "map.h"
 #include "numeric.cuh"
 #include "status.cuh"

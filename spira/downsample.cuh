@@ -11,10 +11,10 @@
 #ifndef SPIRA_DOWNSAMPLE_CUH
 #define SPIRA_DOWNSAMPLE_CUH
 
-#include "async.cuh"
+#include "base/async.cuh"
 #include "downsample.h"
+#include "index/unique.cuh"
 #include "search.cuh"
-#include "unique.cuh"
 
 #include <cub/block/block_scan.cuh>
 

@@ -4,7 +4,7 @@
 #define SPIRA_EXPAND_CUH
 
 #include "expand.h"
-#include "unique.cuh"
+#include "index/unique.cuh"
 
 namespace spira {
 

@@ -10,15 +10,15 @@
 // K = 3, each block of the move adds up what the scan would tell it.
 //
 // Cubic kernels of size 3 and 5, output-stationary alone (all of the map or half of it), compact or
-// as lists alone, have kernels of their own around slab.cuh, with the same results.
+// as lists alone, have kernels of their own around index/compact.cuh, with the same results.
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
-#include "launch.cuh"
-#include "layout.cuh"
+#include "base/launch.cuh"
+#include "index/compact.cuh"
+#include "layout/tile.cuh"
 #include "map.h"
 #include "search.cuh"
-#include "slab.cuh"
 #include "status.cuh"
 
 #include <cub/block/block_reduce.cuh>
@@ -65,7 +65,7 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
 }
 
 // Rows [rows, columns] that are complete, one behind the other, to out; shared and out aligned
-// to 4. A barrier, behind async_fence, has been passed since they were written; they stay as they
+// to 4. A barrier, behind proxy_fence, has been passed since they were written; they stay as they
 // are up to map_copy_wait and a barrier.
 template <int threads>
 SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
@@ -73,7 +73,7 @@ SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
 #if __CUDA_ARCH__ >= 900
     copied = (uintptr_t)out & 15 ? 0 : count & ~3;
     if (threadIdx.x == 0 && copied) {
-        async_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
+        bulk_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
     }
 #else
     if (((uintptr_t)out & 15) == 0) {
@@ -92,7 +92,7 @@ SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
 // Before the rows are written again, with a barrier behind it, and before the block ends.
 SPIRA_DEVICE void map_copy_wait() {
     if (threadIdx.x == 0) {
-        async_store_wait();
+        bulk_store_wait();
     }
 }
 
@@ -431,7 +431,7 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
     }
     map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
                              map_shared);
-    chain_wait(); // see map_build_batch
+    pdl_wait(); // see map_build_batch
 }
 
 template <typename W>
@@ -489,12 +489,12 @@ template <typename W, int K, bool half>
 SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
     map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
     extern __shared__ int4 map_shared[];
-    chain_next();
+    pdl_launch_dependents();
     const map_slab_task<W> &task = map_slab_find_task(batch);
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
-        chain_wait();
+        pdl_wait();
         return;
     }
     const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, columns]
@@ -523,14 +523,14 @@ SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
         } else {
             slab_put<W, K, K * K, columns>(search, found, g, to);
         }
-        async_fence();
+        proxy_fence();
         __syncthreads();
         map_copy_rows<32 * slab_slabs(K, half)>(taps, min(left, slab_ahead(K) * 32) * columns,
                                                 task.to +
                                                     (int64_t)(queries.first + g * 32) * columns);
     }
     map_copy_wait();
-    chain_wait();
+    pdl_wait();
 }
 
 // The record of an output from its rows in a slab.
@@ -590,12 +590,12 @@ template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
     map_compact_kernel(const __grid_constant__ map_slab_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
-    chain_next();
+    pdl_launch_dependents();
     const map_slab_task<W> &task = map_slab_find_task(batch);
     search_sets<W> sets;
     slab_outputs<W, K> queries;
     if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
-        chain_wait();
+        pdl_wait();
         return;
     }
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -623,7 +623,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
             map_compact_write<K>(record, to + row * slab_record_words(K));
         }
     }
-    chain_wait();
+    pdl_wait();
 }
 
 template <typename W>
@@ -715,7 +715,7 @@ enum map_slab_form { map_slab_whole, map_slab_half, map_slab_compact };
 
 template <typename W, int K, map_slab_form form>
 SPIRA_API status map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
-                                 int requests, bool early, cudaStream_t stream) {
+                                 int requests, bool programmatic, cudaStream_t stream) {
     map_slab_batch<W> batch;
     int64_t blocks = 0;
     batch.tasks = requests;
@@ -731,13 +731,13 @@ SPIRA_API status map_slab_launch(const word_layout *layout, const map_request<W>
                                                : slab_block_bytes(K, form == map_slab_half);
     auto kernel = form == map_slab_compact ? map_compact_kernel<W, K>
                                            : map_slab_kernel<W, K, form == map_slab_half>;
-    return chain_launch(kernel, (unsigned)blocks, 32 * slabs, (size_t)bytes, early, 1, stream,
-                        "map_build", batch);
+    return kernel_launch(kernel, (unsigned)blocks, 32 * slabs, (size_t)bytes, programmatic, 1,
+                         stream, "map_build", batch);
 }
 
 template <typename W>
 SPIRA_API status map_launch(const word_layout *layout, const map_request<W> *const *request,
-                            int requests, bool early, cudaStream_t stream) {
+                            int requests, bool programmatic, cudaStream_t stream) {
     map_batch<W> batch;
     int64_t blocks = 0;
     int bytes = 0;
@@ -754,15 +754,15 @@ SPIRA_API status map_launch(const word_layout *layout, const map_request<W> *con
     auto kernel = wanted == map_mode_os      ? map_kernel<W, map_mode_os>
                   : wanted == map_mode_forms ? map_kernel<W, map_mode_forms>
                                              : map_kernel<W, map_mode_tiles>;
-    return chain_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, early, 1, stream,
-                        "map_build", batch);
+    return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,
+                         stream, "map_build", batch);
 }
 
-// map_build_batch. early: it needs nothing of the kernel before, which calls chain_next and
-// chain_wait; the launches have nothing for each other either.
+// map_build_batch. early: it needs nothing of the kernel before, which calls pdl_launch_dependents
+// and pdl_wait; the launches have nothing for each other either.
 template <typename W>
 SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W> *request,
-                                  int requests, bool early, cudaStream_t stream) {
+                                  int requests, bool programmatic, cudaStream_t stream) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
     int64_t tiles = 0;
@@ -788,8 +788,8 @@ SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W
             some[count] = request + i;
             count += map_choose_maker(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                SPIRA_TRY(launch[maker](layout, some, count, early, stream));
-                early = true;
+                SPIRA_TRY(launch[maker](layout, some, count, programmatic, stream));
+                programmatic = true;
                 count = 0;
             }
         }

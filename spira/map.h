@@ -11,17 +11,18 @@
 //   filtered            for each offset the list of its (input, output) pairs, outputs ascending
 //   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
 //   masks               one bit for each offset that an output has
-//   compact             a number for each row of offsets instead of each offset: see slab.h
-//   tiled               what convolutions read: see layout.h; or, made of os: see order.h
+//   compact             a number for each row of offsets instead of each offset: see
+//   index/compact.h tiled               what convolutions read: see layout/tile.h; or, made of os:
+//   see layout/order.h
 // The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
 // itself.
 #ifndef SPIRA_MAP_H
 #define SPIRA_MAP_H
 
-#include "layout.h"
+#include "index/compact.h"
+#include "layout/tile.h"
 #include "search.h"
-#include "slab.h"
 #include "voxel.h"
 
 namespace spira {
@@ -82,8 +83,8 @@ struct map_forms {
     tile_layout
         tiles;      // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
     int32_t *slabs; // [size.x, outputs.capacity, slab_record_words] of a kernel that
-    device_status *trouble; // slab_takes, and alone: see slab.h; and what is told of sets with
-                            // coordinates off the stride's lattice: such pairs may be missing
+    device_status *trouble; // slab_takes, and alone: see index/compact.h; and what is told of sets
+                            // with coordinates off the stride's lattice: such pairs may be missing
 };
 
 // The plain output-stationary map.

@@ -3,18 +3,18 @@
 #define SPIRA_NET_CUH
 
 #include "cell.cuh"
+#include "conv/tune_fit.cuh"
 #include "downsample.cuh"
-#include "layout.cuh"
+#include "layout/order.cuh"
+#include "layout/tile.cuh"
 #include "map.cuh"
 #include "net.h"
-#include "order.cuh"
 #include "pool.cuh"
-#include "tune_fit.cuh"
 
 namespace spira {
 
 // Which layouts of its maps a network's convolutions read.
-SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
+SPIRA_API void net_plan_forms(net_plan *p, const device_info *device) {
     for (int i = 0; i < p->layer_count; ++i) {
         const net_step *step = &p->step[i];
         if (net_is_conv(&p->layers[i]) && step->map != net_none) {
@@ -28,7 +28,7 @@ SPIRA_API void net_plan_forms(net_plan *p, const conv_device *device) {
 }
 
 // Which layers are computed with their shortcuts.
-SPIRA_API void net_plan_shortcuts(net_plan *p, const conv_device *device) {
+SPIRA_API void net_plan_shortcuts(net_plan *p, const device_info *device) {
     for (int i = 0; i < p->layer_count; ++i) {
         const int shortcut = net_find_shortcut(p, i);
         if (shortcut != net_none && conv_shortcut_takes(&p->step[i].shape, device)) {
@@ -38,17 +38,17 @@ SPIRA_API void net_plan_shortcuts(net_plan *p, const conv_device *device) {
 }
 
 // Bytes of a layer's packed weights.
-SPIRA_API size_t net_weights_bytes(const net_plan *p, int layer, const conv_device *device) {
+SPIRA_API size_t net_weights_bytes(const net_plan *p, int layer, const device_info *device) {
     const net_step *step = &p->step[layer];
     const conv_shape *s = &step->shape;
-    return step->within == net_none
+    return step->fused_into == net_none
                ? conv_packed_bytes(s, conv_kernel_of(s, device))
-               : conv_shortcut_packed(&p->step[step->within].shape, s->cin, s->cin2);
+               : conv_shortcut_packed(&p->step[step->fused_into].shape, s->cin, s->cin2);
 }
 
 // What the record of a convolution says, if there is one that fits the device. Plans are
 // deterministic, and so are the records that are looked up.
-SPIRA_API status net_plan_record(const net_limits *limits, const conv_device *device, int layer,
+SPIRA_API status net_plan_record(const net_limits *limits, const device_info *device, int layer,
                                  net_plan *p) {
     net_step *step = &p->step[layer];
     const int64_t outputs = p->set[step->set].capacity;
@@ -91,7 +91,7 @@ SPIRA_API void net_plan_rows(net_plan *p) {
 }
 
 // How the convolutions of a network are cut, by the records of its limits.
-SPIRA_API status net_plan_choices(const net_limits *limits, const conv_device *device,
+SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *device,
                                   net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
         if (net_is_conv(&p->layers[i])) {
@@ -163,8 +163,8 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
                                  const net_limits *limits, net_plan *plan) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
-    conv_device device;
-    SPIRA_TRY(conv_device_query(&device));
+    device_info device;
+    SPIRA_TRY(device_info_query(&device));
     net_plan_forms(plan, &device);
     net_plan_cells(limits->cells ? cell_requests_max : 0, plan);
     net_plan_shortcuts(plan, &device);
@@ -196,8 +196,8 @@ struct net_vectors {
 };
 
 SPIRA_API status net_vectors_of(const net_plan *p, int layer, const void *loaded, net_vectors *v) {
-    conv_device device;
-    SPIRA_TRY(conv_device_query(&device));
+    device_info device;
+    SPIRA_TRY(device_info_query(&device));
     const int64_t bytes = (int64_t)net_weights_bytes(p, layer, &device);
     const net_params at = net_params_of(p, layer);
     v->begin = (const float *)((const char *)loaded + p->step[layer].packed +
@@ -212,20 +212,20 @@ SPIRA_API status net_load_weights(const net_plan *p, int layer, const float *wei
                                   cudaStream_t stream) {
     const net_step *step = &p->step[layer];
     void *packed = (char *)loaded + step->packed;
-    conv_device device;
-    SPIRA_TRY(conv_device_query(&device));
+    device_info device;
+    SPIRA_TRY(device_info_query(&device));
     const size_t bytes = net_weights_bytes(p, layer, &device);
-    return step->within == net_none
+    return step->fused_into == net_none
                ? conv_weights_pack(&step->shape, weight, packed, bytes, stream)
-               : conv_shortcut_pack(&p->step[step->within].shape, step->shape.cin, step->shape.cin2,
-                                    weight, packed, bytes, stream);
+               : conv_shortcut_pack(&p->step[step->fused_into].shape, step->shape.cin,
+                                    step->shape.cin2, weight, packed, bytes, stream);
 }
 
 // Packs a network's parameters for the device, once.
 //
 // inputs   params [plan->params] fp32 in device memory: see net_params
 // outputs  loaded: plan->loaded_bytes, aligned to 256. Another plan of the same table and type may
-//          run with it if it computes the same layers within others (net_step.within)
+//          run with it if it computes the same layers within others (net_step.fused_into)
 SPIRA_API status net_load(const net_plan *p, const float *params, void *loaded, size_t loaded_bytes,
                           cudaStream_t stream) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
@@ -265,7 +265,7 @@ SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_st
 // The maps of a part, and the tiled layouts that the search writes.
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input,
-                                device_status *trouble, void *memory, bool early,
+                                device_status *trouble, void *memory, bool programmatic,
                                 cudaStream_t stream) {
     map_request<W> request[net_maps_max] = {};
     int count = 0;
@@ -286,7 +286,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
             r->forms.os = (int32_t *)((char *)memory + map->map);
         }
     }
-    return map_build_beside(&p->layout, request, count, early, stream);
+    return map_build_beside(&p->layout, request, count, programmatic, stream);
 }
 
 // The layouts that are made of cells.
@@ -431,8 +431,8 @@ SPIRA_API status net_conv_shortcut(const net_plan *p, int layer, const void *fea
 
 template <typename W>
 SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs,
-                              const void *features, const void *loaded, void *memory, bool early,
-                              cudaStream_t stream) {
+                              const void *features, const void *loaded, void *memory,
+                              bool programmatic, cudaStream_t stream) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
     const net_map *map = step->map == net_none ? nullptr : &p->map[step->map];
@@ -466,7 +466,7 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
     args.epilogue.act = l->act;
     args.epilogue.slope = l->slope;
     args.out = (char *)memory + step->features;
-    args.early = early;
+    args.programmatic = programmatic;
     const conv_sizes sizes = tune_sizes(&step->choice);
     args.sizes = step->choice.tiles ? &sizes : nullptr;
     return conv(&args, nullptr, 0, stream);
@@ -476,16 +476,16 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, voxel_set<W> outputs
 // was the last on the stream, and no other stream has been waited for since.
 template <typename W>
 SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> input,
-                                 const void *features, const void *loaded, void *memory, bool early,
-                                 cudaStream_t stream) {
+                                 const void *features, const void *loaded, void *memory,
+                                 bool programmatic, cudaStream_t stream) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
     voxel_set<W> outputs = net_voxels(p, step->set, input, memory);
-    if (step->within != net_none) {
+    if (step->fused_into != net_none) {
         return status_success();
     }
     if (net_is_conv(l)) {
-        return net_conv_run(p, layer, outputs, features, loaded, memory, early, stream);
+        return net_conv_run(p, layer, outputs, features, loaded, memory, programmatic, stream);
     }
     const net_map *map = &p->map[step->map];
     return pool(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
@@ -495,7 +495,7 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, voxel_set<W> inpu
 }
 
 // Computes one layer; its sources have been computed and the plan has been indexed. One that is
-// computed within another (net_step.within) is left to that one.
+// computed within another (net_step.fused_into) is left to that one.
 //
 // inputs   features [capacity, channels] of limits.type; loaded: of net_load
 template <typename W>
@@ -543,10 +543,10 @@ template <typename W>
 SPIRA_API status net_layers_start(const net_plan *p, int first, int end, voxel_set<W> input,
                                   const void *features, const void *loaded, void *memory,
                                   cudaStream_t stream) {
-    bool early = false;
+    bool programmatic = false;
     for (int i = first; i < end; ++i) {
-        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, early, stream));
-        early = early || p->step[i].within == net_none;
+        SPIRA_TRY(net_layer_start(p, i, input, features, loaded, memory, programmatic, stream));
+        programmatic = programmatic || p->step[i].fused_into == net_none;
     }
     return status_success();
 }

@@ -30,9 +30,9 @@
 #include "cell.h"
 #include "conv.h"
 #include "downsample.h"
-#include "layout.h"
+#include "layout/order.h"
+#include "layout/tile.h"
 #include "map.h"
-#include "order.h"
 #include "pool.h"
 #include "tune.h"
 
@@ -129,7 +129,7 @@ struct net_step {
     size_t feature_bytes;
     int last_use;       // the last layer that reads the features
     int shortcut;       // the layer that is computed within this one and added, or net_none
-    int within;         // the layer that this one is computed within, or net_none: it has no
+    int fused_into;     // the layer that this one is computed within, or net_none: it has no
                         // features then
     int64_t params;     // floats from the start of the parameters: weight, bias, scale, shift
     size_t packed;      // bytes from the start of the loaded parameters; device plans only
@@ -350,7 +350,7 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     }
     bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
     step->last_use = keeps ? p->layer_count : i;
-    step->shortcut = step->within = net_none;
+    step->shortcut = step->fused_into = net_none;
     const int sources[3] = {l->source, l->source2, l->residual};
     for (int s = 0; s < 3; ++s) {
         if (sources[s] >= 0 && p->step[sources[s]].last_use < i) {
@@ -388,7 +388,7 @@ SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
 // Layer `layer` is computed with its shortcut, whose sources live as long as its own.
 SPIRA_API void net_join_shortcut(net_plan *p, int layer, int shortcut) {
     p->step[layer].shortcut = shortcut;
-    p->step[shortcut].within = layer;
+    p->step[shortcut].fused_into = layer;
     p->step[shortcut].last_use = shortcut;
     const int sources[2] = {p->layers[shortcut].source, p->layers[shortcut].source2};
     for (int s = 0; s < 2; ++s) {
@@ -404,7 +404,7 @@ SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
     size_t element = (size_t)numeric_size(p->limits.type), at = base;
     step->features = base;
     step->feature_bytes = 0;
-    if (step->within != net_none) {
+    if (step->fused_into != net_none) {
         return;
     }
     step->feature_bytes =

@@ -3,11 +3,53 @@
 #define SPIRA_NUMERIC_CUH
 
 #include "numeric.h"
+#include "status.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 namespace spira {
+
+// A format known at compile time, and the type that its elements are stored as.
+template <numeric n>
+struct numeric_tag {
+    static constexpr numeric value = n;
+    typedef float element;
+};
+template <>
+struct numeric_tag<numeric_f16> {
+    static constexpr numeric value = numeric_f16;
+    typedef __half element;
+};
+template <>
+struct numeric_tag<numeric_bf16> {
+    static constexpr numeric value = numeric_bf16;
+    typedef __nv_bfloat16 element;
+};
+
+// Returns body(numeric_tag<type>()). Where the caller names a format, code for that one alone is
+// compiled, and any other `type` is refused.
+template <numeric format, typename F>
+SPIRA_API status numeric_dispatch(numeric type, F body) {
+    if constexpr (format == numeric_any) {
+        switch (type) {
+        case numeric_f32:
+            return body(numeric_tag<numeric_f32>());
+        case numeric_tf32:
+            return body(numeric_tag<numeric_tf32>());
+        case numeric_f16:
+            return body(numeric_tag<numeric_f16>());
+        case numeric_bf16:
+            return body(numeric_tag<numeric_bf16>());
+        default:
+            return status_make(status_unsupported, "type", type);
+        }
+    } else {
+        SPIRA_REQUIRE(type == format, status_unsupported,
+                      "type (another one than the function is compiled for)", type);
+        return body(numeric_tag<format>());
+    }
+}
 
 // Calls body(E()), E being the type that elements of the format are stored as.
 template <typename F>

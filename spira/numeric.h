@@ -17,6 +17,9 @@ enum numeric : int {
     numeric_bf16, // bfloat16
 };
 
+// As a template argument: the format is chosen at run time, and code for all four is compiled.
+constexpr numeric numeric_any = (numeric)-1;
+
 SPIRA_BOTH bool numeric_valid(numeric n) {
     return n >= numeric_f32 && n <= numeric_bf16;
 }

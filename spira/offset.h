@@ -11,7 +11,7 @@
 #ifndef SPIRA_OFFSET_H
 #define SPIRA_OFFSET_H
 
-#include "math.h"
+#include "base/integer.h"
 #include "status.h"
 
 #include <string.h>

@@ -123,6 +123,14 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
         }                                                                                          \
     } while (0)
 
+// The one rule for pointers: not null, and a multiple of `alignment` bytes, which is what the
+// function reads or writes at a time.
+SPIRA_API status pointer_check(const void *p, size_t alignment, const char *name) {
+    SPIRA_REQUIRE(p, status_null_pointer, name, 0);
+    SPIRA_REQUIRE((uintptr_t)p % alignment == 0, status_alignment, name, alignment);
+    return status_success();
+}
+
 // What the device found. All zero means "nothing", so that clearing it is a memset.
 // The `first_*` fields hold UINT32_MAX - row: their maximum is the first row at fault.
 struct device_status {

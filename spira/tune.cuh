@@ -17,8 +17,8 @@
 #ifndef SPIRA_TUNE_CUH
 #define SPIRA_TUNE_CUH
 
+#include "conv/tune_fit.cuh"
 #include "conv_hybrid.cuh"
-#include "tune_fit.cuh"
 
 namespace spira {
 
@@ -32,13 +32,13 @@ namespace spira {
 // inputs   scene: of a usual scan, or null: not known; capacity: of the outputs, as the layer is
 //          run with
 SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, int32_t capacity,
-                                 const conv_device *d) {
+                                 const device_info *d) {
     const conv_shape *s = &key->shape;
     conv_kernel kernel = conv_kernel_of(s, d);
     tune_choice c = {tune_dataflow_os, 0, 0, 0, 0, 0};
     c.dataflow = kernel == conv_kernel_tensor   ? tune_dataflow_guess(key)
                  : kernel == conv_kernel_hopper ? tune_dataflow_guess_ordered(key, scene)
-                 : kernel == conv_kernel_few    ? tune_dataflow_guess_few(key, scene)
+                 : kernel == conv_kernel_narrow ? tune_dataflow_guess_few(key, scene)
                                                 : tune_dataflow_os;
     if (c.dataflow != tune_dataflow_os) {
         return c;
@@ -59,7 +59,7 @@ SPIRA_API tune_choice tune_guess(const tune_key *key, const tune_scene *scene, i
 //
 // inputs   records [count]; scene, capacity: as of tune_guess
 SPIRA_API tune_choice tune_choose(const tune_record *records, int count, const tune_key *key,
-                                  const tune_scene *scene, int32_t capacity, const conv_device *d) {
+                                  const tune_scene *scene, int32_t capacity, const device_info *d) {
     const tune_record *r = tune_find(records, count, key);
     return r && tune_choice_fits(&key->shape, d, &r->choice) ? r->choice
                                                              : tune_guess(key, scene, capacity, d);
@@ -79,7 +79,7 @@ SPIRA_API void tune_add(tune_choice choice, tune_choice *choices, int *count) {
 }
 
 // The ways to cut a layer over tiles of so many rows, or (0) over the ordered layout.
-SPIRA_API void tune_add_cuts(const conv_shape *s, int rows, const conv_device *d,
+SPIRA_API void tune_add_cuts(const conv_shape *s, int rows, const device_info *d,
                              tune_choice *choices, int *count) {
     conv_sizes sizes[conv_sizes_most];
     if (conv_kernel_of(s, d) == conv_kernel_exact) {
@@ -111,7 +111,7 @@ SPIRA_API void tune_add_lists(const tune_key *key, int threshold, tune_choice *c
 //          capacity: as of tune_guess
 // outputs  choices [tune_candidates_most]: first that of tune_guess; none twice
 SPIRA_API int tune_candidates(const tune_key *key, const kernel_shape *kernel,
-                              const tune_scene *scene, int32_t capacity, const conv_device *d,
+                              const tune_scene *scene, int32_t capacity, const device_info *d,
                               tune_choice *choices) {
     const conv_shape *s = &key->shape;
     int count = 0;

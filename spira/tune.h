@@ -19,7 +19,7 @@
 #define SPIRA_TUNE_H
 
 #include "conv.h"
-#include "layout.h"
+#include "layout/tile.h"
 
 #include <math.h>
 
@@ -60,7 +60,7 @@ enum tune_dataflow : int {
 struct tune_choice {
     tune_dataflow dataflow;
     int rows; // of a tile of the tiled layout; 0: the ordered layout, lists, or hybrid
-    int tiles, slices, split; // conv_sizes (conv_tile.cuh); all 0: conv chooses, or has none
+    int tiles, slices, split; // conv_sizes (conv/tile.cuh); all 0: conv chooses, or has none
     int threshold;            // hybrid: offsets with an L1 norm below it are dense; others: 0
 };
 
@@ -169,7 +169,7 @@ SPIRA_API tune_dataflow tune_dataflow_guess(const tune_key *key) {
 // filled.
 struct tune_scene {
     int64_t outputs, pairs;
-    int64_t slots; // of the ordered layout: order_slots (order.cuh); 0: unknown
+    int64_t slots; // of the ordered layout: order_slots (layout/order.cuh); 0: unknown
 };
 
 // The dataflow without tuning, of a layer that conv computes from the ordered layout (Hopper's
@@ -206,7 +206,7 @@ SPIRA_API tune_dataflow tune_dataflow_guess_ordered(const tune_key *key, const t
 }
 
 // The same of a layer of few channels that conv computes from the ordered layout by
-// `conv_few.cuh`. Of up to 16 channels, where it was measured; with more, output-stationary:
+// `conv/narrow.cuh`. Of up to 16 channels, where it was measured; with more, output-stationary:
 //
 //   ordered   6.2 ps a row slot
 //   atomic    24 ps a pair and 136 ps an output

@@ -2,9 +2,9 @@
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
+#include "index/sort.cuh"
+#include "index/unique.cuh"
 #include "numeric.cuh"
-#include "sort.cuh"
-#include "unique.cuh"
 #include "voxel.h"
 
 namespace spira {
@@ -24,7 +24,7 @@ SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
     return sort_carve(w, rows, &s->sort);
 }
 
-// The input as the sort takes it (sort.cuh): words are packed where they are needed.
+// The input as the sort takes it (index/sort.cuh): words are packed where they are needed.
 template <typename W, bool points>
 struct voxelize_source {
     word_layout layout;
@@ -98,7 +98,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 //          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
 // errors   null pointers, sizes, a layout of another word, a workspace that is too small
 // Asynchronous, deterministic, equal to voxelize_host to the last bit.
-// cost     one sort of (word, row) pairs (sort.cuh) and two small kernels
+// cost     one sort of (word, row) pairs (index/sort.cuh) and two small kernels
 template <typename W>
 SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                           voxel_rows rows, device_status *trouble, void *scratch,

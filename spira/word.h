@@ -12,7 +12,7 @@
 #ifndef SPIRA_WORD_H
 #define SPIRA_WORD_H
 
-#include "math.h"
+#include "base/integer.h"
 #include "status.h"
 
 namespace spira {

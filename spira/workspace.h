@@ -6,7 +6,7 @@
 #ifndef SPIRA_WORKSPACE_H
 #define SPIRA_WORKSPACE_H
 
-#include "math.h"
+#include "base/integer.h"
 #include "status.h"
 
 namespace spira {

@@ -1,0 +1,357 @@
+// spira/base/async.cuh: asynchronous copies to shared memory, and the barriers there that tell of
+// them; each PTX form wrapped once. Shared memory is given by its address as the instructions take
+// it.
+//
+// Copies are for sm_80 and later, barriers for sm_90 and later.
+#ifndef SPIRA_BASE_ASYNC_CUH
+#define SPIRA_BASE_ASYNC_CUH
+
+#include "../config.h"
+
+#include <cuda_runtime.h>
+
+namespace spira {
+
+SPIRA_DEVICE uint32_t shared_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+// Loads and stores that need no generic address.
+SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+    return v;
+}
+
+SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    return v;
+}
+
+// By the lane of a whole warp that warp_elect chooses, for all of them. For sm_90 and later.
+SPIRA_DEVICE uint32_t shared_load_elected(uint32_t from) {
+    uint32_t v = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred chosen; .reg .b32 lane;\n"
+                 "elect.sync lane|chosen, 0xffffffff;\n"
+                 "@chosen ld.shared.u32 %0, [%1];\n"
+                 "shfl.sync.idx.b32 %0, %0, lane, 31, 0xffffffff; }"
+                 : "+r"(v)
+                 : "r"(from)
+                 : "memory");
+#endif
+    return v;
+}
+
+SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(from)
+                 : "memory");
+    return v;
+}
+
+// Where `there`.
+SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %3, 0;\n"
+                 "@there st.shared.v2.f32 [%0], {%1, %2}; }" ::"r"(to),
+                 "f"(v.x), "f"(v.y), "r"((uint32_t)there)
+                 : "memory");
+}
+
+SPIRA_DEVICE void shared_store(uint32_t to, uint32_t v) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+
+SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
+}
+
+SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
+// Whether the lane is the one that the hardware chooses of a whole warp. For sm_90 and later.
+SPIRA_DEVICE bool warp_elect() {
+    uint32_t chosen = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, chosen; }"
+                 : "=r"(chosen));
+#endif
+    return chosen != 0;
+}
+
+// A lane's number, of which nothing is kept: for where registers are scarce.
+SPIRA_DEVICE int warp_lane() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+// The sum over a whole warp, in all lanes.
+SPIRA_DEVICE int warp_sum(int value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, value);
+#else
+    for (int step = 16; step; step /= 2) {
+        value += __shfl_xor_sync(~0u, value, step);
+    }
+    return value;
+#endif
+}
+
+// The sum over the lanes of a whole warp up to the own one.
+SPIRA_DEVICE int warp_sum_up_to(int value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int lower = __shfl_up_sync(~0u, value, step);
+        value += (int)threadIdx.x % 32 >= step ? lower : 0;
+    }
+    return value;
+}
+
+// The bits of all lanes together.
+SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(~0u, bits);
+#else
+    for (int step = 16; step; step /= 2) {
+        bits |= __shfl_xor_sync(~0u, bits, step);
+    }
+    return bits;
+#endif
+}
+
+// The lanes of a whole warp that have the same number, of `bits` bits.
+template <int bits>
+SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
+    uint32_t peers = ~0u;
+    int32_t rest = (int32_t)(number << (32 - bits)); // the bit in turn is the sign
+#pragma unroll
+    for (int b = 0; b < bits; ++b) {
+        peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
+        rest = (int32_t)((uint32_t)rest << 1);
+    }
+    return peers;
+}
+
+// Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
+// not looked at.
+SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .pred missing;\n"
+                 "setp.eq.u32 missing, %2, 0;\n"
+                 "cp.async.cg.shared.global [%0], [%1], 16, missing; }" ::"r"(to),
+                 "l"(from), "r"((uint32_t)there)
+                 : "memory");
+#endif
+}
+
+// Copies 4 bytes, both sides aligned to 4; what is read stays in the multiprocessor's cache.
+SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+#endif
+}
+
+// Waits for all copies that the thread has started.
+SPIRA_DEVICE void async_copy_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// A barrier in shared memory for `arrivals` of each phase; phases alternate between 0 and 1.
+SPIRA_DEVICE void mbarrier_init(uint64_t *barrier, int arrivals) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+#endif
+}
+
+// After mbarrier_init: other thread blocks of the cluster and the copy engine are to see it.
+SPIRA_DEVICE void mbarrier_init_fence() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// Its memory is free for other use; nobody looks at it any more.
+SPIRA_DEVICE void mbarrier_inval(uint64_t *barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+#endif
+}
+
+SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b64 state;\n"
+                 "mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
+                 : "memory");
+#endif
+}
+
+// Arrives when the copies that the thread has started are done.
+SPIRA_DEVICE void mbarrier_arrive_copies(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
+// Arrives, and expects so many bytes of mbarrier_bulk_copy before the phase can end.
+SPIRA_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b64 state;\n"
+                 "mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(barrier),
+                 "r"(bytes)
+                 : "memory");
+#endif
+}
+
+// Copies a multiple of 16 bytes, both sides aligned to 16, by the copy engine.
+SPIRA_DEVICE void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes,
+                                     uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+#endif
+}
+
+// Makes what the thread has stored in shared memory visible to the copy engine.
+SPIRA_DEVICE void proxy_fence() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// Copies a multiple of 16 bytes, both sides aligned to 16, to global memory by the copy engine.
+SPIRA_DEVICE void bulk_store(void *to, uint32_t from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(to),
+                 "r"(from), "r"(bytes)
+                 : "memory");
+#endif
+}
+
+// Waits until what the thread gave to bulk_store has been read, before it is written again or the
+// block ends.
+SPIRA_DEVICE void bulk_store_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+// Waits for the end of a phase.
+SPIRA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+#endif
+}
+
+// A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
+SPIRA_DEVICE void named_barrier_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// The same barrier; whether any of its threads says so.
+SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
+    uint32_t any;
+    asm volatile("{ .reg .pred mine, any;\n"
+                 "setp.ne.u32 mine, %3, 0;\n"
+                 "bar.red.or.pred any, %1, %2, mine;\n"
+                 "selp.u32 %0, 1, 0, any; }"
+                 : "=r"(any)
+                 : "r"(number), "r"(threads), "r"((uint32_t)mine)
+                 : "memory");
+    return any != 0;
+}
+
+// A barrier as named_barrier_sync, for warps that come to it from several places of the code:
+// bar.sync is the aligned form, which synccheck holds to one instruction.
+SPIRA_DEVICE void named_barrier_sync_divergent(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// ---- clusters -----------------------------------------------------------------------------------
+// Thread blocks of a cluster reach each other's shared memory, for sm_90 and later.
+
+// Where a thread block of the cluster has what this one has at an address.
+SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
+    uint32_t there = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+#endif
+    return there;
+}
+
+// Stores there without waiting; a barrier there is told of the bytes when they have come, and who
+// waits by cluster_wait then sees them.
+SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
+                 " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+                 : "memory");
+#endif
+}
+
+// Arrives at a barrier of a thread block of the cluster; who waits by cluster_wait sees what the
+// thread has stored before.
+SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
+#endif
+}
+
+SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+#endif
+}
+
+// All threads of the cluster, in two steps. Of what a thread has done before the first, others are
+// sure to see no more than barriers (mbarrier_init_fence).
+SPIRA_DEVICE void cluster_sync_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+
+SPIRA_DEVICE void cluster_sync_end() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// All threads of the cluster.
+SPIRA_DEVICE void cluster_sync() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+    cluster_sync_end();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,70 @@
+// spira/base/launch.cuh: programmatic dependent launch: a kernel begins while the one before ends.
+//
+// On compute capability 9.0 and later, a kernel that is launched with `programmatic` may start as
+// soon as every thread block of the kernel before it has called pdl_wait or
+// pdl_launch_dependents, or has exited. Elsewhere, and without `programmatic`, it starts after the
+// kernel before it has completed. CUDA graphs keep the dependency.
+//
+// A kernel that may be launched this way must call pdl_wait in every thread block before it touches
+// memory that the kernel before it may touch, and must not release its dependents earlier than
+// that. Its parameters that point to such memory must not be __restrict__: the compiler could move
+// their loads in front of the wait.
+//
+// Independent kernels may all run at once: each but the last calls pdl_launch_dependents when it
+// starts, and each calls pdl_wait when it ends. The kernel behind them must not be launched with
+// `programmatic`.
+#ifndef SPIRA_BASE_LAUNCH_CUH
+#define SPIRA_BASE_LAUNCH_CUH
+
+#include "../status.cuh"
+
+namespace spira {
+
+// Waits until the kernels before this one have completed and their writes are visible; then
+// releases the dependents of this one.
+SPIRA_DEVICE void pdl_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Releases dependents; they consume nothing from this kernel.
+SPIRA_DEVICE void pdl_launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Launches a kernel with `shared` bytes of dynamic shared memory.
+//
+// programmatic  the kernel calls pdl_wait, and device_info.programmatic is set
+// cluster       thread blocks in a cluster; 1: none
+template <typename... P, typename... A>
+SPIRA_API status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
+                               bool programmatic, unsigned cluster, cudaStream_t stream,
+                               const char *subject, const A &...arguments) {
+    cudaLaunchAttribute attribute[2] = {};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = attribute;
+    if (programmatic) {
+        cudaLaunchAttribute *a = &attribute[config.numAttrs++];
+        a->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a->val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        cudaLaunchAttribute *a = &attribute[config.numAttrs++];
+        a->id = cudaLaunchAttributeClusterDimension;
+        a->val.clusterDim.x = cluster;
+        a->val.clusterDim.y = a->val.clusterDim.z = 1;
+    }
+    return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), subject);
+}
+
+} // namespace spira
+
+#endif

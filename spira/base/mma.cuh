@@ -1,0 +1,56 @@
+// spira/base/mma.cuh: the warp's matrix instructions, each PTX form wrapped once.
+//
+// mma_step<E>: sum[16, 8] += a[16, depth] * b[depth, 8], depth 16 for 16-bit elements and 8 for
+// tf32. With g = lane / 4 and t = lane % 4, a lane holds
+//   sum  (g, 2t) (g, 2t+1) (g+8, 2t) (g+8, 2t+1)
+//   a    rows g, g+8, g, g+8; the first two at depth positions "low", the others at "high"
+//   b    column g; b0 at "low", b1 at "high"
+// where low = {2t, 2t+1}, high = {2t+8, 2t+9} (16 bits), or low = t, high = t+4 (tf32).
+//
+// For sm_80 and later: below, conv.cuh does not choose this path.
+#ifndef SPIRA_BASE_MMA_CUH
+#define SPIRA_BASE_MMA_CUH
+
+#include "../numeric.cuh"
+
+namespace spira {
+
+template <typename E>
+SPIRA_DEVICE void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
+
+template <>
+__device__ __forceinline__ void mma_step<__half>(float (&sum)[4], uint4 a, uint32_t b0,
+                                                 uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#endif
+}
+
+template <>
+__device__ __forceinline__ void mma_step<__nv_bfloat16>(float (&sum)[4], uint4 a, uint32_t b0,
+                                                        uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#endif
+}
+
+template <> // float stands for tf32
+__device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32_t b0,
+                                                uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#endif
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,153 @@
+// spira/base/wgmma.cuh: Hopper's matrix instruction, each PTX form wrapped once (sm_90a).
+//
+// wgmma_step<E, columns>: sum[64, columns] += a[64, 16] * b[16, columns], by the four warps of a
+// warpgroup, asynchronously. Both are in shared memory, as base/wgmma.h says, `b` transposed: 64
+// and `columns` rows of elements of 16 bits, of which a step takes 32 bytes. With w the warp, g =
+// lane / 4 and t = lane % 4, a lane has, for each 8 columns j,
+//   sum[4 j ..]  (16 w + g, 8 j + 2 t) (.., 8 j + 2 t + 1) (16 w + g + 8, 8 j + 2 t) (..)
+#ifndef SPIRA_BASE_WGMMA_CUH
+#define SPIRA_BASE_WGMMA_CUH
+
+#include "../numeric.cuh"
+#include "wgmma.h"
+
+// Where the compiler may use it: the target is sm_90a.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SPIRA_WGMMA 1
+#else
+#define SPIRA_WGMMA 0
+#endif
+
+namespace spira {
+
+// Before steps: registers are as the steps are to see them, and shared memory, too, if it was
+// written by other threads' copies.
+SPIRA_DEVICE void wgmma_begin() {
+#if SPIRA_WGMMA
+    asm volatile("fence.proxy.async.shared::cta;\n"
+                 "wgmma.fence.sync.aligned;" ::
+                     : "memory");
+#endif
+}
+
+// After them: they are a group.
+SPIRA_DEVICE void wgmma_end() {
+#if SPIRA_WGMMA
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+// Waits until at most `groups` are not done.
+template <int groups>
+SPIRA_DEVICE void wgmma_wait() {
+#if SPIRA_WGMMA
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+#endif
+}
+
+// Registers of each thread of the warpgroup from here on, a multiple of 8: fewer, or more, which it
+// waits for. What a thread block has is shared out, not more.
+template <int registers>
+SPIRA_DEVICE void setmaxnreg_dec() {
+#if SPIRA_WGMMA
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
+template <int registers>
+SPIRA_DEVICE void setmaxnreg_inc() {
+#if SPIRA_WGMMA
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+#endif
+}
+
+// After the wait for all: sums are not to be read before it.
+template <int floats>
+SPIRA_DEVICE void wgmma_settle(float (&sum)[floats]) {
+#pragma unroll
+    for (float &f : sum) {
+        asm volatile("" : "+f"(f)::"memory");
+    }
+}
+
+template <typename E, int columns>
+struct wgmma_sums;
+
+// a, b: wgmma_address of the step's bytes of the first rows
+template <typename E, int columns>
+SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
+    wgmma_sums<E, columns>::step(sum, a, b, form);
+}
+
+#define SPIRA_WGMMA_8(i)                                                                           \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SPIRA_WGMMA_32(i)                                                                          \
+    SPIRA_WGMMA_8(i), SPIRA_WGMMA_8(i + 8), SPIRA_WGMMA_8(i + 16), SPIRA_WGMMA_8(i + 24)
+#define SPIRA_WGMMA_LIST_16 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define SPIRA_WGMMA_LIST_32 SPIRA_WGMMA_LIST_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define SPIRA_WGMMA_LIST_64                                                                        \
+    SPIRA_WGMMA_LIST_32 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define SPIRA_WGMMA_LIST_96                                                                        \
+    SPIRA_WGMMA_LIST_64 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define SPIRA_WGMMA_LIST_128                                                                       \
+    SPIRA_WGMMA_LIST_96 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define SPIRA_WGMMA_LIST_256                                                                       \
+    SPIRA_WGMMA_LIST_128 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"        \
+                         ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"        \
+                         ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109"      \
+                         ",%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122"       \
+                         ",%123,%124,%125,%126,%127"
+
+#if SPIRA_WGMMA
+#define SPIRA_WGMMA_ASM(TYPE, N, A, B, FORM, ...)                                                  \
+    asm volatile("{ .reg .pred add;\n.reg .b64 a, b;\n"                                            \
+                 "mov.b64 a, {" A ", " FORM "};\n"                                                 \
+                 "mov.b64 b, {" B ", " FORM "};\n"                                                 \
+                 "setp.eq.u32 add, 0, 0;\n"                                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                   \
+                 " {" SPIRA_WGMMA_LIST_##N "}, a, b, add, 1, 1, 0, 0; }"                           \
+                 : __VA_ARGS__                                                                     \
+                 : "r"(a), "r"(b), "r"(form)                                                       \
+                 : "memory")
+#else
+#define SPIRA_WGMMA_ASM(...) ((void)d, (void)a, (void)b, (void)form)
+#endif
+
+#define SPIRA_WGMMA_SUMS(E, TYPE, N, A, B, FORM, ...)                                              \
+    template <>                                                                                    \
+    struct wgmma_sums<E, N> {                                                                      \
+        static __device__ __forceinline__ void step(float (&d)[N / 2], uint32_t a, uint32_t b,     \
+                                                    uint32_t form) {                               \
+            SPIRA_WGMMA_ASM(TYPE, N, A, B, FORM, __VA_ARGS__);                                     \
+        }                                                                                          \
+    };
+
+#define SPIRA_WGMMA_ALL(E, TYPE)                                                                   \
+    SPIRA_WGMMA_SUMS(E, TYPE, 16, "%8", "%9", "%10", SPIRA_WGMMA_8(0))                             \
+    SPIRA_WGMMA_SUMS(E, TYPE, 32, "%16", "%17", "%18", SPIRA_WGMMA_8(0), SPIRA_WGMMA_8(8))         \
+    SPIRA_WGMMA_SUMS(E, TYPE, 64, "%32", "%33", "%34", SPIRA_WGMMA_32(0))                          \
+    SPIRA_WGMMA_SUMS(E, TYPE, 96, "%48", "%49", "%50", SPIRA_WGMMA_32(0), SPIRA_WGMMA_8(32),       \
+                     SPIRA_WGMMA_8(40))                                                            \
+    SPIRA_WGMMA_SUMS(E, TYPE, 128, "%64", "%65", "%66", SPIRA_WGMMA_32(0), SPIRA_WGMMA_32(32))     \
+    SPIRA_WGMMA_SUMS(E, TYPE, 256, "%128", "%129", "%130", SPIRA_WGMMA_32(0), SPIRA_WGMMA_32(32),  \
+                     SPIRA_WGMMA_32(64), SPIRA_WGMMA_32(96))
+
+SPIRA_WGMMA_ALL(__half, "f16")
+SPIRA_WGMMA_ALL(__nv_bfloat16, "bf16")
+
+#undef SPIRA_WGMMA_ALL
+#undef SPIRA_WGMMA_SUMS
+#undef SPIRA_WGMMA_ASM
+#undef SPIRA_WGMMA_LIST_16
+#undef SPIRA_WGMMA_LIST_32
+#undef SPIRA_WGMMA_LIST_64
+#undef SPIRA_WGMMA_LIST_96
+#undef SPIRA_WGMMA_LIST_128
+#undef SPIRA_WGMMA_LIST_256
+#undef SPIRA_WGMMA_32
+#undef SPIRA_WGMMA_8
+
+} // namespace spira
+
+#endif

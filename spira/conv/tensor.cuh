@@ -1,0 +1,422 @@
+// spira/conv/tensor.cuh: output-stationary convolution on the tensor cores.
+//
+// A warp owns a tile of outputs and a slice of the output channels, up to 32. It walks the groups
+// of its tile's list, reads source rows and weights straight into the registers that multiply them,
+// the rows some groups ahead, and keeps the sums in shared memory: nobody else adds to them, and no
+// warp waits for another. The warps of a block have neighbouring tiles, so that most of what they
+// read is in the cache that they share. Where tiles are few, up to four warps share one: each takes
+// a part of its list, and their sums are added up in a fixed order.
+#ifndef SPIRA_CONV_TENSOR_CUH
+#define SPIRA_CONV_TENSOR_CUH
+
+#include "tile.cuh"
+
+namespace spira {
+
+enum {
+    conv_depth_most = 4, // chunks that are multiplied at a time: a part of the input channels
+    conv_warps_most = 8, // of a block
+};
+
+// How the rows of the source lie: one source of whole chunks; one of multiples of 16 bytes; any.
+// The first two are aligned.
+enum conv_rows { conv_rows_full, conv_rows_wide, conv_rows_any };
+
+// ---- the list of a tile -------------------------------------------------------------------------
+
+// From where a lane reads it.
+struct conv_list {
+    const int32_t *input; // of the lane's first row of 16
+    const uint8_t *row;
+    const uint16_t *offset;
+    int first, last; // groups
+};
+
+// part: of the list, where more warps share the tile.
+SPIRA_DEVICE conv_list conv_list_of(const conv_tensor_params &p, int64_t tile, int part) {
+    int64_t begin = tile_begin(&p.layout, tile);
+    conv_list list;
+    list.input = p.layout.input + begin + threadIdx.x % 32 / 4;
+    list.row = p.layout.row + begin + threadIdx.x % 32 / 4;
+    list.offset = p.layout.offset + begin / tile_group;
+    int groups = p.layout.first[tile * (p.volume + 1) + p.volume];
+    int share = (groups + p.size.split - 1) / p.size.split;
+    list.first = part * share;
+    list.last = min(list.first + share, groups) - 1;
+    return list;
+}
+
+// What a lane knows of a group before its rows are read: of rows g and g + 8 of 16, the sources
+// (negative: none) and the outputs' rows in the tile; the offset.
+struct conv_pairs {
+    int32_t source[2];
+    uint32_t row[2];
+    int offset;
+};
+
+// Behind the list: the last group.
+SPIRA_DEVICE void conv_pairs_load(const conv_list &list, int group, conv_pairs &pairs) {
+    group = min(group, list.last);
+    const int32_t *input = list.input + group * tile_group;
+    const uint8_t *row = list.row + group * tile_group;
+    pairs.source[0] = input[0];
+    pairs.source[1] = input[8];
+    pairs.row[0] = row[0];
+    pairs.row[1] = row[8];
+    pairs.offset = list.offset[group];
+}
+
+// The same of the identity, a list that nobody wrote.
+SPIRA_DEVICE void conv_pairs_same(int first_row, int there, int group, conv_pairs &pairs,
+                                  uint32_t rows) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        int row = group * tile_group + h * 8 + (int)threadIdx.x % 32 / 4;
+        pairs.source[h] = row < there ? first_row + row : -1;
+        pairs.row[h] = row < there ? (uint32_t)row : rows;
+    }
+    pairs.offset = 0;
+}
+
+// Rows and offset in one register.
+SPIRA_DEVICE uint32_t conv_pairs_pack(const conv_pairs &pairs) {
+    return (uint32_t)pairs.offset << 16 | pairs.row[1] << 8 | pairs.row[0];
+}
+
+// ---- source rows --------------------------------------------------------------------------------
+
+// Where a lane finds its parts of the rows: 16 bytes of each chunk.
+struct conv_source {
+    const char *base; // of its part of row 0
+    uint32_t pitch;
+    int bytes; // of a row, from the lane's part on
+};
+
+SPIRA_DEVICE conv_source conv_source_of(const conv_tensor_params &p, int chunk, int element) {
+    bool second = chunk >= p.chunks1;
+    int at = (second ? chunk - p.chunks1 : chunk) * conv_chunk_bytes +
+             (int)threadIdx.x % 4 * conv_lane_bytes;
+    conv_source in;
+    in.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)element;
+    in.bytes = chunk < p.chunks ? (int)in.pitch - at : 0;
+    in.base = (const char *)(second ? p.in2 : p.in) + at;
+    return in;
+}
+
+// Reads 16 bytes where `there` is not negative; otherwise `to` stays.
+SPIRA_DEVICE void conv_read(uint4 &to, const char *from, int there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ge.s32 there, %5, 0;\n"
+                 "@there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(to.x), "+r"(to.y), "+r"(to.z), "+r"(to.w)
+                 : "l"(from), "r"(there));
+}
+
+// A lane's parts of rows g and g + 8 of the chunks from `chunk` on. Of rows that are not there it
+// gets row 0, or keeps what it has: no output hears of it.
+template <typename E, int chunks, conv_rows lie>
+SPIRA_DEVICE void conv_rows_load(const conv_tensor_params &p, const conv_source &in, int chunk,
+                                 const conv_pairs &pairs, uint4 (&part)[chunks][2]) {
+#pragma unroll
+    for (int j = 0; j < chunks; ++j) {
+        if (chunks > 2 && chunk + j >= p.chunks) {
+            break;
+        }
+        conv_source own = in;
+        if (lie == conv_rows_any) {
+            own = conv_source_of(p, chunk + j, sizeof(E));
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            int32_t source = pairs.source[h];
+            source = lie == conv_rows_full ? max(source, 0) : source;
+            const char *from = own.base + (uint64_t)(uint32_t)source * own.pitch +
+                               (lie == conv_rows_any ? 0 : j * conv_chunk_bytes);
+            int bytes = lie == conv_rows_any ? own.bytes : own.bytes - j * conv_chunk_bytes;
+            if (lie == conv_rows_full) {
+                part[j][h] = __ldg((const uint4 *)from);
+            } else if (lie == conv_rows_wide) {
+                conv_read(part[j][h], from, bytes > 0 ? source : -1);
+            } else {
+                part[j][h] = make_uint4(0, 0, 0, 0);
+                if (source >= 0 && (chunk + j < p.chunks1 ? p.wide_in : p.wide_in2)) {
+                    conv_read(part[j][h], from, bytes > 0 ? source : -1);
+                } else if (source >= 0) {
+                    part[j][h] = conv_read_narrow<E>(from, bytes);
+                }
+            }
+        }
+    }
+}
+
+// ---- the walk -----------------------------------------------------------------------------------
+
+// Groups whose rows are read at a time.
+SPIRA_BOTH constexpr int conv_ahead(int blocks, int chunks) {
+    return chunks > 2 ? 1 : chunks > 1 || blocks > 2 ? 2 : 4;
+}
+
+// What a warp works on.
+struct conv_task {
+    int first_row, there; // outputs of its tile
+    uint32_t rows;        // of a tile
+    uint32_t sums;        // shared address
+    bool same;            // the identity
+};
+
+SPIRA_DEVICE void conv_task_pairs(const conv_task &task, const conv_list &list, int group,
+                                  conv_pairs &pairs) {
+    if (task.same) {
+        conv_pairs_same(task.first_row, task.there, group, pairs, task.rows);
+    } else {
+        conv_pairs_load(list, group, pairs);
+    }
+}
+
+// The weights that a lane multiplies by: those of its slice, in the first offset.
+struct conv_weights {
+    const char *own;
+    int offset_bytes, chunk_bytes; // to the next
+};
+
+// Those of an offset, for the chunks from `chunk` on, of which `here` are there.
+template <int blocks, int chunks>
+SPIRA_DEVICE void conv_weights_load(const conv_weights &weights, int offset, int chunk, int here,
+                                    uint4 (&to)[chunks][blocks]) {
+    const char *from =
+        weights.own + (int64_t)offset * weights.offset_bytes + chunk * weights.chunk_bytes;
+#pragma unroll
+    for (int j = 0; j < chunks; ++j) {
+#pragma unroll
+        for (int m = 0; m < blocks; ++m) {
+            if (chunks <= 2 || j < here) {
+                to[j][m] =
+                    __ldg((const uint4 *)(from + j * weights.chunk_bytes + m * conv_part_bytes));
+            }
+        }
+    }
+}
+
+// Multiplies a group by the weights of its offset and adds to the sums. What is not there stands in
+// the row behind the tile's.
+template <typename E, int blocks, int chunks>
+SPIRA_DEVICE void conv_multiply(const uint4 (&weights)[chunks][blocks], int here, uint32_t group,
+                                const uint4 (&part)[chunks][2], const conv_task &task) {
+    conv_sums<blocks> sum;
+    uint32_t low = group & 0xff, high = group >> 8 & 0xff;
+    uint32_t place_low = conv_sums_place<blocks>(low), place_high = conv_sums_place<blocks>(high);
+    conv_sums_load(task.sums, place_low, 0, sum);
+    conv_sums_load(task.sums, place_high, 1, sum);
+#pragma unroll
+    for (int j = 0; j < chunks; ++j) {
+        if (chunks > 2 && j >= here) {
+            break;
+        }
+        conv_multiply_chunk<E, blocks>(part[j][0], part[j][1], weights[j], sum);
+    }
+    conv_sums_store(task.sums, place_low, 0, low < task.rows, sum);
+    conv_sums_store(task.sums, place_high, 1, high < task.rows, sum);
+}
+
+// The walk over the list for one part of the input channels.
+template <typename E, int blocks, int chunks, conv_rows lie>
+SPIRA_DEVICE void conv_walk(const conv_tensor_params &p, const conv_task &task,
+                            const conv_list &list, conv_weights weights, int chunk) {
+    enum { ahead = conv_ahead(blocks, chunks) };
+    const int here = min(p.chunks - chunk, chunks);
+    conv_source in = conv_source_of(p, chunk, sizeof(E));
+    // In registers: the compiler would work them out again for each group.
+    asm volatile("" : "+r"(in.pitch), "+l"(in.base), "+l"(weights.own), "+r"(weights.offset_bytes));
+    conv_pairs pairs[ahead];
+    uint4 part[ahead][chunks][2], own[chunks][blocks]; // rows, weights
+    uint32_t group_of[ahead]; // rows and offset of the group whose parts these are
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        conv_task_pairs(task, list, list.first + i, pairs[i]);
+#pragma unroll
+        for (int j = 0; j < chunks; ++j) { // channels behind the last are never read
+            part[i][j][0] = part[i][j][1] = make_uint4(0, 0, 0, 0);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        conv_rows_load<E, chunks, lie>(p, in, chunk, pairs[i], part[i]);
+        group_of[i] = conv_pairs_pack(pairs[i]);
+        conv_task_pairs(task, list, list.first + ahead + i, pairs[i]);
+    }
+    uint32_t offset = ~0u; // whose weights these are
+#pragma unroll 1
+    for (int group = list.first;; group += ahead) {
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            if (group + i > list.last) {
+                return;
+            }
+            if (group_of[i] >> 16 != offset) {
+                offset = group_of[i] >> 16;
+                conv_weights_load(weights, (int)offset, chunk, here, own);
+            }
+            conv_multiply<E, blocks, chunks>(own, here, group_of[i], part[i], task);
+            __syncwarp(); // the next group may have the same outputs, at other lanes
+            conv_rows_load<E, chunks, lie>(p, in, chunk, pairs[i], part[i]);
+            group_of[i] = conv_pairs_pack(pairs[i]);
+            conv_task_pairs(task, list, group + i + 2 * ahead, pairs[i]);
+        }
+    }
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+// Bytes of shared memory of a warp: the sums, and a row that takes what is not there.
+SPIRA_BOTH int conv_warp_bytes(int rows, int blocks) {
+    return ((rows + 1) * (blocks * 32) + 127) / 128 * 128;
+}
+
+// Bytes of shared memory of a block.
+SPIRA_BOTH int conv_block_bytes(int rows, int blocks, const conv_sizes &size) {
+    return size.tiles * size.slices * size.split * conv_warp_bytes(rows, blocks);
+}
+
+template <typename E, int blocks, int chunks, conv_rows lie>
+SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
+    conv_tensor_kernel(const __grid_constant__ conv_tensor_params p) {
+#if __CUDA_ARCH__ >= 800
+    extern __shared__ __align__(128) char conv_memory[];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slices = p.size.slices;
+    const int split = p.size.split, part = warp % split; // the parts of a tile stand together
+    const int unit = (int)blockIdx.x / p.slices;
+    const int first_slice = ((int)blockIdx.x - unit * p.slices) * slices;
+    const int own_tile = warp / split / slices, slice = warp / split - own_tile * slices;
+    const int tile = unit * p.size.tiles + own_tile, first_row = tile * p.rows;
+    const int total = min(*p.count, p.capacity), there = max(min(total - first_row, p.rows), 0);
+    const int warp_bytes = conv_warp_bytes(p.rows, blocks);
+    const int channel = (first_slice + slice) * (8 * blocks);
+    if (unit * p.size.tiles * p.rows >= total) {
+        return;
+    }
+    char *sums = conv_memory + warp * warp_bytes;
+    conv_begin_sums<blocks>(p.rows + 1, sums);
+    __syncwarp();
+    conv_list list = {nullptr, nullptr, nullptr, 0, -1};
+    if (p.layout.first && there) {
+        list = conv_list_of(p, tile, part);
+    } else if (part == 0) {
+        list.last = (there + tile_group - 1) / tile_group - 1;
+    }
+    if (list.last >= list.first) {
+        conv_task task = {first_row, there, (uint32_t)p.rows, shared_address(sums),
+                          !p.layout.first};
+        conv_weights weights;
+        weights.chunk_bytes = conv_blocks(p.cout) * conv_part_bytes;
+        weights.offset_bytes = p.chunks * weights.chunk_bytes;
+        weights.own = (const char *)p.weights + (first_slice + slice) * blocks * conv_part_bytes +
+                      lane * conv_lane_bytes;
+        for (int chunk = 0; chunk < p.chunks; chunk += chunks) {
+            conv_walk<E, blocks, chunks, lie>(p, task, list, weights, chunk);
+        }
+    }
+    if (split > 1) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+    }
+    // Of the warps of a tile, each finishes some of its rows.
+    const int share = (p.rows + split - 1) / split, from = part * share;
+    conv_finish<E, blocks>(p, first_row + from, min(there - from, share), channel, from,
+                           sums - part * warp_bytes, split, warp_bytes);
+#endif
+}
+
+// ---- choice -------------------------------------------------------------------------------------
+
+SPIRA_BOTH int conv_depth(int chunks) {
+    return chunks <= 2 ? chunks : conv_depth_most;
+}
+
+// Whether a layer can be cut so on a device.
+SPIRA_API bool conv_tensor_sizes_fit(const conv_shape *s, int rows, const device_info *d,
+                                     const conv_sizes *size) {
+    const int most = conv_warps_most, slices = conv_slices(s->cout);
+    bool apt = size->tiles >= 1 && size->tiles <= most && size->slices >= 1 &&
+               size->slices <= most && slices % size->slices == 0 &&
+               (size->split == 1 || size->split == 2 || size->split == 4);
+    return apt && size->tiles * size->slices * size->split <= most &&
+           conv_block_bytes(rows, conv_slice_blocks(s->cout), *size) <= d->shared_max;
+}
+
+// The ways worth trying to cut a layer. Returns how many there are.
+//
+// outputs  sizes [conv_sizes_most]
+SPIRA_API int conv_tensor_sizes_list(const conv_shape *s, int rows, const device_info *d,
+                                     conv_sizes *sizes) {
+    int count = 0, depth = conv_depth(conv_shape_chunks(s));
+    for (int tiles = 1; tiles <= conv_warps_most; tiles *= 2) {
+        for (int slices = 1; slices <= 4; ++slices) {
+            for (int split = 1; split <= 4; split *= 2) {
+                conv_sizes c = {tiles, slices, split, depth};
+                if (tiles * slices * split >= 2 && conv_tensor_sizes_fit(s, rows, d, &c) &&
+                    count < conv_sizes_most) {
+                    sizes[count++] = c;
+                }
+            }
+        }
+    }
+    return count;
+}
+
+// What is good for a layer without tuning: the list of a tile is split where warps are few.
+SPIRA_API conv_sizes conv_tensor_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
+                                              const device_info *d) {
+    conv_sizes c = {1, 1, 1, conv_depth(conv_shape_chunks(s))};
+    int64_t warps = (int64_t)tile_count(capacity, rows) * conv_slices(s->cout);
+    int64_t wanted = (int64_t)d->multiprocessors * (s->volume > 32 ? 32 : 10);
+    while (c.split < 4 && warps * c.split < wanted && s->volume > 1) {
+        c.split *= 2;
+    }
+    c.tiles = 4 / c.split;
+    while (!conv_tensor_sizes_fit(s, rows, d, &c) && c.tiles > 1) {
+        --c.tiles;
+    }
+    return c;
+}
+
+template <typename E, int blocks, int chunks, conv_rows lie>
+SPIRA_API status conv_tensor_start(conv_tensor_params p, cudaStream_t stream) {
+    int bytes = conv_block_bytes(p.rows, blocks, p.size);
+    int64_t units = ceil_div(tile_count(p.capacity, p.rows), p.size.tiles);
+    SPIRA_REQUIRE(units * p.slices <= INT32_MAX, status_bad_size, "capacity", p.capacity);
+    SPIRA_TRY(
+        status_from_cuda(cudaFuncSetAttribute(conv_tensor_kernel<E, blocks, chunks, lie>,
+                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                         "conv (shared memory)"));
+    conv_tensor_kernel<E, blocks, chunks, lie>
+        <<<(unsigned)(units * p.slices),
+           (unsigned)(p.size.tiles * p.size.slices * p.size.split) * 32, (size_t)bytes, stream>>>(
+            p);
+    return status_of_launch("conv");
+}
+
+template <typename E, int blocks, int chunks>
+SPIRA_API status conv_tensor_rows(const conv_tensor_params &p, cudaStream_t stream) {
+    bool one = p.cin2 == 0 && p.wide_in;
+    bool full = one && p.cin * (int)sizeof(E) % conv_chunk_bytes == 0;
+    return full  ? conv_tensor_start<E, blocks, chunks, conv_rows_full>(p, stream)
+           : one ? conv_tensor_start<E, blocks, chunks, conv_rows_wide>(p, stream)
+                 : conv_tensor_start<E, blocks, chunks, conv_rows_any>(p, stream);
+}
+
+template <typename E, int blocks>
+SPIRA_API status conv_tensor_depth(const conv_tensor_params &p, cudaStream_t stream) {
+    return p.size.depth == 1   ? conv_tensor_rows<E, blocks, 1>(p, stream)
+           : p.size.depth == 2 ? conv_tensor_rows<E, blocks, 2>(p, stream)
+                               : conv_tensor_rows<E, blocks, 4>(p, stream);
+}
+
+template <typename E>
+SPIRA_API status conv_tensor_run(const conv_tensor_params &p, cudaStream_t stream) {
+    return p.cout <= 16 ? conv_tensor_depth<E, 2>(p, stream) : conv_tensor_depth<E, 4>(p, stream);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,81 @@
+// spira/conv_map.h: the kernel map that convolutions of a shape read on a GPU: one handle.
+//
+// conv_map_build (conv_map.cuh) makes it from two coordinate sets. Which layout is in it is the
+// library's affair: it depends on the shape and on the GPU. Those who build a layout themselves
+// wrap it with conv_map_of_order or conv_map_of_tiles.
+#ifndef SPIRA_CONV_MAP_H
+#define SPIRA_CONV_MAP_H
+
+#include "layout/order.h"
+#include "layout/tile.h"
+
+namespace spira {
+
+// The layouts that convolution kernels read: tiled (layout/tile.h), ordered (layout/order.h), or
+// none: each output is its own only source, as in a 1x1x1 convolution.
+enum conv_form { conv_form_tiles, conv_form_order, conv_form_identity };
+
+// A host struct; its arrays are in device memory. Copy it freely: it owns nothing.
+struct conv_map {
+    conv_form form;
+    tile_layout tiles;    // of conv_form_tiles
+    order_layout order;   // of conv_form_order
+    int32_t volume;       // offsets of the kernel
+    const int32_t *count; // [1] outputs, at most `capacity`
+    int32_t capacity;     // of the output set
+};
+
+SPIRA_API conv_map conv_map_of_tiles(const tile_layout *tiles, const int32_t *count,
+                                     int32_t capacity) {
+    conv_map m = {};
+    m.form = conv_form_tiles;
+    m.tiles = *tiles;
+    m.volume = tiles->volume;
+    m.count = count;
+    m.capacity = capacity;
+    return m;
+}
+
+SPIRA_API conv_map conv_map_of_order(const order_layout *order, const int32_t *count,
+                                     int32_t capacity) {
+    conv_map m = {};
+    m.form = conv_form_order;
+    m.order = *order;
+    m.volume = order->volume;
+    m.count = count;
+    m.capacity = capacity;
+    return m;
+}
+
+// The map of a 1x1x1 convolution, which every kernel reads.
+SPIRA_API conv_map conv_map_identity(const int32_t *count, int32_t capacity) {
+    conv_map m = {};
+    m.form = conv_form_identity;
+    m.volume = 1;
+    m.count = count;
+    m.capacity = capacity;
+    return m;
+}
+
+// The map is there, of `volume` offsets, and its arrays are large enough for its capacity.
+SPIRA_API status conv_map_check(const conv_map *m, int volume) {
+    SPIRA_REQUIRE(m, status_null_pointer, "map", 0);
+    SPIRA_TRY(pointer_check(m->count, sizeof(int32_t), "map.count"));
+    SPIRA_REQUIRE(m->capacity >= 1 && m->capacity <= INT32_MAX / 2, status_bad_size, "map.capacity",
+                  m->capacity);
+    SPIRA_REQUIRE(m->volume == volume, status_bad_size, "map.volume", m->volume);
+    switch (m->form) {
+    case conv_form_identity:
+        return status_success();
+    case conv_form_tiles:
+        return tile_layout_check(&m->tiles, volume, m->capacity);
+    case conv_form_order:
+        return order_layout_check(&m->order, volume, m->capacity);
+    default:
+        return status_make(status_unsupported, "map.form", m->form);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,77 @@
+// spira/device.cuh: queries the current GPU; says at compile time which GPUs the code is for.
+#ifndef SPIRA_DEVICE_CUH
+#define SPIRA_DEVICE_CUH
+
+#include "base/wgmma.cuh"
+#include "device.h"
+#include "status.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !SPIRA_WGMMA && !defined(SPIRA_PLAIN_SM90)
+#pragma message "spira: sm_90 without 'a' has no Hopper kernels. Compile for sm_90a, or define "   \
+                "SPIRA_PLAIN_SM90 to silence this."
+#endif
+
+namespace spira {
+
+// The compute capabilities that this file is compiled for, so that launchers leave out kernels that
+// none of them runs. Compilers that do not tell are taken to compile for all.
+#ifdef __CUDA_ARCH_LIST__
+constexpr int device_code_list[] = {__CUDA_ARCH_LIST__};
+#else
+constexpr int device_code_list[] = {750, 800, 900, 1000};
+#endif
+
+// Whether there is code for a capability of least .. most: 90 for 9.0.
+SPIRA_API constexpr bool device_code_within(int least, int most) {
+    for (int code : device_code_list) {
+        if (code / 10 >= least && code / 10 <= most) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Never launched: its attributes tell what the driver loads for this GPU. Code for sm_90a has
+// shared memory, other code has none.
+SPIRA_PLAIN_KERNEL void device_probe_kernel(int *to) {
+#if SPIRA_WGMMA
+    __shared__ volatile int mark;
+    mark = *to;
+    *to = mark;
+#else
+    *to = 0;
+#endif
+}
+
+// Kernels of PTX for less than 8.0, translated for a newer GPU, have no tensor cores' instructions.
+SPIRA_API int device_code_capability(int device, int code) {
+    return code < 80 && device > code ? code : device;
+}
+
+// Fills `d` for the current device. Once, at start: it takes some microseconds, and loads the
+// module of the calling file. It launches nothing and may be called while a stream is captured.
+//
+// errors   status_cuda: there is no device, or no code for it in the binary
+SPIRA_LAUNCHER status device_info_query(device_info *d) {
+    SPIRA_REQUIRE(d, status_null_pointer, "device_info", 0);
+    int device, major, minor;
+    SPIRA_TRY(status_from_cuda(cudaGetDevice(&device), "device"));
+    const cudaDeviceAttr what[] = {
+        cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
+        cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin};
+    int *const into[] = {&major, &minor, &d->multiprocessors, &d->shared_max};
+    for (int i = 0; i < 4; ++i) {
+        SPIRA_TRY(status_from_cuda(cudaDeviceGetAttribute(into[i], what[i], device), "device"));
+    }
+    cudaFuncAttributes code = {};
+    SPIRA_TRY(status_from_cuda(cudaFuncGetAttributes(&code, device_probe_kernel<>),
+                               "device (code for it)"));
+    d->capability = device_code_capability(10 * major + minor, code.ptxVersion);
+    d->hopper = d->capability == 90 && code.sharedSizeBytes > 0;
+    d->programmatic = code.ptxVersion >= 90;
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

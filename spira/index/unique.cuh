@@ -1,0 +1,266 @@
+// spira/index/unique.cuh: from sorted words with repeats to a voxel set, in two launches; from
+// words in any order, behind a radix sort (CUB).
+//
+// CUB's select and scan would take three and a temporary array: here each block counts the heads of
+// its stretch, then each block adds up the counts before its own and writes.
+#ifndef SPIRA_INDEX_UNIQUE_CUH
+#define SPIRA_INDEX_UNIQUE_CUH
+
+#include "../base/async.cuh"
+#include "../status.cuh"
+#include "../voxel.h"
+
+#include <cub/device/device_radix_sort.cuh>
+
+namespace spira {
+
+enum {
+    unique_threads = 512,
+    unique_items = 4,         // rows of a thread, or one where there are
+    unique_blocks_few = 1024, // no more blocks than these then
+};
+
+// How the rows are cut: each block takes unique_threads * items.
+struct unique_cut {
+    int32_t items, blocks;
+};
+
+SPIRA_API unique_cut unique_cut_make(int32_t rows, int32_t capacity) {
+    const int64_t most = max_of(rows, capacity), blocks = ceil_div(most, unique_threads);
+    const bool few = blocks <= unique_blocks_few;
+    return {few ? 1 : unique_items, (int32_t)(few ? blocks : ceil_div(blocks, unique_items))};
+}
+
+template <typename W>
+SPIRA_DEVICE bool unique_is_head(const W *sorted, int64_t i, int32_t rows) {
+    return i < rows && sorted[i] != word_none<W>() && (i == 0 || sorted[i] != sorted[i - 1]);
+}
+
+// heads [blocks]: the distinct words that start in each stretch.
+template <typename W, int items>
+SPIRA_KERNEL void __launch_bounds__(unique_threads)
+    unique_count_kernel(const W *__restrict__ sorted, int32_t rows, int32_t *heads) {
+    const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
+    bool head[items];
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        head[j] = unique_is_head(sorted, first + j * unique_threads, rows);
+    }
+    int all = 0;
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        all += __syncthreads_count(head[j]);
+    }
+    if (threadIdx.x == 0) {
+        heads[blockIdx.x] = all;
+    }
+}
+
+// Bookkeeping of sorted word i, which is `row`'s: `rank` is its voxel, counted over all voxels;
+// last: no row behind it has one.
+template <typename W>
+SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capacity, int32_t rank,
+                                  bool head, bool last, bool report, voxel_rows out,
+                                  device_status *trouble) {
+    bool none = word == word_none<W>();
+    out.voxel[row] = none || rank >= capacity ? -1 : rank;
+    if (!none) {
+        if (head && rank <= capacity) {
+            out.begin[rank] = (int32_t)i; // of rank == capacity: the end of the last one that fits
+        }
+        if (last && rank < capacity) {
+            out.begin[rank + 1] = (int32_t)(i + 1);
+        }
+        if (!head && report) {
+            device_status_raise(trouble, device_flag_duplicate, (uint32_t)row);
+        }
+    } else if (i == 0) {
+        out.begin[0] = 0; // no voxel at all
+    }
+}
+
+// Heads of a thread's share of the blocks, on their way.
+enum { unique_counts_ahead = 2 };
+
+struct unique_counts {
+    int32_t heads[unique_counts_ahead];
+};
+
+SPIRA_DEVICE unique_counts unique_read_counts(const int32_t *heads, int threads) {
+    unique_counts read;
+#pragma unroll
+    for (int j = 0; j < unique_counts_ahead; ++j) {
+        const unsigned b = threadIdx.x + (unsigned)(j * threads);
+        read.heads[j] = b < gridDim.x ? heads[b] : 0;
+    }
+    return read;
+}
+
+// sums [2], shared, zeros: adds up the heads of all blocks and of those in front of the own. Called
+// by all `threads` of a block, whole warps; complete behind a barrier.
+SPIRA_DEVICE void unique_sum_counts(const unique_counts &read, const int32_t *heads, int threads,
+                                    int *sums) {
+    int all = 0, before = 0;
+    unsigned b = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < unique_counts_ahead; ++j, b += (unsigned)threads) {
+        all += read.heads[j];
+        before += b < blockIdx.x ? read.heads[j] : 0;
+    }
+#pragma unroll 1
+    for (; b < gridDim.x; b += (unsigned)threads) {
+        all += heads[b];
+        before += b < blockIdx.x ? heads[b] : 0;
+    }
+    all = warp_sum(all);
+    before = warp_sum(before);
+    if (threadIdx.x % 32 == 0 && all) {
+        atomicAdd(&sums[0], all);
+        atomicAdd(&sums[1], before);
+    }
+}
+
+// Words of a block in front of each that are heads, and itself: counts [items, warps] are those of
+// each warp's items, of which the `bits` are there.
+template <int items>
+SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits)[items],
+                                    int32_t (&rank)[items]) {
+    const int warps = unique_threads / 32, lane = (int)(threadIdx.x % 32),
+              warp = (int)(threadIdx.x / 32);
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        int before = 0;
+#pragma unroll
+        for (int k = lane; k < items * warps; k += 32) {
+            before += k < j * warps + warp ? counts[k] : 0;
+        }
+        rank[j] = warp_sum(before) + __popc(bits[j] & (~0u >> (31 - lane)));
+    }
+}
+
+// Writes the set and, where out.voxel is given, which row fell into which voxel. A thread has its
+// reads under way before it writes.
+template <typename W, int items>
+SPIRA_KERNEL void __launch_bounds__(unique_threads)
+    unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
+                        const int32_t *__restrict__ heads, voxel_set<W> set, voxel_rows out,
+                        bool report, device_status *trouble) {
+    __shared__ int32_t sums[2], counts[items * unique_threads / 32];
+    const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unique_counts read = unique_read_counts(heads, unique_threads);
+    W word[items];
+    uint32_t bits[items], lasts = 0;
+    int32_t row[items], rank[items];
+    bool head[items];
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        const int64_t i = first + j * unique_threads;
+        word[j] = i < rows ? sorted[i] : word_none<W>();
+        row[j] = out.voxel && i < rows ? out.order[i] : 0;
+        lasts |= (uint32_t)(i + 1 >= rows || sorted[i + 1] == word_none<W>()) << j;
+        head[j] = unique_is_head(sorted, i, rows);
+    }
+    if (threadIdx.x < 2) {
+        sums[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    unique_sum_counts(read, heads, unique_threads, sums);
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        bits[j] = __ballot_sync(~0u, head[j]);
+        if (lane == 0) {
+            counts[j * (unique_threads / 32) + warp] = __popc(bits[j]);
+        }
+    }
+    __syncthreads();
+    const int32_t all = sums[0], before = sums[1];
+    unique_rank_heads<items>(counts, bits, rank);
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        const int64_t i = first + j * unique_threads;
+        const bool head = bits[j] >> lane & 1;
+        const int32_t voxel = before + rank[j] - 1;
+        if (head && voxel < set.capacity) {
+            set.words[voxel] = word[j];
+        }
+        if (out.voxel && i < rows) {
+            unique_note_row(word[j], i, row[j], set.capacity, voxel, head, (bool)(lasts >> j & 1),
+                            report, out, trouble);
+        }
+        if (i >= all && i < set.capacity) {
+            set.words[i] = word_none<W>();
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        *set.count = (int32_t)min_of(all, set.capacity);
+        if (all > set.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)all);
+        }
+    }
+}
+
+// Launches both. sorted [rows]: ascending, word_none() at the end; heads
+// [unique_cut_make().blocks]: scratch. out: order [rows] must hold the row of each sorted word;
+// out.voxel null leaves the rows out.
+template <typename W>
+SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, voxel_set<W> set,
+                               voxel_rows out, bool report, device_status *trouble,
+                               cudaStream_t stream) {
+    const unique_cut cut = unique_cut_make(rows, set.capacity);
+    const unsigned blocks = (unsigned)cut.blocks;
+    auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
+    auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
+    count<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads);
+    write<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads, set, out, report, trouble);
+    return status_of_launch("unique");
+}
+
+// ---- words in any order -------------------------------------------------------------------------
+
+template <typename W>
+struct unique_scratch {
+    int32_t rows;
+    W *words;  // [rows] what becomes the set; the caller writes them
+    W *sorted; // [rows]
+    int32_t *heads;
+    char *cub; // [cub_bytes]
+    size_t cub_bytes;
+};
+
+template <typename W>
+SPIRA_API status unique_sort(unique_scratch<W> *s, int first_bit, int bits, cudaStream_t stream) {
+    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
+                                                           s->sorted, s->rows, first_bit, bits,
+                                                           stream),
+                            "radix sort");
+}
+
+// For `rows` words that go into a set of `capacity`.
+template <typename W>
+SPIRA_API status unique_carve(workspace *w, int32_t rows, int32_t capacity, unique_scratch<W> *s) {
+    s->rows = rows;
+    s->words = workspace_take<W>(w, rows);
+    s->sorted = workspace_take<W>(w, rows);
+    s->heads = workspace_take<int32_t>(w, unique_cut_make(rows, capacity).blocks);
+    unique_scratch<W> ask = *s;
+    ask.cub = nullptr;
+    ask.cub_bytes = 0;
+    SPIRA_TRY(unique_sort(&ask, 0, 8 * (int)sizeof(W), nullptr));
+    s->cub_bytes = ask.cub_bytes;
+    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    return status_success();
+}
+
+// Sorts the words by their bits [first_bit, bits), in which alone they differ, and removes repeats.
+template <typename W>
+SPIRA_API status unique_sort_launch(unique_scratch<W> *s, int first_bit, int bits, voxel_set<W> out,
+                                    device_status *trouble, cudaStream_t stream) {
+    SPIRA_TRY(unique_sort(s, first_bit, bits, stream));
+    voxel_rows none = {nullptr, nullptr, nullptr};
+    return unique_launch(s->sorted, s->rows, s->heads, out, none, false, trouble, stream);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,404 @@
+// tests/gpu/calls.cu: the engine of the examples: what a frame costs in calls of the CUDA runtime,
+// that a replay gives what a run gives, and how the program ends. A binary of its own, because its
+// calls are intercepted when it is linked (calls_wrap.cpp).
+#include "../support/calls.h"
+#include "../support/device.cuh"
+#include "../support/reference.h"
+
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define main engine_main
+#include "../../examples/engine.cu"
+#undef main
+
+using namespace spira;
+using engine::frame;
+using engine::outcome;
+
+namespace {
+
+// ---- counting -----------------------------------------------------------------------------------
+
+std::vector<long long> calls_now() {
+    std::vector<long long> counts;
+    for (int i = 0; i < calls_functions; ++i) {
+        counts.push_back(*calls_table[i].count);
+    }
+    return counts;
+}
+
+struct expected_calls {
+    const char *name;
+    long long count;
+};
+
+// What was called since `before` is what is expected, and nothing else.
+bool calls_are(const std::vector<long long> &before, const std::vector<expected_calls> &expected) {
+    std::vector<long long> now = calls_now(), wanted(now.size(), 0);
+    bool good = true;
+    for (const expected_calls &e : expected) {
+        int i = 0;
+        while (i < calls_functions && strcmp(calls_table[i].name, e.name)) {
+            ++i;
+        }
+        if (CHECK(i < calls_functions)) {
+            wanted[(size_t)i] = e.count;
+        }
+    }
+    for (int i = 0; i < calls_functions; ++i) {
+        long long got = now[(size_t)i] - before[(size_t)i];
+        char text[200];
+        snprintf(text, sizeof text, "%s: called %lld times, not %lld", calls_table[i].name, got,
+                 wanted[(size_t)i]);
+        good = test_check(got == wanted[(size_t)i], __FILE__, __LINE__, text) && good;
+    }
+    return good;
+}
+
+// ---- frames and engines -------------------------------------------------------------------------
+
+const float voxel_size = 0.5f;
+
+// Points of a box of 40 x 40 x 8 voxels.
+frame frame_make(uint64_t seed, int32_t count) {
+    random_state r = random_make(seed);
+    frame f;
+    f.count = count;
+    for (int32_t i = 0; i <= count; ++i) {
+        for (int c = 0; c < engine::row_columns; ++c) {
+            f.rows.push_back((c < 2 ? 10.0f : c == 2 ? 2.0f : 1.0f) * random_float(&r));
+        }
+    }
+    return f;
+}
+
+int64_t voxels_of(const frame *f, int32_t points) {
+    std::set<std::vector<int>> voxels;
+    for (int32_t i = 0; i < std::min(f->count, points); ++i) {
+        const float *row = f->rows.data() + i * engine::row_columns;
+        voxels.insert({(int)floorf(row[0] / voxel_size), (int)floorf(row[1] / voxel_size),
+                       (int)floorf(row[2] / voxel_size)});
+    }
+    return (int64_t)voxels.size();
+}
+
+// Frames of all kinds: empty, a single point, ordinary ones, too many voxels, too many points.
+enum { points_most = 4000, voxels_most = 1500 };
+
+std::vector<frame> frames_make() {
+    std::vector<frame> frames;
+    for (int32_t count : {900, 0, 1, 1400, 3900, 300, 5000}) {
+        frames.push_back(frame_make((uint64_t)count + 1, count));
+    }
+    return frames;
+}
+
+// An engine with all that it points to.
+template <typename W>
+struct machine {
+    engine::choices chosen;
+    networks::network net;
+    net_plan plan;
+    engine::state<W> state;
+    float *params;
+};
+
+// Null if it could not be made.
+template <typename W>
+machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
+    machine<W> *m = new machine<W>();
+    m->chosen.common = side::options_standard();
+    m->chosen.common.voxel = voxel_size;
+    m->chosen.common.net = net;
+    m->chosen.voxels = voxels_most;
+    m->chosen.points = points_most;
+    side::job *job = &m->state.job;
+    job->chosen = &m->chosen.common;
+    job->net = &m->net;
+    job->plan = &m->plan;
+    net_limits limits;
+    CHECK(networks::network_make(net, &m->net));
+    CHECK(!weights::params_new(&m->chosen.common, &m->net, &m->plan, &m->params));
+    job->params = m->params;
+    CHECK_OK(engine::layout_fit(frames, job));
+    job->layout = sizeof(W) == 8 ? word_widen(job->layout) : job->layout;
+    if (CHECK_OK(engine::limits_choose<W>(&m->chosen, frames, job, &limits)) &&
+        CHECK_OK(engine::state_new(&limits, &m->state))) {
+        return m;
+    }
+    engine::state_free(&m->state);
+    free(m->params);
+    delete m;
+    return nullptr;
+}
+
+template <typename W>
+void machine_free(machine<W> *m) {
+    engine::state_free(&m->state);
+    free(m->params);
+    delete m;
+}
+
+void check_outcome(const frame *f, const outcome *o) {
+    int64_t voxels = voxels_of(f, points_most), needed = voxels > voxels_most ? voxels : 0;
+    needed = f->count > points_most ? std::max(needed, (int64_t)f->count) : needed;
+    status s = device_status_read(&o->trouble);
+    CHECK_EQUAL(o->voxels, std::min(voxels, (int64_t)voxels_most));
+    CHECK_STATUS(s, needed ? status_capacity : status_ok);
+    CHECK_EQUAL(s.detail, needed);
+    CHECK(o->graph_ms > 0 && o->whole_ms >= o->graph_ms);
+}
+
+// ---- the steady state ---------------------------------------------------------------------------
+
+// One launch of a graph for each frame; the copies and the events are the caller's own.
+template <typename W>
+void check_calls(const char *net) {
+    std::vector<frame> frames = frames_make();
+    machine<W> *m = machine_make<W>(net, frames);
+    REQUIRE(m != nullptr);
+    const int rounds = test_quick() ? 2 : 20;
+    const long long n = rounds * (long long)frames.size();
+    std::vector<outcome> outcomes;
+    CHECK_OK(engine::rounds_run(&m->state, frames, 1, &outcomes));
+    std::vector<long long> before = calls_now();
+    CHECK_OK(engine::rounds_run(&m->state, frames, rounds, &outcomes));
+    CHECK(calls_are(before, {{"cudaGraphLaunch", n},
+                             {"cudaMemcpyAsync", 2 * n},
+                             {"cudaEventRecord", engine::marks * n},
+                             {"cudaEventSynchronize", n},
+                             {"cudaEventElapsedTime", 2 * n}}));
+    CHECK_EQUAL(outcomes.size(), (size_t)n);
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+        check_outcome(&frames[i % frames.size()], &outcomes[i]);
+    }
+    CHECK(expect_no_cuda_error());
+    machine_free(m);
+}
+
+// The features of the last layer.
+template <typename W>
+std::vector<float> features_of(machine<W> *m) {
+    side::device_job<W> *d = &m->state.d;
+    const net_step *last = &m->plan.step[m->plan.layer_count - 1];
+    int32_t rows = device_value(net_voxels(&m->plan, last->set, d->set, d->memory).count);
+    std::vector<float> features((size_t)rows * (size_t)last->channels);
+    CHECK_OK(side::device_fetch(&m->state.job, d, m->plan.layer_count - 1, rows, features.data()));
+    return features;
+}
+
+// Frame by frame, a replay gives the bits that a run without a graph gives in forgotten memory.
+template <typename W>
+void check_features(const char *net) {
+    std::vector<frame> frames = frames_make();
+    machine<W> *m = machine_make<W>(net, frames);
+    REQUIRE(m != nullptr);
+    side::device_job<W> *d = &m->state.d;
+    std::vector<float> before;
+    for (const frame &f : frames) {
+        outcome o;
+        CHECK_OK(engine::frame_submit(&m->state, &m->state.slots[0], &f));
+        CHECK_OK(engine::frame_collect(&m->state.slots[0], &o));
+        std::vector<float> replayed = features_of(m);
+        CUDA_CHECK(cudaMemset(d->memory, 0xff, m->plan.workspace_bytes)); // NaN in every format
+        CHECK(expect_no_cuda_error());
+        CHECK_OK(side::device_pass(&m->state.job, d)); // the rows are still there
+        CHECK(expect_no_cuda_error());
+        std::vector<float> run = features_of(m);
+        CHECK_EQUAL(replayed.empty(), f.count == 0);
+        CHECK(replayed == run); // no NaN either
+        CHECK(replayed.empty() || replayed != before);
+        before = replayed;
+    }
+    machine_free(m);
+}
+
+// ---- the program --------------------------------------------------------------------------------
+
+// Runs the engine's main; what it says goes to a file, and from there to `said`.
+int program(std::vector<const char *> arguments, std::string *said) {
+    const char *path = "build/tmp/engine.txt";
+    mkdir("build", 0777);
+    mkdir("build/tmp", 0777);
+    fflush(stdout);
+    fflush(stderr);
+    int out = dup(1), err = dup(2);
+    FILE *file = freopen(path, "w", stdout);
+    CHECK(file && dup2(1, 2) == 2);
+    arguments.insert(arguments.begin(), "engine");
+    int code = engine_main((int)arguments.size(), (char **)arguments.data());
+    fflush(stdout);
+    fflush(stderr);
+    dup2(out, 1);
+    dup2(err, 2);
+    close(out);
+    close(err);
+    said->clear();
+    file = fopen(path, "r");
+    for (int c; file && (c = fgetc(file)) != EOF;) {
+        said->push_back((char)c);
+    }
+    CHECK(file && fclose(file) == 0);
+    return code;
+}
+
+bool says(const std::string &said, const char *what) {
+    return said.find(what) != std::string::npos;
+}
+
+// A folder of three scans, one of them empty, and a file that is no scan.
+void folder_make() {
+    for (const char *path : {"build", "build/tmp", "build/tmp/scans", "build/tmp/nothing"}) {
+        mkdir(path, 0777);
+    }
+    const frame large = frame_make(1, 3000), small = frame_make(2, 70);
+    std::vector<int32_t> voxels;
+    for (int32_t i = 0; i < 600; ++i) {
+        voxels.insert(voxels.end(), {i % 20, i / 20, -3});
+    }
+    CHECK_OK(scan::scan_write_floats("build/tmp/scans/a.bin", large.rows.data(), 3000, 4));
+    CHECK_OK(scan::scan_write_floats("build/tmp/scans/b.xyz32", small.rows.data(), 70, 3));
+    CHECK_OK(scan::scan_write_voxels("build/tmp/scans/c.vox32", voxels.data(), 600));
+    CHECK_OK(scan::scan_write_bytes("build/tmp/scans/empty.bin", nullptr, 0));
+    CHECK_OK(scan::scan_write_bytes("build/tmp/scans/notes.txt", "no scan", 7));
+    CHECK_OK(scan::scan_write_bytes("build/tmp/short.bin", "cut", 3));
+}
+
+} // namespace
+
+// ---- without a GPU ------------------------------------------------------------------------------
+
+TEST(calls_are_counted) {
+    int version = 0;
+    std::vector<long long> before = calls_now();
+    CHECK(calls_are(before, {}));
+    for (int i = 0; i < 3; ++i) {
+        CUDA_CHECK(cudaRuntimeGetVersion(&version));
+    }
+    CHECK(version >= 12000);
+    CHECK(calls_are(before, {{"cudaRuntimeGetVersion", 3}}));
+    // What launches, waits or allocates is in the table: it is linked, so it is counted.
+    int found = 0;
+    for (int i = 0; i < calls_functions; ++i) {
+        for (const char *name : {"cudaGraphLaunch", "cudaMemcpyAsync", "cudaMalloc",
+                                 "cudaStreamSynchronize", "cudaFuncGetAttributes"}) {
+            found += strcmp(calls_table[i].name, name) == 0;
+        }
+    }
+    CHECK_EQUAL(found, 5);
+}
+
+TEST(calls_planted_errors_are_found) {
+    CHECK_EQUAL(test_failures_of([] {
+                    std::vector<long long> before = calls_now();
+                    int version;
+                    cudaRuntimeGetVersion(&version);
+                    calls_are(before, {});
+                }),
+                1);
+    CHECK_EQUAL(test_failures_of([] { calls_are(calls_now(), {{"cudaGraphLaunch", 1}}); }), 1);
+    CHECK_EQUAL(test_failures_of([] { calls_are(calls_now(), {{"cudaNoSuchCall", 0}}); }), 1);
+}
+
+TEST(engine_refuses_arguments) {
+    std::string said;
+    const std::vector<const char *> wrong[] = {
+        {},
+        {"--net", "SparseResNet21"},
+        {"build/tmp/scans", "--net", "NoNet"},
+        {"build/tmp/scans", "--net"},
+        {"build/tmp/scans", "--voxels", "0"},
+        {"build/tmp/scans", "--points", "12x"},
+        {"build/tmp/scans", "--rounds", "-1"},
+        {"build/tmp/scans", "--type", "fp8"},
+        {"build/tmp/scans", "--what", "1"},
+    };
+    for (const std::vector<const char *> &arguments : wrong) {
+        CHECK_EQUAL(program(arguments, &said), 2);
+        CHECK(says(said, "usage: engine"));
+    }
+}
+
+TEST(engine_refuses_files) {
+    std::string said;
+    folder_make();
+    CHECK_EQUAL(program({"build/tmp/nothing"}, &said), 1);
+    CHECK(says(said, "no scan in the folders"));
+    for (const char *path : {"build/tmp/missing.bin", "build/tmp/short.bin", "build/tmp/missing",
+                             "build/tmp/scans/notes.txt"}) {
+        CHECK_EQUAL(program({"build/tmp/scans", path}, &said), 1);
+        CHECK(says(said, path));
+    }
+    CHECK_EQUAL(program({"build/tmp/scans", "--voxel", "-1"}, &said), 1);
+    CHECK(says(said, "coordinate word"));
+}
+
+TEST(engine_percentiles) {
+    std::vector<float> values;
+    for (int i = 1; i <= 200; ++i) {
+        values.push_back((float)i);
+    }
+    CHECK_EQUAL(engine::percentile(values, 50), 100.0f);
+    CHECK_EQUAL(engine::percentile(values, 99), 198.0f);
+    CHECK_EQUAL(engine::percentile(values, 100), 200.0f);
+    for (double percent : {0.0, 50.0, 99.0, 100.0}) {
+        CHECK_EQUAL(engine::percentile({7.0f}, percent), 7.0f);
+    }
+}
+
+// ---- with one -----------------------------------------------------------------------------------
+
+DEVICE_TEST(engine_frame_is_one_graph_launch) {
+    check_calls<uint32_t>("SparseResNet21");
+    check_calls<uint64_t>("MinkUNet42");
+}
+
+DEVICE_TEST(engine_replay_is_the_run) {
+    check_features<uint32_t>("MinkUNet42");
+    check_features<uint64_t>("SparseResNet21");
+}
+
+// A pass without a graph is many calls, which are counted.
+DEVICE_TEST(engine_planted_launches_are_found) {
+    std::vector<frame> frames = frames_make();
+    machine<uint32_t> *m = machine_make<uint32_t>("SparseResNet21", frames);
+    REQUIRE(m != nullptr);
+    std::vector<long long> before = calls_now();
+    CHECK_OK(side::device_pass(&m->state.job, &m->state.d));
+    CHECK(expect_no_cuda_error());
+    std::vector<long long> after = calls_now();
+    long long launches = 0;
+    for (int i = 0; i < calls_functions; ++i) {
+        bool launch = strstr(calls_table[i].name, "cudaLaunchKernel") != nullptr;
+        launches += launch ? after[(size_t)i] - before[(size_t)i] : 0;
+    }
+    CHECK(launches >= m->plan.layer_count);
+    machine_free(m);
+}
+
+DEVICE_TEST(engine_program_ends_as_it_says) {
+    std::string said;
+    folder_make();
+    const char *folder = "build/tmp/scans";
+    auto run = [&](std::vector<const char *> more) {
+        more.insert(more.end(),
+                    {folder, "--net", "SparseResNet21", "--voxel", "0.5", "--rounds", "3"});
+        return program(more, &said);
+    };
+    CHECK_EQUAL(run({}), 0);
+    for (const char *what : {"a.bin", "b.xyz32", "c.vox32", "empty.bin", "p99", "frames per second",
+                             "12 frames in", "3000 points"}) {
+        CHECK(says(said, what));
+    }
+    CHECK(!says(said, "capacity was passed") && !says(said, "notes.txt"));
+    CHECK_EQUAL(run({"--voxels", "500"}), 3);
+    CHECK(says(said, "capacity was passed"));
+    CHECK_EQUAL(run({"--points", "100"}), 3);
+    CHECK(says(said, "a capacity was passed; needed: 3000"));
+    CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "bf16"}), 0);
+    CHECK(says(said, "for 9000 points and 5000 voxels"));
+}
+
+TEST_MAIN

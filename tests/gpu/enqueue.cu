@@ -1,0 +1,100 @@
+// tests/gpu/enqueue.cu: the example in the shape of a TensorRT plugin: its own comparison with
+// net_run, and what it refuses.
+#include "../support/device.cuh"
+
+#define main enqueue_main
+#include "../../examples/enqueue.cu"
+#undef main
+
+namespace {
+
+const plugin_record enqueue_record = {
+    "MinkUNet42", spira::numeric_f16, {-50, -50, -10}, {50, 50, 10}, {}};
+
+} // namespace
+
+DEVICE_TEST(enqueue_is_net_run) {
+    fflush(stdout);
+    CHECK_EQUAL(enqueue_main(), 0);
+}
+
+DEVICE_TEST(enqueue_workspace_is_enough) {
+    plugin *p = guarded_new<plugin>(1);
+    pool m = {};
+    bindings b;
+    frame f = {};
+    size_t small, large;
+    plugin_record record = enqueue_record;
+    record.dims = {300, 200};
+    REQUIRE_OK(plugin_create(&record, p));
+    CHECK_OK(plugin_workspace(p, {300, 200}, &small));
+    CHECK_OK(plugin_workspace(p, {3000, 2000}, &large));
+    CHECK(small < large);
+    CHECK_EQUAL(p->record.dims.points, 300); // asking has configured nothing
+    // Sentinels stand around a workspace of just the bytes that were asked for.
+    CHECK_OK(frame_new(150, {20, 20, 10}, &f));
+    CHECK_OK(bindings_new(p, &f, &m, &b));
+    char *workspace = device_new<char>((int64_t)small);
+    CHECK_OK(plugin_pack(p, b.params, b.in[input_weights], nullptr));
+    CHECK_EQUAL(plugin_enqueue(p, b.in, b.out, workspace, nullptr), 0);
+    CHECK(expect_no_cuda_error());
+    CHECK_EQUAL(device_value((const int32_t *)b.out[output_count]), 150);
+    pool_free(&m);
+    free(f.coords);
+    free(f.values);
+}
+
+// The status tensor tells what only the device can see; the call itself is good.
+DEVICE_TEST(enqueue_tells_a_capacity_that_is_passed) {
+    plugin *p = guarded_new<plugin>(1);
+    pool m = {};
+    bindings b;
+    frame f = {};
+    plugin_record record = enqueue_record;
+    record.dims = {300, 100};
+    REQUIRE_OK(plugin_create(&record, p));
+    CHECK_OK(frame_new(150, {20, 20, 10}, &f));
+    CHECK_OK(bindings_new(p, &f, &m, &b));
+    CHECK_OK(plugin_pack(p, b.params, b.in[input_weights], nullptr));
+    CHECK_EQUAL(plugin_enqueue(p, b.in, b.out, b.workspace, nullptr), 0);
+    CHECK(expect_no_cuda_error());
+    spira::device_status trouble = device_value((const spira::device_status *)b.out[output_status]);
+    spira::status s = spira::device_status_read(&trouble);
+    CHECK_STATUS(s, spira::status_capacity);
+    CHECK_EQUAL(s.detail, 150);
+    CHECK_EQUAL(device_value((const int32_t *)b.out[output_count]), 100);
+    pool_free(&m);
+    free(f.coords);
+    free(f.values);
+}
+
+DEVICE_TEST(enqueue_refuses) {
+    plugin *p = guarded_new<plugin>(1);
+    plugin_record record = enqueue_record;
+    char *any = device_new<char>(256);
+    const void *in[inputs] = {any, any, any, any};
+    void *out[outputs] = {any, any, any, any};
+    REQUIRE_OK(plugin_create(&record, p));
+    CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_bad_size);
+    CHECK_OK(plugin_configure(p, {300, 200}));
+    CHECK_OK(plugin_accept(p, 0));
+    CHECK_OK(plugin_accept(p, 300));
+    CHECK_STATUS(plugin_accept(p, 301), spira::status_capacity);
+    CHECK_EQUAL(plugin_enqueue(p, in, out, nullptr, nullptr), (int)spira::status_null_pointer);
+    for (int i = 0; i < inputs; ++i) {
+        in[i] = nullptr;
+        CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_null_pointer);
+        in[i] = any;
+    }
+    for (int i = 0; i < outputs; ++i) {
+        out[i] = nullptr;
+        CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_null_pointer);
+        out[i] = any;
+    }
+    CHECK(device_untouched(any, 0, 256)); // nothing was launched
+    CHECK_STATUS(plugin_configure(p, {0, 200}), spira::status_bad_size);
+    CHECK_STATUS(plugin_configure(p, {300, 0}), spira::status_bad_size);
+    CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_bad_size);
+    strcpy(record.net, "NoNet");
+    CHECK_STATUS(plugin_create(&record, p), spira::status_unsupported);
+}

@@ -1,0 +1,647 @@
+// tests/gpu/exchange.cu: kernel maps in the forms of other engines, written on the GPU: number for
+// number those that each engine would build from the same voxels.
+#include "../../spira/downsample.h"
+#include "../../spira/exchange.cuh"
+#include "../../spira/map.cuh"
+#include "../support/device.cuh"
+#include "../support/reference_exchange.h"
+
+using namespace spira;
+
+namespace {
+
+const engine_memory memory = {
+    [](int64_t count) { return device_new<int32_t>(count); },
+    [](int32_t *to, const int32_t *from, int64_t count) {
+        if (count) {
+            device_copy_out(to, from, count);
+        }
+    },
+    [](const int32_t *p, int64_t from, int64_t count) { return device_untouched(p, from, count); },
+};
+
+char label[256]; // the case at hand, for the message
+
+void label_kernel(const char *what, const kernel_shape &k) {
+    snprintf(label, sizeof label, "%s, kernel %dx%dx%d, dilation %d %d %d, stride %d %d %d%s", what,
+             k.size.x, k.size.y, k.size.z, k.dilation.x, k.dilation.y, k.dilation.z, k.stride.x,
+             k.stride.y, k.stride.z, k.transposed ? ", transposed" : "");
+}
+
+void check_same_forms(const engine_forms &got, const engine_forms &wanted,
+                      int line = __builtin_LINE()) {
+    const char *difference = engine_difference(got, wanted);
+    char text[512];
+    snprintf(text, sizeof text, "%s (%s)", difference, label);
+    test_check(!*difference, __FILE__, line, text);
+}
+
+void check_trouble(device_status got, device_status wanted, int line = __builtin_LINE()) {
+    char text[400];
+    snprintf(text, sizeof text, "flags %u, needed %u instead of %u, %u (%s)", got.flags, got.needed,
+             wanted.flags, wanted.needed, label);
+    test_check(engine_same_trouble(got, wanted), __FILE__, line, text);
+}
+
+// ---- one map, in all forms ----------------------------------------------------------------------
+
+// A set in exactly as much device memory as it has room.
+template <typename W>
+voxel_set<W> set_upload(const std::vector<W> &words, int32_t room) {
+    int32_t count = (int32_t)words.size(), capacity = std::max(count + room, 1);
+    std::vector<W> all = words;
+    all.resize((size_t)capacity, word_none<W>());
+    return {device_upload(all.data(), capacity), device_upload(&count, 1), capacity};
+}
+
+// All that a map and its forms have in device memory; every buffer of its own exact size.
+template <typename W>
+struct device_layer {
+    word_layout layout;
+    kernel_shape kernel;
+    voxel_set<W> source, outputs;
+    engine_limits limits;
+    int32_t *map;
+    map_pairs pairs;
+    engine_buffers buffers;
+    device_status *trouble;
+    char *pairs_scratch, *csr_scratch;
+    size_t pairs_bytes, csr_bytes;
+};
+
+template <typename W>
+device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel,
+                           voxel_set<W> source, voxel_set<W> outputs, engine_limits limits) {
+    device_layer<W> l = {};
+    int volume = kernel_volume(kernel);
+    l.layout = *layout;
+    l.kernel = *kernel;
+    l.source = source;
+    l.outputs = outputs;
+    l.limits = limits;
+    l.map = device_new_poisoned<int32_t>((int64_t)outputs.capacity * volume);
+    l.pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(limits.pairs),
+               device_new<int32_t>(limits.pairs), limits.pairs};
+    l.buffers = engine_buffers_make(&memory, volume, outputs.capacity, limits);
+    l.trouble = device_new<device_status>(1);
+    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, limits.pairs, &l.pairs_bytes));
+    CHECK_OK(exchange_csr_workspace(outputs.capacity, &l.csr_bytes));
+    l.pairs_scratch = device_new<char>((int64_t)l.pairs_bytes);
+    l.csr_scratch = device_new<char>((int64_t)l.csr_bytes);
+    return l;
+}
+
+template <typename W>
+status layer_run(const device_layer<W> *l, cudaStream_t stream) {
+    const kernel_shape *k = &l->kernel;
+    int32_t *const *p = l->buffers.part;
+    SPIRA_TRY(device_status_clear(l->trouble, stream));
+    SPIRA_TRY(map_build<W>(&l->layout, k, l->source, l->outputs, l->map, stream));
+    SPIRA_TRY(map_build_pairs<W>(&l->layout, k, l->source, l->outputs, nullptr, l->pairs,
+                                 l->trouble, l->pairs_scratch, l->pairs_bytes, stream));
+    SPIRA_TRY(exchange_spconv(k, l->pairs, l->limits.stride, p[engine_indice_pairs],
+                              p[engine_indice_pair_num], l->trouble, stream));
+    SPIRA_TRY(exchange_torchsparse(k, l->pairs, p[engine_nbmaps], p[engine_nbsizes], stream));
+    SPIRA_TRY(
+        exchange_minkowski(k, l->pairs, p[engine_begin], p[engine_in], p[engine_out], stream));
+    return exchange_csr(l->map, kernel_volume(k), l->outputs.count, l->outputs.capacity,
+                        l->buffers.rows, l->trouble, l->csr_scratch, l->csr_bytes, stream);
+}
+
+// What the engines would have. A limit of -1 is just enough. Frees the buffers of the test.
+template <typename W>
+engine_forms check_words(const word_layout *layout, const kernel_shape *kernel,
+                         const std::vector<W> &source, const std::vector<W> *outputs, int32_t room,
+                         engine_limits limits = {-1, -1, -1}) {
+    const std::vector<W> &to = outputs ? *outputs : source; // null: a submanifold layer
+    int32_t capacity = std::max((int32_t)to.size() + room, 1);
+    engine_forms wanted =
+        engine_forms_make(kernel, engine_unpack(layout, source.data(), (int32_t)source.size()),
+                          engine_unpack(layout, to.data(), (int32_t)to.size()), capacity, &limits);
+    voxel_set<W> in = set_upload(source, room), out = outputs ? set_upload(to, room) : in;
+    device_layer<W> l = layer_make(layout, kernel, in, out, limits);
+    CHECK_OK(layer_run(&l, stream_get()));
+    check_same_forms(engine_buffers_read(&memory, &l.buffers), wanted);
+    check_trouble(device_value(l.trouble), engine_trouble(wanted, limits));
+    guarded_finish();
+    return wanted;
+}
+
+// ---- scenes and kernels -------------------------------------------------------------------------
+
+struct kernel_case {
+    triple size, dilation;
+};
+
+const kernel_case kernels[] = {
+    {{1, 1, 1}, {1, 1, 1}}, {{3, 3, 3}, {1, 1, 1}}, {{2, 2, 2}, {1, 1, 1}}, {{5, 5, 5}, {1, 1, 1}},
+    {{3, 2, 1}, {1, 1, 1}}, {{1, 3, 5}, {1, 1, 1}}, {{4, 2, 3}, {1, 1, 1}}, {{2, 3, 5}, {1, 1, 1}},
+    {{4, 4, 2}, {1, 1, 1}}, {{1, 1, 9}, {1, 1, 1}}, {{3, 3, 3}, {2, 2, 2}}, {{5, 3, 2}, {1, 2, 3}},
+    {{2, 2, 2}, {2, 1, 2}}, {{3, 1, 7}, {3, 1, 1}}, {{7, 7, 7}, {1, 1, 1}},
+};
+
+template <typename W>
+std::vector<W> words_random(random_state *random, const word_layout *layout, triple lo, triple hi,
+                            triple stride, int32_t wanted) {
+    std::vector<W> words((size_t)wanted + 1);
+    int32_t count =
+        wanted ? reference_random_set<W>(random, layout, lo, hi, stride, wanted, words.data()) : 0;
+    words.resize((size_t)count);
+    return words;
+}
+
+template <typename W>
+void check_every_kernel() {
+    random_state random = random_make(sizeof(W));
+    const triple lo = {-9, -6, 2}, hi = {19, 18, 17};
+    for (const kernel_case &c : kernels) {
+        for (bool transposed : {false, true}) {
+            triple stride = transposed ? triple{2, 1, 3} : triple{1, 1, 1};
+            kernel_shape k = {c.size, c.dilation, stride, transposed};
+            word_layout l = reference_layout<W>(lo, hi, 2, stride, kernel_reach(&k));
+            for (int32_t n : {0, 1, 2, 33, 1100, 3000}) {
+                if (test_quick() && n > 33) {
+                    continue;
+                }
+                std::vector<W> words = words_random<W>(&random, &l, lo, hi, stride, n);
+                std::vector<W> others = words_random<W>(&random, &l, lo, hi, stride, n / 2);
+                label_kernel("random set", k);
+                check_words(&l, &k, words, (const std::vector<W> *)nullptr, n % 5);
+                label_kernel("other outputs", k);
+                check_words(&l, &k, words, &others, n % 3);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_exchange_every_kernel) {
+    check_every_kernel<uint32_t>();
+    check_every_kernel<uint64_t>();
+}
+
+// Around the ends of blocks, chunks and groups of lanes.
+template <typename W>
+void check_every_size() {
+    random_state random = random_make(2);
+    const triple lo = {0, 0, 0}, hi = {15, 15, 15};
+    const int sizes[] = {3,   7,   8,   9,   31,  32,  33,   63,   64,   65,   127,
+                         128, 129, 255, 256, 257, 511, 1023, 1024, 1025, 2047, 2049};
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{1, 1, 1}, triple{3, 3, 4}}) {
+        kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
+        word_layout l = reference_layout<W>(lo, hi, 1, {1, 1, 1}, {3, 3, 3});
+        for (int n : sizes) {
+            if (test_quick() && n > 65) {
+                continue;
+            }
+            std::vector<W> words = words_random<W>(&random, &l, lo, hi, {1, 1, 1}, n);
+            for (int room : {0, 1, 1100}) { // blocks that have no outputs
+                label_kernel("every size", k);
+                check_words(&l, &k, words, (const std::vector<W> *)nullptr, room);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_exchange_every_size) {
+    check_every_size<uint32_t>();
+    check_every_size<uint64_t>();
+}
+
+template <typename W>
+std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
+    std::vector<W> coarse;
+    for (W word : words) {
+        coarse.push_back(downsample_word(layout, word, stride, downsample_by_mask(stride)));
+    }
+    std::sort(coarse.begin(), coarse.end());
+    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
+    return coarse;
+}
+
+// A strided layer and its inverse, which have the same pairs.
+template <typename W>
+void check_strides() {
+    random_state random = random_make(3);
+    const triple lo = {-20, -9, 3}, hi = {12, 15, 20};
+    for (triple up : {triple{2, 2, 2}, triple{3, 1, 2}}) {
+        for (const kernel_case &c : kernels) {
+            kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false}, back = k;
+            back.transposed = true;
+            word_layout l = reference_layout<W>(lo, hi, 2, up, kernel_reach(&k));
+            std::vector<W> fine =
+                words_random<W>(&random, &l, lo, hi, {1, 1, 1}, test_quick() ? 60 : 2500);
+            std::vector<W> coarse = floored(&l, fine, up);
+            label_kernel("strided", k);
+            engine_forms down = check_words(&l, &k, fine, &coarse, 2);
+            label_kernel("inverse", back);
+            engine_forms inverse = check_words(&l, &back, coarse, &fine, 0);
+            CHECK_EQUAL(down.pairs, inverse.pairs);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_exchange_strided_and_inverse) {
+    check_strides<uint32_t>();
+    check_strides<uint64_t>();
+}
+
+// So many offsets that few blocks share a list, and each has several chunks of it.
+DEVICE_TEST(gpu_exchange_large_kernels) {
+    random_state random = random_make(4);
+    const triple lo = {0, 0, 0}, hi = {39, 39, 39};
+    for (triple size : {triple{15, 15, 15}, triple{14, 15, 13}, triple{9, 15, 3}}) {
+        kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
+        word_layout l = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, kernel_reach(&k));
+        for (int n : {1, 40, 9000}) {
+            if (test_quick() && n > 1) {
+                continue;
+            }
+            label_kernel("large kernel", k);
+            check_words(&l, &k, words_random<uint32_t>(&random, &l, lo, hi, {1, 1, 1}, n),
+                        (const std::vector<uint32_t> *)nullptr, 1);
+        }
+    }
+}
+
+// ---- capacities ---------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_exchange_full_and_one_more) {
+    random_state random = random_make(5);
+    const triple lo = {0, 0, 0}, hi = {12, 12, 12};
+    const std::vector<uint32_t> *same = nullptr;
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 3, 2}, triple{1, 1, 1}}) {
+        kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
+        word_layout l = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 1, 1});
+        for (int n : {2, 50, 1500}) {
+            if (test_quick() && n > 50) {
+                continue;
+            }
+            std::vector<uint32_t> words = words_random<uint32_t>(&random, &l, lo, hi, {1, 1, 1}, n);
+            label_kernel("capacity", k);
+            engine_forms f = check_words(&l, &k, words, same, 0);
+            int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
+            REQUIRE(longest >= 2 && pairs >= 2);
+            check_words(&l, &k, words, same, 0, {pairs, longest - 1, pairs});
+            check_words(&l, &k, words, same, 0, {pairs, 1, pairs});
+            check_words(&l, &k, words, same, 3, {pairs, longest, pairs - 1});
+            check_words(&l, &k, words, same, 0, {pairs, longest + 3, pairs + 3});
+            check_words(&l, &k, words, same, 0, {pairs + 5, longest - 1, 1});
+        }
+    }
+}
+
+// More pairs than the lists had room for: they are empty, and so is what is made of them.
+DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
+    random_state random = random_make(6);
+    const triple lo = {0, 0, 0}, hi = {9, 9, 9};
+    kernel_shape k = kernel_cube(3, 1);
+    label_kernel("lists that did not fit", k);
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
+    std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 300);
+    engine_limits limits = {-1, -1, -1};
+    engine_voxels voxels = engine_unpack(&layout, words.data(), 300);
+    engine_forms wanted = engine_forms_make(&k, voxels, voxels, 300, &limits);
+    limits.pairs -= 1;
+    voxel_set<uint32_t> set = set_upload(words, 0);
+    device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
+    REQUIRE_OK(layer_run(&l, stream_get()));
+    engine_forms got = engine_buffers_read(&memory, &l.buffers), none = wanted;
+    none.part[engine_indice_pairs].assign(wanted.part[engine_indice_pairs].size(), -1);
+    none.part[engine_indice_pair_num].assign(27, 0);
+    none.part[engine_nbsizes].assign(27, 0);
+    none.part[engine_begin].assign(28, 0);
+    none.part[engine_nbmaps] = none.part[engine_in] = none.part[engine_out] = {};
+    check_same_forms(got, none); // CSR is made of the dense map, and whole
+    CHECK_EQUAL(device_value(l.trouble).needed, (uint32_t)wanted.pairs);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+// Rows beyond the count look like pairs.
+void check_rows(random_state *random, int n, int volume, int room) {
+    int32_t capacity = std::max(n + room, 1);
+    std::vector<int32_t> map((size_t)capacity * (size_t)volume, 5), begin = {0}, offset, input;
+    for (int o = 0; o < capacity; ++o) {
+        for (int k = 0; k < volume && o < n; ++k) {
+            int source = random_int(random, 0, 2) ? -1 : random_int(random, 0, 1 << 20);
+            map[(size_t)o * (size_t)volume + (size_t)k] = source;
+            if (source >= 0) {
+                offset.push_back(k);
+                input.push_back(source);
+            }
+        }
+        begin.push_back((int32_t)offset.size());
+    }
+    int32_t total = (int32_t)offset.size(), most = std::max(total, 1);
+    size_t bytes;
+    REQUIRE_OK(exchange_csr_workspace(capacity, &bytes));
+    exchange_rows rows = {device_new<int32_t>((int64_t)capacity + 1), device_new<int32_t>(most),
+                          device_new<int32_t>(most), most};
+    device_status *trouble = device_zeros<device_status>(1);
+    CHECK_OK(exchange_csr(device_upload(map.data(), (int64_t)map.size()), volume,
+                          device_upload(&n, 1), capacity, rows, trouble,
+                          device_new<char>((int64_t)bytes), bytes, stream_get()));
+    snprintf(label, sizeof label, "%d of %d rows of %d", n, capacity, volume);
+    auto same = [](const int32_t *got, const std::vector<int32_t> &wanted) {
+        int32_t *copy = device_fetch(got, (int64_t)wanted.size());
+        return test_check(std::equal(wanted.begin(), wanted.end(), copy), __FILE__, __LINE__,
+                          label);
+    };
+    same(rows.begin, begin);
+    same(rows.offset, offset);
+    same(rows.input, input);
+    CHECK(device_untouched(rows.offset, total, most) && device_untouched(rows.input, total, most));
+    CHECK_EQUAL(device_value(trouble).flags, 0u);
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_exchange_rows_of_any_width) {
+    random_state random = random_make(7);
+    for (int volume : {1, 2, 3, 4, 5, 8, 9, 16, 17, 27, 31, 32, 33, 64, 65, 125, 343, 3375}) {
+        for (int n : {0, 1, 3, 4, 5, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000}) {
+            if ((n > 129 && volume > 125) || (test_quick() && n * volume > 5000)) {
+                continue;
+            }
+            for (int room : {0, 1, 700}) {
+                check_rows(&random, n, volume, room);
+            }
+        }
+    }
+}
+
+// More entries than 31 bits can count: they do not fit, and no sum wraps around to one that does.
+DEVICE_TEST(gpu_exchange_rows_beyond_32_bits) {
+    const int32_t outputs = 700000, volume = kernel_volume_max;
+    size_t free_bytes = 0, all_bytes = 0, bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)outputs * volume * 4 + ((size_t)1 << 30)) {
+        SKIP("takes 10 GB of device memory and is not quick");
+    }
+    REQUIRE_OK(exchange_csr_workspace(outputs, &bytes));
+    int32_t *map = device_zeros<int32_t>((int64_t)outputs * volume); // all have a source
+    exchange_rows rows = {device_new<int32_t>((int64_t)outputs + 1), device_new<int32_t>(100),
+                          device_new<int32_t>(100), 100};
+    device_status *trouble = device_zeros<device_status>(1);
+    REQUIRE_OK(exchange_csr(map, volume, device_upload(&outputs, 1), outputs, rows, trouble,
+                            device_new<char>((int64_t)bytes), bytes, stream_get()));
+    std::vector<int32_t> begin((size_t)outputs + 1);
+    device_copy_out(begin.data(), rows.begin, outputs + 1);
+    CHECK(std::all_of(begin.begin(), begin.end(), [](int32_t b) { return b == 0; }));
+    CHECK(device_untouched(rows.offset, 0, 100) && device_untouched(rows.input, 0, 100));
+    CHECK_EQUAL(device_value(trouble).flags, (uint32_t)device_flag_capacity);
+    CHECK_EQUAL(device_value(trouble).needed, 2362500000u);
+}
+
+// ---- the host loops -----------------------------------------------------------------------------
+
+// What the host loops make of the device's own map and lists.
+template <typename W>
+void check_host_loops(const device_layer<W> *l) {
+    const kernel_shape *k = &l->kernel;
+    int volume = kernel_volume(k);
+    engine_memory host = {
+        [](int64_t count) { return guarded_new<int32_t>(count); },
+        [](int32_t *to, const int32_t *from, int64_t count) { std::copy(from, from + count, to); },
+        [](const int32_t *p, int64_t from, int64_t count) {
+            return guarded_untouched(p, from, count);
+        }};
+    int32_t count = device_value(l->outputs.count);
+    int32_t *begin = device_fetch(l->pairs.begin, volume + 1);
+    map_pairs pairs = {begin, device_fetch(l->pairs.input, begin[volume]),
+                       device_fetch(l->pairs.output, begin[volume]), l->limits.pairs};
+    const int32_t *map = device_fetch(l->map, (int64_t)count * volume);
+    engine_buffers b = engine_buffers_make(&host, volume, l->outputs.capacity, l->limits);
+    int32_t *const *p = b.part;
+    device_status trouble = {};
+    CHECK_OK(exchange_spconv_host(k, pairs, l->limits.stride, p[engine_indice_pairs],
+                                  p[engine_indice_pair_num], &trouble));
+    CHECK_OK(exchange_torchsparse_host(k, pairs, p[engine_nbmaps], p[engine_nbsizes]));
+    CHECK_OK(exchange_minkowski_host(k, pairs, p[engine_begin], p[engine_in], p[engine_out]));
+    CHECK_OK(exchange_csr_host(map, volume, &count, l->outputs.capacity, b.rows, &trouble));
+    check_same_forms(engine_buffers_read(&memory, &l->buffers), engine_buffers_read(&host, &b));
+    check_trouble(device_value(l->trouble), trouble);
+}
+
+// Every offset's list is cut at the stride, but for those that fit.
+DEVICE_TEST(gpu_exchange_equals_the_host_loops) {
+    random_state random = random_make(8);
+    const triple lo = {0, 0, 0}, hi = {30, 30, 30};
+    for (const kernel_case &c : kernels) {
+        kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false};
+        word_layout layout = reference_layout<uint64_t>(lo, hi, 1, {1, 1, 1}, kernel_reach(&k));
+        int n = test_quick() ? 100 : 4000;
+        voxel_set<uint64_t> set =
+            set_upload(words_random<uint64_t>(&random, &layout, lo, hi, {1, 1, 1}, n), 5);
+        label_kernel("host loops", k);
+        for (int32_t stride : {n, n / 8}) {
+            int32_t room = (int32_t)min_of((int64_t)n * kernel_volume(&k), 1 << 22);
+            device_layer<uint64_t> l = layer_make(&layout, &k, set, set, {room, stride, room});
+            CHECK_OK(layer_run(&l, stream_get()));
+            check_host_loops(&l);
+        }
+        guarded_finish();
+    }
+}
+
+// ---- real scans ---------------------------------------------------------------------------------
+
+template <typename W>
+void check_real_scan(const char *name, int size, int64_t pairs) {
+    word_layout layout;
+    std::vector<W> words = reference_scan<W>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    kernel_shape k = kernel_cube(size, 1);
+    label_kernel(name, k);
+    int32_t count = (int32_t)words.size();
+    engine_forms f =
+        check_words(&layout, &k, words, (const std::vector<W> *)nullptr, 0, {-1, count, -1});
+    CHECK_EQUAL(f.pairs, pairs);
+    CHECK_EQUAL(f.longest, count); // the centre
+    kernel_shape half = kernel_cube(2, 1), back = half;
+    back.transposed = true;
+    std::vector<W> coarse = floored(&layout, words, {2, 2, 2});
+    label_kernel(name, half);
+    CHECK_EQUAL(check_words(&layout, &half, words, &coarse, 100).pairs, count);
+    label_kernel(name, back);
+    CHECK_EQUAL(check_words(&layout, &back, coarse, &words, 100).pairs, count);
+}
+
+DEVICE_TEST(gpu_exchange_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    check_real_scan<uint32_t>("kitti00_000000_5cm.vox32", 3, 346220);
+    if (!test_quick()) {
+        check_real_scan<uint64_t>("kitti00_000000_5cm.vox32", 5, 847344);
+        check_real_scan<uint32_t>("lone_star_5cm.vox32", 3, 2533643);
+    }
+}
+
+// ---- a graph ------------------------------------------------------------------------------------
+
+// One graph for a capacity; scenes of other sizes, one of them too dense for the stride and for the
+// rows.
+template <typename W>
+void check_replays(kernel_shape k) {
+    const triple lo = {0, 0, 0}, hi = {19, 19, 19};
+    const int32_t capacity = 2000;
+    random_state random = random_make(9);
+    word_layout layout = reference_layout<W>(lo, hi, 2, {1, 1, 1}, kernel_reach(&k));
+    voxel_set<W> set = set_upload(words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, 50), 1950);
+    engine_limits limits = {capacity * kernel_volume(&k), 1500, 6000};
+    device_layer<W> l = layer_make(&layout, &k, set, set, limits);
+    cudaGraphExec_t replay =
+        stream_capture([&](cudaStream_t stream) { CHECK_OK(layer_run(&l, stream)); });
+    REQUIRE(replay != nullptr);
+    int64_t overflows = 0;
+    for (int n : {700, 0, 2000, 1, 1999, 1200, 33}) {
+        snprintf(label, sizeof label, "replay with %d voxels", n);
+        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, n);
+        engine_voxels voxels = engine_unpack(&layout, words.data(), n);
+        words.resize((size_t)capacity, word_none<W>());
+        device_copy_in(set.words, words.data(), capacity);
+        device_copy_in(set.count, &n, 1);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        engine_forms wanted = engine_forms_make(&k, voxels, voxels, capacity, &limits);
+        check_same_forms(engine_buffers_read(&memory, &l.buffers, false), wanted);
+        check_trouble(device_value(l.trouble), engine_trouble(wanted, limits));
+        overflows += device_value(l.trouble).flags != 0;
+    }
+    CHECK(overflows >= 1 && overflows <= 5);
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+}
+
+DEVICE_TEST(gpu_exchange_graph_replays) {
+    check_replays<uint32_t>(kernel_cube(3, 1));
+    check_replays<uint64_t>({{2, 3, 4}, {1, 1, 1}, {1, 1, 1}, false});
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+void check_subject(status s, status_code code, const char *subject) {
+    CHECK_STATUS(s, code);
+    CHECK_EQUAL(s.subject, subject);
+}
+
+DEVICE_TEST(gpu_exchange_lists_refuse) {
+    kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
+    int32_t *p = device_new<int32_t>(100);
+    const map_pairs pairs = {p, p, p, 10};
+    device_status *trouble = device_zeros<device_status>(1);
+    cudaStream_t stream = stream_get();
+    auto run = [&](const kernel_shape *kernel, map_pairs from) {
+        status all[3] = {exchange_spconv(kernel, from, 1, p, p, trouble, stream),
+                         exchange_torchsparse(kernel, from, p, p, stream),
+                         exchange_minkowski(kernel, from, p, p, p, stream)};
+        CHECK(all[0].code == all[1].code && all[0].code == all[2].code);
+        return all[0];
+    };
+    check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
+    check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
+    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
+    check_subject(exchange_spconv(&k, pairs, 0, p, p, trouble, stream), status_bad_size, "stride");
+    check_subject(exchange_spconv(&k, pairs, 1, nullptr, p, trouble, stream), status_null_pointer,
+                  "indice_pairs");
+    check_subject(exchange_spconv(&k, pairs, 1, p, nullptr, trouble, stream), status_null_pointer,
+                  "indice_pair_num");
+    check_subject(exchange_spconv(&k, pairs, 1, p, p, nullptr, stream), status_null_pointer,
+                  "trouble");
+    check_subject(exchange_torchsparse(&k, pairs, nullptr, p, stream), status_null_pointer,
+                  "nbmaps");
+    check_subject(exchange_torchsparse(&k, pairs, p, nullptr, stream), status_null_pointer,
+                  "nbsizes");
+    check_subject(exchange_minkowski(&k, pairs, nullptr, p, p, stream), status_null_pointer,
+                  "begin");
+    check_subject(exchange_minkowski(&k, pairs, p, nullptr, p, stream), status_null_pointer, "in");
+    check_subject(exchange_minkowski(&k, pairs, p, p, nullptr, stream), status_null_pointer, "out");
+    CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
+}
+
+DEVICE_TEST(gpu_exchange_csr_refuses) {
+    int32_t *p = device_new<int32_t>(100), one = 1;
+    int32_t *map = device_zeros<int32_t>(27), *count = device_upload(&one, 1);
+    const exchange_rows rows = {p, p + 10, p + 50, 30};
+    device_status *trouble = device_zeros<device_status>(1);
+    size_t bytes = 0;
+    REQUIRE_OK(exchange_csr_workspace(1, &bytes));
+    char *scratch = device_new<char>((int64_t)bytes + 256);
+    auto run = [&](const int32_t *from, int volume, const int32_t *counted, int32_t capacity,
+                   exchange_rows to, device_status *t) {
+        return exchange_csr(from, volume, counted, capacity, to, t, scratch, bytes, stream_get());
+    };
+    check_subject(run(nullptr, 27, count, 1, rows, trouble), status_null_pointer, "map");
+    check_subject(run(map, 0, count, 1, rows, trouble), status_bad_size, "volume");
+    check_subject(run(map, 3376, count, 1, rows, trouble), status_bad_size, "volume");
+    check_subject(run(map, 27, nullptr, 1, rows, trouble), status_null_pointer, "count");
+    check_subject(run(map, 27, count, 0, rows, trouble), status_bad_size, "capacity");
+    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer, "rows");
+    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer, "rows");
+    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer, "rows");
+    check_subject(run(map, 27, count, 1, {p, p, p, 0}, trouble), status_bad_size, "rows.capacity");
+    check_subject(run(map, 27, count, 1, rows, nullptr), status_null_pointer, "trouble");
+    check_subject(exchange_csr_workspace(0, &bytes), status_bad_size, "capacity");
+    check_subject(exchange_csr_workspace(1, nullptr), status_null_pointer, "bytes");
+    auto with = [&](void *workspace, size_t given) {
+        return exchange_csr(map, 27, count, 1, rows, trouble, workspace, given, stream_get());
+    };
+    status small = with(scratch, bytes - 1);
+    check_subject(small, status_workspace, "workspace");
+    CHECK_EQUAL(small.detail, bytes);
+    check_subject(with(nullptr, bytes), status_null_pointer, "workspace");
+    check_subject(with(scratch + 128, bytes), status_alignment, "workspace");
+    CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
+    CHECK(device_untouched(scratch, 0, (int64_t)bytes + 256));
+    CHECK_OK(with(scratch, bytes));
+    CHECK(device_untouched(scratch, (int64_t)bytes, (int64_t)bytes + 256));
+    CHECK_EQUAL(device_value(p + 1), 27);
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
+    random_state random = random_make(10);
+    const triple lo = {0, 0, 0}, hi = {9, 9, 9};
+    kernel_shape k = {{3, 1, 5}, {1, 1, 1}, {1, 1, 1}, false}, turned = k;
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 2, 2});
+    std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 200);
+    engine_voxels voxels = engine_unpack(&layout, words.data(), 200);
+    engine_limits limits = {-1, -1, -1};
+    engine_forms wanted = engine_forms_make(&k, voxels, voxels, 200, &limits);
+    voxel_set<uint32_t> set = set_upload(words, 0);
+    device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
+    REQUIRE_OK(layer_run(&l, stream_get()));
+    engine_forms got = engine_buffers_read(&memory, &l.buffers);
+    CHECK_EQUAL(engine_difference(got, wanted), "");
+    for (int p = 0; p < engine_parts; ++p) {
+        engine_forms bad = got;
+        bad.part[p].back() ^= 1;
+        CHECK(*engine_difference(bad, wanted) != 0);
+    }
+    // Lists written in the order of another kernel.
+    turned.size = {5, 1, 3};
+    REQUIRE_OK(exchange_minkowski(&turned, l.pairs, l.buffers.part[engine_begin],
+                                  l.buffers.part[engine_in], l.buffers.part[engine_out],
+                                  stream_get()));
+    CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers), wanted), "begin["));
+    // A row that starts one entry late.
+    std::vector<int32_t> map((size_t)200 * 15);
+    device_copy_out(map.data(), l.map, 200 * 15);
+    size_t first = 0;
+    while (map[first] < 0) {
+        ++first;
+    }
+    map[first] = -1;
+    device_copy_in(l.map, map.data(), 200 * 15);
+    REQUIRE_OK(exchange_minkowski(&k, l.pairs, l.buffers.part[engine_begin],
+                                  l.buffers.part[engine_in], l.buffers.part[engine_out],
+                                  stream_get()));
+    REQUIRE_OK(exchange_csr(l.map, 15, set.count, 200, l.buffers.rows, l.trouble, l.csr_scratch,
+                            l.csr_bytes, stream_get()));
+    CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers, false), wanted),
+                 "rows.begin["));
+}
+
+} // namespace

@@ -1,0 +1,1158 @@
+// tests/gpu/forms.cu: the forms of a kernel map on the GPU, buffer for buffer those of the host
+// loops, poison included; many maps in a launch, graphs, and kernels of one's own.
+#include "../../spira/map.cuh"
+#include "../support/sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+// ---- one run, on either side --------------------------------------------------------------------
+
+// A layer in device memory, and the scratch of its lists: exactly what they ask for.
+template <typename W>
+struct device_layer {
+    forms_layer<W> l;
+    char *scratch;
+    size_t scratch_bytes;
+};
+
+template <typename W>
+device_layer<W> layer_make(const forms_scene<W> *s, const forms_wish *wish, int32_t room = 0) {
+    device_layer<W> d = {forms_layer_make(s, wish, room, &forms_device), nullptr, 0};
+    if (wish->pairs) {
+        CHECK_OK(map_pairs_workspace(&s->kernel, d.l.outputs.capacity, wish->pairs_capacity,
+                                     &d.scratch_bytes));
+        d.scratch = device_new<char>((int64_t)d.scratch_bytes);
+    }
+    return d;
+}
+
+template <typename W>
+status layer_build(const device_layer<W> *d, cudaStream_t stream) {
+    const forms_layer<W> *l = &d->l;
+    map_forms forms = forms_of(l);
+    if (!l->wish.pairs) {
+        return map_build_forms<W>(&l->layout, &l->kernel, l->source, l->outputs, &forms, stream);
+    }
+    return map_build_pairs<W>(&l->layout, &l->kernel, l->source, l->outputs,
+                              forms_none(&l->wish) ? nullptr : &forms, forms_pairs_of(l),
+                              l->trouble, d->scratch, d->scratch_bytes, stream);
+}
+
+// As after layer_make, whatever a run has written. The scratch keeps what the last run left.
+template <typename W>
+void layer_clean(const forms_layer<W> *l) {
+    device_status before = forms_trouble();
+    device_copy_in(l->trouble, &before, 1);
+    for (int p = 0; p < forms_parts && !test_environment("SPIRA_UNPOISONED"); ++p) {
+        forms_place at = forms_place_of(l, p, 0);
+        if (l->part[p]) {
+            CUDA_CHECK(cudaMemset(l->part[p], guarded_poison, (size_t)(at.rows * at.pitch) * 4));
+        }
+    }
+    CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+// Another scene of the same kernel, in the same buffers.
+template <typename W>
+void layer_refill(forms_layer<W> *l, const forms_scene<W> *s) {
+    set_refill(&l->source, s->source);
+    if (!s->same) {
+        set_refill(&l->outputs, s->outputs);
+    }
+    l->count = (int32_t)s->outputs.size();
+    layer_clean(l);
+}
+
+// Fails the test with the first difference between a layer in device memory and the host's result.
+template <typename W>
+void check_layer(const forms_layer<W> *l, const forms_result *wanted, const char *label) {
+    forms_result got = forms_fetch(l, &forms_device);
+    CHECK_EQUAL(forms_difference(&got, wanted, label), "");
+}
+
+// Both sides; frees all buffers of the test.
+template <typename W>
+void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
+    char label[256];
+    snprintf(label, sizeof label, "%s, threshold %d%s", s->name, wish.threshold,
+             wish.half ? ", half" : "");
+    forms_result wanted = forms_on_host(s, &wish, room);
+    device_layer<W> d = layer_make(s, &wish, room);
+    CHECK_OK(layer_build(&d, stream_get()));
+    check_layer(&d.l, &wanted, label);
+    guarded_finish();
+}
+
+// The plain map by the host loop, for larger scenes than a hash table is for.
+template <typename W>
+std::vector<int32_t> plain_map(const forms_scene<W> *s) {
+    forms_wish os = {true, false, false, false, false, false, map_all, 0};
+    return forms_on_host(s, &os, 0).part[forms_os];
+}
+
+template <typename W>
+bool has_half(const forms_scene<W> *s) {
+    return s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
+}
+
+// The tiled layout, by the search and from the map that it finds.
+template <typename W>
+void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
+    forms_wish nothing = {false, false, false, false, false, false, 0, 0};
+    device_layer<W> d = layer_make(s, &nothing, room);
+    int32_t count = (int32_t)s->outputs.size(), capacity = d.l.outputs.capacity;
+    int volume = kernel_volume(&s->kernel);
+    int64_t tiles = tile_count(capacity, rows), entries = tiles * rows * volume;
+    std::vector<int32_t> first((size_t)(tiles * (volume + 1))), input((size_t)entries);
+    std::vector<uint16_t> offset((size_t)(entries / tile_group));
+    std::vector<uint8_t> row((size_t)entries);
+    tile_layout host = {first.data(),   offset.data(), input.data(), row.data(),
+                        (int32_t)tiles, volume,        rows};
+    CHECK_OK(
+        tile_build_host(map.empty() ? input.data() : map.data(), volume, count, capacity, host));
+    tile_layout device = {device_zeros<int32_t>(tiles * (volume + 1)),
+                          device_zeros<uint16_t>(entries / tile_group),
+                          device_zeros<int32_t>(entries),
+                          device_zeros<uint8_t>(entries),
+                          (int32_t)tiles,
+                          volume,
+                          rows};
+    map_forms forms = map_forms_tiles(device);
+    CHECK_OK(map_build_forms<W>(&d.l.layout, &d.l.kernel, d.l.source, d.l.outputs, &forms,
+                                stream_get()));
+    CUDA_CHECK(cudaStreamSynchronize(stream_get()));
+    CHECK(memcmp(device_fetch(device.first, tiles * (volume + 1)), host.first,
+                 first.size() * sizeof(int32_t)) == 0);
+    CHECK(memcmp(device_fetch(device.offset, entries / tile_group), host.offset,
+                 offset.size() * sizeof(uint16_t)) == 0);
+    CHECK(memcmp(device_fetch(device.input, entries), host.input, input.size() * sizeof(int32_t)) ==
+          0);
+    CHECK(memcmp(device_fetch(device.row, entries), host.row, row.size()) == 0);
+    guarded_finish();
+}
+
+// All parts at once, with lists of exactly as many places as there are pairs; lists by themselves;
+// os by itself, of all offsets too; the half map where there is one.
+template <typename W>
+void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds, int32_t room = 0) {
+    std::vector<int32_t> map = plain_map(s);
+    if (s->outputs.empty()) {
+        map.clear(); // a capacity of 1 with nothing in it
+    }
+    int volume = kernel_volume(&s->kernel);
+    check_tiles(s, map, tile_rows(volume), room);
+    if (tile_rows_limit(volume) != tile_rows(volume)) {
+        check_tiles(s, map, tile_rows_limit(volume), room);
+    }
+    for (int half = 0; half <= (int)has_half(s); ++half) {
+        check_wish(s, {true, false, false, false, false, half != 0, map_all, 0}, room);
+        for (int threshold : thresholds) {
+            forms_wish wish = forms_everything();
+            wish.threshold = threshold;
+            wish.half = half;
+            check_wish(s, forms_wish_fit(wish, s->kernel.size, map), room);
+            check_wish(s, {true, false, false, false, false, half != 0, threshold, 0}, room);
+            forms_wish lists = {false, false, false, false, true, half != 0, threshold, 0};
+            check_wish(s, forms_wish_fit(lists, s->kernel.size, map), room);
+        }
+    }
+}
+
+kernel_shape kernel_make(triple size, triple dilation = {1, 1, 1}, triple stride = {1, 1, 1},
+                         bool transposed = false) {
+    kernel_shape k = {size, dilation, stride, transposed};
+    return k;
+}
+
+std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
+    std::vector<voxel> voxels;
+    for (int x = lo.x; x <= hi.x; ++x) {
+        for (int y = lo.y; y <= hi.y; ++y) {
+            for (int z = lo.z; z <= hi.z; ++z) {
+                voxels.push_back({batch, x, y, z});
+            }
+        }
+    }
+    return voxels;
+}
+
+// ---- random scenes ------------------------------------------------------------------------------
+
+template <typename W>
+void check_random_scenes(uint64_t seed, int scenes) {
+    random_state r = random_make(seed);
+    for (int i = 0; i < scenes; ++i) {
+        triple stride = {random_int(&r, 1, 4), random_int(&r, 1, 4), random_int(&r, 1, 4)};
+        kernel_shape kernel = reference_random_kernel(&r, i % 4 ? 5 : 15, 3, stride);
+        forms_scene<W> s = forms_scene_random<W>(&r, (forms_kind)(i % forms_kinds), kernel);
+        std::vector<int32_t> map = forms_map(&s);
+        for (int wish = 0; wish < 3; ++wish) {
+            check_wish(&s, forms_wish_random(&r, &s, map), random_int(&r, -2, 150));
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_random_scenes) {
+    check_random_scenes<uint32_t>(1, test_quick() ? 12 : 300);
+    check_random_scenes<uint64_t>(2, test_quick() ? 12 : 300);
+}
+
+// ---- kernels of every size ----------------------------------------------------------------------
+
+int block_bytes(triple size) {
+    return std::max(search_block_bytes(search_shape_choose(size, 1, false)),
+                    search_block_bytes(search_shape_choose(size, 1, true)));
+}
+
+// All sizes of a kernel, those that take the most shared memory first.
+std::vector<triple> sizes_by_bytes() {
+    std::vector<triple> sizes;
+    for (int i = 0; i < kernel_volume_max; ++i) {
+        sizes.push_back({i / 225 + 1, i / 15 % 15 + 1, i % 15 + 1});
+    }
+    std::sort(sizes.begin(), sizes.end(),
+              [](triple a, triple b) { return block_bytes(a) > block_bytes(b); });
+    return sizes;
+}
+
+// A search keeps its tile and its windows in the shared memory that every kernel may have.
+TEST(gpu_forms_tiles_fit_shared_memory) {
+    triple worst = sizes_by_bytes()[0];
+    char text[128];
+    snprintf(text, sizeof text, "%d bytes for a kernel of %dx%dx%d", block_bytes(worst), worst.x,
+             worst.y, worst.z);
+    test_check(block_bytes(worst) <= 48 * 1024, __FILE__, __LINE__, text);
+}
+
+template <typename W>
+void check_kernel(random_state *r, kernel_shape kernel) {
+    word_layout layout =
+        reference_layout<W>({-4, -4, -4}, {4, 4, 4}, 2, {1, 1, 1}, kernel_reach(&kernel));
+    std::vector<W> words = forms_words<W>(r, &layout, {-4, -4, -4}, {4, 4, 4}, {1, 1, 1}, 70);
+    forms_scene<W> s = forms_scene_make("all sizes", &layout, &kernel, words);
+    check_scene(&s, {random_int(r, 0, forms_norm_max(kernel.size) + 1), (int)map_all}, 1);
+}
+
+// And with it what the kernels have of their own.
+DEVICE_TEST(gpu_forms_kernels_of_the_largest_tiles) {
+    random_state r = random_make(18);
+    std::vector<triple> sizes = sizes_by_bytes();
+    for (size_t i = 0; i < (test_quick() ? 2 : 50); ++i) {
+        check_kernel<uint32_t>(&r, kernel_make(sizes[i]));
+        check_kernel<uint64_t>(&r, kernel_make(sizes[i], {1, 1, 1}, {1, 1, 1}, true));
+    }
+}
+
+// Sizes of all axes from 1 to 15, small scenes; those of 7 and more are searched in pieces.
+template <typename W>
+void check_kernel_sizes() {
+    const int sizes[] = {1, 2, 3, 5, 8, 11, 15};
+    random_state r = random_make(3);
+    for (int i = 0; i < 343; ++i) {
+        kernel_shape kernel = kernel_make({sizes[i / 49], sizes[i / 7 % 7], sizes[i % 7]});
+        if (test_quick() && i % 60) {
+            continue;
+        }
+        kernel.transposed = random_int(&r, 0, 2) == 0;
+        check_kernel<W>(&r, kernel);
+    }
+}
+
+DEVICE_TEST(gpu_forms_kernels_of_every_size) {
+    check_kernel_sizes<uint32_t>();
+    check_kernel_sizes<uint64_t>();
+}
+
+DEVICE_TEST(gpu_forms_every_threshold) {
+    random_state r = random_make(4);
+    for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{2, 2, 2}, triple{7, 7, 7},
+                        triple{1, 1, 1}, triple{4, 3, 6}, triple{15, 2, 1}}) {
+        for (int kind = 0; kind < forms_kinds; ++kind) {
+            if (test_quick() && (kind + size.z) % 3) {
+                continue;
+            }
+            forms_scene<uint32_t> s =
+                forms_scene_random<uint32_t>(&r, (forms_kind)kind, kernel_make(size));
+            for (int t = 0; t <= forms_norm_max(size) + 1; t += test_quick() ? 3 : 1) {
+                check_scene(&s, {t}, random_int(&r, 0, 3));
+            }
+        }
+    }
+}
+
+// ---- the edges of tiles, sets and fields --------------------------------------------------------
+
+// Tiles of 128, 64 and 32 outputs; blocks of the capacity that have no outputs.
+template <typename W>
+void check_tile_edges() {
+    random_state r = random_make(5);
+    word_layout layout = reference_layout<W>({-9, -9, -9}, {9, 9, 9}, 2, {1, 1, 1}, {14, 14, 14});
+    for (int n : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000}) {
+        if (test_quick() && (n > 65 || n % 2 == 0)) {
+            continue;
+        }
+        std::vector<W> words = forms_words<W>(&r, &layout, {-6, -6, -6}, {6, 6, 6}, {1, 1, 1}, n);
+        for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{7, 7, 7}, triple{1, 1, 1},
+                            triple{2, 2, 2}, triple{4, 5, 3}, triple{8, 1, 9}}) {
+            kernel_shape kernel = kernel_make(size);
+            forms_scene<W> s = forms_scene_make("tile edges", &layout, &kernel, words);
+            for (int room : {0, 3, 1100}) {
+                if (test_quick() && (room == 0 || (n + size.x + room) % 3)) {
+                    continue;
+                }
+                check_scene(&s, {2}, room);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_tile_edges) {
+    check_tile_edges<uint32_t>();
+    check_tile_edges<uint64_t>();
+}
+
+template <typename W>
+void check_field_ends(int batches, triple size, triple dilation) {
+    kernel_shape kernel = kernel_make(size, dilation);
+    word_layout layout =
+        reference_layout<W>({-7, 0, 5}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
+    const triple lo = layout.lo, hi = layout.hi;
+    std::vector<voxel> ends;
+    for (int batch = 0; batch < batches; ++batch) {
+        for (int x : {lo.x, lo.x + 1, (lo.x + hi.x) / 2, hi.x - 1, hi.x}) {
+            for (int y : {lo.y, lo.y + 1, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, lo.z + 2, hi.z - 1, hi.z}) {
+                    ends.push_back({batch, x, y, z});
+                }
+            }
+        }
+    }
+    forms_scene<W> s =
+        forms_scene_make("field ends", &layout, &kernel, forms_words_of<W>(&layout, ends));
+    check_scene(&s, {0, 2});
+    s.kernel.transposed = true;
+    check_scene(&s, {0, 2});
+}
+
+DEVICE_TEST(gpu_forms_field_ends) {
+    for (int batches : {1, 2, 5}) {
+        if (test_quick() && batches != 2) {
+            continue;
+        }
+        check_field_ends<uint32_t>(batches, {3, 3, 3}, {1, 1, 1});
+        check_field_ends<uint32_t>(batches, {3, 3, 3}, {2, 1, 3});
+        check_field_ends<uint64_t>(batches, {5, 3, 7}, {1, 1, 1});
+    }
+    check_field_ends<uint32_t>(1, {15, 1, 15}, {1, 1, 1});
+    check_field_ends<uint64_t>(3, {1, 15, 15}, {1, 1, 1});
+}
+
+template <typename W>
+void check_foreign_sets() {
+    random_state r = random_make(6);
+    word_layout layout =
+        reference_layout<W>({-900, -100, -20}, {900, 100, 20}, 2, {1, 1, 1}, {8, 8, 8});
+    const std::vector<W> none;
+    std::vector<W> left =
+        forms_words<W>(&r, &layout, {-900, -100, -20}, {-890, -80, 20}, {1, 1, 1}, 600);
+    std::vector<W> right =
+        forms_words<W>(&r, &layout, {800, 0, -20}, {900, 100, 20}, {1, 1, 1}, 700);
+    std::vector<W> both = left;
+    both.insert(both.end(), right.begin(), right.end());
+    std::sort(both.begin(), both.end());
+    const std::vector<W> *pairs[][2] = {{&none, &left},  {&left, &none},  {&none, &none},
+                                        {&left, &right}, {&right, &left}, {&both, &left},
+                                        {&right, &both}};
+    for (triple size : {triple{3, 3, 3}, triple{2, 3, 4}, triple{7, 7, 7}, triple{5, 5, 5}}) {
+        kernel_shape kernel = kernel_make(size);
+        for (auto &p : pairs) {
+            if (test_quick() && (&p - pairs + size.x) % 3) {
+                continue;
+            }
+            forms_scene<W> s = forms_scene_make("foreign sets", &layout, &kernel, *p[0], p[1]);
+            check_scene(&s, {0, 2}, 5);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_foreign_sets) {
+    check_foreign_sets<uint32_t>();
+    check_foreign_sets<uint64_t>();
+}
+
+// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
+    random_state r = random_make(7);
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
+    std::vector<voxel> voxels;
+    for (int i = 0; i < 600; ++i) {
+        voxels.push_back({0, i / 64 * 2 + random_int(&r, 0, 1), i / 8 % 8 * 2 + 1, i % 8 * 2});
+    }
+    std::vector<uint32_t> fine = forms_words_of<uint32_t>(&layout, voxels);
+    std::vector<uint32_t> coarse = forms_floored<uint32_t>(&layout, fine, {2, 2, 2});
+    REQUIRE(fine.size() == coarse.size());
+    for (int size : {2, 3}) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        forms_scene<uint32_t> s = forms_scene_make("strided", &layout, &kernel, fine, &coarse);
+        check_scene(&s, {0, 2, 3});
+        forms_wish half = {true, false, false, false, false, true, map_all, 0};
+        device_layer<uint32_t> d = layer_make(&s, &half);
+        CHECK_STATUS(layer_build(&d, stream_get()), status_unsupported);
+        guarded_finish();
+    }
+}
+
+// ---- windows that do not fit --------------------------------------------------------------------
+
+template <typename W>
+void check_dense_scenes() {
+    const int column = test_quick() ? 300 : 1500;
+    word_layout layout = reference_layout<W>({0, 0, 0}, {100, 100, 1500}, 2, {1, 1, 1}, {7, 7, 7});
+    // One tile spans lone voxels, then a column that is far longer than a window.
+    std::vector<voxel> mixed = box({0, 0, 0}, {40, 0, 0});
+    for (const std::vector<voxel> &more :
+         {box({41, 1, 0}, {41, 1, column}), box({42, 0, 5}, {80, 2, 5})}) {
+        mixed.insert(mixed.end(), more.begin(), more.end());
+    }
+    const struct {
+        const char *name;
+        std::vector<voxel> voxels;
+    } scenes[] = {
+        {"column", box({3, 3, 0}, {3, 3, column})},
+        {"columns side by side", box({3, 3, 0}, {4, 4, column})},
+        {"block", box({0, 0, 0}, {15, 15, 15}, 1)},
+        {"thin and thick", mixed},
+    };
+    for (const auto &scene : scenes) {
+        for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 5, 5}, triple{3, 1, 15},
+                            triple{4, 4, 4}, triple{15, 3, 1}}) {
+            if (test_quick() && (&scene - scenes + size.x) % 3) {
+                continue;
+            }
+            kernel_shape kernel = kernel_make(size);
+            forms_scene<W> s = forms_scene_make(scene.name, &layout, &kernel,
+                                                forms_words_of<W>(&layout, scene.voxels));
+            check_scene(&s, {2});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_dense_scenes) {
+    check_dense_scenes<uint32_t>();
+    check_dense_scenes<uint64_t>();
+}
+
+// Turns, tiles and parts (map.cuh) with windows beside those without: lone voxels, and a double
+// column that is longer than any window.
+template <typename W>
+void check_near_and_far() {
+    word_layout layout = reference_layout<W>({0, 0, 0}, {200, 2, 1439}, 1, {1, 1, 1}, {2, 2, 2});
+    const struct {
+        const char *name;
+        int before, behind; // lone voxels
+    } scenes[] = {
+        {"64 near, then far", 64, 0}, {"32 near, then far", 32, 5}, {"64 far, then near", 0, 100}};
+    for (const auto &scene : scenes) {
+        std::vector<voxel> voxels = box({0, 0, 0}, {scene.before - 1, 0, 0});
+        for (const std::vector<voxel> &more :
+             {box({80, 1, 0}, {80, 2, 1439}), box({90, 0, 0}, {90 + scene.behind - 1, 0, 0})}) {
+            voxels.insert(voxels.end(), more.begin(), more.end());
+        }
+        for (int size : {3, 5}) {
+            kernel_shape kernel = kernel_cube(size, 1);
+            forms_scene<W> s =
+                forms_scene_make(scene.name, &layout, &kernel, forms_words_of<W>(&layout, voxels));
+            check_scene(&s, {0, 2});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_near_and_far) {
+    check_near_and_far<uint32_t>();
+    check_near_and_far<uint64_t>();
+}
+
+// A voxel's neighbours in x are many words away; the lattice of a stride.
+template <typename W>
+void check_wide_planes() {
+    random_state r = random_make(19);
+    for (int stride : {1, 4}) {
+        const triple hi = {4 * stride, 250 * stride, 250 * stride}, step = {stride, stride, stride};
+        word_layout layout = reference_layout<W>({0, 0, 0}, hi, 1, step, {2 * stride, 16, 16});
+        std::vector<W> words =
+            forms_words<W>(&r, &layout, {0, 0, 0}, hi, step, test_quick() ? 4000 : 50000);
+        for (int size : {3, 5}) {
+            kernel_shape kernel = kernel_cube(size, stride);
+            forms_scene<W> s = forms_scene_make("wide planes", &layout, &kernel, words);
+            check_scene(&s, {0});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_wide_planes) {
+    check_wide_planes<uint32_t>();
+    check_wide_planes<uint64_t>();
+}
+
+// Large kernels: each window spans several columns.
+DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
+    for (int size : {7, 13, 15}) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {20, 20, 700}, 1, {1, 1, 1},
+                                                        kernel_reach(&kernel));
+        std::vector<voxel> columns = box({3, 3, 0}, {4, 4, test_quick() ? 20 : 350});
+        forms_scene<uint32_t> s = forms_scene_make("columns", &layout, &kernel,
+                                                   forms_words_of<uint32_t>(&layout, columns));
+        check_scene(&s, {3});
+        s.kernel.transposed = true;
+        check_scene(&s, {size});
+    }
+}
+
+// Consecutive outputs that are spread over the whole source, and outputs that are crowded in one
+// place of it.
+template <typename W>
+void check_uneven_sets() {
+    random_state r = random_make(8);
+    word_layout layout = reference_layout<W>({0, 0, 0}, {120, 120, 120}, 1, {1, 1, 1}, {7, 7, 7});
+    std::vector<W> dense = forms_words<W>(&r, &layout, {0, 0, 0}, {120, 120, 120}, {1, 1, 1},
+                                          test_quick() ? 2000 : 60000);
+    std::vector<W> spread, narrow(dense.begin() + 700, dense.begin() + 709);
+    for (size_t i = 0; i < dense.size(); i += dense.size() / 300) {
+        spread.push_back(dense[i]);
+    }
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 5, 5}, triple{9, 9, 9}}) {
+        kernel_shape kernel = kernel_make(size);
+        forms_scene<W> s = forms_scene_make("few outputs", &layout, &kernel, dense, &spread);
+        check_scene(&s, {0, 2});
+        s = forms_scene_make("outputs in one place", &layout, &kernel, dense, &narrow);
+        check_scene(&s, {0, 2});
+        if (size.x < 9) {
+            s = forms_scene_make("few sources", &layout, &kernel, spread, &dense);
+            check_scene(&s, {0, 2});
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_uneven_sets) {
+    check_uneven_sets<uint32_t>();
+    check_uneven_sets<uint64_t>();
+}
+
+// 64-bit words: the first output of a tile and its last query are 2^32 apart, or nearly so, which
+// is as far as a window of 32-bit distances may reach.
+DEVICE_TEST(gpu_forms_windows_of_32_bits) {
+    for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 1, 3}, triple{3, 2, 4}}) {
+        kernel_shape kernel = kernel_make(size);
+        word_layout layout = reference_layout<uint64_t>({0, 0, 0}, {9, 65000, 65000}, 1, {1, 1, 1},
+                                                        kernel_reach(&kernel));
+        REQUIRE(layout.shift_x == 32 && layout.shift_y == 16);
+        for (int z = 2000 - size.z - 72; z < 2000 + 8; ++z) { // 64: the margin of a slab
+            if (test_quick() && z % 8 && abs(z - (2000 - size.z)) > 1) {
+                continue;
+            }
+            int y = 900 - (size.y - 1); // the kernel's rows are what is missing to 2^32
+            std::vector<voxel> ends = box({4, 900, 2000}, {4, 901, 2002});
+            for (voxel v : {voxel{0, 5, y, z}, voxel{0, 5, y, z - 1}, voxel{0, 5, y - 1, z},
+                            voxel{0, 5, y - 1, z + 1}, voxel{0, 4, y, z}, voxel{0, 4, 64999, 64999},
+                            voxel{0, 5, 0, 0}}) {
+                ends.push_back(v);
+            }
+            forms_scene<uint64_t> s = forms_scene_make("2^32 apart", &layout, &kernel,
+                                                       forms_words_of<uint64_t>(&layout, ends));
+            check_scene(&s, {2});
+            std::vector<uint64_t> outputs = // the two ends, and nothing before or after
+                forms_words_of<uint64_t>(&layout, {{0, 4, 900, 2000}, {0, 5, y, z}});
+            s = forms_scene_make("2^32 apart", &layout, &kernel, s.source, &outputs);
+            check_scene(&s, {2});
+        }
+    }
+}
+
+// ---- real scans ---------------------------------------------------------------------------------
+
+template <typename W>
+void check_scan(const char *name, int size, int64_t pairs) {
+    word_layout layout;
+    std::vector<W> words = reference_scan<W>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    kernel_shape kernel = kernel_cube(size, 1);
+    forms_scene<W> s = forms_scene_make(name, &layout, &kernel, words);
+    forms_wish lists = {false, false, false, false, true, false, 0, 0};
+    CHECK_EQUAL(forms_pairs(kernel.size, plain_map(&s), &lists), pairs);
+    check_scene(&s, {0, size == 3 ? 2 : 3}, 1000);
+    lists.pairs_capacity = (int32_t)pairs;
+    check_wish(&s, lists);
+}
+
+DEVICE_TEST(gpu_forms_real_scans) {
+    const char *kitti = "kitti00_000000_5cm.vox32", *lone_star = "lone_star_5cm.vox32";
+    if (reference_file(kitti).empty()) {
+        SKIP("no data/");
+    }
+    check_scan<uint32_t>(kitti, 3, 346220);
+    if (!test_quick()) {
+        check_scan<uint64_t>(kitti, 3, 346220);
+        check_scan<uint32_t>(kitti, 5, 847344);
+        check_scan<uint64_t>(lone_star, 3, 2533643);
+    }
+}
+
+// ---- how many places the lists have -------------------------------------------------------------
+
+DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
+    random_state r = random_make(9);
+    for (int i = 0; i < (test_quick() ? 8 : 60); ++i) {
+        const bool alone = i % 4 >= 2; // lists of a kernel that has kernels of its own for them
+        kernel_shape kernel = alone ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
+                                    : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
+        forms_scene<uint32_t> s =
+            forms_scene_random<uint32_t>(&r, (forms_kind)(i % forms_kinds), kernel);
+        std::vector<int32_t> map = forms_map(&s);
+        forms_wish wish = forms_everything();
+        if (alone) {
+            wish = {false, false, false, false, true, false, 0, 0};
+        }
+        wish.threshold = i % 3;
+        int64_t pairs = forms_pairs(kernel.size, map, &wish);
+        for (int64_t missing : {(int64_t)0, (int64_t)1, pairs / 2, pairs - 1}) {
+            if (pairs <= missing) {
+                continue;
+            }
+            wish = forms_wish_fit(wish, kernel.size, map, -missing);
+            device_layer<uint32_t> d = layer_make(&s, &wish);
+            for (int run = 0; run < 2; ++run) { // the second on the scratch of the first
+                layer_clean(&d.l);
+                CHECK_OK(layer_build(&d, stream_get()));
+                device_status trouble = device_value(d.l.trouble);
+                CHECK_EQUAL((trouble.flags & device_flag_capacity) != 0, missing > 0);
+                CHECK_EQUAL(trouble.needed, missing ? std::max(pairs, (int64_t)2) : 2);
+                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // what was there before
+            }
+            guarded_finish();
+            check_wish(&s, wish);
+        }
+    }
+}
+
+// ---- lists of few outputs, and of more ----------------------------------------------------------
+
+// Capacities on both sides of the largest that is done in two launches; sets that are full, nearly
+// so, and all but empty.
+template <typename W>
+void check_few_and_many() {
+    const int32_t bundle = map_few_parts * map_part, most = map_few_most * bundle;
+    REQUIRE(map_few_bundles(3, most) == map_few_most && map_few_bundles(3, most + 1) == 0);
+    REQUIRE(map_few_bundles(5, 1) == 0);
+    random_state r = random_make(20);
+    kernel_shape kernel = kernel_cube(3, 1);
+    word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
+    for (int32_t capacity : {bundle - 1, bundle, bundle + 1, 8 * bundle, 8 * bundle + 1, most / 2,
+                             most / 2 + 1, most - 1, most, most + 1}) {
+        for (int32_t count : {0, 1, bundle - 1, bundle + 1, 8 * bundle + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 9 * bundle)) {
+                continue;
+            }
+            forms_scene<W> s = forms_scene_make(
+                "few and many", &layout, &kernel,
+                forms_words<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, {1, 1, 1}, count));
+            std::vector<int32_t> map = plain_map(&s);
+            int32_t room = capacity - (int32_t)s.outputs.size();
+            map.resize(s.outputs.empty() ? 0 : map.size());
+            for (int half = 0; half <= 1; ++half) {
+                forms_wish lists = {false, false, false, false, true, half != 0, 0, 0};
+                check_wish(&s, forms_wish_fit(lists, kernel.size, map), room);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_few_and_many) {
+    check_few_and_many<uint32_t>();
+    check_few_and_many<uint64_t>();
+}
+
+// ---- many maps in a launch ----------------------------------------------------------------------
+
+// Scenes of one layout: kernels of all kinds, one set or two, sizes from none.
+template <typename W>
+std::vector<forms_scene<W>> scenes_make(random_state *r, int many) {
+    word_layout layout =
+        reference_layout<W>({-20, -20, -20}, {20, 20, 20}, 3, {2, 2, 2}, {14, 14, 14});
+    std::vector<forms_scene<W>> scenes;
+    for (int i = 0; i < many; ++i) {
+        kernel_shape kernel = reference_random_kernel(r, i % 4 == 3 ? 9 : 5, 1, {1, 1, 1});
+        kernel.transposed = random_int(r, 0, 2) == 0;
+        triple hi = {random_int(r, -15, 20), random_int(r, -15, 20), random_int(r, -15, 20)};
+        int most = std::max(100000 / kernel_volume(&kernel), 1);
+        std::vector<W> source, outputs;
+        source = forms_words<W>(r, &layout, {-20, -20, -20}, hi, {1, 1, 1},
+                                random_int(r, 0, std::min(most, 900)));
+        outputs = forms_words<W>(r, &layout, {-20, -20, -20}, hi, {1, 1, 1},
+                                 random_int(r, 0, std::min(most, 300)));
+        scenes.push_back(forms_scene_make("batch", &layout, &kernel, source,
+                                          random_int(r, 0, 1) ? &outputs : nullptr));
+    }
+    return scenes;
+}
+
+template <typename W>
+map_request<W> request_of(const forms_layer<W> *l) {
+    return {l->kernel, l->source, l->outputs, forms_of(l)};
+}
+
+// plain: nothing but output-stationary maps, whole ones and half ones.
+template <typename W>
+void check_batch(uint64_t seed, int many, bool plain) {
+    random_state r = random_make(seed);
+    std::vector<forms_scene<W>> scenes = scenes_make<W>(&r, many);
+    std::vector<device_layer<W>> layers;
+    std::vector<map_request<W>> requests;
+    std::vector<forms_result> wanted;
+    for (int i = 0; i < many; ++i) {
+        const forms_scene<W> *s = &scenes[(size_t)i];
+        forms_wish wish = forms_wish_random(&r, s, plain_map(s));
+        wish.pairs = false;
+        if (plain) {
+            wish = {true, false, false, false, false, has_half(s) && i % 2, map_all, 0};
+        }
+        int32_t room = random_int(&r, -1, 200);
+        wanted.push_back(forms_on_host(s, &wish, room));
+        layers.push_back(layer_make(s, &wish, room));
+        requests.push_back(request_of(&layers.back().l));
+    }
+    CHECK_OK(map_build_batch(&scenes[0].layout, requests.data(), many, stream_get()));
+    for (int i = 0; i < many; ++i) {
+        forms_layer<W> *l = &layers[(size_t)i].l;
+        check_layer(l, &wanted[(size_t)i], scenes[(size_t)i].name);
+        layer_clean(l); // and each by itself
+        CHECK_OK(layer_build(&layers[(size_t)i], stream_get()));
+        check_layer(l, &wanted[(size_t)i], scenes[(size_t)i].name);
+    }
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_forms_batches) {
+    for (int many : {1, 2, 15, 16, 17, 40}) {
+        for (bool plain : {false, true}) {
+            if (!test_quick() || many < 3 || many == 17) {
+                check_batch<uint32_t>((uint64_t)many, many, plain);
+                check_batch<uint64_t>((uint64_t)many + 100, many, plain);
+            }
+        }
+    }
+}
+
+// One bad request among good ones: nothing is launched, not for those before it either.
+DEVICE_TEST(gpu_forms_batch_refuses) {
+    random_state r = random_make(10);
+    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape kernel = kernel_cube(3, 1);
+    forms_scene<uint32_t> s =
+        forms_scene_make("batch", &layout, &kernel,
+                         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
+    forms_wish wish = {true, true, true, true, false, false, 2, 0};
+    device_layer<uint32_t> layer = layer_make(&s, &wish);
+    auto refuse = [&](const forms_spoilt *one, bool half, int at) {
+        forms_layer<uint32_t> bad = layer.l;
+        bad.wish.half = half;
+        one->spoil(&bad);
+        std::vector<map_request<uint32_t>> requests(20, request_of(&layer.l));
+        requests[(size_t)at] = request_of(&bad);
+        CHECK_STATUS(map_build_batch(&bad.layout, requests.data(), 20, stream_get()), one->code);
+    };
+    for (int at : {0, 7, 15, 16, 19}) {
+        for (const forms_spoilt &one : forms_spoilt_layers) {
+            refuse(&one, false, at);
+        }
+        for (const forms_spoilt &one : forms_spoilt_halves) {
+            refuse(&one, true, at);
+        }
+    }
+    map_request<uint32_t> good = request_of(&layer.l);
+    CHECK_STATUS(map_build_batch<uint32_t>(&layout, nullptr, 1, stream_get()), status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &good, 1, stream_get()), status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(&layout, &good, -1, stream_get()), status_bad_size);
+    CHECK_OK(map_build_batch<uint32_t>(&layout, nullptr, 0, stream_get()));
+    for (int p = 0; p < forms_begin; ++p) {
+        forms_place at = forms_place_of(&layer.l, p, 0);
+        CHECK(device_untouched(layer.l.part[p], 0, at.rows * at.pitch));
+    }
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
+void check_untouched(const forms_layer<uint32_t> *l) {
+    for (int p = 0; p < forms_parts; ++p) {
+        forms_place at = forms_place_of(l, p, 0);
+        CHECK(device_untouched(l->part[p], 0, at.rows * at.pitch));
+    }
+}
+
+DEVICE_TEST(gpu_forms_refuses) {
+    random_state r = random_make(11);
+    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape kernel = kernel_cube(3, 1);
+    forms_scene<uint32_t> s =
+        forms_scene_make("refused", &layout, &kernel,
+                         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
+    forms_wish wish = forms_everything();
+    wish.pairs_capacity = 200 * 27;
+    device_layer<uint32_t> good = layer_make(&s, &wish);
+    auto refuse = [&](const forms_spoilt *one, bool half, bool pairs) {
+        device_layer<uint32_t> bad = good;
+        bad.l.wish.half = half;
+        bad.l.wish.pairs = pairs;
+        one->spoil(&bad.l);
+        CHECK_STATUS(layer_build(&bad, stream_get()), one->code);
+    };
+    for (bool pairs : {false, true}) {
+        for (const forms_spoilt &one : forms_spoilt_layers) {
+            refuse(&one, false, pairs);
+        }
+        for (const forms_spoilt &one : forms_spoilt_halves) {
+            refuse(&one, true, pairs);
+        }
+    }
+    for (const forms_spoilt &one : forms_spoilt_lists) {
+        refuse(&one, false, true);
+    }
+    CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, nullptr,
+                                           stream_get()),
+                 status_null_pointer);
+    map_forms tiled = forms_of(&good.l);
+    tiled.tiles.first = good.l.part[forms_os];
+    CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
+                                           stream_get()),
+                 status_null_pointer); // of the other arrays
+    CHECK_STATUS(map_build_pairs<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
+                                           forms_pairs_of(&good.l), good.l.trouble, good.scratch,
+                                           good.scratch_bytes, stream_get()),
+                 status_unsupported);
+    check_untouched(&good.l);
+    CHECK_OK(layer_build(&good, stream_get()));
+}
+
+// Scratch of one byte less than was asked for, none at all, or not aligned.
+DEVICE_TEST(gpu_forms_refuses_scratch) {
+    random_state r = random_make(12);
+    for (triple size : {triple{3, 3, 3}, triple{7, 7, 7}, triple{1, 1, 1}}) {
+        kernel_shape kernel = kernel_make(size);
+        word_layout layout =
+            reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {3, 3, 3});
+        std::vector<uint32_t> words =
+            forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 100);
+        forms_scene<uint32_t> s = forms_scene_make("scratch", &layout, &kernel, words);
+        forms_wish wish = forms_everything();
+        wish.pairs_capacity = 5000;
+        device_layer<uint32_t> good = layer_make(&s, &wish), bad = good;
+        bad.scratch_bytes = good.scratch_bytes - 1;
+        status refused = layer_build(&bad, stream_get());
+        CHECK_STATUS(refused, status_workspace);
+        CHECK_EQUAL(refused.detail, (int64_t)good.scratch_bytes);
+        bad = good;
+        bad.scratch = nullptr;
+        CHECK_STATUS(layer_build(&bad, stream_get()), status_null_pointer);
+        bad.scratch = good.scratch + 64;
+        CHECK_STATUS(layer_build(&bad, stream_get()), status_alignment);
+        check_untouched(&good.l);
+        CHECK(device_untouched(good.scratch, 0, (int64_t)good.scratch_bytes));
+        size_t bytes = 0;
+        CHECK_STATUS(map_pairs_workspace(nullptr, 100, 100, &bytes), status_null_pointer);
+        CHECK_STATUS(map_pairs_workspace(&kernel, 100, 100, nullptr), status_null_pointer);
+        CHECK_STATUS(map_pairs_workspace(&kernel, 0, 100, &bytes), status_bad_size);
+        CHECK_STATUS(map_pairs_workspace(&kernel, 100, 0, &bytes), status_bad_size);
+        CHECK_STATUS(map_pairs_workspace(&kernel, INT32_MAX, 100, &bytes), status_bad_size);
+        CHECK_STATUS(map_pairs_workspace(&kernel, 100, INT32_MAX, &bytes), status_bad_size);
+        guarded_finish();
+    }
+}
+
+// ---- graphs and repeats -------------------------------------------------------------------------
+
+enum { graph_capacity = 1500 };
+
+enum builder {
+    builder_map,
+    builder_half,
+    builder_forms,
+    builder_pairs,
+    builder_lists,
+    builder_batch
+};
+
+template <typename W>
+status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaStream_t stream) {
+    const forms_layer<W> *l = &layers->front().l;
+    if (b == builder_map) {
+        return map_build<W>(&l->layout, &l->kernel, l->source, l->outputs, l->part[forms_os],
+                            stream);
+    }
+    if (b != builder_batch) {
+        return layer_build(&layers->front(), stream);
+    }
+    std::vector<map_request<W>> requests;
+    for (const device_layer<W> &layer : *layers) {
+        requests.push_back(request_of(&layer.l));
+    }
+    return map_build_batch(&l->layout, requests.data(), (int)requests.size(), stream);
+}
+
+// The scenes of one replay, `many` of as many voxels; the kernels from number `first` on.
+template <typename W>
+std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, int voxels) {
+    const kernel_shape kernels[] = {kernel_cube(3, 1), kernel_cube(5, 1), kernel_make({7, 2, 9}),
+                                    kernel_make({2, 2, 2}, {1, 1, 1}, {1, 1, 1}, true)};
+    word_layout layout = reference_layout<W>({-9, -9, -9}, {9, 9, 9}, 2, {1, 1, 1}, {8, 8, 8});
+    std::vector<forms_scene<W>> scenes;
+    for (int i = 0; i < many; ++i) {
+        std::vector<W> a, b;
+        a = forms_words<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, voxels);
+        b = forms_words<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, voxels);
+        scenes.push_back(forms_scene_make("replay", &layout, &kernels[(first + i) % 4], a,
+                                          i % 3 == 1 ? &b : nullptr));
+    }
+    return scenes;
+}
+
+// The lists have too few places for some of the scenes.
+forms_wish replay_wish(builder b, int i, const kernel_shape *kernel) {
+    int32_t places = 75 * kernel_volume(kernel);
+    if (b == builder_map || (b == builder_batch && i % 2)) {
+        return {true, false, false, false, false, false, map_all, 0};
+    }
+    if (b == builder_half) {
+        return {true, false, false, false, false, true, map_all, 0};
+    }
+    if (b == builder_lists) {
+        return {false, false, false, false, true, false, 0, 2 * places};
+    }
+    return {true, true, true, true, b == builder_pairs, false, 2, places};
+}
+
+template <typename W>
+void check_replays(builder b, int first, int many, int32_t capacity = graph_capacity) {
+    random_state r = random_make(13);
+    std::vector<forms_scene<W>> scenes = replay_scenes<W>(&r, first, many, 700);
+    std::vector<device_layer<W>> layers;
+    for (int i = 0; i < many; ++i) {
+        forms_wish wish = replay_wish(b, i, &scenes[(size_t)i].kernel);
+        layers.push_back(layer_make(&scenes[(size_t)i], &wish, capacity - 700));
+    }
+    CHECK_OK(layers_build(b, &layers, stream_get())); // kernels are loaded at their first launch
+    CHECK(expect_no_cuda_error());
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(layers_build(b, &layers, stream)); }, 1, false);
+    REQUIRE(replay != nullptr);
+    for (int voxels : {700, 0, 1, (int)graph_capacity, 33, 0, 1200}) {
+        scenes = replay_scenes<W>(&r, first, many, voxels);
+        for (int i = 0; i < many; ++i) {
+            layer_refill(&layers[(size_t)i].l, &scenes[(size_t)i]);
+        }
+        for (int run = 0; run < 2; ++run) { // the second on what the first left
+            CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        }
+        for (int i = 0; i < many; ++i) {
+            forms_wish wish = layers[(size_t)i].l.wish;
+            forms_result wanted = forms_on_host(&scenes[(size_t)i], &wish, capacity - voxels);
+            check_layer(&layers[(size_t)i].l, &wanted, scenes[(size_t)i].name);
+        }
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_forms_graphs) {
+    for (int kernel = 0; kernel < 4; ++kernel) {
+        check_replays<uint32_t>(builder_map, kernel, 1);
+        check_replays<uint32_t>(builder_forms, kernel, 1);
+        check_replays<uint32_t>(builder_pairs, kernel, 1);
+        check_replays<uint64_t>(builder_pairs, kernel, 1);
+    }
+    for (int kernel = 0; kernel < 2; ++kernel) { // cubes
+        check_replays<uint32_t>(builder_half, kernel, 1);
+        check_replays<uint64_t>(builder_half, kernel, 1);
+        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // few outputs, and many
+            check_replays<uint32_t>(builder_lists, kernel, 1, capacity);
+            check_replays<uint64_t>(builder_lists, kernel, 1, capacity);
+        }
+    }
+    check_replays<uint32_t>(builder_batch, 0, 18);
+    check_replays<uint64_t>(builder_batch, 0, 5);
+}
+
+// The order of the blocks is another in each run, and not to be seen.
+template <typename W>
+void check_repeats(triple size) {
+    random_state r = random_make(14);
+    kernel_shape kernel = kernel_make(size);
+    word_layout layout =
+        reference_layout<W>({-20, -20, -20}, {20, 20, 20}, 2, {1, 1, 1}, kernel_reach(&kernel));
+    std::vector<W> words = forms_words<W>(&r, &layout, {-20, -20, -20}, {20, 20, 20}, {1, 1, 1},
+                                          test_quick() ? 500 : 9000);
+    forms_scene<W> s = forms_scene_make("repeat", &layout, &kernel, words);
+    forms_wish wish = forms_everything();
+    wish.threshold = 1;
+    wish = forms_wish_fit(wish, kernel.size, plain_map(&s), 3);
+    device_layer<W> d = layer_make(&s, &wish, 500);
+    forms_result first = forms_on_host(&s, &wish, 500);
+    for (int run = 0; run < (test_quick() ? 2 : 10); ++run) {
+        layer_clean(&d.l);
+        CHECK_OK(layer_build(&d, stream_get()));
+        check_layer(&d.l, &first, s.name);
+    }
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_forms_repeat_runs_are_identical) {
+    check_repeats<uint32_t>({3, 3, 3});
+    check_repeats<uint64_t>({5, 5, 5});
+    check_repeats<uint32_t>({4, 9, 8});
+}
+
+// ---- large maps ---------------------------------------------------------------------------------
+
+// Columns times the capacity pass 2^31.
+DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
+    const int32_t rows = 700000;
+    kernel_shape kernel = kernel_cube(15, 1);
+    const int64_t volume = kernel_volume(&kernel);
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)(rows * volume * 4) + ((size_t)1 << 30)) {
+        SKIP("takes 10 GB of device memory and is not quick");
+    }
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {199, 199, 99}, 1, {1, 1, 1}, kernel_reach(&kernel));
+    random_state r = random_make(15);
+    std::vector<uint32_t> words =
+        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
+    REQUIRE(words.size() == (size_t)rows);
+    voxel_set<uint32_t> set = set_upload(words);
+    map_forms forms = {
+        nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}, nullptr,
+        nullptr};
+    REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
+    CHECK(expect_no_cuda_error());
+    std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
+    for (int32_t row : {0, 1, 31, 32, rows / 2, rows - 33, rows - 2, rows - 1}) {
+        CUDA_CHECK(cudaMemcpy2D(got.data(), 4, forms.ws + row, (size_t)rows * 4, 4, (size_t)volume,
+                                cudaMemcpyDeviceToHost));
+        search_voxel(&layout, &kernel, words.data(), rows, words[(size_t)row], wanted.data());
+        CHECK(got == wanted);
+    }
+}
+
+// ---- kernels of one's own -----------------------------------------------------------------------
+
+// What people write around the block-scope search: tiles straight to the forms.
+template <typename W>
+__global__ void __launch_bounds__(search_threads)
+    forms_of_ones_own(search_walk<W> walk, search_shape shape, search_choice choice,
+                      search_sets<W> sets, map_forms forms, int32_t capacity) {
+    extern __shared__ int4 forms_shared[];
+    __shared__ search_window windows[kernel_size_max];
+    int first = (int)blockIdx.x * shape.rows, rows = min(sets.total - first, shape.rows);
+    int columns = forms.half ? walk.volume / 2 : walk.volume;
+    for (int piece = 0; piece < shape.pieces; ++piece) {
+        int slab = piece * shape.slabs, slabs = min(walk.size_x - slab, shape.slabs);
+        slab = walk.transposed ? walk.size_x - slab - slabs : slab; // offsets ascending
+        search_tile tile = search_block(walk, shape, sets, forms.half ? &choice : nullptr, first,
+                                        rows, slab, slabs, forms_shared, windows);
+        if (forms.os) {
+            map_write_os(tile, walk.volume, forms.os);
+        }
+        if (forms.ws) {
+            map_write_ws(tile, columns, capacity, forms.ws);
+        }
+        map_write_masks(tile, columns, map_mask_words(walk.volume), forms.mask, forms.mask_any);
+        __syncthreads(); // the next search overwrites the tile
+    }
+}
+
+template <typename W>
+void check_ones_own(const forms_scene<W> *s, bool half, bool odd, int32_t room) {
+    forms_wish wish = {!half, true, true, true, false, half, map_all, 0};
+    forms_result wanted = forms_on_host(s, &wish, room);
+    device_layer<W> d = layer_make(s, &wish, room);
+    CHECK_OK(layer_build(&d, stream_get()));
+    check_layer(&d.l, &wanted, s->name);
+    layer_clean(&d.l);
+    search_walk<W> walk = search_walk_make<W>(&s->layout, &s->kernel);
+    search_shape shape = search_shape_choose(s->kernel.size, kernel_step(&s->kernel), odd);
+    search_choice choice = search_choose(&s->kernel, map_columns(&s->kernel, half), map_all);
+    search_sets<W> sets = {d.l.source.words, d.l.outputs.words, (int)s->source.size(), d.l.count};
+    forms_of_ones_own<W><<<(unsigned)ceil_div(d.l.count, shape.rows), search_threads,
+                           (size_t)search_block_bytes(shape), stream_get()>>>(
+        walk, shape, choice, sets, forms_of(&d.l), d.l.outputs.capacity);
+    CHECK(expect_no_cuda_error());
+    check_layer(&d.l, &wanted, s->name);
+    guarded_finish();
+}
+
+template <typename W>
+void check_all_ones_own() {
+    random_state r = random_make(16);
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 5, 5}, triple{1, 1, 1},
+                        triple{4, 3, 2}, triple{7, 7, 7}, triple{9, 15, 8}, triple{1, 5, 3}}) {
+        for (int kind = 0; kind < forms_kinds; ++kind) {
+            forms_scene<W> s = forms_scene_random<W>(&r, (forms_kind)kind, kernel_make(size));
+            for (bool odd : {false, true}) {
+                check_ones_own(&s, false, odd, 3);
+                if (has_half(&s)) {
+                    check_ones_own(&s, true, odd, 3);
+                }
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_forms_in_kernels_of_ones_own) {
+    check_all_ones_own<uint32_t>();
+    check_all_ones_own<uint64_t>();
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_forms_planted_errors_are_found) {
+    random_state r = random_make(17);
+    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape kernel = kernel_cube(3, 1);
+    std::vector<uint32_t> words =
+        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 300);
+    forms_scene<uint32_t> s = forms_scene_make("planted", &layout, &kernel, words);
+    forms_wish wish = forms_everything();
+    wish.threshold = 2;
+    wish = forms_wish_fit(wish, kernel.size, plain_map(&s), 1);
+    const forms_result wanted = forms_on_host(&s, &wish, 5);
+    device_layer<uint32_t> d = layer_make(&s, &wish, 5), bad = d;
+    REQUIRE_OK(layer_build(&d, stream_get()));
+    forms_result got = forms_fetch(&d.l, &forms_device);
+    CHECK_EQUAL(forms_difference(&got, &wanted, ""), "");
+    for (int p = 0; p < forms_parts; ++p) {
+        forms_result one = got;
+        one.part[p].back() ^= 1; // of some parts poison: a write past the count
+        CHECK(*forms_difference(&one, &wanted, ""));
+        one = got;
+        one.part[p][got.part[p].size() / 2] ^= 1;
+        CHECK(*forms_difference(&one, &wanted, ""));
+    }
+    // Offsets in the opposite order; a set that lost its first voxel.
+    auto differs = [&] {
+        layer_clean(&bad.l);
+        CHECK_OK(layer_build(&bad, stream_get()));
+        got = forms_fetch(&bad.l, &forms_device);
+        CHECK(*forms_difference(&got, &wanted, ""));
+        bad = d;
+    };
+    bad.l.kernel.transposed = true;
+    differs();
+    uint32_t moved = words[0] - 1; // into the margin: no voxel, still the first
+    device_copy_in(d.l.source.words, &moved, 1);
+    differs();
+}
+
+} // namespace

@@ -1,0 +1,854 @@
+// tests/gpu/hybrid.cu: convolution by two dataflows on the GPU, and convolutions that begin from
+// sums, against sums in double, each output within its bound (reference.h); with stripes the same
+// bits from run to run.
+#include "../../spira/layout/order.cuh"
+#include "../../spira/map.cuh"
+#include "../support/hybrids.cuh"
+
+using namespace problems;
+
+namespace {
+
+const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
+
+struct hybrid_problem : problem {
+    kernel_shape kernel;
+    int threshold;
+    pairs_form form;
+};
+
+kernel_shape kernel_sized(triple size) {
+    kernel_shape kernel = kernel_cube(1, 1);
+    kernel.size = size;
+    return kernel;
+}
+
+hybrid_problem hybrid_make(const problem &p, const kernel_shape &kernel, int threshold,
+                           pairs_form form) {
+    hybrid_problem h;
+    (problem &)h = p;
+    h.kernel = kernel;
+    h.threshold = threshold;
+    h.form = form;
+    return h;
+}
+
+// Offsets all with the same chance, in percent.
+hybrid_problem hybrid_random(random_state *random, const kernel_shape &kernel, conv_shape shape,
+                             int32_t inputs, int32_t outputs, int percent, int threshold,
+                             pairs_form form) {
+    shape.volume = kernel_volume(&kernel);
+    problem p = problem_make(random, shape, inputs, outputs);
+    problem_fill_map(random, &p, percent);
+    return hybrid_make(p, kernel, threshold, form);
+}
+
+void hybrid_name(hybrid_problem *p, const char *what) {
+    char more[64];
+    snprintf(more, sizeof more, ", t = %d, %s", p->threshold,
+             p->form == pairs_form_atomic ? "atomic" : "stripes");
+    problem_name(p, what, more);
+}
+
+int hybrid_columns(const hybrid_problem *p) {
+    return map_os_columns(&p->kernel, p->threshold, false);
+}
+
+// ---- a problem in device memory -----------------------------------------------------------------
+
+struct device_hybrid {
+    conv_hybrid_args args;
+    const int32_t *os; // [capacity, columns]
+    tile_layout tiles; // the one that is read is there
+    order_layout order;
+    char *order_scratch;
+    size_t order_bytes;
+    char *out, *scratch;
+    size_t scratch_bytes;
+    int64_t out_bytes;
+};
+
+// The map's dense columns, as map_forms.os has them.
+const int32_t *os_upload(const hybrid_problem *p) {
+    std::vector<int32_t> os = problem_dense(p, &p->kernel, p->threshold).map;
+    // Rows behind the outputs look real and must not be read.
+    os.resize((size_t)problem_capacity(p) * (size_t)hybrid_columns(p) + 1, 1 << 29);
+    return device_upload(os.data(), (int64_t)os.size());
+}
+
+order_request hybrid_order_request(const device_hybrid *d) {
+    return {d->args.kernel,   d->args.threshold, d->os,  d->args.count,
+            d->args.capacity, d->order,          nullptr};
+}
+
+// Memory for the layout of the dense columns, in the form that is read.
+void hybrid_layout_make(device_hybrid *d) {
+    const conv_shape dense = conv_hybrid_dense(&d->args.shape, &d->args.kernel, d->args.threshold);
+    const int32_t capacity = d->args.capacity;
+    if (!dense.volume) {
+        return;
+    }
+    conv_form form = conv_form_tiles;
+    CHECK_OK(conv_hybrid_form_of(&d->args.shape, &d->args.kernel, d->args.threshold, &form));
+    workspace count = workspace_begin(nullptr);
+    if (form == conv_form_order) {
+        order_layout_take(&count, capacity, dense.volume);
+    } else {
+        tile_layout_take(&count, capacity, dense.volume, tile_rows(dense.volume));
+    }
+    workspace w = workspace_begin(device_new<char>((int64_t)count.used));
+    if (form == conv_form_order) {
+        d->order = order_layout_take(&w, capacity, dense.volume);
+        d->args.order = &d->order;
+        const order_request request = hybrid_order_request(d);
+        CHECK_OK(order_workspace(&request, 1, &d->order_bytes));
+        d->order_scratch = device_new<char>((int64_t)d->order_bytes);
+    } else {
+        d->tiles = tile_layout_take(&w, capacity, dense.volume, tile_rows(dense.volume));
+        d->args.layout = &d->tiles;
+    }
+}
+
+void device_hybrid_scratch(device_hybrid *d) {
+    CHECK_OK(conv_hybrid_workspace(&d->args, &d->scratch_bytes));
+    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
+}
+
+// Not copied: the arguments point to the layouts.
+void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_pairs pairs,
+                        const int32_t *count, device_hybrid *d) {
+    *d = {};
+    conv_hybrid_args *a = &d->args;
+    a->shape = p->shape;
+    a->kernel = p->kernel;
+    a->threshold = p->threshold;
+    a->weights = hybrid_weights_upload(p, &p->kernel, p->threshold);
+    a->pairs = pairs;
+    a->count = count;
+    a->capacity = problem_capacity(p);
+    a->form = p->form;
+    d->os = os;
+    device_problem_arrays(p, d);
+    hybrid_layout_make(d);
+    device_hybrid_scratch(d);
+}
+
+void device_hybrid_of(const hybrid_problem *p, device_hybrid *d) {
+    device_hybrid_make(p, os_upload(p), sparse_upload(p, &p->kernel, p->threshold),
+                       device_upload(&p->outputs, 1), d);
+}
+
+// The layout of the columns.
+status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
+    if (d->args.order) {
+        const order_request request = hybrid_order_request(d);
+        return order_build(&request, 1, d->order_scratch, d->order_bytes, stream);
+    }
+    return d->args.layout ? tile_build(d->os, d->tiles.volume, d->args.count, d->args.capacity,
+                                       d->tiles, stream)
+                          : status_success();
+}
+
+status device_hybrid_start(const device_hybrid *d, cudaStream_t stream) {
+    return conv_hybrid(&d->args, d->scratch, d->scratch_bytes, stream);
+}
+
+bool hybrid_is_deterministic(const hybrid_problem *p) {
+    return p->form == pairs_form_stripes || p->threshold > kernel_norm_max(&p->kernel);
+}
+
+// Layout and convolution, twice. Does not free.
+std::vector<char> device_hybrid_run(const hybrid_problem *p, const device_hybrid *d) {
+    CHECK_OK(device_hybrid_layout(d, stream_get()));
+    return device_problem_run(p, d, hybrid_is_deterministic(p),
+                              [&] { return device_hybrid_start(d, stream_get()); });
+}
+
+// Frees all buffers of the test.
+std::vector<char> hybrid_run(const hybrid_problem *p) {
+    device_hybrid d;
+    device_hybrid_of(p, &d);
+    std::vector<char> out = device_hybrid_run(p, &d);
+    guarded_finish();
+    return out;
+}
+
+void check_hybrid(const hybrid_problem *p, int line = __builtin_LINE()) {
+    problem_good(p, hybrid_run(p), __FILE__, line);
+}
+
+// ---- shapes -------------------------------------------------------------------------------------
+
+const int channels_edges[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 128};
+
+// All thresholds there are, and one above; the channels take turns, among them those that have a
+// kernel of their own.
+DEVICE_TEST(gpu_hybrid_every_threshold) {
+    int turn = 0;
+    for (triple size : {triple{2, 2, 2}, triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 3, 4}}) {
+        const kernel_shape kernel = kernel_sized(size);
+        for (int t = 0; t <= kernel_norm_max(&kernel) + 1; ++t) {
+            for (numeric type : numerics) {
+                for (pairs_form form : forms) {
+                    for (int deep = 0; deep < 2; ++deep, ++turn) {
+                        if (test_quick() && turn % 5) {
+                            continue;
+                        }
+                        random_state random = random_make((uint64_t)turn);
+                        conv_shape s = {0, deep ? 64 : channels_edges[turn % 18], 0,
+                                        deep ? 96 : channels_edges[turn / 3 % 18], type};
+                        s.cin2 = turn % 3 == 0 ? channels_edges[turn / 7 % 18] : 0;
+                        hybrid_problem p = hybrid_random(&random, kernel, s, 150, 200, 35, t, form);
+                        problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
+                        p.room = turn % 4 ? 0 : 70;
+                        hybrid_name(&p, "threshold");
+                        check_hybrid(&p);
+                    }
+                }
+            }
+        }
+    }
+}
+
+void check_random_shapes(numeric type, int problems) {
+    for (int seed = 0; seed < problems; ++seed) {
+        random_state random = random_make((uint64_t)(4 * seed + type));
+        const kernel_shape kernel = reference_random_kernel(&random, 4, 2, {1, 1, 1});
+        conv_shape s = shape_random(&random, 0, type, channels_edges);
+        const int percents[] = {0, 3, 15, 40, 100};
+        int32_t inputs = random_int(&random, 0, 120), outputs = random_int(&random, 0, 400);
+        hybrid_problem p =
+            hybrid_random(&random, kernel, s, inputs, outputs, percents[random_int(&random, 0, 4)],
+                          random_int(&random, 0, kernel_norm_max(&kernel) + 1), forms[seed % 2]);
+        problem_fill_any_epilogue(&random, &p);
+        p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 20000;
+        problem_move(&random, &p);
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        hybrid_name(&p, what);
+        check_hybrid(&p);
+    }
+}
+
+DEVICE_TEST(gpu_hybrid_random_shapes_f32) {
+    check_random_shapes(numeric_f32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_hybrid_random_shapes_tf32) {
+    check_random_shapes(numeric_tf32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_hybrid_random_shapes_f16) {
+    check_random_shapes(numeric_f16, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_hybrid_random_shapes_bf16) {
+    check_random_shapes(numeric_bf16, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_hybrid_every_epilogue) {
+    for_each_epilogue([](const epilogue_case &c, random_state random) {
+        conv_shape s = {0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64,
+                        c.type};
+        hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10, 1 + c.what % 3,
+                                         forms[(c.what + c.act) % 2]);
+        problem_fill_case(&random, &p, c);
+        hybrid_name(&p, "epilogue");
+        check_hybrid(&p);
+    });
+}
+
+// ---- counts -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_hybrid_every_size) {
+    for (int n : {0, 1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 193, 513, 1025}) {
+        if (test_quick() && n > 130) {
+            continue;
+        }
+        for (numeric type : numerics) {
+            for (pairs_form form : forms) {
+                random_state random = random_make((uint64_t)(4 * n + type));
+                conv_shape s = {0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type};
+                hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, n, n,
+                                                 n % 3 ? 30 : 100, 1 + n % 3, form);
+                problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
+                p.room = n % 4 ? 0 : 1500;
+                hybrid_name(&p, "rows");
+                check_hybrid(&p);
+            }
+        }
+    }
+}
+
+// A count beyond the capacity: as many outputs as there is room for. A smaller one: the lists still
+// have the others.
+DEVICE_TEST(gpu_hybrid_clamps_counts) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int32_t capacity : {1, 64, 100, 300}) {
+                random_state random = random_make((uint64_t)(capacity + type));
+                conv_shape s = {0, 64, 0, capacity % 3 ? 64 : 20, type};
+                hybrid_problem p =
+                    hybrid_random(&random, kernel_cube(3, 1), s, 50, capacity, 30, 2, form);
+                hybrid_name(&p, "clamped");
+                device_hybrid d;
+                device_hybrid_of(&p, &d);
+                for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
+                    device_copy_in((int32_t *)d.args.count, &told, 1);
+                    CHECK_OK(device_hybrid_layout(&d, stream_get()));
+                    CHECK_OK(device_hybrid_start(&d, stream_get()));
+                    std::vector<char> out = device_problem_fetch(&p, &d);
+                    problem_good(&p, out);
+                }
+                int32_t fewer = capacity / 2;
+                hybrid_problem q = p;
+                q.outputs = fewer;
+                q.map.resize((size_t)(fewer * p.shape.volume));
+                device_copy_in((int32_t *)d.args.count, &fewer, 1);
+                std::vector<char> kept = device_problem_fetch(&p, &d);
+                CHECK_OK(device_hybrid_layout(&d, stream_get()));
+                CHECK_OK(device_hybrid_start(&d, stream_get()));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&q, out);
+                int64_t used = (int64_t)fewer * s.cout * numeric_size(type);
+                CHECK(std::equal(kept.begin() + used, kept.end(), out.begin() + used));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// ---- maps of real layers ------------------------------------------------------------------------
+
+// Sets, and what the search makes of them.
+template <typename W>
+struct device_scene {
+    word_layout layout;
+    voxel_set<W> source, outputs;
+    map_forms dense;
+    map_pairs pairs;
+    device_status *trouble;
+    char *scratch;
+    size_t scratch_bytes;
+};
+
+// pairs: room in the lists.
+template <typename W>
+device_scene<W> scene_upload(const forms_scene<W> *scene, const hybrid_problem *p, int32_t pairs) {
+    device_scene<W> s = {};
+    s.layout = scene->layout;
+    s.source = set_upload(scene->source, p->room);
+    s.outputs = scene->same ? s.source : set_upload(scene->outputs, p->room);
+    s.dense = map_forms_os(nullptr);
+    s.dense.threshold = p->threshold;
+    const int64_t cells = (int64_t)s.outputs.capacity * hybrid_columns(p);
+    s.dense.os = cells ? device_new_poisoned<int32_t>(cells) : nullptr;
+    s.pairs = {device_new<int32_t>(p->shape.volume + 1), device_new<int32_t>(pairs),
+               device_new<int32_t>(pairs), pairs};
+    s.trouble = device_zeros<device_status>(1);
+    CHECK_OK(map_pairs_workspace(&p->kernel, s.outputs.capacity, pairs, &s.scratch_bytes));
+    s.scratch = device_new<char>((int64_t)s.scratch_bytes);
+    return s;
+}
+
+// From the sets to the outputs.
+template <typename W>
+status scene_run(const device_scene<W> *s, const device_hybrid *d, cudaStream_t stream) {
+    SPIRA_TRY(map_build_pairs<W>(&s->layout, &d->args.kernel, s->source, s->outputs, &s->dense,
+                                 s->pairs, s->trouble, s->scratch, s->scratch_bytes, stream));
+    SPIRA_TRY(device_hybrid_layout(d, stream));
+    return device_hybrid_start(d, stream);
+}
+
+// Frees all buffers of the test.
+template <typename W>
+void check_scene(const forms_scene<W> *scene, hybrid_problem *p, int line = __builtin_LINE()) {
+    p->kernel = scene->kernel;
+    p->map = forms_map(scene);
+    device_scene<W> s = scene_upload(scene, p, std::max((int32_t)p->map.size(), 1));
+    device_hybrid d;
+    device_hybrid_make(p, s.dense.os, s.pairs, s.outputs.count, &d);
+    std::vector<char> out = device_problem_run(p, &d, hybrid_is_deterministic(p),
+                                               [&] { return scene_run(&s, &d, stream_get()); });
+    problem_good(p, out, __FILE__, line);
+    CHECK_OK(device_status_read(device_fetch(s.trouble, 1)));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_hybrid_layers) {
+    int turn = 0;
+    for (int kind = forms_submanifold; kind < forms_kinds; ++kind) {
+        for (numeric type : numerics) {
+            for (int size : {2, 3, 5}) {
+                for (int t = 0; t <= size / 2 * 3 + 1; ++t, ++turn) {
+                    if (test_quick() && turn % 6) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)turn);
+                    forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(
+                        &random, (forms_kind)kind, kernel_cube(size, 1));
+                    conv_shape s = {size * size * size, turn % 2 ? 64 : 17, turn % 4 ? 0 : 17,
+                                    turn % 2 ? 64 : 24, type};
+                    hybrid_problem p =
+                        hybrid_make(problem_make(&random, s, (int32_t)scene.source.size(),
+                                                 (int32_t)scene.outputs.size()),
+                                    scene.kernel, t, forms[turn % 2]);
+                    p.room = turn % 3 ? 0 : 100;
+                    problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
+                    hybrid_name(&p, scene.name);
+                    check_scene(&scene, &p);
+                }
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_hybrid_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    if (test_quick()) {
+        SKIP("large");
+    }
+    word_layout layout;
+    std::vector<uint32_t> words = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &layout);
+    const int32_t count = (int32_t)words.size();
+    int turn = 0;
+    for (int size : {3, 5}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int t : {1, 2, 3}) {
+            for (numeric type : {numeric_f16, numeric_tf32}) {
+                forms_scene<uint32_t> scene = forms_scene_make("kitti", &layout, &kernel, words);
+                random_state random = random_make((uint64_t)++turn);
+                const int channels = size == 3 && t == 2 ? 64 : 16;
+                conv_shape s = {size * size * size, channels, 0, channels, type};
+                hybrid_problem p = hybrid_make(problem_make(&random, s, count, count), kernel, t,
+                                               forms[turn / 2 % 2]);
+                problem_fill_epilogue(&random, &p, with_bias, activation_relu);
+                hybrid_name(&p, scene.name);
+                check_scene(&scene, &p);
+            }
+        }
+    }
+}
+
+// A graph that is captured for a capacity replays from other sets and features.
+DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
+    int turn = 0;
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int t = 0; t <= 4; ++t, ++turn) {
+                if (test_quick() && turn % 3) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)turn);
+                const triple lo = {0, 0, 0}, hi = {19, 19, 9};
+                kernel_shape kernel = kernel_cube(3, 1);
+                word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
+                conv_shape s = {27, 64, 0, turn % 2 ? 64 : 20, type};
+                std::vector<uint32_t> words =
+                    forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 500);
+                forms_scene<uint32_t> first = forms_scene_make("captured", &layout, &kernel, words);
+                const int32_t most = (int32_t)words.size();
+                hybrid_problem p =
+                    hybrid_make(problem_make(&random, s, most, most), kernel, t, form);
+                device_scene<uint32_t> scene = scene_upload(&first, &p, most * 27);
+                device_hybrid d;
+                device_hybrid_make(&p, scene.dense.os, scene.pairs, scene.outputs.count, &d);
+                CUDA_CHECK(cudaDeviceSynchronize());
+                cudaGraphExec_t graph = stream_capture(
+                    [&](cudaStream_t stream) { CHECK_OK(scene_run(&scene, &d, stream)); }, 3);
+                REQUIRE(graph != nullptr);
+                for (int32_t wanted : {most, 0, 1, most / 2, most}) {
+                    words = forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, wanted);
+                    words.resize(std::min(words.size(), (size_t)most));
+                    const int32_t count = (int32_t)words.size();
+                    hybrid_problem q =
+                        hybrid_make(problem_make(&random, s, count, count, most), kernel, t, form);
+                    forms_scene<uint32_t> other =
+                        forms_scene_make("replayed", &layout, &kernel, words);
+                    q.map = forms_map(&other);
+                    q.weight = p.weight;
+                    hybrid_name(&q, "replayed");
+                    set_refill(&scene.source, words);
+                    features_refill(type, d.args.in, q.in);
+                    CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
+                    std::vector<char> out = device_problem_fetch(&q, &d);
+                    problem_good(&q, out);
+                }
+                CHECK_OK(device_status_read(device_fetch(scene.trouble, 1)));
+                CUDA_CHECK(cudaGraphExecDestroy(graph));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// ---- details ------------------------------------------------------------------------------------
+
+// The residual may be the output itself.
+DEVICE_TEST(gpu_hybrid_residual_in_place) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int t : {0, 2, 4}) {
+                random_state random = random_make((uint64_t)(t + type));
+                conv_shape s = {0, 40, 0, t ? 64 : 5, type};
+                hybrid_problem p =
+                    hybrid_random(&random, kernel_cube(3, 1), s, 150, 190, 30, t, form);
+                problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
+                hybrid_name(&p, "in place");
+                device_hybrid d;
+                device_hybrid_of(&p, &d);
+                features_refill(type, d.args.out, p.residual);
+                d.args.epilogue.residual = d.args.out;
+                CHECK_OK(device_hybrid_layout(&d, stream_get()));
+                CHECK_OK(device_hybrid_start(&d, stream_get()));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&p, out);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// Without layouts the one dense offset is the identity: no map of the centre is needed.
+DEVICE_TEST(gpu_hybrid_identity) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make((uint64_t)type);
+            for (int channels : {64, 20}) {
+                conv_shape s = {0, channels, 0, channels, type};
+                hybrid_problem p =
+                    hybrid_random(&random, kernel_cube(3, 1), s, 190, 190, 20, 1, form);
+                for (int32_t i = 0; i < 190; ++i) {
+                    p.map[(size_t)(i * 27 + 13)] = i;
+                }
+                hybrid_name(&p, "identity");
+                device_hybrid d;
+                device_hybrid_of(&p, &d);
+                d.args.layout = nullptr;
+                d.args.order = nullptr;
+                std::vector<char> out = device_hybrid_run(&p, &d);
+                problem_good(&p, out);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// What is asked for at the ends: all weight-stationary, all output-stationary.
+DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
+    const kernel_shape kernel = kernel_cube(3, 1);
+    for (numeric type : numerics) {
+        const conv_shape s = {27, 64, 3, 70, type};
+        size_t all = 0, own = 0;
+        CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 0, &own));
+        CHECK_OK(conv_pairs_weights_bytes(&s, &all));
+        CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
+        CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 4, &own));
+        CHECK_OK(conv_weights_bytes(&s, &all));
+        CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
+        for (pairs_form form : forms) {
+            conv_hybrid_args a = {};
+            a.shape = s;
+            a.kernel = kernel;
+            a.capacity = 1000;
+            a.form = form;
+            const size_t sums = 1000 * 72 * sizeof(float);
+            for (int t = 0; t <= 5; ++t) {
+                a.threshold = t;
+                CHECK_OK(conv_hybrid_workspace(&a, &own));
+                bool none = t > 3 || (t == 0 && form == pairs_form_stripes);
+                CHECK(none ? own == 0 : own >= sums && own <= sums + 1024);
+            }
+        }
+    }
+}
+
+// ---- sums that conv begins from -----------------------------------------------------------------
+
+// Sums [capacity, pitch] of a problem; NaN in whatever nobody writes.
+const float *sums_upload(const problem *p) {
+    std::vector<float> in, in2, weight, sum((size_t)p->outputs * (size_t)p->shape.cout + 1);
+    const std::vector<float> *const given[] = {&p->in, &p->in2, &p->weight};
+    std::vector<float> *const operands[] = {&in, &in2, &weight};
+    for (int i = 0; i < 3; ++i) {
+        for (float f : *given[i]) {
+            operands[i]->push_back(numeric_operand(p->shape.type, f));
+        }
+        operands[i]->push_back(0); // empty arrays have an address too
+    }
+    std::vector<int32_t> map = p->map;
+    map.push_back(-1);
+    CHECK_OK(conv_sum_host<float>(&p->shape, in.data(), in2.data(), weight.data(), map.data(),
+                                  p->outputs, sum.data()));
+    const int64_t cout = p->shape.cout, pitch = conv_sums_pitch(p->shape.cout);
+    std::vector<float> padded((size_t)(problem_capacity(p) * pitch), NAN);
+    for (int64_t i = 0; i < p->outputs * cout; ++i) {
+        padded[(size_t)(i / cout * pitch + i % cout)] = sum[(size_t)i];
+    }
+    return device_upload(padded.data(), (int64_t)padded.size());
+}
+
+// The last offsets as sums that the others go on from. sizes: null, chosen.
+void check_begins_from_sums(const problem *all, const conv_sizes *sizes) {
+    const size_t volume = (size_t)all->shape.volume;
+    problem part[2] = {*all, *all};
+    for (size_t i = 0; i < all->map.size(); ++i) {
+        part[i % volume < volume / 2].map[i] = -1;
+    }
+    device_problem d;
+    device_problem_make(&part[0], &d);
+    d.args.sums = sums_upload(&part[1]);
+    d.args.sizes = sizes;
+    std::vector<char> out =
+        device_problem_run(all, &d, true, [&] { return device_problem_start(&d); });
+    problem_good(all, out);
+    guarded_finish();
+}
+
+// A problem of 9 offsets, of which number `turn` chooses what is not given.
+problem sums_problem(conv_shape s, int32_t outputs, int turn) {
+    random_state random = random_make((uint64_t)turn);
+    s.volume = 9;
+    s.cin2 = turn % 3 ? 0 : 5;
+    problem p = problem_make(&random, s, 100, outputs);
+    p.room = turn % 2 * 90;
+    p.off.out = turn % 5 == 0; // not aligned
+    p.off.residual = turn % 7 == 0;
+    problem_fill_map(&random, &p, 40);
+    problem_fill_epilogue(&random, &p, turn % 16, (activation)(turn % 3));
+    return p;
+}
+
+DEVICE_TEST(gpu_conv_begins_from_sums) {
+    int turn = 0;
+    for (numeric type : numerics) {
+        for (int cout : {1, 2, 3, 4, 5, 16, 31, 32, 33, 64, 66, 96, 128, 200}) {
+            for (int cin : {8, 64, 90, 130}) {
+                for (int32_t outputs : {0, 1, 64, 333}) {
+                    if (test_quick() && ++turn % 7) {
+                        continue;
+                    }
+                    problem p = sums_problem({0, cin, 0, cout, type}, outputs, ++turn);
+                    problem_name(&p, "begins from sums");
+                    check_begins_from_sums(&p, nullptr);
+                }
+            }
+        }
+    }
+}
+
+// All ways to cut the work: of Hopper's kernel, all counts of columns.
+DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
+    static conv_sizes sizes[conv_sizes_most];
+    device_info device;
+    REQUIRE_OK(device_info_query(&device));
+    int turn = 0;
+    for (numeric type : {numeric_tf32, numeric_f16, numeric_bf16}) {
+        for (int cout : {16, 17, 32, 47, 63, 64, 96, 97, 127, 128, 129, 194, 255, 256, 300}) {
+            problem p = sums_problem({0, 32, 0, cout, type}, 333, ++turn);
+            const int count = conv_sizes_list(&p.shape, p.rows, &device, sizes);
+            CHECK(count > 0);
+            for (int i = 0; i < count; ++i) {
+                char more[64];
+                if (test_quick() && (i + turn) % 5) {
+                    continue;
+                }
+                p = sums_problem({0, 32, 0, cout, type}, 333, turn + 2 * i);
+                snprintf(more, sizeof more, ", sizes %d.%d.%d", sizes[i].tiles, sizes[i].slices,
+                         sizes[i].split);
+                problem_name(&p, "begins from sums", more);
+                check_begins_from_sums(&p, &sizes[i]);
+            }
+        }
+    }
+}
+
+// Sums that are left out, or of which one is off.
+DEVICE_TEST(gpu_conv_planted_sums_are_found) {
+    for (numeric type : numerics) {
+        problem all = sums_problem({0, 32, 0, 33, type}, 100, 48);
+        problem rest = all;
+        for (size_t i = 0; i < all.map.size(); ++i) {
+            rest.map[i] = i % 9 < 5 ? -1 : rest.map[i];
+        }
+        problem first = all;
+        for (size_t i = 0; i < all.map.size(); ++i) {
+            first.map[i] = i % 9 < 5 ? first.map[i] : -1;
+        }
+        device_problem d;
+        device_problem_make(&first, &d);
+        auto ratio = [&] {
+            CHECK_OK(device_problem_start(&d));
+            return problem_judge(&all, device_problem_fetch(&all, &d).data()).ratio;
+        };
+        CHECK(ratio() > 1);
+        d.args.sums = sums_upload(&rest);
+        CHECK(ratio() <= 1);
+        for (int64_t at : {(int64_t)0, (int64_t)32, (int64_t)99 * conv_sums_pitch(33) + 32}) {
+            float *sum = (float *)d.args.sums + at;
+            const float was = *device_fetch(sum, 1), off = was + 0.5f;
+            device_copy_in(sum, &off, 1);
+            CHECK(ratio() > 1);
+            device_copy_in(sum, &was, 1);
+        }
+        guarded_finish();
+    }
+}
+
+// Of every kernel.
+DEVICE_TEST(gpu_conv_refuses_sums) {
+    for (numeric type : numerics) {
+        random_state random = random_make(3);
+        conv_shape s = {3, 16, 0, 16, type};
+        problem p = problem_make(&random, s, 10, 10, 10);
+        problem_fill_map(&random, &p, 50);
+        device_problem d;
+        device_problem_make(&p, &d);
+        float *sums = device_new<float>(10 * 16 + 4);
+        for (int off : {1, 2, 3}) {
+            d.args.sums = sums + off;
+            CHECK_STATUS(device_problem_start(&d), status_alignment);
+            CHECK_EQUAL(device_problem_start(&d).subject, "sums");
+        }
+        d.args.sums = (const float *)d.args.out;
+        CHECK_STATUS(device_problem_start(&d), status_unsupported);
+        CHECK(device_untouched(d.out, 0, d.out_bytes));
+        guarded_finish();
+    }
+}
+
+// The dense half reads what conv does.
+DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
+    for (numeric type : numerics) {
+        for (int size : {2, 3, 5}) {
+            for (int channels : {8, 16, 32, 64}) {
+                const kernel_shape kernel = kernel_cube(size, 1);
+                const conv_shape s = {kernel_volume(&kernel), channels, 0, channels, type};
+                for (int t = 1; t <= kernel_norm_max(&kernel) + 1; ++t) {
+                    const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
+                    conv_form own = conv_form_tiles, form = conv_form_order;
+                    CHECK_OK(conv_form_of(&dense, &own));
+                    CHECK_OK(conv_hybrid_form_of(&s, &kernel, t, &form));
+                    CHECK_EQUAL(form, own);
+                }
+            }
+        }
+    }
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_hybrid_refuses) {
+    random_state random = random_make(29);
+    conv_shape s = {0, 6, 5, 7, numeric_f16};
+    hybrid_problem p =
+        hybrid_random(&random, kernel_cube(3, 1), s, 10, 12, 50, 2, pairs_form_atomic);
+    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+    device_hybrid d;
+    device_hybrid_of(&p, &d);
+    CHECK_OK(device_hybrid_layout(&d, stream_get()));
+    struct {
+        status_code code;
+        const char *subject;
+        void (*spoil)(conv_hybrid_args *);
+    } const bad[] = {
+        {status_null_pointer, "in", [](conv_hybrid_args *a) { a->in = nullptr; }},
+        {status_null_pointer, "in2", [](conv_hybrid_args *a) { a->in2 = nullptr; }},
+        {status_null_pointer, "weights", [](conv_hybrid_args *a) { a->weights = nullptr; }},
+        {status_null_pointer, "count", [](conv_hybrid_args *a) { a->count = nullptr; }},
+        {status_null_pointer, "out", [](conv_hybrid_args *a) { a->out = nullptr; }},
+        {status_null_pointer, "layout", [](conv_hybrid_args *a) { a->layout = nullptr; }},
+        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.begin = nullptr; }},
+        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.input = nullptr; }},
+        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.output = nullptr; }},
+        {status_bad_size, "pairs.capacity", [](conv_hybrid_args *a) { a->pairs.capacity = 0; }},
+        {status_bad_size, "capacity", [](conv_hybrid_args *a) { a->capacity = 0; }},
+        {status_bad_size, "threshold", [](conv_hybrid_args *a) { a->threshold = -1; }},
+        {status_bad_size, "layout.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
+        {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->shape.volume = 7; }},
+        {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->kernel.size.z = 2; }},
+        {status_bad_size, "shape.cin", [](conv_hybrid_args *a) { a->shape.cin = 0; }},
+        {status_bad_size, "shape.cout", [](conv_hybrid_args *a) { a->shape.cout = 1025; }},
+        {status_kernel_size, "kernel.size", [](conv_hybrid_args *a) { a->kernel.size.x = 0; }},
+        {status_unsupported, "shape.type", [](conv_hybrid_args *a) { a->shape.type = (numeric)4; }},
+        {status_unsupported, "form", [](conv_hybrid_args *a) { a->form = (pairs_form)2; }},
+        {status_unsupported, "epilogue.act",
+         [](conv_hybrid_args *a) { a->epilogue.act = (activation)3; }},
+        {status_alignment, "in", [](conv_hybrid_args *a) { a->in = (const char *)a->in + 1; }},
+        {status_alignment, "out", [](conv_hybrid_args *a) { a->out = (char *)a->out + 1; }},
+        {status_alignment, "weights",
+         [](conv_hybrid_args *a) { a->weights = (const char *)a->weights + 16; }},
+        {status_unsupported, "out (overlaps an input)",
+         [](conv_hybrid_args *a) { a->out = (void *)a->in; }},
+        {status_unsupported, "out (overlaps an input)",
+         [](conv_hybrid_args *a) { a->out = (void *)a->in2; }},
+    };
+    char *plenty = device_new<char>((int64_t)d.scratch_bytes + 4096); // whatever the sizes say
+    for (auto &c : bad) {
+        conv_hybrid_args args = d.args;
+        c.spoil(&args);
+        status got = conv_hybrid(&args, plenty, d.scratch_bytes + 4096, stream_get());
+        CHECK_STATUS(got, c.code);
+        CHECK(strncmp(got.subject, c.subject, strlen(c.subject)) == 0);
+    }
+    auto run = [&](char *scratch, size_t given) {
+        return conv_hybrid(&d.args, scratch, given, stream_get());
+    };
+    REQUIRE(d.scratch_bytes > 0);
+    CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
+    CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
+    CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
+    CHECK_STATUS(conv_hybrid(nullptr, d.scratch, d.scratch_bytes, stream_get()),
+                 status_null_pointer);
+    size_t bytes = 0;
+    CHECK_STATUS(conv_hybrid_workspace(nullptr, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_workspace(&d.args, nullptr), status_null_pointer);
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
+    CHECK(device_untouched(plenty, 0, (int64_t)d.scratch_bytes + 4096));
+}
+
+DEVICE_TEST(gpu_hybrid_refuses_weights) {
+    const kernel_shape kernel = kernel_cube(3, 1);
+    const conv_shape s = {27, 6, 5, 7, numeric_f16}, other = {8, 6, 5, 7, numeric_f16};
+    size_t bytes = 0;
+    CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 2, &bytes));
+    CHECK_STATUS(conv_hybrid_weights_bytes(&s, &kernel, 2, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &kernel, 2, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(&s, nullptr, 2, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(&s, &kernel, -1, &bytes), status_bad_size);
+    CHECK_STATUS(conv_hybrid_weights_bytes(&other, &kernel, 2, &bytes), status_bad_size);
+    const float *weight = device_zeros<float>(27 * 11 * 7);
+    char *packed = device_new<char>((int64_t)bytes);
+    auto pack = [&](const float *from, char *to, size_t given) {
+        return conv_hybrid_weights_pack(&s, &kernel, 2, from, to, given, stream_get());
+    };
+    CHECK_STATUS(pack(nullptr, packed, bytes), status_null_pointer);
+    CHECK_STATUS(pack(weight, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(pack(weight, packed, bytes - 1), status_workspace);
+    CHECK_STATUS(pack(weight, packed + 16, bytes), status_alignment);
+    CHECK(device_untouched(packed, 0, (int64_t)bytes));
+    CHECK_OK(pack(weight, packed, bytes));
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+// The first tap is of the offset with norm 0, which is dense; other errors fall in either half.
+DEVICE_TEST(gpu_hybrid_planted_errors_are_found) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int t : {1, 2, 4}) {
+                random_state random = random_make(37);
+                problem tight = problem_tight(&random, type);
+                tight.shape.volume = 8;
+                tight = problem_make(&random, tight.shape, tight.inputs, tight.outputs, 80);
+                problem_fill_map(&random, &tight, 100);
+                hybrid_problem good = hybrid_make(tight, kernel_cube(2, 1), t, form);
+                check_planted_errors(good, [](const hybrid_problem *p) { return hybrid_run(p); });
+            }
+        }
+    }
+}
+
+} // namespace

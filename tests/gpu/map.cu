@@ -1,0 +1,930 @@
+// tests/gpu/map.cu: kernel maps on the GPU, entry for entry those of the host loop, and on small
+// scenes those of a hash table of coordinates, which shares nothing with the search.
+#include "../../spira/map.cuh"
+#include "../support/device.cuh"
+#include "../support/reference.h"
+
+using namespace spira;
+
+namespace {
+
+char label[256];    // the case at hand, for the message
+char finding[1024]; // the first difference
+
+// ---- one run, on either side --------------------------------------------------------------------
+
+// A set in host memory and in exactly as much device memory.
+template <typename W>
+struct set_pair {
+    std::vector<W> words; // [capacity]
+    int32_t count;
+    voxel_set<W> host, device;
+};
+
+// Not copied: host points into it.
+template <typename W>
+void set_make(std::vector<W> words, int32_t room, set_pair<W> *s) {
+    s->count = (int32_t)words.size();
+    int32_t capacity = s->count + room > 0 ? s->count + room : 1;
+    words.resize((size_t)capacity, word_none<W>());
+    s->words = words;
+    s->host = {s->words.data(), &s->count, capacity};
+    s->device = {device_upload(words.data(), capacity), device_upload(&s->count, 1), capacity};
+}
+
+// "" where both maps [rows, volume] are the same; else the first difference.
+const char *difference(const std::vector<int32_t> &got, const std::vector<int32_t> &wanted,
+                       int volume) {
+    finding[0] = 0;
+    if (got.size() != wanted.size()) {
+        snprintf(finding, sizeof finding, "sizes (%s)", label);
+        return finding;
+    }
+    for (size_t i = 0; i < got.size(); ++i) {
+        if (got[i] != wanted[i]) {
+            snprintf(finding, sizeof finding, "map[%zu, %zu]: %d instead of %d (%s)",
+                     i / (size_t)volume, i % (size_t)volume, got[i], wanted[i], label);
+            return finding;
+        }
+    }
+    return finding;
+}
+
+template <typename W>
+std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *kernel,
+                                 const set_pair<W> *source, const set_pair<W> *outputs) {
+    std::vector<int32_t> map((size_t)outputs->count * (size_t)kernel_volume(kernel));
+    if (!map.empty()) { // an empty vector has no pointer to give
+        CHECK_OK(map_build_host(layout, kernel, source->host, outputs->host, map.data()));
+    }
+    return map;
+}
+
+// What a compact map tells, as an output-stationary one [count, volume].
+std::vector<int32_t> compact_told(const std::vector<int32_t> &slabs, int K, int32_t capacity,
+                                  int32_t count) {
+    const int plane = K * K;
+    std::vector<int32_t> told((size_t)count * (size_t)(K * plane));
+    for (int64_t i = 0; i < (int64_t)told.size(); ++i) {
+        const int64_t at = slab_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
+        told[(size_t)i] = slab_source(&slabs[(size_t)at], K, (int)(i % plane));
+    }
+    return told;
+}
+
+// The compact form: as the host has it, and where it says so, all of the map.
+template <typename W>
+void check_compact(const word_layout *layout, const kernel_shape *kernel, const set_pair<W> *source,
+                   const set_pair<W> *outputs, const std::vector<int32_t> &wanted) {
+    const int K = kernel->size.x;
+    const int32_t capacity = outputs->device.capacity, count = outputs->count;
+    const int64_t total = slab_total(K, capacity);
+    device_status host_trouble = {}, *trouble = device_new<device_status>(1);
+    std::vector<int32_t> host((size_t)total), got = host;
+    int32_t *slabs = device_new<int32_t>(total);
+    map_forms forms = map_forms_slabs(host.data(), &host_trouble);
+    CHECK_OK(map_build_forms_host<W>(layout, kernel, source->host, outputs->host, &forms));
+    forms = map_forms_slabs(slabs, trouble);
+    CHECK_OK(device_status_clear(trouble, stream_get()));
+    CHECK_OK(
+        map_build_forms<W>(layout, kernel, source->device, outputs->device, &forms, stream_get()));
+    device_copy_out(got.data(), slabs, total);
+    const std::vector<int32_t> told = compact_told(got, K, capacity, count);
+    CHECK_EQUAL(difference(told, compact_told(host, K, capacity, count), K * K * K), "");
+    device_status found = {};
+    device_copy_out(&found, trouble, 1);
+    CHECK_EQUAL(memcmp(&found, &host_trouble, sizeof found), 0);
+    if (!found.flags) {
+        CHECK_EQUAL(difference(told, wanted, K * K * K), "");
+    } else {
+        CHECK_EQUAL(device_status_read(&found).code, status_out_of_range);
+        CHECK(kernel->stride.z > 1);
+    }
+    for (int s = 0; s < K; ++s) {
+        CHECK(device_untouched(slabs, slab_at(K, capacity, s, count),
+                               slab_at(K, capacity, s + 1, 0)));
+    }
+}
+
+// Both sides; rows beyond the count stay untouched. Frees all buffers of the test, those of the
+// sets too. Returns the host's map.
+template <typename W>
+std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *kernel,
+                                const set_pair<W> *source, const set_pair<W> *outputs) {
+    int64_t volume = kernel_volume(kernel);
+    int64_t used = outputs->count * volume, total = outputs->device.capacity * volume;
+    std::vector<int32_t> wanted = map_on_host(layout, kernel, source, outputs);
+    if (used > 0 && used <= 300000 && source->count <= 20000) {
+        std::vector<int32_t> hashed(wanted.size());
+        reference_map(layout, kernel, source->words.data(), source->count, outputs->words.data(),
+                      outputs->count, hashed.data());
+        CHECK_EQUAL(difference(wanted, hashed, (int)volume), "");
+    }
+    int32_t *map = device_new<int32_t>(total);
+    CHECK_OK(map_build<W>(layout, kernel, source->device, outputs->device, map, stream_get()));
+    std::vector<int32_t> got((size_t)used);
+    device_copy_out(got.data(), map, used);
+    CHECK_EQUAL(difference(got, wanted, (int)volume), "");
+    CHECK(device_untouched(map, used, total));
+    if (slab_takes(kernel)) {
+        check_compact(layout, kernel, source, outputs, wanted);
+    }
+    guarded_finish();
+    return wanted;
+}
+
+template <typename W>
+std::vector<int32_t> check_words(const word_layout *layout, const kernel_shape *kernel,
+                                 const std::vector<W> &source, const std::vector<W> &outputs,
+                                 int32_t room = 0) {
+    set_pair<W> from, to;
+    set_make(source, room, &from);
+    set_make(outputs, room, &to);
+    return check_sets(layout, kernel, &from, &to);
+}
+
+// The same array on both sides, as in a submanifold layer.
+template <typename W>
+std::vector<int32_t> check_same(const word_layout *layout, const kernel_shape *kernel,
+                                const std::vector<W> &words, int32_t room = 0) {
+    set_pair<W> set;
+    set_make(words, room, &set);
+    return check_sets(layout, kernel, &set, &set);
+}
+
+// ---- scenes and kernels -------------------------------------------------------------------------
+
+kernel_shape kernel_make(triple size, triple dilation = {1, 1, 1}, triple stride = {1, 1, 1},
+                         bool transposed = false) {
+    kernel_shape k = {size, dilation, stride, transposed};
+    return k;
+}
+
+void label_kernel(const char *what, const kernel_shape &k) {
+    snprintf(label, sizeof label, "%s, kernel %dx%dx%d, dilation %d %d %d, stride %d %d %d%s", what,
+             k.size.x, k.size.y, k.size.z, k.dilation.x, k.dilation.y, k.dilation.z, k.stride.x,
+             k.stride.y, k.stride.z, k.transposed ? ", transposed" : "");
+}
+
+const kernel_shape kernels_all[] = {
+    kernel_make({1, 1, 1}),
+    kernel_make({2, 2, 2}),
+    kernel_make({3, 3, 3}),
+    kernel_make({4, 4, 4}),
+    kernel_make({5, 5, 5}),
+    kernel_make({7, 7, 7}),
+    kernel_make({1, 1, 3}),
+    kernel_make({3, 1, 1}),
+    kernel_make({1, 3, 1}),
+    kernel_make({3, 1, 5}),
+    kernel_make({5, 3, 1}),
+    kernel_make({2, 3, 4}),
+    kernel_make({1, 1, 15}),
+    kernel_make({1, 15, 1}),
+    kernel_make({15, 1, 1}),
+    kernel_make({8, 1, 2}),
+    kernel_make({3, 3, 3}, {2, 2, 2}),
+    kernel_make({3, 3, 3}, {3, 3, 3}),
+    kernel_make({5, 5, 5}, {1, 2, 3}),
+    kernel_make({3, 5, 2}, {3, 1, 2}),
+    kernel_make({2, 2, 2}, {1, 1, 1}, {2, 2, 2}),
+    kernel_make({3, 3, 3}, {1, 1, 1}, {4, 4, 4}),
+    kernel_make({3, 3, 3}, {2, 1, 3}, {1, 2, 4}),
+    kernel_make({2, 2, 2}, {1, 1, 1}, {1, 1, 1}, true),
+    kernel_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1}, true),
+    kernel_make({2, 5, 4}, {2, 1, 1}, {1, 2, 1}, true),
+};
+
+// A layout for all kernels above and for strides up to 4.
+template <typename W>
+word_layout layout_wide(triple lo, triple hi, int batches) {
+    return reference_layout<W>(lo, hi, batches, {4, 4, 4}, {12, 16, 16});
+}
+
+template <typename W>
+std::vector<W> words_random(random_state *random, const word_layout *layout, triple lo, triple hi,
+                            int32_t wanted, triple stride = {1, 1, 1}) {
+    std::vector<W> words((size_t)wanted + 1);
+    int32_t count =
+        wanted == 0 ? 0
+                    : reference_random_set<W>(random, layout, lo, hi, stride, wanted, words.data());
+    words.resize((size_t)count);
+    return words;
+}
+
+template <typename W>
+std::vector<W> words_of(const word_layout *layout, const std::vector<voxel> &voxels) {
+    std::vector<W> words;
+    for (const voxel &v : voxels) {
+        CHECK(word_contains(layout, v));
+        words.push_back(word_pack<W>(layout, v));
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    return words;
+}
+
+std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
+    std::vector<voxel> voxels;
+    for (int x = lo.x; x <= hi.x; ++x) {
+        for (int y = lo.y; y <= hi.y; ++y) {
+            for (int z = lo.z; z <= hi.z; ++z) {
+                voxels.push_back({batch, x, y, z});
+            }
+        }
+    }
+    return voxels;
+}
+
+int64_t pairs_in(const std::vector<int32_t> &map) {
+    return std::count_if(map.begin(), map.end(), [](int32_t source) { return source >= 0; });
+}
+
+// ---- sizes and random scenes --------------------------------------------------------------------
+
+template <typename W>
+void check_every_size() {
+    const int sizes[] = {0,  1,  2,   7,   8,   9,   31,  32,  33,   63,   64,   65,  95,
+                         96, 97, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4097};
+    random_state random = random_make(1);
+    for (int n : sizes) {
+        if (test_quick() && n > 130) {
+            continue;
+        }
+        int side = n < 100 ? 3 : n < 1000 ? 8 : 14;
+        triple lo = triple_make(-side, -side, -side), hi = triple_make(side, side, side);
+        word_layout layout = layout_wide<W>(lo, hi, 2);
+        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, n);
+        for (const kernel_shape &k : {kernels_all[2], kernels_all[4], kernels_all[9],
+                                      kernels_all[1], kernels_all[18], kernels_all[24]}) {
+            for (int room : {0, 3, 1100}) { // blocks of the capacity that have no outputs
+                label_kernel("random set", k);
+                check_same(&layout, &k, words, room);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_every_size) {
+    check_every_size<uint32_t>();
+    check_every_size<uint64_t>();
+}
+
+// Maps that do not begin at a multiple of 16 bytes, of a part of a tile and of several.
+template <typename W>
+void check_shifted_maps() {
+    random_state random = random_make(11);
+    triple lo = triple_make(-6, -6, -6), hi = triple_make(6, 6, 6);
+    word_layout layout = layout_wide<W>(lo, hi, 1);
+    for (int n : {5, 32, 33, 64, 65, 129, 500}) {
+        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, n);
+        for (const kernel_shape &k : {kernel_cube(3, 1), kernel_cube(5, 1)}) {
+            for (int shift = 1; shift < 4; ++shift) {
+                label_kernel("shifted map", k);
+                set_pair<W> set;
+                set_make(words, 0, &set);
+                std::vector<int32_t> wanted = map_on_host(&layout, &k, &set, &set);
+                int64_t used = (int64_t)wanted.size();
+                int32_t *map = device_new<int32_t>(shift + used);
+                CHECK_OK(
+                    map_build<W>(&layout, &k, set.device, set.device, map + shift, stream_get()));
+                std::vector<int32_t> got(wanted.size());
+                device_copy_out(got.data(), map + shift, used);
+                CHECK_EQUAL(difference(got, wanted, kernel_volume(&k)), "");
+                CHECK(device_untouched(map, 0, shift));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_shifted_maps) {
+    check_shifted_maps<uint32_t>();
+    check_shifted_maps<uint64_t>();
+}
+
+template <typename W>
+void check_every_kernel() {
+    random_state random = random_make(2);
+    triple lo = triple_make(-12, -9, -14), hi = triple_make(12, 9, 14);
+    word_layout layout = layout_wide<W>(lo, hi, 3);
+    for (int n : {40, 700, 5000}) {
+        if (test_quick() && n > 40) {
+            continue;
+        }
+        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, n);
+        std::vector<W> others = words_random<W>(&random, &layout, lo, hi, n / 2);
+        for (const kernel_shape &k : kernels_all) {
+            label_kernel("random set", k);
+            std::vector<int32_t> map = check_same(&layout, &k, words);
+            CHECK(pairs_in(map) > 0 || k.size.x % 2 == 0);
+            label_kernel("other outputs", k);
+            check_words(&layout, &k, words, others);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_every_kernel) {
+    check_every_kernel<uint32_t>();
+    check_every_kernel<uint64_t>();
+}
+
+template <typename W>
+void check_random_scenes(int scenes) {
+    for (int seed = 0; seed < scenes; ++seed) {
+        random_state random = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
+        const int strides[] = {1, 1, 2, 3, 4};
+        triple stride =
+            triple_make(strides[random_int(&random, 0, 4)], strides[random_int(&random, 0, 4)],
+                        strides[random_int(&random, 0, 4)]);
+        kernel_shape kernel = reference_random_kernel(&random, 7, 3, stride);
+        kernel.transposed = random_int(&random, 0, 1) != 0;
+        triple lo = triple_make(random_int(&random, -200, 200), random_int(&random, -200, 200),
+                                random_int(&random, -40, 40));
+        triple hi =
+            triple_make(lo.x + random_int(&random, 0, 60), lo.y + random_int(&random, 0, 30),
+                        lo.z + random_int(&random, 0, 30));
+        word_layout layout =
+            reference_layout<W>(lo, hi, random_int(&random, 1, 4), stride, kernel_reach(&kernel));
+        // On the kernel's own lattice, so that taps are hit; sometimes the outputs are not.
+        bool lattice = random_int(&random, 0, 3) != 0;
+        std::vector<W> source =
+            words_random<W>(&random, &layout, lo, hi, random_int(&random, 0, 1500), stride);
+        std::vector<W> outputs =
+            words_random<W>(&random, &layout, lo, hi, random_int(&random, 0, 500),
+                            lattice ? stride : triple_make(1, 1, 1));
+        char what[64];
+        snprintf(what, sizeof what, "%d bits, seed %d", (int)(8 * sizeof(W)), seed);
+        label_kernel(what, kernel);
+        if (random_int(&random, 0, 1)) {
+            check_same(&layout, &kernel, source, random_int(&random, 0, 200));
+        } else {
+            check_words(&layout, &kernel, source, outputs, random_int(&random, 0, 200));
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_random_scenes) {
+    check_random_scenes<uint32_t>(test_quick() ? 8 : 250);
+    check_random_scenes<uint64_t>(test_quick() ? 8 : 250);
+}
+
+// ---- the ends of the fields ---------------------------------------------------------------------
+
+// Voxels on both sides of every field's ends: a query that borrows from or carries into the
+// neighbouring field finds the voxel at the other end of it.
+template <typename W>
+void check_field_ends(int batches, triple size, triple dilation) {
+    kernel_shape kernel = kernel_make(size, dilation);
+    word_layout layout =
+        reference_layout<W>({0, 0, 0}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
+    const triple lo = layout.lo, hi = layout.hi; // widened to all that the fields hold
+    std::vector<voxel> ends;
+    for (int batch = 0; batch < batches; ++batch) {
+        for (int x : {lo.x, lo.x + 1, (lo.x + hi.x) / 2, hi.x - 1, hi.x}) {
+            for (int y : {lo.y, lo.y + 1, (lo.y + hi.y) / 2, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, lo.z + 2, hi.z - 2, hi.z - 1, hi.z}) {
+                    ends.push_back({batch, x, y, z});
+                }
+            }
+        }
+    }
+    label_kernel("field ends", kernel);
+    std::vector<W> words = words_of<W>(&layout, ends);
+    check_same(&layout, &kernel, words);
+    // The corners alone have no neighbours but themselves.
+    std::vector<voxel> corners;
+    for (int batch = 0; batch < batches; ++batch) {
+        for (int c = 0; c < 8; ++c) {
+            corners.push_back(
+                {batch, c & 1 ? hi.x : lo.x, c & 2 ? hi.y : lo.y, c & 4 ? hi.z : lo.z});
+        }
+    }
+    label_kernel("corners", kernel);
+    std::vector<int32_t> map = check_same(&layout, &kernel, words_of<W>(&layout, corners));
+    CHECK_EQUAL(pairs_in(map), (int64_t)corners.size());
+}
+
+DEVICE_TEST(gpu_map_field_ends) {
+    const triple one = {1, 1, 1};
+    for (int batches : {1, 2, 4, 7}) {
+        check_field_ends<uint32_t>(batches, {3, 3, 3}, one);
+        check_field_ends<uint32_t>(batches, {5, 5, 5}, one);
+        check_field_ends<uint32_t>(batches, {3, 3, 3}, {2, 2, 2});
+        check_field_ends<uint64_t>(batches, {3, 3, 3}, one);
+        check_field_ends<uint64_t>(batches, {7, 3, 5}, one);
+    }
+    check_field_ends<uint32_t>(1, {15, 1, 15}, one);
+    check_field_ends<uint64_t>(3, {1, 15, 15}, one);
+}
+
+// The voxel of the packed origin asks below zero: its anchors lie under every word there is.
+DEVICE_TEST(gpu_map_borrow_at_the_packed_origin) {
+    kernel_shape kernel = kernel_make({3, 3, 3});
+    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    std::vector<uint32_t> words =
+        words_of<uint32_t>(&layout, {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 0, 0}});
+    label_kernel("origin", kernel);
+    std::vector<int32_t> map = check_same(&layout, &kernel, words);
+    CHECK(map[13] == 0 && map[14] == 1 && map[16] == 2 && map[22] == 3); // centre, +z, +y, +x
+    CHECK_EQUAL(std::count(map.begin(), map.begin() + 27, -1), 23);
+}
+
+// (3, 7, 0) with dz = -1 is not (3, 6, top); the same for y into x and x into the batch.
+DEVICE_TEST(gpu_map_fields_do_not_wrap) {
+    kernel_shape kernel = kernel_make({3, 3, 3});
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {13, 13, 13}, 4, {1, 1, 1}, {1, 1, 1});
+    const triple lo = layout.lo, hi = layout.hi;
+    struct {
+        voxel a, b; // no neighbours
+    } const pairs[] = {
+        {{0, 3, 7, lo.z}, {0, 3, 6, hi.z}}, {{0, 3, lo.y, 7}, {0, 2, hi.y, 7}},
+        {{1, lo.x, 3, 7}, {0, hi.x, 3, 7}}, {{0, 3, 7, hi.z}, {0, 3, 8, lo.z}},
+        {{0, 3, hi.y, 7}, {0, 4, lo.y, 7}}, {{2, hi.x, 3, 7}, {3, lo.x, 3, 7}},
+        {{2, 3, 3, 3}, {3, 3, 3, 3}},
+    };
+    for (auto &p : pairs) {
+        label_kernel("wrap", kernel);
+        std::vector<int32_t> map =
+            check_same(&layout, &kernel, words_of<uint32_t>(&layout, {p.a, p.b}));
+        CHECK_EQUAL(pairs_in(map), 2);
+    }
+}
+
+// ---- dense scenes: what a window for sparse scenes cannot hold ----------------------------------
+
+template <typename W>
+void check_dense_scenes() {
+    const int n = test_quick() ? 8 : 24, column = test_quick() ? 300 : 2000;
+    word_layout layout = layout_wide<W>({-4, -4, -4}, {130, 130, 2000}, 2);
+    struct {
+        const char *name;
+        std::vector<voxel> voxels;
+    } scenes[] = {
+        {"block", box({0, 0, 0}, {n - 1, n - 1, n - 1})},
+        {"column", box({3, 3, 0}, {3, 3, column - 1})},
+        {"wall of columns", box({3, 3, 0}, {3, 5, column - 1})},
+        {"columns side by side", box({3, 3, 0}, {6, 3, column - 1})},
+        {"floor", box({0, 0, 7}, {5 * n, 5 * n, 7})},
+        {"wall across x", box({7, 0, 0}, {7, 5 * n, 5 * n})},
+        {"wall across y", box({0, 7, 0}, {5 * n, 7, 5 * n})},
+        {"two batches of columns", box({3, 3, 0}, {5, 5, column / 4})},
+        {"thin and thick", box({0, 0, 0}, {40, 0, 0})},
+    };
+    std::vector<voxel> second = box({3, 3, 0}, {5, 5, column / 4}, 1);
+    scenes[7].voxels.insert(scenes[7].voxels.end(), second.begin(), second.end());
+    // One tile of outputs spans lone voxels and then a column that is far longer than a window.
+    std::vector<voxel> thick = box({41, 1, 0}, {41, 1, column - 1});
+    std::vector<voxel> after = box({42, 0, 5}, {80, 2, 5});
+    scenes[8].voxels.insert(scenes[8].voxels.end(), thick.begin(), thick.end());
+    scenes[8].voxels.insert(scenes[8].voxels.end(), after.begin(), after.end());
+    for (auto &scene : scenes) {
+        std::vector<W> words = words_of<W>(&layout, scene.voxels);
+        for (const kernel_shape &k :
+             {kernels_all[1], kernels_all[2], kernels_all[4], kernels_all[5], kernels_all[16],
+              kernels_all[17], kernels_all[9], kernels_all[14], kernels_all[25]}) {
+            label_kernel(scene.name, k);
+            std::vector<int32_t> map = check_same(&layout, &k, words);
+            if (scene.voxels.size() == (size_t)n * n * n && kernel_is_odd(&k) &&
+                k.dilation.x == 1 && k.size.x == k.size.z) {
+                // A full block: in the middle all taps are valid, and so many are in all.
+                int64_t one = 0;
+                for (int d = -(k.size.x / 2); d <= k.size.x / 2; ++d) {
+                    one += n - (d < 0 ? -d : d);
+                }
+                CHECK_EQUAL(pairs_in(map), one * one * one);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_dense_scenes) {
+    check_dense_scenes<uint32_t>();
+    check_dense_scenes<uint64_t>();
+}
+
+// Few outputs, many sources between them, and the other way round: tiles of outputs whose answers
+// are spread over the whole source, or stand in one place of it.
+template <typename W>
+void check_uneven_sets() {
+    word_layout layout = layout_wide<W>({0, 0, 0}, {120, 120, 120}, 1);
+    random_state random = random_make(6);
+    const int many = test_quick() ? 500 : 60000;
+    std::vector<W> dense = words_random<W>(&random, &layout, {0, 0, 0}, {120, 120, 120}, many);
+    std::vector<W> spread, narrow;
+    for (size_t i = 0; i < dense.size(); i += dense.size() / 100) {
+        spread.push_back(dense[i]);
+    }
+    narrow.assign(dense.begin() + (int)dense.size() / 2, dense.begin() + (int)dense.size() / 2 + 9);
+    for (const kernel_shape &k : {kernels_all[2], kernels_all[4], kernels_all[1]}) {
+        label_kernel("few outputs", k);
+        check_words(&layout, &k, dense, spread);
+        check_words(&layout, &k, dense, narrow);
+        check_words(&layout, &k, dense, {dense[0]});
+        check_words(&layout, &k, dense, {dense.back()});
+        label_kernel("few sources", k);
+        check_words(&layout, &k, spread, dense);
+        check_words(&layout, &k, narrow, dense);
+        check_words(&layout, &k, {dense[0]}, dense);
+        check_words(&layout, &k, {dense.back()}, dense);
+    }
+}
+
+DEVICE_TEST(gpu_map_uneven_sets) {
+    check_uneven_sets<uint32_t>();
+    check_uneven_sets<uint64_t>();
+}
+
+template <typename W>
+void check_foreign_sets() {
+    word_layout layout = layout_wide<W>({-900, -100, -20}, {900, 100, 20}, 2);
+    random_state random = random_make(7);
+    const std::vector<W> none;
+    std::vector<W> left = words_random<W>(&random, &layout, {-900, -100, -20}, {-800, 0, 20}, 600);
+    std::vector<W> right = words_random<W>(&random, &layout, {800, 0, -20}, {900, 100, 20}, 700);
+    std::vector<W> odd, even; // interleaved: z alternates
+    for (int i = 0; i < 600; ++i) {
+        (i % 2 ? odd : even).push_back(word_pack<W>(&layout, {0, i / 40, 5, i % 40 - 20}));
+    }
+    std::vector<W> both = left;
+    both.insert(both.end(), right.begin(), right.end());
+    std::sort(both.begin(), both.end());
+    for (const kernel_shape &k : kernels_all) {
+        if (test_quick() && k.size.x > 3) {
+            continue;
+        }
+        label_kernel("empty sources", k);
+        CHECK_EQUAL(pairs_in(check_words(&layout, &k, none, left, 5)), 0);
+        label_kernel("empty outputs", k);
+        CHECK(check_words(&layout, &k, left, none, 5).empty());
+        label_kernel("both empty", k);
+        CHECK(check_words(&layout, &k, none, none).empty());
+        label_kernel("far apart", k);
+        CHECK_EQUAL(pairs_in(check_words(&layout, &k, left, right)), 0);
+        CHECK_EQUAL(pairs_in(check_words(&layout, &k, right, left)), 0);
+        label_kernel("subset", k);
+        check_words(&layout, &k, both, left);
+        check_words(&layout, &k, right, both);
+        label_kernel("interleaved", k);
+        check_words(&layout, &k, odd, even);
+        check_words(&layout, &k, even, odd, 300);
+    }
+}
+
+DEVICE_TEST(gpu_map_foreign_sets) {
+    check_foreign_sets<uint32_t>();
+    check_foreign_sets<uint64_t>();
+}
+
+// ---- strided layers and their inverses ----------------------------------------------------------
+
+template <typename W>
+std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
+    std::vector<W> coarse;
+    for (W w : words) {
+        coarse.push_back(word_floor<W>(layout, w, stride));
+    }
+    std::sort(coarse.begin(), coarse.end());
+    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
+    return coarse;
+}
+
+// A transposed map is the forward map read from the other side.
+template <typename W>
+void check_inverse(const word_layout *layout, const std::vector<W> &fine,
+                   const std::vector<W> &coarse, kernel_shape k) {
+    label_kernel("strided", k);
+    std::vector<int32_t> down = check_words(layout, &k, fine, coarse, 3);
+    k.transposed = true;
+    label_kernel("inverse", k);
+    std::vector<int32_t> up = check_words(layout, &k, coarse, fine, 3);
+    int64_t volume = kernel_volume(&k), wrong = 0;
+    for (size_t i = 0; i < down.size(); ++i) {
+        int64_t tap = (int64_t)i % volume, row = (int64_t)i / volume;
+        wrong += down[i] >= 0 && up[(size_t)(down[i] * volume + tap)] != row;
+    }
+    CHECK_EQUAL(wrong, 0);
+    CHECK_EQUAL(pairs_in(up), pairs_in(down));
+    CHECK(pairs_in(down) > 0);
+}
+
+template <typename W>
+void check_strides() {
+    random_state random = random_make(8);
+    triple lo = triple_make(-40, -30, -20), hi = triple_make(40, 30, 20);
+    for (triple s : {triple{2, 2, 2}, triple{1, 1, 2}, triple{2, 4, 1}, triple{4, 4, 4},
+                     triple{3, 3, 3}, triple{3, 1, 2}}) {
+        word_layout layout = reference_layout<W>(lo, hi, 2, triple_multiply(s, {2, 2, 2}),
+                                                 triple_multiply(s, {8, 8, 8}));
+        std::vector<W> fine = words_random<W>(&random, &layout, lo, hi, test_quick() ? 100 : 4000);
+        std::vector<W> coarse = floored(&layout, fine, s);
+        std::vector<W> coarser = floored(&layout, fine, triple_multiply(s, {2, 2, 2}));
+        for (triple size :
+             {triple{2, 2, 2}, triple{3, 3, 3}, s, triple{1, 1, 3}, triple{5, 2, 3}}) {
+            check_inverse(&layout, fine, coarse, kernel_make(size));
+            check_inverse(&layout, coarse, coarser, kernel_make(size, {1, 1, 1}, s));
+        }
+        check_inverse(&layout, fine, coarse, kernel_make({3, 3, 3}, {2, 2, 2}));
+        // A stride of its own size: every fine voxel has exactly one coarse one.
+        kernel_shape k = kernel_make(s);
+        k.transposed = true;
+        if (s.x != 3) { // an odd kernel is centred and does not tile
+            CHECK_EQUAL(pairs_in(check_words(&layout, &k, coarse, fine)), (int64_t)fine.size());
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_strided_and_inverse) {
+    check_strides<uint32_t>();
+    check_strides<uint64_t>();
+}
+
+// No two voxels merge: as many outputs as inputs, and yet the layer is not a submanifold one.
+DEVICE_TEST(gpu_map_strided_with_as_many_outputs) {
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
+    random_state random = random_make(9);
+    std::vector<uint32_t> fine;
+    for (int i = 0; i < 600; ++i) {
+        fine.push_back(word_pack<uint32_t>(&layout, {0, i / 64 * 2 + random_int(&random, 0, 1),
+                                                     i / 8 % 8 * 2 + random_int(&random, 0, 1),
+                                                     i % 8 * 2 + random_int(&random, 0, 1)}));
+    }
+    std::sort(fine.begin(), fine.end());
+    std::vector<uint32_t> coarse = floored(&layout, fine, {2, 2, 2});
+    CHECK_EQUAL(coarse.size(), fine.size());
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}}) {
+        check_inverse(&layout, fine, coarse, kernel_make(size));
+    }
+}
+
+// ---- large kernels and large maps ---------------------------------------------------------------
+
+template <typename W>
+void check_large_kernels() {
+    random_state random = random_make(10);
+    triple lo = triple_make(-10, -10, -10), hi = triple_make(10, 10, 10);
+    for (triple size : {triple{15, 15, 15}, triple{14, 14, 14}, triple{9, 15, 3}, triple{15, 3, 15},
+                        triple{11, 11, 11}, triple{8, 8, 8}, triple{15, 15, 1}}) {
+        kernel_shape k = kernel_make(size);
+        word_layout layout = reference_layout<W>(lo, hi, 2, {1, 1, 1}, kernel_reach(&k));
+        for (int n : {1, 2, 3, 129, 800}) {
+            if (test_quick() && (n > 3 || size.x * size.y * size.z > 1000)) {
+                continue;
+            }
+            for (bool transposed : {false, true}) {
+                k.transposed = transposed;
+                label_kernel("large kernel", k);
+                check_same(&layout, &k, words_random<W>(&random, &layout, lo, hi, n), 1);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_map_large_kernels) {
+    check_large_kernels<uint32_t>();
+    check_large_kernels<uint64_t>();
+}
+
+// More entries than an int can count: rows * volume passes 2^31.
+DEVICE_TEST(gpu_map_beyond_32_bits) {
+    const int32_t rows = 700000;
+    kernel_shape k = kernel_make({15, 15, 15});
+    const int64_t volume = kernel_volume(&k);
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)(rows * volume * 4) + ((size_t)1 << 30)) {
+        SKIP("takes 10 GB of device memory and is not quick");
+    }
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {199, 199, 99}, 1, {1, 1, 1}, kernel_reach(&k));
+    random_state random = random_make(11);
+    set_pair<uint32_t> set;
+    set_make(words_random<uint32_t>(&random, &layout, {0, 0, 0}, {199, 199, 99}, rows), 0, &set);
+    REQUIRE(set.count == rows);
+    int32_t *map = device_new_poisoned<int32_t>(rows * volume);
+    REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
+    std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
+    const int32_t turn = (int32_t)(((int64_t)1 << 31) / volume); // the row that 2^31 falls into
+    for (int32_t row : {0, 1, rows / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1}) {
+        snprintf(label, sizeof label, "row %d", row);
+        device_copy_out(got.data(), map + row * volume, volume);
+        search_voxel(&layout, &k, set.words.data(), set.count, set.words[(size_t)row],
+                     wanted.data());
+        CHECK_EQUAL(difference(got, wanted, (int)volume), "");
+    }
+    int32_t *pairs = device_new<int32_t>(volume);
+    REQUIRE_OK(map_count(map, (int)volume, set.device.count, rows, pairs, stream_get()));
+    int32_t *counted = device_fetch(pairs, volume);
+    int64_t lopsided = 0; // a submanifold layer has as many pairs of an offset as of its opposite
+    for (int i = 0; i < volume; ++i) {
+        lopsided += counted[i] != counted[kernel_mirror(&k, i)];
+    }
+    CHECK_EQUAL(lopsided, 0);
+    CHECK_EQUAL(counted[volume / 2], rows);
+}
+
+// ---- counting -----------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_map_count_matches) {
+    random_state random = random_make(12);
+    for (int n : {0, 1, 31, 32, 33, 255, 256, 257, 511, 512, 513, 1023, 1025, 4097}) {
+        for (int volume : {1, 2, 3, 27, 31, 32, 33, 125, 256, 257, 343, 3375}) {
+            if ((n > 600 && volume > 343) || (test_quick() && n * volume > 20000)) {
+                continue;
+            }
+            // Rows beyond the count look like pairs.
+            for (int room : {0, 600}) {
+                int32_t capacity = n + room > 0 ? n + room : 1;
+                std::vector<int32_t> map((size_t)capacity * (size_t)volume, 5);
+                for (size_t i = 0; i < (size_t)n * (size_t)volume; ++i) {
+                    map[i] = random_int(&random, -1, (int)(i % 3));
+                    map[i] = map[i] < 0 ? -1 : map[i];
+                }
+                std::vector<int32_t> wanted((size_t)volume);
+                CHECK_OK(map_count_host(map.data(), volume, n, wanted.data()));
+                int32_t *device_map = device_upload(map.data(), (int64_t)map.size());
+                int32_t *count = device_upload(&n, 1);
+                int32_t *pairs = device_new<int32_t>(volume);
+                for (int run = 0; run < 2; ++run) { // sets, and does not add to what was there
+                    CHECK_OK(map_count(device_map, volume, count, capacity, pairs, stream_get()));
+                    std::vector<int32_t> got((size_t)volume);
+                    device_copy_out(got.data(), pairs, volume);
+                    snprintf(label, sizeof label, "pairs of %d of %d rows", n, capacity);
+                    CHECK_EQUAL(difference(got, wanted, volume), "");
+                }
+            }
+        }
+    }
+}
+
+// ---- real scans ---------------------------------------------------------------------------------
+
+template <typename W>
+void check_real_scan(const char *name, int size, int64_t pairs) {
+    word_layout layout;
+    std::vector<W> words = reference_scan<W>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    kernel_shape k = kernel_cube(size, 1);
+    label_kernel(name, k);
+    std::vector<int32_t> map = check_same(&layout, &k, words);
+    CHECK_EQUAL(pairs_in(map), pairs);
+
+    // The device's own count of its own map.
+    set_pair<W> set;
+    set_make(words, 0, &set);
+    int volume = kernel_volume(&k);
+    int32_t *device_map = device_new_poisoned<int32_t>((int64_t)set.count * volume);
+    int32_t *device_pairs = device_new<int32_t>(volume);
+    CHECK_OK(map_build<W>(&layout, &k, set.device, set.device, device_map, stream_get()));
+    CHECK_OK(
+        map_count(device_map, volume, set.device.count, set.count, device_pairs, stream_get()));
+    int32_t *counted = device_fetch(device_pairs, volume);
+    int64_t sum = 0, lopsided = 0;
+    for (int i = 0; i < volume; ++i) {
+        sum += counted[i];
+        lopsided += counted[i] != counted[kernel_mirror(&k, i)];
+    }
+    CHECK_EQUAL(sum, pairs);
+    CHECK_EQUAL(lopsided, 0);
+    CHECK_EQUAL(counted[volume / 2], set.count);
+}
+
+DEVICE_TEST(gpu_map_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    const char *kitti = "kitti00_000000_5cm.vox32", *lone_star = "lone_star_5cm.vox32";
+    check_real_scan<uint32_t>(kitti, 3, 346220);
+    check_real_scan<uint64_t>(kitti, 5, 847344);
+    if (!test_quick()) {
+        check_real_scan<uint64_t>(kitti, 3, 346220);
+        check_real_scan<uint32_t>(lone_star, 3, 2533643);
+        check_real_scan<uint64_t>(lone_star, 3, 2533643);
+        check_real_scan<uint32_t>(kitti, 5, 847344);
+        check_real_scan<uint32_t>(lone_star, 5, 7126043);
+        check_real_scan<uint64_t>(lone_star, 5, 7126043);
+    }
+}
+
+DEVICE_TEST(gpu_map_real_scan_strided) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    word_layout layout;
+    std::vector<uint32_t> level[4];
+    level[0] = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &layout);
+    for (int l = 0; l < (test_quick() ? 1 : 3); ++l) {
+        int s = 1 << l;
+        level[l + 1] = floored(&layout, level[0], {2 * s, 2 * s, 2 * s});
+        check_inverse(&layout, level[l], level[l + 1], kernel_cube(2, s));
+        check_inverse(&layout, level[l], level[l + 1], kernel_cube(3, s));
+        kernel_shape same = kernel_cube(3, 2 * s);
+        label_kernel("level", same);
+        check_same(&layout, &same, level[l + 1]);
+    }
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_map_refuses) {
+    word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {20, 20, 20}, 1, {1, 1, 1}, {1, 1, 1});
+    word_layout wide = word_widen(layout);
+    kernel_shape k = kernel_cube(3, 1);
+    set_pair<uint32_t> set;
+    set_make(words_of<uint32_t>(&layout, {{0, 1, 2, 3}, {0, 1, 2, 4}}), 0, &set);
+    int32_t *map = device_new<int32_t>(2 * 27);
+    auto start = [&](const word_layout *l, const kernel_shape *kernel, voxel_set<uint32_t> source,
+                     voxel_set<uint32_t> outputs, int32_t *m) {
+        return map_build<uint32_t>(l, kernel, source, outputs, m, stream_get());
+    };
+    const voxel_set<uint32_t> s = set.device;
+    CHECK_STATUS(start(nullptr, &k, s, s, map), status_null_pointer);
+    CHECK_STATUS(start(&layout, nullptr, s, s, map), status_null_pointer);
+    CHECK_STATUS(start(&layout, &k, s, s, nullptr), status_null_pointer);
+    CHECK_STATUS(start(&wide, &k, s, s, map), status_unsupported);
+    for (triple size : {triple{0, 3, 3}, triple{3, 16, 3}, triple{3, 3, -1}, triple{17, 17, 17}}) {
+        kernel_shape bad = kernel_make(size);
+        CHECK_STATUS(start(&layout, &bad, s, s, map), status_kernel_size);
+    }
+    kernel_shape bad = kernel_make({3, 3, 3}, {1, 0, 1});
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_bad_size);
+    bad = kernel_make({3, 3, 3}, {1, 1, 1}, {1, 1, 0});
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_stride);
+    // Beyond the guard margin queries would wrap into other fields.
+    bad = kernel_make({5, 3, 3});
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
+    bad = kernel_make({3, 3, 3}, {1, 1, 2});
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
+    bad = kernel_make({3, 3, 3}, {1, 1, 1}, {1, 2, 1});
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
+    bad = kernel_make({2, 2, 3}, {2, 1, 1}, {1, 1, 1}, true);
+    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
+    struct {
+        status_code code;
+        void (*spoil)(voxel_set<uint32_t> *);
+    } const spoils[] = {
+        {status_null_pointer, [](voxel_set<uint32_t> *v) { v->words = nullptr; }},
+        {status_null_pointer, [](voxel_set<uint32_t> *v) { v->count = nullptr; }},
+        {status_bad_size, [](voxel_set<uint32_t> *v) { v->capacity = 0; }},
+        {status_bad_size, [](voxel_set<uint32_t> *v) { v->capacity = -1; }},
+    };
+    for (auto &spoil : spoils) {
+        voxel_set<uint32_t> spoilt = s;
+        spoil.spoil(&spoilt);
+        CHECK_STATUS(start(&layout, &k, spoilt, s, map), spoil.code);
+        CHECK_STATUS(start(&layout, &k, s, spoilt, map), spoil.code);
+    }
+    int32_t *pairs = device_new<int32_t>(27);
+    CHECK_STATUS(map_count(nullptr, 27, s.count, 2, pairs, stream_get()), status_null_pointer);
+    CHECK_STATUS(map_count(map, 27, nullptr, 2, pairs, stream_get()), status_null_pointer);
+    CHECK_STATUS(map_count(map, 27, s.count, 2, nullptr, stream_get()), status_null_pointer);
+    CHECK_STATUS(map_count(map, 0, s.count, 2, pairs, stream_get()), status_bad_size);
+    CHECK_STATUS(map_count(map, -1, s.count, 2, pairs, stream_get()), status_bad_size);
+    CHECK_STATUS(map_count(map, 1 << 20, s.count, 2, pairs, stream_get()), status_bad_size);
+    CHECK_STATUS(map_count(map, 27, s.count, 0, pairs, stream_get()), status_bad_size);
+    CHECK(device_untouched(map, 0, 2 * 27)); // a refused call has done nothing
+    CHECK(device_untouched(pairs, 0, 27));
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_map_planted_errors_are_found) {
+    random_state random = random_make(13);
+    triple lo = triple_make(0, 0, 0), hi = triple_make(9, 9, 9);
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape k = kernel_cube(3, 1), swapped = k;
+    set_pair<uint32_t> set;
+    set_make(words_random<uint32_t>(&random, &layout, lo, hi, 300), 0, &set);
+    const std::vector<int32_t> wanted = map_on_host(&layout, &k, &set, &set);
+    int32_t *map = device_new<int32_t>(300 * 27);
+    REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
+    std::vector<int32_t> got(300 * 27);
+    device_copy_out(got.data(), map, 300 * 27);
+    CHECK_EQUAL(difference(got, wanted, 27), "");
+    std::vector<int32_t> bad = got;
+    size_t last = bad.size() - 1;
+    while (bad[last] < 0) {
+        --last;
+    }
+    bad[last] = -1; // one tap is dropped
+    CHECK(strstr(difference(bad, wanted, 27), "map["));
+    bad[last] = got[last] - 1; // one tap is another voxel
+    CHECK(strstr(difference(bad, wanted, 27), "map["));
+    swapped.transposed = true; // offsets in the opposite order
+    REQUIRE_OK(map_build<uint32_t>(&layout, &swapped, set.device, set.device, map, stream_get()));
+    device_copy_out(bad.data(), map, 300 * 27);
+    CHECK(difference(bad, wanted, 27)[0] != 0);
+    // A source that lost its first voxel.
+    uint32_t moved = set.words[0] + 1;
+    bool free_cell = moved < set.words[1];
+    moved = free_cell ? moved : set.words[0] - 1; // into the margin: no voxel, still the first
+    device_copy_in(set.device.words, &moved, 1);
+    REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
+    device_copy_out(bad.data(), map, 300 * 27);
+    CHECK(difference(bad, wanted, 27)[0] != 0);
+}
+
+} // namespace

@@ -1,0 +1,757 @@
+// tests/gpu/order.cu: the ordered layout on the GPU, byte for byte that of the host loop.
+#include "../../spira/layout/order.cuh"
+#include "../support/orders.cuh"
+#include "../support/sets.cuh"
+
+using namespace spira;
+
+namespace {
+
+char label[256]; // the case at hand, for the message
+
+// ---- maps ---------------------------------------------------------------------------------------
+
+enum fill {
+    fill_none,
+    fill_all,
+    fill_sparse,
+    fill_half,
+    fill_by_offset, // some offsets are hardly ever there, some nearly always
+    fill_alike,     // many rows with the same taps
+    fill_last,      // the last offset alone: the largest key of all if the kernel is odd
+    fills,
+};
+
+// A map [capacity, columns] of which `count` rows are real; the others look real and must not be
+// read. `told`: the count that the device hears of.
+struct scene {
+    kernel_shape kernel;
+    int threshold; // of the map's columns
+    int32_t count, capacity, told;
+    std::vector<int32_t> map;
+};
+
+int32_t scene_columns(const scene *s) {
+    return map_os_columns(&s->kernel, s->threshold, false);
+}
+
+bool fill_has(random_state *random, fill kind, int volume, int32_t row, int k) {
+    switch (kind) {
+    case fill_none:
+    case fills:
+        break;
+    case fill_all:
+        return true;
+    case fill_sparse:
+        return random_int(random, 0, 19) == 0;
+    case fill_half:
+        return random_int(random, 0, 1) == 0;
+    case fill_by_offset:
+        return random_int(random, 0, volume) <= k;
+    case fill_alike:
+        return (row % 7 + k) % 3 == 0;
+    case fill_last:
+        return k == volume - 1;
+    }
+    return false;
+}
+
+scene scene_make(random_state *random, triple size, int32_t count, int32_t capacity, fill kind,
+                 int threshold = map_all) {
+    kernel_shape kernel = kernel_cube(1, 1);
+    kernel.size = size;
+    scene s = {kernel, threshold, count, capacity, count, {}};
+    const int volume = scene_columns(&s);
+    s.map.resize((size_t)capacity * (size_t)volume, 12345);
+    for (int32_t row = 0; row < count; ++row) {
+        for (int k = 0; k < volume; ++k) {
+            bool has = fill_has(random, kind, volume, row, k);
+            s.map[(size_t)row * (size_t)volume + (size_t)k] =
+                has ? random_int(random, 0, 1 << 30) : -1;
+        }
+    }
+    return s;
+}
+
+// ---- one run, on either side --------------------------------------------------------------------
+
+typedef order_arrays blocks;
+
+// `extra` blocks are more than are needed.
+blocks blocks_make(const scene *s, int32_t extra) {
+    return order_arrays_make(order_count(s->capacity) + extra, scene_columns(s));
+}
+
+blocks blocks_on_host(const scene *s, int32_t extra) {
+    blocks b = blocks_make(s, extra);
+    const size_t bytes = order_host_workspace(s->capacity);
+    CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity,
+                              order_arrays_layout(&b), guarded_new<char>((int64_t)bytes), bytes));
+    return b;
+}
+
+// The compact form of a scene's map, which becomes what that tells.
+std::vector<int32_t> scene_slabs(const scene *s, std::vector<int32_t> *map) {
+    const int K = s->kernel.size.x, plane = K * K;
+    std::vector<int32_t> slabs((size_t)slab_total(K, s->capacity), 12345); // looks real
+    for (int32_t i = 0; i < s->count; ++i) {
+        for (int b = 0; b < K; ++b) {
+            int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
+            int32_t *record = &slabs[(size_t)slab_at(K, s->capacity, b, i)];
+            slab_record_put(taps, K, record);
+            for (int c = 0; c < plane; ++c) {
+                taps[c] = slab_source(record, K, c);
+            }
+        }
+    }
+    return slabs;
+}
+
+// Whether the map of a scene can be compact.
+bool scene_is_small(const scene *s) {
+    return slab_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
+}
+
+// The scene's map in the memory of a request; of a compact one the scene keeps what that tells.
+void request_fill(const order_request *r, scene *s) {
+    if (r->slabs) {
+        std::vector<int32_t> slabs = scene_slabs(s, &s->map);
+        device_copy_in((int32_t *)r->slabs, slabs.data(), (int64_t)slabs.size());
+    } else {
+        device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
+    }
+}
+
+order_request request_make(scene *s, int32_t extra, bool compact = false) {
+    order_request r = {s->kernel,
+                       s->threshold,
+                       device_upload(s->map.data(), (int64_t)s->map.size()),
+                       device_upload(&s->told, 1),
+                       s->capacity,
+                       order_layout_new(order_count(s->capacity) + extra, scene_columns(s)),
+                       nullptr};
+    if (compact && scene_is_small(s)) {
+        r.map = nullptr;
+        r.slabs = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
+        request_fill(&r, s);
+    }
+    return r;
+}
+
+const char *difference(const blocks &got, const blocks &wanted) {
+    return order_difference(got, wanted, label);
+}
+
+struct scratch {
+    char *memory;
+    size_t bytes;
+};
+
+scratch scratch_make(const std::vector<order_request> &requests) {
+    scratch s = {nullptr, 0};
+    CHECK_OK(order_workspace(requests.data(), (int)requests.size(), &s.bytes));
+    s.memory = device_new<char>((int64_t)s.bytes);
+    return s;
+}
+
+status requests_build(const std::vector<order_request> &requests, const scratch *s,
+                      cudaStream_t stream) {
+    return order_build(requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
+}
+
+// Both sides, the device twice over its own output and scratch. Frees all buffers of the test.
+void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
+    std::vector<order_request> requests;
+    std::vector<blocks> wanted;
+    for (scene &s : scenes) {
+        requests.push_back(request_make(&s, extra, compact));
+        wanted.push_back(blocks_on_host(&s, extra));
+    }
+    scratch memory = scratch_make(requests);
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(requests_build(requests, &memory, stream_get()));
+        for (size_t i = 0; i < scenes.size(); ++i) {
+            CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout), wanted[i]), "");
+        }
+    }
+    guarded_finish();
+}
+
+// From maps as they stand, then from compact ones where they can be.
+void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
+    check_requests(scenes, extra, false);
+    if (std::any_of(scenes.begin(), scenes.end(),
+                    [](const scene &s) { return scene_is_small(&s); })) {
+        check_requests(scenes, extra, true);
+    }
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3},  {1, 3, 11}, {4, 4, 4}, {5, 5, 5},
+                        {2, 5, 3}, {7, 7, 7}, {1, 1, 15}, {13, 5, 1}, {2, 4, 4}};
+
+DEVICE_TEST(gpu_order_every_size) {
+    random_state random = random_make(1);
+    int turn = 0, number = 0;
+    const std::vector<int> all = {0,   1,   2,   15,   16,   17,   31,   32,   33,  47,
+                                  48,  62,  63,  64,   65,   127,  128,  129,  255, 256,
+                                  257, 640, 641, 2047, 2048, 2049, 4097, 20000},
+                           few = {0, 1, 31, 33, 63, 64, 65, 128, 129};
+    for (int n : test_quick() ? few : all) {
+        for (triple size : sizes) {
+            const int volume = size.x * size.y * size.z;
+            if ((n > 700 && volume > 64) || (test_quick() && volume > 130)) {
+                continue;
+            }
+            for (int room : {0, 1, 300}) {
+                if (test_quick() && number++ % 11) { // each count, kernel and room among them
+                    continue;
+                }
+                int32_t capacity = n + room > 0 ? n + room : 1;
+                fill kind = (fill)(turn++ % fills);
+                snprintf(label, sizeof label, "%d of %d outputs, %d x %d x %d, fill %d", n,
+                         capacity, size.x, size.y, size.z, kind);
+                check_both({scene_make(&random, size, n, capacity, kind)}, room % 2);
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_order_every_kernel) {
+    random_state random = random_make(2);
+    for (int x = 1; x <= kernel_size_max; ++x) {
+        for (triple size : {triple{x, 16 - x, 2}, triple{2, x, x}, triple{x, 1, 4}}) {
+            for (int kind = fill_none; kind < fills; ++kind) {
+                if (test_quick() && (x > 4 || kind % 3)) {
+                    continue;
+                }
+                snprintf(label, sizeof label, "%d x %d x %d, fill %d", size.x, size.y, size.z,
+                         kind);
+                check_both({scene_make(&random, size, 150 + kind, 200, (fill)kind)});
+            }
+        }
+    }
+    if (!test_quick()) {
+        for (fill kind : {fill_sparse, fill_all, fill_by_offset}) {
+            snprintf(label, sizeof label, "the largest kernel, fill %d", kind);
+            check_both({scene_make(&random, {15, 15, 15}, 200, 230, kind)});
+        }
+    }
+}
+
+// Maps with the columns of each threshold, alone and of all thresholds together.
+DEVICE_TEST(gpu_order_every_threshold) {
+    random_state random = random_make(10);
+    int turn = 0;
+    for (triple size : {sizes[1], sizes[2], sizes[5], sizes[6], sizes[3], triple{9, 9, 9}}) {
+        kernel_shape kernel = kernel_cube(1, 1);
+        kernel.size = size;
+        std::vector<scene> all;
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 2; ++threshold) {
+            if (test_quick() && threshold % 3 != 2) {
+                continue;
+            }
+            const int32_t counts[] = {0, 1, 64, 65, 300, 1000};
+            int32_t count = counts[turn % 6];
+            fill kind = (fill)(turn++ % fills);
+            all.push_back(scene_make(&random, size, count, count + turn % 3 * 40 + 1, kind,
+                                     turn % 5 ? threshold : (int)map_all));
+            snprintf(label, sizeof label, "%d x %d x %d, t = %d, %d outputs, fill %d", size.x,
+                     size.y, size.z, all.back().threshold, count, kind);
+            check_both({all.back()}, turn % 2);
+        }
+        all.resize(std::min(all.size(), (size_t)order_maps_max), all[0]);
+        snprintf(label, sizeof label, "%d x %d x %d, all thresholds", size.x, size.y, size.z);
+        check_both(all);
+    }
+}
+
+// A count beyond the capacity: as many rows as there is room for, and not one more.
+DEVICE_TEST(gpu_order_clamps_the_count) {
+    random_state random = random_make(3);
+    for (int32_t capacity : {1, 63, 64, 128, 200}) {
+        for (int32_t over : {1, 64, 1000, INT32_MAX / 2}) {
+            std::vector<scene> scenes;
+            for (triple size : {sizes[1], sizes[2], sizes[5]}) {
+                scenes.push_back(scene_make(&random, size, capacity, capacity, fill_half));
+                scenes.back().told += scenes.size() == 3 ? 0 : over;
+            }
+            snprintf(label, sizeof label, "%d of %d outputs", capacity + over, capacity);
+            check_both(scenes, 3);
+        }
+    }
+}
+
+// Random maps of a go: any kernels, empty ones among them.
+std::vector<scene> scenes_random(random_state *random, int maps, int32_t most) {
+    std::vector<scene> scenes;
+    for (int m = 0; m < maps; ++m) {
+        triple size = sizes[random_int(random, 0, 9)];
+        int32_t few = size.x * size.y * size.z > 130 ? most / 10 : most;
+        int32_t count = random_int(random, 0, 3) ? random_int(random, 0, few) : 0;
+        int32_t capacity =
+            std::max(count + random_int(random, 0, 1) * random_int(random, 0, 200), 1);
+        fill kind = (fill)random_int(random, fill_none, fills - 1);
+        scenes.push_back(scene_make(random, size, count, capacity, kind));
+        scenes.back().told += count == capacity && m % 3 == 0 ? m : 0;
+    }
+    return scenes;
+}
+
+DEVICE_TEST(gpu_order_many_maps) {
+    for (int maps : {1, 2, 3, 5, 7, 8, 9, 12, 15, 16}) {
+        if (test_quick() && maps % 7 != 2) {
+            continue;
+        }
+        for (int seed = 0; seed < (test_quick() ? 1 : 20); ++seed) {
+            random_state random = random_make((uint64_t)(maps * 100 + seed));
+            snprintf(label, sizeof label, "%d maps, seed %d", maps, seed);
+            check_both(scenes_random(&random, maps, test_quick() ? 200 : 5000), seed % 2);
+        }
+    }
+}
+
+// The largest keys, and rows behind them that have none; no map has any rows; all but one are
+// empty.
+DEVICE_TEST(gpu_order_ends_of_the_keys) {
+    random_state random = random_make(4);
+    for (int maps : {1, 2, 3, 4, 8, 16}) {
+        for (int32_t room : {0, 70}) {
+            std::vector<scene> scenes, empty;
+            for (int m = 0; m < maps; ++m) {
+                scenes.push_back(scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
+                empty.push_back(scene_make(&random, {3, 3, 3}, 0, 100 + room, fill_none));
+            }
+            snprintf(label, sizeof label, "%d maps, %d rows more", maps, room);
+            check_both(scenes);
+            check_both(empty);
+            for (int m = 0; m < maps; ++m) {
+                if (test_quick() && m % 5) {
+                    continue;
+                }
+                std::vector<scene> one = empty;
+                one[(size_t)m] = scenes[(size_t)m];
+                check_both(one);
+            }
+        }
+    }
+}
+
+// Capacities of many runs, counts around the ends of the first of them.
+DEVICE_TEST(gpu_order_room_for_many_runs) {
+    random_state random = random_make(11);
+    int turn = 0;
+    for (int32_t capacity : {2048, 2049, 10000, 20480}) {
+        std::vector<scene> scenes;
+        for (int32_t count : {0, 1, 1023, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
+            if (count <= capacity && !(test_quick() && count > 2049)) {
+                fill kind = (fill)(turn++ % fills);
+                scenes.push_back(scene_make(&random, sizes[turn % 3], count, capacity, kind));
+                snprintf(label, sizeof label, "%d of %d outputs, fill %d", count, capacity, kind);
+                check_both({scenes.back()});
+            }
+        }
+        snprintf(label, sizeof label, "all counts up to %d outputs", capacity);
+        check_both(scenes);
+    }
+}
+
+// Pairs of blocks of many weights, and of some few: maps of one slab of columns and of more, their
+// pairs in one scope.
+DEVICE_TEST(gpu_order_turns) {
+    random_state random = random_make(12);
+    for (int32_t count : {1, 128, 129, 16 * 128, 2048 * 8 + 1, 60000}) {
+        std::vector<scene> scenes;
+        for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{2, 2, 2}, triple{1, 3, 11}}) {
+            if (count < 2100 || (size.x < 5 && !test_quick())) {
+                scene s = scene_make(&random, size, count, count + 200, fill_none);
+                const int volume = scene_columns(&s);
+                for (int64_t i = 0; i < (int64_t)count * volume; ++i) {
+                    int own = (int)(i / volume % 37 * volume / 37); // so many columns at most
+                    bool has = i % volume <= own && random_int(&random, 0, 7);
+                    s.map[(size_t)i] = has ? (int32_t)i : -1;
+                }
+                scenes.push_back(s);
+                snprintf(label, sizeof label, "%d rows, %d columns", count, volume);
+                check_both({s});
+            }
+        }
+        if (scenes.size()) {
+            snprintf(label, sizeof label, "%d rows, all kernels", count);
+            check_both(scenes);
+        }
+    }
+}
+
+// Many runs, and more than a scope of pairs: one map, and many together.
+DEVICE_TEST(gpu_order_many_rows) {
+    if (test_quick()) {
+        SKIP("large");
+    }
+    random_state random = random_make(5);
+    const int32_t scope = order_scope * 2 * order_rows;
+    for (int32_t count : {100001, scope - 5, scope, scope + 1}) {
+        for (fill kind : {fill_half, fill_alike, fill_last}) {
+            triple size = count > scope / 2 ? triple{1, 2, 2} : triple{3, 3, 3};
+            snprintf(label, sizeof label, "%d rows, fill %d", count, kind);
+            check_both({scene_make(&random, size, count, count + 5, kind)});
+        }
+    }
+    std::vector<scene> scenes;
+    for (int m = 0; m < order_maps_max; ++m) {
+        triple size = sizes[m % 3];
+        fill kind = m == 15 ? fill_last : (fill)(m % fills);
+        scenes.push_back(scene_make(&random, m == 15 ? sizes[2] : size, 18000 + m, 20000, kind));
+    }
+    snprintf(label, sizeof label, "16 maps of many rows");
+    check_both(scenes);
+}
+
+// ---- maps of layers -----------------------------------------------------------------------------
+
+// What map_build_host makes, with as many rows more.
+template <typename W>
+scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std::vector<W> source,
+                     std::vector<W> outputs, int32_t room) {
+    int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
+    scene s = {*kernel, map_all, count, count + room, count, {}};
+    s.map.resize((size_t)s.capacity * (size_t)kernel_volume(kernel), 12345);
+    voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
+    CHECK_OK(map_build_host(layout, kernel, from, to, s.map.data()));
+    return s;
+}
+
+DEVICE_TEST(gpu_order_strided_maps) {
+    random_state random = random_make(6);
+    const triple lo = {0, 0, 0}, hi = {39, 39, 15};
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, {2, 2, 2}, {4, 4, 4});
+    std::vector<uint32_t> fine(test_quick() ? 300 : 9000), coarse(test_quick() ? 80 : 2000);
+    fine.resize((size_t)reference_random_set(&random, &layout, lo, hi, {1, 1, 1},
+                                             (int32_t)fine.size(), fine.data()));
+    coarse.resize((size_t)reference_random_set(&random, &layout, lo, hi, {2, 2, 2},
+                                               (int32_t)coarse.size(), coarse.data()));
+    std::vector<scene> scenes;
+    for (int size : {2, 3, 4}) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        scenes.push_back(scene_of_layer(&layout, &kernel, fine, coarse, 7));
+        kernel.transposed = true;
+        scenes.push_back(scene_of_layer(&layout, &kernel, coarse, fine, 0));
+    }
+    snprintf(label, sizeof label, "strided maps");
+    check_both(scenes);
+}
+
+template <typename W>
+void check_scan(const char *name, std::initializer_list<int> kernels) {
+    word_layout layout;
+    std::vector<W> words = reference_scan<W>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    std::vector<scene> scenes;
+    for (int size : kernels) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        scenes.push_back(scene_of_layer(&layout, &kernel, words, words, size == 3 ? 0 : 1000));
+        snprintf(label, sizeof label, "%s, K = %d", name, size);
+        check_both({scenes.back()});
+    }
+    snprintf(label, sizeof label, "%s, all kernels", name);
+    check_both(scenes);
+}
+
+DEVICE_TEST(gpu_order_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    if (test_quick()) {
+        SKIP("large");
+    }
+    check_scan<uint32_t>("kitti00_000000_5cm.vox32", {3, 2, 5});
+    check_scan<uint64_t>("lone_star_5cm.vox32", {3});
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+// Another scene in the memory of the first.
+void request_refill(const order_request *r, scene *s) {
+    request_fill(r, s);
+    device_copy_in((int32_t *)r->count, &s->told, 1);
+    CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
+                          (size_t)r->layout.blocks * (size_t)r->layout.volume * order_rows *
+                              sizeof(int32_t)));
+    CUDA_CHECK(cudaMemset(r->layout.schedule, guarded_poison,
+                          (size_t)order_pairs(r->layout.blocks) * sizeof(int32_t)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+// One graph for the capacities; scenes of other sizes each time.
+void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool compact) {
+    random_state random = random_make(7);
+    std::vector<scene> scenes;
+    std::vector<order_request> requests;
+    for (triple size : kernels) {
+        scenes.push_back(scene_make(&random, size, 100, capacity, fill_half));
+        requests.push_back(request_make(&scenes.back(), 0, compact));
+    }
+    scratch memory = scratch_make(requests);
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(requests_build(requests, &memory, stream)); });
+    REQUIRE(replay != nullptr);
+    for (int32_t count : {100, capacity, 0, 1, capacity - 1, 64, capacity}) {
+        for (size_t i = 0; i < kernels.size(); ++i) {
+            int32_t own = i % 2 ? capacity - count : count;
+            fill kind = (fill)random_int(&random, fill_none, fills - 1);
+            scenes[i] = scene_make(&random, kernels[i], own, capacity, kind);
+            request_refill(&requests[i], &scenes[i]);
+        }
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        for (size_t i = 0; i < kernels.size(); ++i) {
+            snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
+            CHECK_EQUAL(
+                difference(order_arrays_fetch(&requests[i].layout), blocks_on_host(&scenes[i], 0)),
+                "");
+        }
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_order_replays) {
+    for (bool compact : {false, true}) {
+        check_replays({{3, 3, 3}}, 500, compact);
+        check_replays({{3, 3, 3}, {2, 2, 2}, {5, 5, 5}}, 1000, compact);
+        if (!test_quick()) {
+            check_replays({{3, 3, 3}, {2, 2, 2}}, 130000, compact);
+        }
+    }
+}
+
+// ---- sizes and errors ---------------------------------------------------------------------------
+
+// More entries than an int can count, of the map and of the sources.
+DEVICE_TEST(gpu_order_beyond_32_bits) {
+    const int32_t rows = 699990, volume = 3375, none = 100, own = 650000;
+    const int64_t taps = (int64_t)rows * volume;
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)taps * 8 + ((size_t)1 << 30)) {
+        SKIP("takes 20 GB of device memory and is not quick");
+    }
+    // All taps are there but for those of the last rows, which so come first. One row has taps of
+    // its own.
+    int32_t *map = device_new<int32_t>(taps);
+    CUDA_CHECK(cudaMemset(map, 1, (size_t)taps * sizeof(int32_t)));
+    CUDA_CHECK(cudaMemset(map + taps - (int64_t)none * volume, 0xff,
+                          (size_t)none * volume * sizeof(int32_t)));
+    std::vector<int32_t> numbers;
+    for (int32_t k = 0; k < volume; ++k) {
+        numbers.push_back(k);
+    }
+    device_copy_in(map + (int64_t)own * volume, numbers.data(), volume);
+    const int32_t many = order_count(rows);
+    order_request request = {kernel_cube(15, 1),
+                             map_all,
+                             map,
+                             device_upload(&rows, 1),
+                             rows,
+                             {device_new<int32_t>((int64_t)many * order_rows),
+                              device_new<uint32_t>((int64_t)many * order_words(volume)),
+                              device_new<int32_t>((int64_t)many * volume * order_rows),
+                              device_new<int32_t>(order_pairs(many)), many, volume},
+                             nullptr};
+    scratch memory = scratch_make({request});
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    const int32_t *row = device_fetch(request.layout.row, (int64_t)many * order_rows);
+    for (int32_t p = 0; p < many * order_rows; ++p) {
+        CHECK_EQUAL(row[p], p < none ? rows - none + p : p < rows ? p - none : -1);
+    }
+    for (int64_t block : {(int64_t)1, ((int64_t)1 << 31) / (64 * volume),
+                          (int64_t)(own + none) / order_rows, (int64_t)many - 1}) {
+        const int32_t *source = device_fetch(request.layout.source + block * volume * order_rows,
+                                             (int64_t)volume * order_rows);
+        for (int64_t i = 0; i < (int64_t)volume * order_rows; ++i) {
+            int64_t place = block * order_rows + i % order_rows;
+            CHECK_EQUAL(source[i], place < none || place >= rows ? -1
+                                   : place == own + none         ? (int32_t)(i / order_rows)
+                                                                 : 0x01010101);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_order_refuses) {
+    random_state random = random_make(8);
+    scene s = scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
+    const std::vector<order_request> good = {request_make(&s, 0), request_make(&s, 0)};
+    const scratch memory = scratch_make(good);
+    auto spoilt = [&](auto spoil) { // the second request, with the first a good one
+        std::vector<order_request> bad = good;
+        spoil(&bad[1]);
+        return requests_build(bad, &memory, stream_get());
+    };
+    auto null = [&](auto spoil, const char *name) {
+        CHECK_STATUS(spoilt(spoil), status_null_pointer);
+        CHECK_EQUAL(spoilt(spoil).subject, name);
+    };
+    null([](order_request *r) { r->map = nullptr; }, "map");
+    null([](order_request *r) { r->count = nullptr; }, "count");
+    null([](order_request *r) { r->layout.row = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.mask = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.source = nullptr; }, "layout");
+    null([](order_request *r) { r->layout.schedule = nullptr; }, "layout");
+    CHECK_STATUS(spoilt([](order_request *r) { r->layout.volume = 8; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 2; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 0; }), status_kernel_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.z = 16; }), status_kernel_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 3; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 0; }), status_bad_size);
+    CHECK_EQUAL(spoilt([](order_request *r) { r->threshold = -1; }).subject, "threshold");
+    CHECK_STATUS(spoilt([](order_request *r) { r->layout.blocks = 0; }), status_capacity);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
+    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
+    alignas(16) static int32_t slabs[8];
+    CHECK_STATUS(spoilt([](order_request *r) { r->slabs = slabs + 2; }), status_alignment);
+    for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
+        CHECK_STATUS(spoilt([=](order_request *r) {
+                         r->slabs = slabs;
+                         r->kernel.size = wrong;
+                     }),
+                     status_unsupported);
+    }
+    const std::vector<order_request> many((size_t)17, good[0]);
+    CHECK_STATUS(requests_build(many, &memory, stream_get()), status_bad_size);
+    for (int maps : {-1, 0, 17}) {
+        CHECK_STATUS(order_build(many.data(), maps, memory.memory, memory.bytes, stream_get()),
+                     status_bad_size);
+    }
+    CHECK_STATUS(order_build(nullptr, 1, memory.memory, memory.bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
+    const scratch low = {memory.memory, memory.bytes - 1}, none = {nullptr, memory.bytes},
+                  odd = {memory.memory + 8, memory.bytes};
+    CHECK_STATUS(requests_build(good, &low, stream_get()), status_workspace);
+    CHECK_STATUS(requests_build(good, &none, stream_get()), status_null_pointer);
+    CHECK_STATUS(requests_build(good, &odd, stream_get()), status_alignment);
+    // Nothing has been done.
+    for (const order_request &r : good) {
+        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout), blocks_make(&s, 0)), "");
+    }
+    CHECK_OK(requests_build(good, &memory, stream_get()));
+}
+
+DEVICE_TEST(gpu_order_planted_errors_are_found) {
+    random_state random = random_make(9);
+    scene s = scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
+    const order_request request = request_make(&s, 1);
+    const scratch memory = scratch_make({request});
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    const blocks wanted = order_arrays_fetch(&request.layout);
+    CHECK_EQUAL(difference(wanted, blocks_on_host(&s, 1)), "");
+    blocks bad = wanted;
+    std::swap(bad.row[70], bad.row[71]);
+    CHECK(strstr(difference(bad, wanted), "row[70]") != nullptr);
+    bad = wanted;
+    bad.mask[3] ^= 1u << 26;
+    CHECK(strstr(difference(bad, wanted), "mask[3]") != nullptr);
+    bad = wanted;
+    std::swap(bad.schedule[0], bad.schedule[1]);
+    CHECK(strstr(difference(bad, wanted), "turn[0]") != nullptr);
+    bad = wanted;
+    ++bad.source.back(); // a write behind the last block
+    CHECK(strstr(difference(bad, wanted), "source[") != nullptr);
+    // A row too few.
+    const int32_t fewer = s.count - 1;
+    device_copy_in((int32_t *)request.count, &fewer, 1);
+    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
+    CHECK(difference(order_arrays_fetch(&request.layout), wanted)[0] != 0);
+}
+
+// ---- slots --------------------------------------------------------------------------------------
+
+int64_t slots_on_host(const scene *s) {
+    blocks b = blocks_on_host(s, 0);
+    const order_layout t = order_arrays_layout(&b);
+    int64_t slots = -1;
+    CHECK_OK(order_slots_host(&t, s->count, &slots));
+    return slots;
+}
+
+DEVICE_TEST(gpu_order_slots) {
+    random_state random = random_make(31);
+    int turn = 0;
+    for (int n : {0, 1, 63, 64, 65, 1000, 4097, 40000}) {
+        for (triple size : sizes) {
+            if ((n > 1000 && size.x * size.y * size.z > 64) || (test_quick() && turn++ % 4)) {
+                continue;
+            }
+            fill kind = (fill)(turn++ % fills);
+            scene s = scene_make(&random, size, n, n + turn % 3 * 100 + 1, kind);
+            const order_request request = request_make(&s, turn % 2);
+            const scratch memory = scratch_make({request});
+            int64_t *slots = device_new<int64_t>(1);
+            for (int run = 0; run < 2; ++run) {
+                CHECK_OK(requests_build({request}, &memory, stream_get()));
+                CHECK_OK(
+                    order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
+                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
+            }
+            const int32_t told[] = {s.capacity + 1, INT32_MAX}; // taken for the capacity
+            for (int32_t count : told) {
+                device_copy_in((int32_t *)request.count, &count, 1);
+                CHECK_OK(
+                    order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
+                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
+            }
+            guarded_finish();
+        }
+    }
+}
+
+// In a graph, and more of them than an int can count.
+DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
+    const int32_t blocks = 20000, capacity = blocks * order_rows;
+    const int64_t words = (int64_t)blocks * order_words(3375);
+    uint32_t *mask = device_new<uint32_t>(words);
+    int32_t *any = device_new<int32_t>(1), *count = device_zeros<int32_t>(1);
+    int64_t *slots = device_new<int64_t>(1);
+    const order_layout t = {any, mask, any, any, blocks, 3375};
+    CUDA_CHECK(cudaMemset(mask, 0xff, (size_t)words * sizeof *mask));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    cudaGraphExec_t replay = stream_capture(
+        [&](cudaStream_t stream) { CHECK_OK(order_slots(&t, count, capacity, slots, stream)); });
+    REQUIRE(replay != nullptr);
+    for (int32_t own : {capacity, 0, 65, capacity}) {
+        device_copy_in(count, &own, 1);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        CHECK_EQUAL(*device_fetch(slots, 1),
+                    (int64_t)order_count(own) * order_words(3375) * 32 * order_rows);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+}
+
+DEVICE_TEST(gpu_order_slots_refuses) {
+    random_state random = random_make(32);
+    scene s = scene_make(&random, {3, 3, 3}, 100, 100, fill_half);
+    const order_request r = request_make(&s, 0);
+    int64_t *slots = device_new<int64_t>(2);
+    auto refused = [&](status_code code, const char *subject, const order_layout *t,
+                       const int32_t *count, int32_t capacity, int64_t *to) {
+        status got = order_slots(t, count, capacity, to, stream_get());
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
+    };
+    order_layout bad = r.layout;
+    refused(status_null_pointer, "layout", nullptr, r.count, 100, slots);
+    refused(status_null_pointer, "count", &r.layout, nullptr, 100, slots);
+    refused(status_null_pointer, "slots", &r.layout, r.count, 100, nullptr);
+    refused(status_bad_size, "capacity", &r.layout, r.count, 0, slots);
+    refused(status_capacity, "layout.blocks", &r.layout, r.count, 129, slots);
+    refused(status_alignment, "slots", &r.layout, r.count, 100, (int64_t *)((char *)slots + 4));
+    bad.mask = nullptr;
+    refused(status_null_pointer, "layout", &bad, r.count, 100, slots);
+    bad = r.layout;
+    bad.volume = 0;
+    refused(status_bad_size, "layout.volume", &bad, r.count, 100, slots);
+    CHECK(device_untouched(slots, 0, 2));
+}
+
+} // namespace

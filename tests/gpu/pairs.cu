@@ -1,0 +1,690 @@
+// tests/gpu/pairs.cu: convolution over lists of pairs on the GPU, in both forms, against sums in
+// double, each output within its bound (reference.h); stripes the same bits from run to run.
+#include "../../spira/conv_pairs.cuh"
+#include "../../spira/map.cuh"
+#include "../support/problems.cuh"
+
+using namespace problems;
+
+namespace {
+
+const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
+
+// ---- a problem in device memory -----------------------------------------------------------------
+
+struct device_pairs {
+    conv_pairs_args args;
+    char *out, *scratch;
+    size_t scratch_bytes;
+    int64_t out_bytes;
+};
+
+// Scratch of exactly the size that is asked for.
+void device_pairs_scratch(device_pairs *d) {
+    CHECK_OK(conv_pairs_workspace(&d->args, &d->scratch_bytes));
+    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
+}
+
+void device_pairs_make(const problem *p, pairs_form form, map_pairs pairs, device_pairs *d) {
+    conv_pairs_args *a = &d->args;
+    *a = {};
+    a->shape = p->shape;
+    a->weights =
+        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack);
+    a->pairs = pairs;
+    a->sides = pairs_sides_one;
+    a->form = form;
+    a->count = device_upload(&p->outputs, 1);
+    a->capacity = problem_capacity(p);
+    device_problem_arrays(p, d);
+    device_pairs_scratch(d);
+}
+
+status device_pairs_start(const device_pairs *d) {
+    return conv_pairs_run(&d->args, d->scratch, d->scratch_bytes, stream_get());
+}
+
+// Stripes have the same bits twice. Does not free.
+std::vector<char> device_pairs_run(const problem *p, const device_pairs *d) {
+    return device_problem_run(p, d, d->args.form == pairs_form_stripes,
+                              [&] { return device_pairs_start(d); });
+}
+
+// Frees all buffers of the test.
+std::vector<char> pairs_run_form(const problem *p, pairs_form form) {
+    device_pairs d;
+    device_pairs_make(p, form, pairs_upload(p), &d);
+    std::vector<char> out = device_pairs_run(p, &d);
+    guarded_finish();
+    return out;
+}
+
+void check_forms(const problem *p, int line = __builtin_LINE()) {
+    for (pairs_form form : forms) {
+        problem_good(p, pairs_run_form(p, form), __FILE__, line);
+    }
+}
+
+// ---- random shapes ------------------------------------------------------------------------------
+
+const int channels_edges[] = {1,  2,  4,  7,  8,  9,  15, 16, 17,  31,  32,
+                              33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
+
+void check_random_shapes(numeric type, int problems) {
+    for (int seed = 0; seed < problems; ++seed) {
+        random_state random = random_make((uint64_t)(4 * seed + type));
+        const int volume = random_int(&random, 1, 40);
+        conv_shape s = shape_random(&random, volume, type, channels_edges);
+        problem p =
+            problem_make(&random, s, random_int(&random, 0, 120), random_int(&random, 0, 400));
+        const int percents[] = {0, 3, 15, 40, 80, 100};
+        problem_fill_lists(&random, &p, percents[random_int(&random, 0, 5)]);
+        problem_fill_any_epilogue(&random, &p);
+        // A large capacity has long stripes, a small one short ones.
+        p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 60000;
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        problem_name(&p, what);
+        check_forms(&p);
+    }
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_f32) {
+    check_random_shapes(numeric_f32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_tf32) {
+    check_random_shapes(numeric_tf32, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_f16) {
+    check_random_shapes(numeric_f16, test_quick() ? 6 : 100);
+}
+
+DEVICE_TEST(gpu_pairs_random_shapes_bf16) {
+    check_random_shapes(numeric_bf16, test_quick() ? 6 : 100);
+}
+
+// ---- channels and rows, each on its own ---------------------------------------------------------
+
+DEVICE_TEST(gpu_pairs_channel_edges) {
+    const int edges[] = {1,  7,  8,  9,  15,  16,  17,  31,  32, 33,
+                         63, 64, 65, 96, 127, 128, 129, 255, 256};
+    int turn = 0;
+    for (int cin : edges) {
+        for (int cout : edges) {
+            numeric type = numerics[turn++ % 4];
+            if (test_quick() && turn % 23) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)turn);
+            conv_shape s = {3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type};
+            problem p = problem_make(&random, s, 40, 70);
+            p.room = turn % 5 ? 3 : 50000;
+            problem_move(&random, &p);
+            problem_fill_lists(&random, &p, 60);
+            problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
+            problem_name(&p, "edges");
+            check_forms(&p);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_many_channels) {
+    const int shapes[][4] = {{1, 1024, 0, 1024}, {2, 512, 512, 256}, {2, 1000, 24, 1000},
+                             {3, 1023, 1, 5},    {2, 1, 0, 1024},    {2, 1024, 1024, 33},
+                             {3, 3, 1024, 1023}, {5, 777, 333, 555}};
+    for (auto &c : shapes) {
+        for (numeric type : numerics) {
+            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(c[1] + c[2] + type));
+            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            problem p = problem_make(&random, s, 70, 66);
+            p.room = type == numeric_f16 ? 5000 : 0;
+            problem_fill_lists(&random, &p, 50);
+            problem_fill_epilogue(&random, &p, with_all, activation_relu);
+            problem_name(&p, "many channels");
+            check_forms(&p);
+        }
+    }
+}
+
+// Sizes around groups, units and stripes; lists that are full.
+DEVICE_TEST(gpu_pairs_every_size) {
+    for (int n : {0,  1,  2,   7,   8,   9,   15,  16,  17,  31,  32,   33,   63,
+                  64, 65, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1025, 4097}) {
+        if (test_quick() && n > 130) {
+            continue;
+        }
+        for (numeric type : numerics) {
+            random_state random = random_make((uint64_t)(4 * n + type));
+            conv_shape s = {5, n % 2 ? 9 : 70, 3, 20, type};
+            problem p = problem_make(&random, s, n, n);
+            problem_fill_lists(&random, &p, n % 3 ? 40 : 100);
+            problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
+            p.room = n % 4 ? 0 : 1500;
+            problem_name(&p, "rows");
+            check_forms(&p);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
+    for (numeric type : numerics) {
+        for (int pairs = 0; pairs <= 2; ++pairs) {
+            for (int volume : {1, 9, 300, 3375}) {
+                for (int32_t outputs : {0, 1, 33}) {
+                    if (test_quick() && volume > 300) {
+                        continue;
+                    }
+                    random_state random = random_make((uint64_t)(outputs + type));
+                    conv_shape s = {volume, 5, 0, 6, type};
+                    problem p = problem_make(&random, s, outputs ? 4 : 0, outputs);
+                    p.map.assign((size_t)outputs * (size_t)volume, -1);
+                    for (int i = 0; i < pairs && outputs && i < volume; ++i) { // one pair an offset
+                        p.map[p.map.size() - 1 - (size_t)i] = 3;
+                    }
+                    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+                    problem_name(&p, "few pairs");
+                    check_forms(&p);
+                }
+            }
+        }
+    }
+}
+
+// One offset has all outputs, the others a few: one share of the grid has many lists, most have
+// part of one.
+DEVICE_TEST(gpu_pairs_unequal_lengths) {
+    for (numeric type : numerics) {
+        for (int volume : {27, 125, 1000}) {
+            for (int cin : {16, 100}) {
+                if (test_quick() && (volume > 125 || cin > 16)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(volume + cin + type));
+                conv_shape s = {volume, cin, 0, 24, type};
+                int32_t outputs = test_quick() ? 400 : 5000;
+                problem p = problem_make(&random, s, 300, outputs);
+                p.map.assign((size_t)outputs * (size_t)volume, -1);
+                for (int32_t o = 0; o < outputs; ++o) {
+                    int32_t *taps = p.map.data() + (int64_t)o * volume;
+                    taps[volume / 3] = o % 300;
+                    taps[random_int(&random, 0, volume - 1)] = random_int(&random, 0, 299);
+                    taps[volume - 1] = o < 40 ? 7 : -1;
+                }
+                problem_fill_epilogue(&random, &p, with_scale, activation_none);
+                problem_name(&p, "unequal");
+                check_forms(&p);
+            }
+        }
+    }
+}
+
+// ---- counts -------------------------------------------------------------------------------------
+
+// A count beyond the capacity: as many outputs as there is room for. Lists that end behind their
+// capacity are cut off there; outputs that are not there are left out.
+DEVICE_TEST(gpu_pairs_clamps_counts) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int32_t capacity : {1, 63, 64, 100, 700}) {
+                random_state random = random_make((uint64_t)(capacity + type));
+                conv_shape s = {5, 40, 0, 20, type};
+                problem p = problem_make(&random, s, 50, capacity);
+                problem_fill_lists(&random, &p, 60);
+                problem_name(&p, "clamped");
+                device_pairs d;
+                device_pairs_make(&p, form, pairs_upload(&p), &d);
+                for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
+                    d.args.count = device_upload(&told, 1);
+                    CHECK_OK(device_pairs_start(&d));
+                    std::vector<char> out = device_problem_fetch(&p, &d);
+                    problem_good(&p, out);
+                }
+                int32_t fewer = capacity / 2; // the lists still have the others
+                problem q = p;
+                q.outputs = fewer;
+                q.map.resize((size_t)fewer * 5);
+                d.args.count = device_upload(&fewer, 1);
+                std::vector<char> kept = device_problem_fetch(&p, &d);
+                CHECK_OK(device_pairs_start(&d));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&q, out);
+                int64_t used = (int64_t)fewer * 20 * numeric_size(type);
+                CHECK(std::equal(kept.begin() + used, kept.end(), out.begin() + used));
+
+                int32_t left = std::max(d.args.pairs.capacity / 2, 1), seen = 0;
+                q = p; // of the lists, the pairs behind `left` do not count
+                for (int k = 0; k < 5; ++k) {
+                    for (int32_t o = 0; o < capacity; ++o) {
+                        int32_t *tap = q.map.data() + o * 5 + k;
+                        *tap = *tap >= 0 && seen++ >= left ? -1 : *tap;
+                    }
+                }
+                d.args.count = device_upload(&capacity, 1);
+                d.args.pairs.capacity = left;
+                CHECK_OK(device_pairs_start(&d));
+                out = device_problem_fetch(&p, &d);
+                problem_good(&q, out);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// ---- maps of real layers ------------------------------------------------------------------------
+
+// Lists that the GPU builds, of the offsets with a norm of `threshold` or more; half: of those
+// before the centre. Frees all buffers of the test.
+template <typename W>
+void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, pairs_sides sides,
+                 int threshold, int line = __builtin_LINE()) {
+    const kernel_shape *kernel = &scene->kernel;
+    const int volume = p->shape.volume;
+    p->map = forms_map(scene);
+    voxel_set<W> source = set_upload(scene->source, p->room);
+    voxel_set<W> outputs = scene->same ? source : set_upload(scene->outputs, p->room);
+    int32_t capacity = std::max((int32_t)p->map.size(), 1);
+    map_pairs pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(capacity),
+                       device_new<int32_t>(capacity), capacity};
+    map_forms none = map_forms_os(nullptr);
+    none.threshold = threshold;
+    none.half = sides != pairs_sides_one;
+    size_t bytes = 0;
+    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, capacity, &bytes));
+    device_status *trouble = device_zeros<device_status>(1);
+    CHECK_OK(map_build_pairs<W>(&scene->layout, kernel, source, outputs, &none, pairs, trouble,
+                                device_new<char>((int64_t)bytes), bytes, stream_get()));
+    for (size_t i = 0; i < p->map.size(); ++i) { // what the lists do not stand for
+        int k = (int)(i % (size_t)volume);
+        bool centre = none.half && k == volume / 2;
+        bool has = centre ? sides == pairs_sides_centre : kernel_norm(kernel, k) >= threshold;
+        p->map[i] = has ? p->map[i] : -1;
+    }
+    device_pairs d;
+    device_pairs_make(p, form, pairs, &d);
+    d.args.sides = sides;
+    std::vector<char> out = device_pairs_run(p, &d);
+    problem_good(p, out, __FILE__, line);
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_pairs_layers) {
+    int turn = 0;
+    for (int kind = forms_submanifold; kind < forms_kinds; ++kind) {
+        for (numeric type : numerics) {
+            for (pairs_form form : forms) {
+                for (int seed = 0; seed < (test_quick() ? 1 : 6); ++seed, ++turn) {
+                    random_state random = random_make((uint64_t)turn);
+                    kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
+                    forms_scene<uint32_t> scene =
+                        forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
+                    conv_shape s = {kernel_volume(&kernel),
+                                    channels_random(&random, channels_edges), turn % 4 ? 0 : 17,
+                                    channels_random(&random, channels_edges), type};
+                    problem p = problem_make(&random, s, (int32_t)scene.source.size(),
+                                             (int32_t)scene.outputs.size());
+                    p.room = turn % 3 ? 0 : 100;
+                    problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
+                    problem_name(&p, scene.name);
+                    check_scene(&scene, &p, form, pairs_sides_one, random_int(&random, 0, 2));
+                }
+            }
+        }
+    }
+}
+
+// The lists of a half map from both sides: with and without the centre, of all offsets or of those
+// that a hybrid map leaves.
+DEVICE_TEST(gpu_pairs_half_maps) {
+    const triple sizes[] = {{3, 3, 3}, {1, 1, 3}, {5, 3, 1}, {1, 1, 1}, {5, 5, 5}, {7, 7, 7}};
+    int turn = 0;
+    for (triple size : sizes) {
+        for (numeric type : numerics) {
+            for (pairs_form form : forms) {
+                for (pairs_sides sides : {pairs_sides_both, pairs_sides_centre}) {
+                    for (int threshold = 0; threshold < 3; ++threshold, ++turn) {
+                        if (test_quick() && turn % 7) {
+                            continue;
+                        }
+                        random_state random = random_make((uint64_t)turn);
+                        kernel_shape kernel = kernel_cube(1, 1);
+                        kernel.size = size;
+                        forms_scene<uint64_t> scene =
+                            forms_scene_random<uint64_t>(&random, forms_submanifold, kernel);
+                        conv_shape s = {kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type};
+                        problem p = problem_make(&random, s, (int32_t)scene.source.size(),
+                                                 (int32_t)scene.outputs.size());
+                        p.room = turn % 3 ? 0 : 50;
+                        problem_fill_epilogue(&random, &p, with_bias, activation_relu);
+                        problem_name(&p, scene.name,
+                                     sides == pairs_sides_both ? ", both sides" : ", and centre");
+                        check_scene(&scene, &p, form, sides, threshold);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ---- sums that are begun elsewhere, or left -----------------------------------------------------
+
+// The sums of a part of the offsets, left by one form, are where the other one begins: the result
+// is that of all offsets.
+DEVICE_TEST(gpu_pairs_hybrid) {
+    for (numeric type : numerics) {
+        for (int cout : {5, 24, 70}) {
+            for (int turn = 0; turn < 4; ++turn) {
+                pairs_form first = forms[turn % 2], second = forms[turn / 2];
+                random_state random = random_make((uint64_t)(cout + turn + type));
+                conv_shape s = {9, turn % 2 ? 20 : 80, 0, cout, type};
+                problem all = problem_make(&random, s, 100, 330);
+                problem_fill_lists(&random, &all, 60);
+                problem_fill_epilogue(&random, &all, with_all, activation_relu);
+                all.room = turn ? 20 : 0;
+                problem_name(&all, "hybrid");
+                problem part[2] = {all, all};
+                for (size_t i = 0; i < all.map.size(); ++i) {
+                    part[i % 9 < 4].map[i] = -1;
+                }
+                int64_t pitch = conv_sums_pitch(cout), capacity = all.outputs + all.room;
+                float *sums = device_new<float>(capacity * pitch);
+                device_pairs d;
+                device_pairs_make(&part[0], first, pairs_upload(&part[0]), &d);
+                d.args.sums = sums;
+                d.args.leave = true;
+                d.args.out = nullptr;
+                device_pairs_scratch(&d);
+                CHECK_OK(device_pairs_start(&d));
+                CHECK(device_untouched(d.out, 0, d.out_bytes));
+                CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
+                device_pairs e;
+                device_pairs_make(&part[1], second, pairs_upload(&part[1]), &e);
+                e.args.sums = sums;
+                e.args.begin = true;
+                device_pairs_scratch(&e);
+                CHECK_OK(device_pairs_start(&e));
+                std::vector<char> out = device_problem_fetch(&all, &e);
+                problem_good(&all, out);
+                CHECK(device_untouched(sums, all.outputs * pitch, capacity * pitch));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// Sums of the caller's, begun at zero: instead of scratch.
+DEVICE_TEST(gpu_pairs_sums_of_the_caller) {
+    random_state random = random_make(5);
+    conv_shape s = {4, 30, 0, 21, numeric_f16};
+    problem p = problem_make(&random, s, 60, 90);
+    problem_fill_lists(&random, &p, 50);
+    problem_name(&p, "sums");
+    device_pairs d;
+    device_pairs_make(&p, pairs_form_atomic, pairs_upload(&p), &d);
+    size_t all = d.scratch_bytes;
+    d.args.sums = device_new<float>(90 * 24);
+    device_pairs_scratch(&d);
+    CHECK(d.scratch_bytes < all);
+    std::vector<char> out = device_pairs_run(&p, &d);
+    problem_good(&p, out);
+}
+
+// The residual may be the output itself.
+DEVICE_TEST(gpu_pairs_residual_in_place) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int cout : {5, 16, 40}) {
+                random_state random = random_make((uint64_t)(cout + type));
+                conv_shape s = {3, 12, 0, cout, type};
+                problem p = problem_make(&random, s, 150, 190);
+                problem_fill_lists(&random, &p, 50);
+                problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
+                problem_name(&p, "in place");
+                device_pairs d;
+                device_pairs_make(&p, form, pairs_upload(&p), &d);
+                features_refill(type, d.args.out, p.residual);
+                d.args.epilogue.residual = d.args.out;
+                CHECK_OK(device_pairs_start(&d));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&p, out);
+                guarded_finish();
+            }
+        }
+    }
+}
+
+DEVICE_TEST(gpu_pairs_every_epilogue) {
+    for_each_epilogue([](const epilogue_case &c, random_state random) {
+        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        problem p = problem_make(&random, s, 50, 77);
+        problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
+        problem_fill_case(&random, &p, c);
+        problem_name(&p, "epilogue");
+        check_forms(&p);
+    });
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+// A NaN reaches the outputs that have its row as a source, and no others.
+DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            for (int channels : {5, 8, 24, 32, 33, 64, 72, 100}) {
+                random_state random = random_make((uint64_t)(channels + type));
+                conv_shape s = {4, channels, channels % 3 ? 0 : 3, 18, type};
+                problem p = problem_make(&random, s, 50, 130);
+                problem_fill_lists(&random, &p, 25);
+                p.map[7] = p.map[150] = 20;
+                for (int c = 0; c < channels; ++c) {
+                    p.in[(size_t)(20 * channels + c)] = NAN;
+                }
+                problem_name(&p, "special");
+                std::vector<char> out = pairs_run_form(&p, form);
+                int touched = 0, wrong = 0;
+                for (int32_t o = 0; o < p.outputs; ++o) {
+                    const int32_t *taps = p.map.data() + o * 4;
+                    bool has = std::find(taps, taps + 4, 20) != taps + 4;
+                    touched += has;
+                    for (int c = 0; c < 18; ++c) {
+                        wrong += has != !isfinite(numeric_load(type, out.data(), o * 18 + c));
+                    }
+                }
+                CHECK(touched > 0 && wrong == 0);
+                problem_good(&p, out);
+            }
+        }
+    }
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+// A graph that is captured for a capacity replays with other lists, counts and features.
+DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make((uint64_t)type);
+            conv_shape s = {8, 40, 0, 24, type};
+            problem one = problem_make(&random, s, 200, 300);
+            problem_fill_lists(&random, &one, 70);
+            problem_name(&one, "captured");
+            one.room = 10000;
+            device_pairs d;
+            device_pairs_make(&one, form, pairs_upload(&one), &d);
+            CUDA_CHECK(cudaDeviceSynchronize());
+            cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
+                CHECK_OK(conv_pairs_run(&d.args, d.scratch, d.scratch_bytes, stream));
+            });
+            REQUIRE(graph != nullptr);
+            for (int32_t outputs : {300, 0, 1, 257, 1200}) {
+                problem p = problem_make(&random, s, 200, outputs);
+                problem_fill_lists(&random, &p, outputs > 1000 ? 20 : 60);
+                p.weight = one.weight;
+                problem_name(&p, "replayed");
+                map_pairs lists = pairs_upload(&p);
+                int32_t pairs = device_value(lists.begin + 8);
+                REQUIRE(pairs <= d.args.pairs.capacity);
+                std::vector<int32_t> host((size_t)std::max(pairs, 9));
+                device_copy_out(host.data(), lists.begin, 9);
+                device_copy_in(d.args.pairs.begin, host.data(), 9);
+                device_copy_out(host.data(), lists.input, pairs);
+                device_copy_in(d.args.pairs.input, host.data(), pairs);
+                device_copy_out(host.data(), lists.output, pairs);
+                device_copy_in(d.args.pairs.output, host.data(), pairs);
+                device_copy_in((int32_t *)d.args.count, &outputs, 1);
+                features_refill(type, d.args.in, p.in);
+                CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&p, out);
+            }
+            CUDA_CHECK(cudaGraphExecDestroy(graph));
+            guarded_finish();
+        }
+    }
+}
+
+// ---- more elements than an int can count --------------------------------------------------------
+
+// rows * channels passes 2^31 in the inputs, the outputs and the sums. Only the rows at the turn
+// and at the ends have pairs, and are set and looked at.
+DEVICE_TEST(gpu_pairs_beyond_32_bits) {
+    const int32_t rows = 2200000, wide = 1024;
+    const int32_t turn = (int32_t)(((int64_t)1 << 31) / wide); // the row at element 2^31
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+    if (test_quick() || free_bytes < (size_t)rows * wide * 8 + ((size_t)1 << 30)) {
+        SKIP("takes 19 GB of device memory and is not quick");
+    }
+    const int32_t marked[8] = {0, 1, turn / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1};
+    const int64_t row_bytes = wide * 2; // of halves
+    for (pairs_form form : forms) {
+        for (bool far_out : {false, true}) { // or far inputs
+            random_state random = random_make(23);
+            conv_shape s = {1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16};
+            problem p = problem_make(&random, s, 8, 8);
+            p.map = {0, 1, 2, 3, 4, 5, 6, 7};
+            problem_name(&p, far_out ? "output beyond 2^31" : "input beyond 2^31");
+            device_pairs d;
+            device_pairs_make(&p, form, pairs_upload(&p), &d);
+            char *huge = device_new<char>(rows * row_bytes);
+            device_copy_in(far_out ? d.args.pairs.output : d.args.pairs.input, marked, 8);
+            if (far_out) {
+                d.args.count = device_upload(&rows, 1);
+                d.args.capacity = rows;
+                d.args.out = huge;
+                device_pairs_scratch(&d);
+            } else {
+                std::vector<char> stored = features_store(s.type, p.in);
+                for (int i = 0; i < 8; ++i) {
+                    device_copy_in(huge + marked[i] * row_bytes, stored.data() + i * row_bytes,
+                                   row_bytes);
+                }
+                d.args.in = huge;
+            }
+            CHECK_OK(device_pairs_start(&d));
+            std::vector<char> out((size_t)(8 * row_bytes));
+            for (int i = 0; i < 8 && far_out; ++i) {
+                device_copy_out(out.data() + i * row_bytes, huge + marked[i] * row_bytes,
+                                row_bytes);
+            }
+            out = far_out ? out : device_problem_fetch(&p, &d);
+            problem_good(&p, out);
+            guarded_finish();
+        }
+    }
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_pairs_refuses) {
+    random_state random = random_make(29);
+    conv_shape s = {3, 6, 5, 7, numeric_f16};
+    problem p = problem_make(&random, s, 10, 12);
+    problem_fill_lists(&random, &p, 50);
+    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+    device_pairs d;
+    device_pairs_make(&p, pairs_form_atomic, pairs_upload(&p), &d);
+    static float *sums;
+    sums = device_new<float>(12 * 8);
+    struct {
+        status_code code;
+        void (*spoil)(conv_pairs_args *);
+    } const bad[] = {
+        {status_null_pointer, [](conv_pairs_args *a) { a->in = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->in2 = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->weights = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->count = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->out = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.begin = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.input = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->pairs.output = nullptr; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->begin = true; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->leave = true; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->pairs.capacity = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->capacity = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->capacity = -1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.volume = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.volume = kernel_volume_max + 1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cin = 0; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cin2 = -1; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cout = 1025; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->shape.type = (numeric)4; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->form = (pairs_form)2; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sides = (pairs_sides)3; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sides = (pairs_sides)-1; }},
+        {status_unsupported,
+         [](conv_pairs_args *a) {
+             a->sides = pairs_sides_both;
+             a->shape.volume = 2;
+         }},
+        {status_unsupported, [](conv_pairs_args *a) { a->epilogue.act = (activation)3; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in2; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->sums = (float *)a->out; }},
+        {status_alignment, [](conv_pairs_args *a) { a->in = (const char *)a->in + 1; }},
+        {status_alignment, [](conv_pairs_args *a) { a->out = (char *)a->out + 1; }},
+        {status_alignment, [](conv_pairs_args *a) { a->weights = (const char *)a->weights + 16; }},
+        {status_alignment, [](conv_pairs_args *a) { a->sums = sums + 1; }},
+    };
+    for (auto &c : bad) {
+        conv_pairs_args args = d.args;
+        c.spoil(&args);
+        CHECK_STATUS(conv_pairs_run(&args, d.scratch, d.scratch_bytes, stream_get()), c.code);
+    }
+    auto run = [&](char *scratch, size_t given) {
+        return conv_pairs_run(&d.args, scratch, given, stream_get());
+    };
+    REQUIRE(d.scratch_bytes > 0);
+    CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
+    CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
+    CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
+    size_t bytes = 1;
+    CHECK_STATUS(conv_pairs_workspace(nullptr, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_pairs_workspace(&d.args, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_pairs_run(nullptr, d.scratch, d.scratch_bytes, stream_get()),
+                 status_null_pointer);
+    d.args.form = pairs_form_stripes;
+    CHECK_OK(conv_pairs_workspace(&d.args, &bytes));
+    CHECK_EQUAL(bytes, (size_t)0);
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
+    CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+DEVICE_TEST(gpu_pairs_planted_errors_are_found) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make(37);
+            problem good = problem_tight(&random, type);
+            problem_fill_lists(&random, &good, 100);
+            check_planted_errors(good, [&](const problem *p) { return pairs_run_form(p, form); });
+        }
+    }
+}
+
+} // namespace

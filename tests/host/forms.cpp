@@ -1,0 +1,424 @@
+// tests/host/forms.cpp: map.h, the forms of a kernel map, against forms that are worked out from a
+// hash table of coordinates.
+#include "../support/reference_forms.h"
+
+using namespace spira;
+
+// A scene against its plain map; frees all buffers of the test.
+template <typename W>
+static void check_wish(const forms_scene<W> *s, const std::vector<int32_t> &map, forms_wish wish,
+                       int32_t room = 0) {
+    int64_t count = (int64_t)s->outputs.size();
+    forms_result got = forms_on_host(s, &wish, room);
+    forms_result wanted = forms_expected(s->kernel.size, map, count,
+                                         std::max(count + std::max(room, 0), (int64_t)1), &wish);
+    CHECK_EQUAL(forms_difference(&got, &wanted, s->name), "");
+    guarded_finish();
+}
+
+// All forms for the thresholds at both ends and in the middle, and the half map where there is one.
+template <typename W>
+static int64_t check_scene(const forms_scene<W> *s, int32_t room = 0) {
+    std::vector<int32_t> map = forms_map(s);
+    int top = forms_norm_max(s->kernel.size);
+    bool symmetric = s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
+    for (int half = 0; half <= (int)symmetric; ++half) {
+        for (int t : {0, 1, (top + 1) / 2, top + 1, (int)map_all}) {
+            forms_wish wish = forms_everything();
+            wish.threshold = t;
+            wish.half = half;
+            check_wish(s, map, forms_wish_fit(wish, s->kernel.size, map, half), room);
+        }
+    }
+    return (int64_t)map.size() - std::count(map.begin(), map.end(), -1);
+}
+
+// ---- random scenes ------------------------------------------------------------------------------
+
+template <typename W>
+static void check_random_scenes(uint64_t seed, int scenes) {
+    random_state r = random_make(seed);
+    int64_t found[forms_kinds] = {};
+    for (int i = 0; i < scenes; ++i) {
+        triple stride = {random_int(&r, 1, 4), random_int(&r, 1, 4), random_int(&r, 1, 4)};
+        kernel_shape kernel = reference_random_kernel(&r, i % 5 ? 5 : 15, 3, stride);
+        forms_kind kind = (forms_kind)(i % forms_kinds);
+        forms_scene<W> s = forms_scene_random<W>(&r, kind, kernel);
+        std::vector<int32_t> map = forms_map(&s);
+        for (int wish = 0; wish < 4; ++wish) {
+            check_wish(&s, map, forms_wish_random(&r, &s, map), random_int(&r, -2, 40));
+        }
+        found[kind] += (int64_t)map.size() - std::count(map.begin(), map.end(), -1);
+    }
+    for (int64_t taps : found) {
+        CHECK(taps > (test_quick() ? 0 : 1000)); // the scenes are not empty
+    }
+}
+
+TEST(forms_random_scenes_32) {
+    check_random_scenes<uint32_t>(1, test_quick() ? 40 : 400);
+}
+
+TEST(forms_random_scenes_64) {
+    check_random_scenes<uint64_t>(2, test_quick() ? 40 : 400);
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+// Every size of an axis, odd and even, the other axes small.
+template <typename W>
+static void check_axes() {
+    random_state r = random_make(3);
+    for (int size = 1; size <= kernel_size_max; ++size) {
+        for (triple t : {triple{size, 1, 2}, triple{3, size, 1}, triple{1, 3, size}}) {
+            kernel_shape kernel = {t, {1, 1, 1}, {1, 1, 1}, false};
+            for (forms_kind kind : {forms_submanifold, forms_foreign}) {
+                forms_scene<W> s = forms_scene_random<W>(&r, kind, kernel);
+                check_scene(&s, random_int(&r, 0, 3));
+            }
+        }
+    }
+}
+
+TEST(forms_every_size_of_an_axis) {
+    check_axes<uint32_t>();
+    check_axes<uint64_t>();
+}
+
+// Every threshold from 0 to one beyond the largest norm: os and the lists hold the full map
+// between them, and nothing twice.
+static void check_hybrid(const forms_scene<uint32_t> *s, int threshold) {
+    std::vector<int32_t> map = forms_map(s);
+    forms_wish wish = forms_everything();
+    wish.threshold = threshold;
+    wish = forms_wish_fit(wish, s->kernel.size, map);
+    forms_result got = forms_on_host(s, &wish, 0);
+    std::vector<int32_t> joined(map.size(), -1);
+    int volume = kernel_volume(&s->kernel), columns = map_os_columns(&s->kernel, threshold, false);
+    CHECK_EQUAL(got.part[forms_os].size(), s->outputs.size() * (size_t)columns);
+    int64_t column = 0, twice = 0;
+    for (int k = 0; k < volume; ++k) {
+        int begin = got.part[forms_begin][(size_t)k], end = got.part[forms_begin][(size_t)k + 1];
+        CHECK_EQUAL(map_pairs_have(&s->kernel, threshold, false, k),
+                    kernel_norm(&s->kernel, k) >= threshold);
+        if (kernel_norm(&s->kernel, k) < threshold) {
+            CHECK_EQUAL(begin, end);
+            for (int64_t o = 0; o < (int64_t)s->outputs.size(); ++o) {
+                joined[(size_t)(o * volume + k)] =
+                    got.part[forms_os][(size_t)(o * columns + column)];
+            }
+            ++column;
+        }
+        for (int p = begin; p < end; ++p) {
+            int32_t &tap =
+                joined[(size_t)((int64_t)got.part[forms_output][(size_t)p] * volume + k)];
+            twice += tap >= 0;
+            tap = got.part[forms_input][(size_t)p];
+        }
+    }
+    CHECK_EQUAL(column, columns);
+    CHECK_EQUAL(twice, 0);
+    CHECK(joined == map);
+    guarded_finish();
+}
+
+TEST(forms_hybrid_is_the_full_map) {
+    random_state r = random_make(4);
+    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 1, 3}, triple{4, 3, 2},
+                        triple{1, 1, 1}, triple{5, 5, 5}}) {
+        for (int kind = 0; kind < forms_kinds; ++kind) {
+            kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
+            forms_scene<uint32_t> s = forms_scene_random<uint32_t>(&r, (forms_kind)kind, kernel);
+            for (int t = 0; t <= forms_norm_max(size) + 1; ++t) {
+                check_hybrid(&s, t);
+                std::vector<int32_t> map = forms_map(&s);
+                forms_wish lists = {false, false, false, false, true, false, t, 0};
+                check_wish(&s, map, forms_wish_fit(lists, size, map));
+                forms_wish os = {true, false, false, false, false, false, t, 0};
+                check_wish(&s, map, os, 2);
+            }
+        }
+    }
+}
+
+// full = half + mirror + centre, from os and from the lists.
+static void check_half(const forms_scene<uint64_t> *s) {
+    std::vector<int32_t> map = forms_map(s);
+    int volume = kernel_volume(&s->kernel), below = volume / 2;
+    for (bool lists : {false, true}) {
+        forms_wish wish = {!lists, false, false, false, lists, true, lists ? 0 : (int)map_all, 0};
+        wish = forms_wish_fit(wish, s->kernel.size, map);
+        forms_result got = forms_on_host(s, &wish, 0);
+        std::vector<int32_t> full(map.size(), -1);
+        auto put = [&](int64_t input, int64_t output, int k) {
+            full[(size_t)(output * volume + k)] = (int32_t)input;
+            full[(size_t)(input * volume + kernel_mirror(&s->kernel, k))] = (int32_t)output;
+        };
+        for (int64_t o = 0; o < (int64_t)s->outputs.size(); ++o) {
+            put(o, o, below); // the centre is its own mirror
+            for (int k = 0; k < below && !lists; ++k) {
+                int32_t input = got.part[forms_os][(size_t)(o * below + k)];
+                if (input >= 0) {
+                    put(input, o, k);
+                }
+            }
+        }
+        for (int k = 0; k < volume && lists; ++k) {
+            for (int p = got.part[forms_begin][(size_t)k]; p < got.part[forms_begin][(size_t)k + 1];
+                 ++p) {
+                CHECK(k < below);
+                put(got.part[forms_input][(size_t)p], got.part[forms_output][(size_t)p], k);
+            }
+        }
+        CHECK(full == map);
+        guarded_finish();
+    }
+}
+
+TEST(forms_half_and_its_mirror_are_the_full_map) {
+    random_state r = random_make(5);
+    for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 3, 7}, triple{1, 1, 1},
+                        triple{7, 7, 7}, triple{3, 1, 1}}) {
+        for (triple dilation : {triple{1, 1, 1}, triple{2, 1, 3}}) {
+            forms_scene<uint64_t> s = forms_scene_random<uint64_t>(
+                &r, forms_submanifold, {size, dilation, {1, 1, 1}, false});
+            CHECK_EQUAL(map_columns(&s.kernel, true), kernel_volume(&s.kernel) / 2);
+            check_half(&s);
+        }
+    }
+}
+
+// ---- sizes, ends, strides -----------------------------------------------------------------------
+
+TEST(forms_sizes_around_mask_tiles_and_chunks) {
+    random_state r = random_make(6);
+    kernel_shape kernel = kernel_cube(3, 1);
+    word_layout l = reference_layout<uint32_t>({-9, -9, -9}, {9, 9, 9}, 2, {1, 1, 1}, {1, 1, 1});
+    for (int32_t n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 1023, 1024, 1025, 2049}) {
+        std::vector<uint32_t> words =
+            forms_words<uint32_t>(&r, &l, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, n);
+        CHECK_EQUAL(words.size(), n);
+        for (int32_t room : {0, 1, 40}) {
+            forms_scene<uint32_t> s = forms_scene_make("sizes", &l, &kernel, words);
+            check_scene(&s, room);
+        }
+    }
+    std::vector<uint32_t> none, some = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 50);
+    forms_scene<uint32_t> s = forms_scene_make("no sources", &l, &kernel, none, &some);
+    CHECK_EQUAL(check_scene(&s), 0);
+    s = forms_scene_make("no outputs", &l, &kernel, some, &none);
+    CHECK_EQUAL(check_scene(&s, 3), 0);
+}
+
+// Voxels on both sides of every field's ends and at all corners: nothing wraps.
+template <typename W>
+static void check_field_ends(int batches, triple size) {
+    kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
+    word_layout l =
+        reference_layout<W>({-7, 0, 5}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
+    const triple lo = l.lo, hi = l.hi;
+    std::vector<voxel> ends, corners;
+    for (int batch = 0; batch < batches; ++batch) {
+        for (int x : {lo.x, lo.x + 1, hi.x - 1, hi.x}) {
+            for (int y : {lo.y, lo.y + 1, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, hi.z - 1, hi.z}) {
+                    ends.push_back({batch, x, y, z});
+                }
+            }
+        }
+        for (int c = 0; c < 8; ++c) {
+            corners.push_back(
+                {batch, c & 1 ? hi.x : lo.x, c & 2 ? hi.y : lo.y, c & 4 ? hi.z : lo.z});
+        }
+    }
+    forms_scene<W> s = forms_scene_make<W>("field ends", &l, &kernel, forms_words_of<W>(&l, ends));
+    check_scene(&s);
+    s = forms_scene_make<W>("corners", &l, &kernel, forms_words_of<W>(&l, corners));
+    CHECK_EQUAL(check_scene(&s), (int64_t)corners.size()); // each has itself and no other
+}
+
+TEST(forms_field_ends) {
+    for (int batches : {1, 2, 5}) {
+        check_field_ends<uint32_t>(batches, {3, 3, 3});
+        check_field_ends<uint64_t>(batches, {5, 3, 7});
+    }
+    check_field_ends<uint32_t>(1, {15, 1, 15});
+}
+
+// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+TEST(forms_strided_with_as_many_outputs) {
+    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
+    random_state r = random_make(7);
+    std::vector<voxel> voxels;
+    for (int i = 0; i < 300; ++i) {
+        voxels.push_back({0, i / 64 * 2 + random_int(&r, 0, 1), i / 8 % 8 * 2 + 1, i % 8 * 2});
+    }
+    std::vector<uint32_t> fine = forms_words_of<uint32_t>(&l, voxels);
+    std::vector<uint32_t> coarse = forms_floored<uint32_t>(&l, fine, {2, 2, 2});
+    REQUIRE(fine.size() == coarse.size());
+    for (int size : {2, 3}) {
+        kernel_shape kernel = kernel_cube(size, 1);
+        forms_scene<uint32_t> s = forms_scene_make("strided", &l, &kernel, fine, &coarse);
+        CHECK(check_scene(&s) > 0);
+        forms_wish wish = {true, false, false, false, false, true, map_all, 0};
+        forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &forms_host);
+        CHECK_STATUS(forms_build_host(&layer), status_unsupported); // not by their numbers
+    }
+}
+
+// ---- how many places the lists have -------------------------------------------------------------
+
+TEST(forms_lists_that_do_not_fit) {
+    random_state r = random_make(8);
+    for (int i = 0; i < 40; ++i) {
+        kernel_shape kernel = kernel_cube(random_int(&r, 1, 5), 1);
+        forms_scene<uint32_t> s =
+            forms_scene_random<uint32_t>(&r, (forms_kind)(i % forms_kinds), kernel);
+        std::vector<int32_t> map = forms_map(&s);
+        forms_wish wish = forms_everything();
+        wish.threshold = i % 3;
+        int64_t pairs = forms_pairs(kernel.size, map, &wish);
+        check_wish(&s, map, forms_wish_fit(wish, kernel.size, map)); // exactly enough
+        for (int64_t missing : {(int64_t)1, pairs / 2, pairs - 1}) {
+            if (pairs <= missing || missing < 1) {
+                continue;
+            }
+            wish = forms_wish_fit(wish, kernel.size, map, -missing);
+            forms_layer<uint32_t> l = forms_layer_make(&s, &wish, 0, &forms_host);
+            CHECK_OK(forms_build_host(&l));
+            CHECK_EQUAL(l.trouble->flags, (uint32_t)(device_flag_range | device_flag_capacity));
+            CHECK_EQUAL(l.trouble->needed, std::max(pairs, (int64_t)2));
+            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // what was there before
+            CHECK(std::count(l.part[forms_begin], l.part[forms_begin] + kernel_volume(&kernel) + 1,
+                             0) == kernel_volume(&kernel) + 1);
+            check_wish(&s, map, wish);
+        }
+    }
+}
+
+// ---- real scans ---------------------------------------------------------------------------------
+
+TEST(forms_of_kitti) {
+    word_layout l;
+    std::vector<uint32_t> words = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &l);
+    if (words.empty()) {
+        SKIP("the .vox32 files of data/ are not here");
+    }
+    kernel_shape kernel = kernel_cube(3, 1);
+    forms_scene<uint32_t> s = forms_scene_make("kitti", &l, &kernel, words);
+    std::vector<int32_t> map = forms_map(&s);
+    forms_wish wish = forms_everything();
+    CHECK_EQUAL(forms_pairs(kernel.size, map, &wish), 346220);
+    check_wish(&s, map, forms_wish_fit(wish, kernel.size, map));
+    wish.threshold = 2;
+    check_wish(&s, map, forms_wish_fit(wish, kernel.size, map), 100);
+    wish.threshold = 0;
+    wish.half = true;
+    CHECK_EQUAL(forms_pairs(kernel.size, map, &wish), (346220 - (int64_t)words.size()) / 2);
+    check_wish(&s, map, forms_wish_fit(wish, kernel.size, map));
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+// Refuses, and writes nothing at all.
+static void check_refused(const forms_layer<uint32_t> *good, const forms_spoilt *s, bool pairs) {
+    forms_layer<uint32_t> l = *good;
+    l.wish.pairs = pairs;
+    s->spoil(&l);
+    CHECK_STATUS(forms_build_host(&l), s->code);
+    for (int p = 0; p < forms_parts; ++p) {
+        forms_place at = forms_place_of(good, p, 0);
+        CHECK(guarded_untouched(good->part[p], 0, at.rows * at.pitch));
+    }
+}
+
+TEST(forms_refuses) {
+    random_state r = random_make(9);
+    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape kernel = kernel_cube(3, 1);
+    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 80);
+    forms_scene<uint32_t> s = forms_scene_make("refused", &l, &kernel, words);
+    forms_wish wish = forms_everything();
+    wish.pairs_capacity = 80 * 27;
+    wish.threshold = 1;
+    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &forms_host);
+    for (bool pairs : {false, true}) {
+        for (const forms_spoilt &one : forms_spoilt_layers) {
+            check_refused(&good, &one, pairs);
+        }
+    }
+    for (const forms_spoilt &one : forms_spoilt_lists) {
+        check_refused(&good, &one, true);
+    }
+    map_forms none = forms_of(&good);
+    CHECK_STATUS(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, nullptr),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_forms_host<uint32_t>(nullptr, &kernel, good.source, good.outputs, &none),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_forms_host<uint32_t>(&l, nullptr, good.source, good.outputs, &none),
+                 status_null_pointer);
+    none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
+    CHECK_OK(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, &none));
+    CHECK_OK(forms_build_host(&good));
+}
+
+// A half map of a layer that has no symmetry.
+TEST(forms_refuses_half_maps) {
+    random_state r = random_make(10);
+    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {2, 2, 2});
+    kernel_shape kernel = kernel_cube(3, 1);
+    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 80);
+    forms_scene<uint32_t> s = forms_scene_make("half", &l, &kernel, words);
+    forms_wish wish = forms_everything();
+    wish.pairs_capacity = 80 * 27;
+    wish.half = true;
+    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &forms_host);
+    for (bool pairs : {false, true}) {
+        for (const forms_spoilt &one : forms_spoilt_halves) {
+            check_refused(&good, &one, pairs);
+        }
+    }
+    CHECK_OK(forms_build_host(&good));
+}
+
+// ---- the test, tested ---------------------------------------------------------------------------
+
+TEST(forms_planted_errors_are_found) {
+    random_state r = random_make(11);
+    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    kernel_shape kernel = kernel_cube(3, 1);
+    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 300);
+    forms_scene<uint32_t> s = forms_scene_make("planted", &l, &kernel, words), bad = s;
+    std::vector<int32_t> map = forms_map(&s);
+    forms_wish wish = forms_everything();
+    wish.threshold = 2;
+    wish = forms_wish_fit(wish, kernel.size, map, 1);
+    forms_result good = forms_on_host(&s, &wish, 5);
+    forms_result wanted = forms_expected(kernel.size, map, 300, 305, &wish);
+    REQUIRE(CHECK_EQUAL(forms_difference(&good, &wanted, ""), ""));
+    for (int p = 0; p < forms_parts; ++p) { // a value of each part: the first, any, and the last
+        size_t size = good.part[p].size();
+        for (size_t at : {(size_t)0, (size_t)random_int(&r, 0, (int)size - 1), size - 1}) {
+            forms_result one = good;
+            one.part[p][at] ^= 1;
+            CHECK(*forms_difference(&one, &wanted, ""));
+        }
+    }
+    forms_result one = good;
+    one.trouble.needed++;
+    CHECK(*forms_difference(&one, &wanted, ""));
+    // Offsets the wrong way round, a wrong threshold, a voxel that is somewhere else.
+    bad.kernel.transposed = true;
+    one = forms_on_host(&bad, &wish, 5);
+    CHECK(*forms_difference(&one, &wanted, ""));
+    forms_wish other = forms_wish_fit(wish, kernel.size, map, 1);
+    other.threshold = 1;
+    one = forms_on_host(&s, &other, 5);
+    CHECK(*forms_difference(&one, &wanted, ""));
+    bad = s;
+    bad.source[150] = bad.outputs[150] = (bad.source[150] + bad.source[151]) / 2;
+    if (bad.source[150] != s.source[150]) {
+        one = forms_on_host(&bad, &wish, 5);
+        CHECK(*forms_difference(&one, &wanted, ""));
+    }
+}

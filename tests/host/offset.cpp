@@ -1,0 +1,251 @@
+// tests/host/offset.cpp: offset.h.
+#include "../support/test.h"
+
+#include "../../spira/offset.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+using namespace spira;
+
+static bool triple_before(triple a, triple b) {
+    return a.x != b.x ? a.x < b.x : a.y != b.y ? a.y < b.y : a.z < b.z;
+}
+
+static const kernel_shape shapes[] = {
+    {{3, 3, 3}, {1, 1, 1}, {1, 1, 1}, false},    {{5, 5, 5}, {1, 1, 1}, {2, 2, 2}, false},
+    {{2, 2, 2}, {1, 1, 1}, {4, 4, 4}, false},    {{2, 2, 2}, {1, 1, 1}, {4, 4, 4}, true},
+    {{1, 1, 3}, {1, 1, 1}, {8, 8, 8}, false},    {{3, 2, 5}, {1, 3, 2}, {1, 2, 4}, false},
+    {{4, 3, 2}, {2, 1, 3}, {3, 1, 2}, true},     {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, false},
+    {{15, 15, 15}, {1, 1, 1}, {1, 1, 1}, false}, {{1, 7, 14}, {1, 1, 1}, {1, 1, 1}, true},
+};
+
+TEST(offset_order_is_lexicographic) {
+    for (kernel_shape s : shapes) {
+        s.transposed = false;
+        REQUIRE_OK(kernel_check(&s));
+        int k = 0;
+        for (int ix = 0; ix < s.size.x; ++ix) {
+            for (int iy = 0; iy < s.size.y; ++iy) {
+                for (int iz = 0; iz < s.size.z; ++iz, ++k) {
+                    triple d = kernel_displacement(&s, k);
+                    int half_x = s.size.x % 2 ? (s.size.x - 1) / 2 : 0;
+                    int half_y = s.size.y % 2 ? (s.size.y - 1) / 2 : 0;
+                    int half_z = s.size.z % 2 ? (s.size.z - 1) / 2 : 0;
+                    CHECK_EQUAL(d.x, (ix - half_x) * s.dilation.x * s.stride.x);
+                    CHECK_EQUAL(d.y, (iy - half_y) * s.dilation.y * s.stride.y);
+                    CHECK_EQUAL(d.z, (iz - half_z) * s.dilation.z * s.stride.z);
+                    CHECK(k == 0 || triple_before(kernel_displacement(&s, k - 1), d));
+                }
+            }
+        }
+        CHECK_EQUAL(kernel_volume(&s), k);
+        CHECK_EQUAL(kernel_rows(&s) * s.size.z, k);
+    }
+}
+
+TEST(offset_transposed_is_the_opposite) {
+    for (kernel_shape s : shapes) {
+        kernel_shape t = s;
+        t.transposed = !s.transposed;
+        for (int k = 0; k < kernel_volume(&s); ++k) {
+            triple a = kernel_displacement(&s, k), b = kernel_displacement(&t, k);
+            CHECK(a.x == -b.x && a.y == -b.y && a.z == -b.z);
+        }
+    }
+}
+
+// A row starts at its anchor, the lowest z, and goes up in equal steps.
+TEST(offset_rows_rise_from_their_anchor) {
+    for (kernel_shape s : shapes) {
+        std::vector<int> seen((size_t)kernel_volume(&s));
+        for (int row = 0; row < kernel_rows(&s); ++row) {
+            triple anchor = kernel_anchor(&s, row);
+            for (int j = 0; j < s.size.z; ++j) {
+                int k = kernel_row_member(&s, row, j);
+                REQUIRE(k >= 0 && k < kernel_volume(&s));
+                ++seen[(size_t)k];
+                CHECK_EQUAL(k / s.size.z, row);
+                triple d = kernel_displacement(&s, k);
+                CHECK(d.x == anchor.x && d.y == anchor.y);
+                CHECK_EQUAL(d.z, anchor.z + j * kernel_step(&s));
+            }
+        }
+        CHECK(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
+    }
+}
+
+TEST(offset_mirror_is_the_opposite) {
+    for (const kernel_shape &s : shapes) {
+        bool odd = s.size.x % 2 == 1 && s.size.y % 2 == 1 && s.size.z % 2 == 1;
+        CHECK_EQUAL(kernel_is_odd(&s), odd);
+        for (int k = 0; k < kernel_volume(&s) && odd; ++k) {
+            triple a = kernel_displacement(&s, k);
+            triple b = kernel_displacement(&s, kernel_mirror(&s, k));
+            CHECK(a.x == -b.x && a.y == -b.y && a.z == -b.z);
+        }
+    }
+}
+
+TEST(offset_reach_is_the_largest) {
+    for (const kernel_shape &s : shapes) {
+        triple most = {0, 0, 0};
+        for (int k = 0; k < kernel_volume(&s); ++k) {
+            triple d = kernel_displacement(&s, k);
+            most = {std::max(most.x, abs(d.x)), std::max(most.y, abs(d.y)),
+                    std::max(most.z, abs(d.z))};
+        }
+        CHECK(triple_equal(kernel_reach(&s), most));
+    }
+}
+
+TEST(offset_norms) {
+    kernel_shape s = kernel_cube(3, 8); // norms are those of the lattice, whatever the stride
+    int count[4] = {};
+    for (int k = 0; k < 27; ++k) {
+        REQUIRE(kernel_norm(&s, k) <= 3);
+        ++count[kernel_norm(&s, k)];
+    }
+    CHECK(count[0] == 1 && count[1] == 6 && count[2] == 12 && count[3] == 8);
+    CHECK_EQUAL(kernel_norm(&s, 13), 0);
+    CHECK_EQUAL(kernel_norm_max(&s), 3);
+    CHECK_EQUAL(kernel_norm_count(&s, 2, 27), 7);
+    CHECK_EQUAL(kernel_norm_count(&s, 2, 13), 3); // those before the centre
+    CHECK_EQUAL(kernel_norm_count(&s, 0, 27), 0);
+    for (const kernel_shape &k : shapes) {
+        int most = 0, volume = kernel_volume(&k);
+        for (int i = 0; i < volume; ++i) {
+            most = std::max(most, kernel_norm(&k, i));
+        }
+        CHECK_EQUAL(kernel_norm_max(&k), most);
+        CHECK(kernel_norm_count(&k, most, volume) < volume);
+        CHECK_EQUAL(kernel_norm_count(&k, most + 1, volume), volume);
+    }
+    s = kernel_cube(2, 1);
+    s.transposed = true;
+    CHECK_EQUAL(kernel_norm(&s, 0), 0);
+    CHECK_EQUAL(kernel_norm(&s, 7), 3);
+    s.size = {1, 1, 5};
+    s.dilation = {1, 1, 3};
+    CHECK_EQUAL(kernel_norm(&s, 0), 2);
+    CHECK_EQUAL(kernel_norm(&s, 4), 2);
+}
+
+TEST(offset_refuses) {
+    CHECK_STATUS(kernel_check(nullptr), status_null_pointer);
+    kernel_shape good = kernel_cube(3, 1), s;
+    CHECK_OK(kernel_check(&good));
+    triple *fields[3] = {&s.size, &s.dilation, &s.stride};
+    const status_code codes[3] = {status_kernel_size, status_bad_size, status_stride};
+    for (int f = 0; f < 3; ++f) {
+        for (int bad : {0, -1, INT32_MIN, f == 0 ? 16 : (1 << 20) + 1, INT32_MAX}) {
+            for (int axis = 0; axis < 3; ++axis) {
+                s = good;
+                (axis == 0 ? fields[f]->x : axis == 1 ? fields[f]->y : fields[f]->z) = bad;
+                status refused = kernel_check(&s);
+                CHECK_STATUS(refused, codes[f]);
+                CHECK_EQUAL(refused.detail, bad);
+            }
+        }
+    }
+    s = good;
+    s.dilation.y = s.stride.y = 1 << 20; // each is allowed, their product is no int
+    CHECK_STATUS(kernel_check(&s), status_bad_size);
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// An element of a layer as a number that says where it belongs: offset ix, iy, iz, channels i, o.
+static int label(int ix, int iy, int iz, int i, int o) {
+    return (((ix * 16 + iy) * 16 + iz) * 16 + i) * 16 + o;
+}
+
+// What each engine's code makes of a layer, nested as its documentation says.
+static std::vector<int> engine_weights(weight_order order, triple n, int cin, int cout) {
+    std::vector<int> w;
+    auto matrix = [&](int ix, int iy, int iz) { // [cin, cout]
+        for (int i = 0; i < cin; ++i) {
+            for (int o = 0; o < cout; ++o) {
+                w.push_back(label(ix, iy, iz, i, o));
+            }
+        }
+    };
+    bool x_slowest = order == weight_order_spira ||
+                     (order == weight_order_torchsparse && n.x * n.y * n.z % 2 == 0);
+    if (order == weight_order_spconv) {
+        for (int o = 0; o < cout; ++o) {
+            for (int iz = 0; iz < n.z; ++iz) {
+                for (int iy = 0; iy < n.y; ++iy) {
+                    for (int ix = 0; ix < n.x; ++ix) {
+                        for (int i = 0; i < cin; ++i) {
+                            w.push_back(label(ix, iy, iz, i, o));
+                        }
+                    }
+                }
+            }
+        }
+    } else if (x_slowest) {
+        for (int ix = 0; ix < n.x; ++ix) {
+            for (int iy = 0; iy < n.y; ++iy) {
+                for (int iz = 0; iz < n.z; ++iz) {
+                    matrix(ix, iy, iz);
+                }
+            }
+        }
+    } else { // x fastest
+        for (int iz = 0; iz < n.z; ++iz) {
+            for (int iy = 0; iy < n.y; ++iy) {
+                for (int ix = 0; ix < n.x; ++ix) {
+                    matrix(ix, iy, iz);
+                }
+            }
+        }
+    }
+    return w;
+}
+
+TEST(weight_reorder_from_every_engine) {
+    const triple sizes[] = {{3, 3, 3}, {2, 2, 2}, {5, 5, 5}, {1, 1, 3}, {3, 2, 5},
+                            {1, 3, 5}, {4, 2, 3}, {1, 1, 1}, {2, 3, 1}};
+    for (weight_order order : {weight_order_spira, weight_order_spconv, weight_order_torchsparse,
+                               weight_order_minkowski}) {
+        for (triple n : sizes) {
+            for (std::array<int, 2> c : {std::array<int, 2>{1, 1}, {2, 3}, {5, 4}, {1, 7}}) {
+                int cin = c[0], cout = c[1], count = n.x * n.y * n.z * cin * cout;
+                std::vector<int> source = engine_weights(order, n, cin, cout);
+                REQUIRE((int)source.size() == count);
+                int *target = guarded_new<int>(count);
+                REQUIRE_OK(weight_reorder(order, n, cin, cout, sizeof(int), source.data(), target));
+                std::vector<int> expected = engine_weights(weight_order_spira, n, cin, cout);
+                CHECK(std::equal(expected.begin(), expected.end(), target));
+            }
+        }
+    }
+}
+
+TEST(weight_reorder_takes_any_element) {
+    const char source[2 * 3 + 1] = "aAbBcC"; // [volume 3, cin 1, cout 1] of two bytes
+    char *target = guarded_new<char>(6);
+    REQUIRE_OK(weight_reorder(weight_order_spconv, {3, 1, 1}, 1, 1, 2, source, target));
+    CHECK_EQUAL(memcmp(target, source, 6), 0);
+    double one = 1, copy = 0;
+    REQUIRE_OK(weight_reorder(weight_order_minkowski, {1, 1, 1}, 1, 1, sizeof one, &one, &copy));
+    CHECK_EQUAL(copy, 1.0);
+}
+
+TEST(weight_reorder_refuses) {
+    float a[27] = {}, b[27];
+    const triple n = {3, 3, 3};
+    CHECK_OK(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, b));
+    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, nullptr, b), status_null_pointer);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, nullptr), status_null_pointer);
+    CHECK_STATUS(weight_reorder((weight_order)4, n, 1, 1, 4, a, b), status_unsupported);
+    CHECK_STATUS(weight_reorder((weight_order)-1, n, 1, 1, 4, a, b), status_unsupported);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 0, 1, 4, a, b), status_bad_size);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, -1, 4, a, b), status_bad_size);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 0, a, b), status_bad_size);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, {3, 0, 3}, 1, 1, 4, a, b), status_kernel_size);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, {3, 3, 16}, 1, 1, 4, a, b),
+                 status_kernel_size);
+}

@@ -1,0 +1,878 @@
+// tests/host/order.cpp: layout/order.h.
+#include "../support/reference.h"
+
+#include "../../spira/layout/order.h"
+
+#include <set>
+#include <string>
+
+using namespace spira;
+
+// Each array is a buffer of its own, of exactly the size that layout/order.h states.
+static order_layout layout_new(int32_t capacity, int32_t volume) {
+    const int64_t blocks = (capacity + 63) / 64;
+    order_layout t = {guarded_new<int32_t>(blocks * 64),
+                      guarded_new<uint32_t>(blocks * ((volume + 31) / 32)),
+                      guarded_new<int32_t>(blocks * volume * 64),
+                      guarded_new<int32_t>((blocks + 1) / 2),
+                      (int32_t)blocks,
+                      volume};
+    return t;
+}
+
+static status build(const kernel_shape *kernel, const int32_t *map, int32_t count, int32_t capacity,
+                    order_layout t, int threshold = map_all) {
+    const size_t bytes = order_host_workspace(capacity);
+    return order_build_host(kernel, threshold, map, count, capacity, t,
+                            guarded_new<char>((int64_t)bytes), bytes);
+}
+
+static kernel_shape kernel_sized(int x, int y, int z) {
+    kernel_shape k = kernel_cube(1, 1);
+    k.size = {x, y, z};
+    return k;
+}
+
+// ---- the order from its definition --------------------------------------------------------------
+
+static int sign(int a) {
+    return a < 0 ? -1 : a > 0;
+}
+
+// The place of a direction among all: by norm, then by x, y, z.
+static int direction_place(triple d) {
+    std::vector<std::vector<int>> all;
+    for (int x : {-1, 0, 1}) {
+        for (int y : {-1, 0, 1}) {
+            for (int z : {-1, 0, 1}) {
+                all.push_back({abs(x) + abs(y) + abs(z), x, y, z});
+            }
+        }
+    }
+    std::sort(all.begin(), all.end());
+    const std::vector<int> wanted = {abs(d.x) + abs(d.y) + abs(d.z), d.x, d.y, d.z};
+    return (int)(std::find(all.begin(), all.end(), wanted) - all.begin());
+}
+
+// Of the offsets with a norm below the threshold.
+static std::vector<int> direction_places(const kernel_shape *kernel, int threshold = map_all) {
+    const int first[3] = {kernel->size.x % 2 ? -((kernel->size.x - 1) / 2) : 0,
+                          kernel->size.y % 2 ? -((kernel->size.y - 1) / 2) : 0,
+                          kernel->size.z % 2 ? -((kernel->size.z - 1) / 2) : 0};
+    std::vector<int> places;
+    for (int x = 0; x < kernel->size.x; ++x) {
+        for (int y = 0; y < kernel->size.y; ++y) {
+            for (int z = 0; z < kernel->size.z; ++z) {
+                const triple d = {first[0] + x, first[1] + y, first[2] + z};
+                if (abs(d.x) + abs(d.y) + abs(d.z) < threshold) {
+                    places.push_back(direction_place({sign(d.x), sign(d.y), sign(d.z)}));
+                }
+            }
+        }
+    }
+    return places;
+}
+
+// Which of two comes first in the reflected code: the code of so many bits is that of one bit less,
+// then the same backwards with the highest bit set.
+static bool gray_before(const std::vector<char> &a, const std::vector<char> &b) {
+    bool backwards = false;
+    for (size_t bit = a.size(); bit-- > 0;) {
+        if (a[bit] != b[bit]) {
+            return backwards ? a[bit] : b[bit];
+        }
+        backwards ^= a[bit] != 0;
+    }
+    return false;
+}
+
+// Whether an offset is in a part of the kernel: of each axis the sign that it has, or any.
+static bool part_has(const std::string &part, const int (&d)[3]) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+        const int wanted = part[axis] == '-' ? -1 : part[axis] == '+';
+        if (part[axis] != '*' && sign(d[axis]) != wanted) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The groups in their order, x, y and z of each.
+static const std::vector<std::string> groups_in_order = {
+    "**-", "**+", "-**", "+**", "*-*", "*+*", //
+    "*--", "*-+", "*+-", "*++",               //
+    "--*", "-+*", "+-*", "++*",               //
+    "-*-", "-*+", "+*-", "+*+",               //
+    "-00", "+00", "0-0", "0+0", "00-", "00+",
+};
+
+// The bits that an offset sets in the number of an output that has it, the highest last: of its
+// groups, or of its direction.
+static std::vector<std::vector<char>> bits_of_offsets(const kernel_shape *kernel, int threshold) {
+    const int size[3] = {kernel->size.x, kernel->size.y, kernel->size.z};
+    const std::vector<int> places = direction_places(kernel, threshold);
+    std::vector<std::vector<char>> bits;
+    if (std::any_of(size, size + 3, [](int s) { return s != 3; })) {
+        for (int place : places) {
+            bits.push_back(std::vector<char>(27, 0));
+            bits.back()[(size_t)place] = 1;
+        }
+        return bits;
+    }
+    for (int x : {-1, 0, 1}) {
+        for (int y : {-1, 0, 1}) {
+            for (int z : {-1, 0, 1}) {
+                if (abs(x) + abs(y) + abs(z) < threshold) {
+                    std::vector<char> own;
+                    for (const std::string &part : groups_in_order) {
+                        own.push_back(part_has(part, {x, y, z}));
+                    }
+                    std::reverse(own.begin(), own.end());
+                    bits.push_back(own);
+                }
+            }
+        }
+    }
+    return bits;
+}
+
+// The number of each output.
+static std::vector<std::vector<char>> numbers_of(const kernel_shape *kernel, const int32_t *map,
+                                                 int32_t count, int threshold) {
+    const std::vector<std::vector<char>> bits = bits_of_offsets(kernel, threshold);
+    std::vector<std::vector<char>> has((size_t)count, std::vector<char>(bits[0].size(), 0));
+    for (int32_t i = 0; i < count; ++i) {
+        for (size_t k = 0; k < bits.size(); ++k) {
+            for (size_t b = 0; map[(size_t)i * bits.size() + k] >= 0 && b < bits[k].size(); ++b) {
+                has[(size_t)i][b] |= bits[k][b];
+            }
+        }
+    }
+    return has;
+}
+
+// 2048 samples, dealt to two lists; every second of a list begins a class, or, if it is the same as
+// the one before, all that come behind it do; class by class, then runs of 2048 sorted.
+static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
+                                           int32_t count, int threshold) {
+    const std::vector<std::vector<char>> has = numbers_of(kernel, map, count, threshold);
+    std::vector<std::vector<char>> begins, behind;
+    for (int64_t list = 0; list < 2; ++list) {
+        std::vector<std::vector<char>> samples;
+        for (int64_t i = 1 + 2 * list; count > 0 && i < 4096; i += 4) {
+            samples.push_back(has[(size_t)(i * count / 4096)]);
+        }
+        std::sort(samples.begin(), samples.end(), gray_before);
+        for (size_t i = 2; i < samples.size(); i += 2) {
+            bool again = i > 2 && samples[i] == samples[i - 2];
+            (again ? behind : begins).push_back(samples[i]);
+        }
+    }
+    std::sort(begins.begin(), begins.end(), gray_before);
+    std::sort(behind.begin(), behind.end(), gray_before);
+    std::vector<std::pair<long, int32_t>> classes;
+    for (int32_t i = 0; i < count; ++i) {
+        const std::vector<char> &own = has[(size_t)i];
+        long before =
+            std::upper_bound(begins.begin(), begins.end(), own, gray_before) - begins.begin();
+        before += std::lower_bound(behind.begin(), behind.end(), own, gray_before) - behind.begin();
+        classes.push_back({before, i});
+    }
+    std::sort(classes.begin(), classes.end());
+    std::vector<int32_t> order;
+    for (const std::pair<long, int32_t> &c : classes) {
+        order.push_back(c.second);
+    }
+    for (size_t first = 0; first < order.size(); first += 2048) {
+        std::sort(order.begin() + (long)first,
+                  order.begin() + (long)std::min(first + 2048, order.size()),
+                  [&](int32_t a, int32_t b) {
+                      const std::vector<char> &x = has[(size_t)a], &y = has[(size_t)b];
+                      return gray_before(x, y) || (!gray_before(y, x) && a < b);
+                  });
+    }
+    return order;
+}
+
+// How many promises one block breaks: one for each wrong entry, one for each offset that it has not
+// and whose sources are written.
+static int64_t block_faults(const int32_t *map, const std::vector<int32_t> &order,
+                            const order_layout *t, int64_t block) {
+    const int64_t volume = t->volume, words = (volume + 31) / 32;
+    std::vector<uint32_t> mask((size_t)words, 0);
+    std::vector<int32_t> row(64, -1);
+    int64_t faults = 0;
+    for (size_t p = 0; p < 64; ++p) {
+        row[p] = (size_t)block * 64 + p < order.size() ? order[(size_t)block * 64 + p] : -1;
+        faults += t->row[block * 64 + (int64_t)p] != row[p];
+    }
+    for (int64_t k = 0; k < volume; ++k) {
+        std::vector<int32_t> taps;
+        for (int32_t r : row) {
+            taps.push_back(r < 0 ? -1 : map[r * volume + k]);
+        }
+        const int64_t at = (block * volume + k) * 64;
+        if (*std::max_element(taps.begin(), taps.end()) < 0) {
+            faults += !guarded_untouched(t->source, at, at + 64);
+            continue;
+        }
+        mask[(size_t)k / 32] |= 1u << k % 32;
+        for (size_t p = 0; p < 64; ++p) {
+            faults += t->source[at + (int64_t)p] != taps[p];
+        }
+    }
+    for (int64_t w = 0; w < words; ++w) {
+        faults += t->mask[block * words + w] != mask[(size_t)w];
+    }
+    return faults;
+}
+
+// The pairs of blocks that have outputs: heavier ones first, then the lower number, in scopes of
+// 4096; nothing is written behind them. Each direction of a pair's taps weighs its share of the
+// columns.
+static int64_t turn_faults(const kernel_shape *kernel, int threshold, int32_t count,
+                           const order_layout *t) {
+    const std::vector<int> places = direction_places(kernel, threshold);
+    const int64_t words = (t->volume + 31) / 32, many = (t->blocks + 1) / 2;
+    std::vector<std::pair<int64_t, int32_t>> wanted;
+    for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
+        std::vector<char> has(27, 0);
+        for (size_t k = 0; k < places.size(); ++k) {
+            for (int64_t b = 2 * pair; b < std::min(2 * pair + 2, t->blocks); ++b) {
+                has[(size_t)places[k]] |= (char)(t->mask[b * words + (int)k / 32] >> k % 32 & 1);
+            }
+        }
+        int64_t weight = 0;
+        for (int d = 0; d < 27; ++d) {
+            int64_t lie = std::count(places.begin(), places.end(), d);
+            weight += has[(size_t)d] ? 254 * lie / (int64_t)places.size() : 0;
+        }
+        wanted.push_back({-weight, pair});
+    }
+    int64_t faults = !guarded_untouched(t->schedule, (int64_t)wanted.size(), many);
+    for (size_t first = 0; first < wanted.size(); first += 4096) {
+        std::sort(wanted.begin() + (long)first,
+                  wanted.begin() + (long)std::min(first + 4096, wanted.size()));
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        faults += t->schedule[i] != wanted[i].second;
+    }
+    return faults;
+}
+
+static int64_t layout_faults(const kernel_shape *kernel, const int32_t *map, int32_t count,
+                             const order_layout *t, int threshold = map_all) {
+    const std::vector<int32_t> order = order_expected(kernel, map, count, threshold);
+    int64_t faults = turn_faults(kernel, threshold, count, t);
+    for (int64_t block = 0; block < t->blocks; ++block) {
+        faults += block_faults(map, order, t, block);
+    }
+    return faults;
+}
+
+// The rows that a dense product over each block and each of its offsets multiplies.
+static int64_t layout_multiplied(const order_layout *t) {
+    int64_t rows = 0;
+    for (int64_t w = 0; w < (int64_t)t->blocks * order_words(t->volume); ++w) {
+        for (uint32_t bits = t->mask[w]; bits; bits &= bits - 1) {
+            rows += order_rows;
+        }
+    }
+    return rows;
+}
+
+// A map in which each tap is there with a chance of `percent`; below zero: each offset with its
+// own.
+static int32_t *map_random(random_state *r, int64_t rows, int volume, int percent) {
+    int32_t *map = guarded_new<int32_t>(rows * volume);
+    for (int64_t i = 0; i < rows * volume; ++i) {
+        bool there =
+            percent < 0 ? random_int(r, 0, volume) > i % volume : random_int(r, 0, 99) < percent;
+        map[i] = there ? random_int(r, 0, 1 << 30) : -1;
+    }
+    return map;
+}
+
+// ---- directions, groups and keys ----------------------------------------------------------------
+
+TEST(order_numbers_the_directions) {
+    const order_numbers n = order_numbers_make();
+    const kernel_shape three = kernel_cube(3, 1), two = kernel_cube(2, 1), five = kernel_cube(5, 1);
+    const int offsets[][2] = {{13, 0},  {4, 1},  {10, 2},  {12, 3}, {14, 4}, {16, 5},
+                              {22, 6},  {1, 7},  {3, 8},   {5, 9},  {7, 10}, {9, 11},
+                              {25, 18}, {0, 19}, {18, 23}, {26, 26}};
+    for (const int(&offset)[2] : offsets) {
+        CHECK_EQUAL(order_direction(&three, &n, offset[0]), offset[1]);
+    }
+    CHECK_EQUAL(order_direction(&two, &n, 0), 0);
+    CHECK_EQUAL(order_direction(&two, &n, 1), 4);  // (0, 0, 1)
+    CHECK_EQUAL(order_direction(&two, &n, 7), 26); // (1, 1, 1)
+    CHECK_EQUAL(order_direction(&five, &n, 12), 1);
+    CHECK_EQUAL(order_direction(&five, &n, 37), 1); // (-2, 0, 0) and (-1, 0, 0)
+    for (int x = 1; x <= kernel_size_max; ++x) {
+        for (triple size : {triple{x, 16 - x, 3}, triple{2, x, x}, triple{x, 1, 4}}) {
+            kernel_shape k = kernel_sized(size.x, size.y, size.z);
+            std::vector<int> places = direction_places(&k);
+            for (size_t i = 0; i < places.size(); ++i) {
+                CHECK_EQUAL(order_direction(&k, &n, (int)i), places[i]);
+            }
+        }
+    }
+}
+
+TEST(order_keys_are_ranks_of_the_gray_code) {
+    for (uint32_t i = 0; i < 100000; ++i) {
+        CHECK_EQUAL(order_gray_rank(i ^ i >> 1), i);
+    }
+    random_state r = random_make(1);
+    for (int i = 0; i < 3000; ++i) {
+        uint32_t a = random_u32(&r) >> 5, b = i % 2 ? random_u32(&r) >> 5 : a ^ 1u << i % 27;
+        std::vector<char> x, y;
+        for (int bit = 0; bit < 27; ++bit) {
+            x.push_back((char)(a >> bit & 1));
+            y.push_back((char)(b >> bit & 1));
+        }
+        CHECK_EQUAL(order_gray_rank(a) < order_gray_rank(b), gray_before(x, y));
+        CHECK(order_gray_rank(a) < 1u << 27);
+    }
+    CHECK_EQUAL(order_gray_rank(1u << 26), (1u << 27) - 1);
+    for (int i = 0; i < 3000; ++i) {
+        const uint32_t directions = random_u32(&r) >> 5;
+        CHECK_EQUAL(order_key(false, directions), order_gray_rank(directions));
+        CHECK_EQUAL(order_key(true, directions), order_gray_rank(order_groups_of(directions)));
+    }
+}
+
+// By their definition; no two offsets lie in the same groups.
+TEST(order_groups_are_parts_of_the_kernel) {
+    const kernel_shape three = kernel_cube(3, 1);
+    const std::vector<std::vector<char>> bits = bits_of_offsets(&three, map_all);
+    const order_numbers numbers = order_numbers_make();
+    std::set<uint32_t> different;
+    uint32_t directions = 0, united = 0;
+    REQUIRE(order_has_groups(&three) && bits.size() == 27);
+    for (int k = 0; k < 27; ++k) {
+        const uint32_t direction = 1u << order_direction(&three, &numbers, k);
+        const uint32_t groups = order_groups_of(direction);
+        directions |= direction;
+        united |= groups;
+        CHECK_EQUAL(order_groups_of(directions), united);
+        for (int b = 0; b < 32; ++b) {
+            CHECK_EQUAL((int)(groups >> b & 1), b < 24 ? (int)bits[(size_t)k][(size_t)b] : 0);
+        }
+        different.insert(groups);
+    }
+    CHECK_EQUAL((int)different.size(), 27);
+    for (triple size : {triple{1, 3, 3}, triple{2, 3, 3}, triple{3, 4, 3}, triple{3, 3, 1},
+                        triple{2, 2, 2}, triple{1, 1, 1}, triple{5, 5, 5}, triple{3, 3, 5}}) {
+        const kernel_shape kernel = kernel_sized(size.x, size.y, size.z);
+        CHECK(!order_has_groups(&kernel));
+    }
+}
+
+// Together they fit in a byte; offsets weigh alike up to size 3.
+TEST(order_weights_are_shares) {
+    for (int size = 1; size <= kernel_size_max; ++size) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int threshold : {1, 2, 3, 5, (int)map_all}) {
+            const std::vector<int> places = direction_places(&kernel, threshold);
+            const order_weights w = order_weights_make(&kernel, threshold);
+            int all = 0;
+            for (int d = 0; d < 27; ++d) {
+                int lie = (int)std::count(places.begin(), places.end(), d);
+                CHECK_EQUAL((int)w.weight[d], 254 * lie / (int)places.size());
+                CHECK(size > 3 || lie <= 1);
+                CHECK_EQUAL((int)(w.directions >> d & 1), (int)(lie > 0));
+                all += w.weight[d];
+            }
+            CHECK(all <= 254 && all > 254 - 27);
+        }
+    }
+    const kernel_shape three = kernel_cube(3, 1), five = kernel_cube(5, 1);
+    for (int d = 0; d < 27; ++d) {
+        CHECK_EQUAL((int)order_weights_make(&three, map_all).weight[d], 9);
+    }
+    CHECK_EQUAL((int)order_weights_make(&five, map_all).weight[1], 4);   // 2 of 125
+    CHECK_EQUAL((int)order_weights_make(&five, map_all).weight[26], 16); // 8 of 125
+}
+
+// ---- what is built ------------------------------------------------------------------------------
+
+static void check_build(random_state *r, const kernel_shape *kernel, int32_t count,
+                        int32_t capacity, int percent, int threshold = map_all) {
+    const int volume = (int)direction_places(kernel, threshold).size();
+    int32_t *map = map_random(r, count, volume, percent); // no rows beyond the count to read
+    order_layout t = layout_new(capacity, volume);
+    CHECK_OK(build(kernel, map, count, capacity, t, threshold));
+    CHECK_EQUAL(layout_faults(kernel, map, count, &t, threshold), 0);
+    guarded_finish();
+}
+
+TEST(order_every_size) {
+    random_state r = random_make(2);
+    const kernel_shape kernels[] = {kernel_cube(1, 1),      kernel_cube(2, 1), kernel_cube(3, 1),
+                                    kernel_sized(1, 3, 11), kernel_cube(4, 1), kernel_cube(5, 1),
+                                    kernel_sized(2, 5, 3),  kernel_cube(7, 1)};
+    int turn = 0;
+    for (const kernel_shape &kernel : kernels) {
+        for (int32_t count : {0,   1,   2,   3,   31,   32,   33,   62,   63,   64,  65,
+                              127, 128, 129, 500, 1000, 2047, 2048, 2049, 4096, 6001}) {
+            const int percents[] = {-1, 50, 5, 90, 20};
+            for (int32_t spare : {0, 1, 64, 300}) {
+                bool much = (int64_t)count * kernel_volume(&kernel) > (test_quick() ? 3000 : 60000);
+                bool runs = count > 1000; // slow to compare
+                if (count + spare > 0 && !(much && turn++ % (runs ? 16 : 4))) {
+                    check_build(&r, &kernel, count, count + spare, percents[turn++ % 5]);
+                }
+            }
+        }
+    }
+}
+
+TEST(order_random_kernels) {
+    for (int seed = 0; seed < (test_quick() ? 20 : 200); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        kernel_shape kernel = reference_random_kernel(&r, seed % 4 ? 4 : 9, 3, {1, 2, 1});
+        kernel.transposed = seed % 3 == 0;
+        int32_t count = random_int(&r, 0, seed % 4 ? 700 : 200);
+        int32_t capacity = std::max(count + random_int(&r, 0, 1) * random_int(&r, 0, 300), 1);
+        check_build(&r, &kernel, count, capacity, random_int(&r, -1, 100));
+    }
+}
+
+// Maps with the columns of each threshold there is, and of one that is beyond all norms.
+TEST(order_every_threshold) {
+    random_state r = random_make(7);
+    int turn = 0;
+    for (kernel_shape kernel :
+         {kernel_cube(1, 1), kernel_cube(2, 1), kernel_cube(3, 1), kernel_cube(5, 1),
+          kernel_sized(2, 5, 3), kernel_sized(1, 3, 11), kernel_sized(7, 1, 4)}) {
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 2; ++threshold) {
+            for (int32_t count : {0, 1, 64, 65, 300}) {
+                const int percents[] = {-1, 50, 5, 90};
+                kernel.transposed = turn % 3 == 0;
+                check_build(&r, &kernel, count, count + 1 + turn % 2 * 70, percents[turn % 4],
+                            threshold);
+                ++turn;
+            }
+        }
+    }
+}
+
+// The columns of a threshold are put in the order of the whole map without the others' taps.
+TEST(order_threshold_is_the_order_without_the_others) {
+    random_state r = random_make(8);
+    for (int size : {2, 3, 5}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 1; ++threshold) {
+            const int32_t count = 333, volume = kernel_volume(&kernel);
+            std::vector<int> kept;
+            for (int k = 0; k < volume; ++k) {
+                if (kernel_norm(&kernel, k) < threshold) {
+                    kept.push_back(k);
+                }
+            }
+            const int columns = (int)kept.size();
+            int32_t *near = map_random(&r, count, columns, 30);
+            int32_t *whole = guarded_new<int32_t>(count * volume);
+            std::fill(whole, whole + count * volume, -1);
+            for (int32_t i = 0; i < count * columns; ++i) {
+                whole[i / columns * volume + kept[(size_t)(i % columns)]] = near[i];
+            }
+            order_layout a = layout_new(count, columns), b = layout_new(count, volume);
+            REQUIRE_OK(build(&kernel, near, count, count, a, threshold));
+            REQUIRE_OK(build(&kernel, whole, count, count, b));
+            CHECK(std::equal(a.row, a.row + a.blocks * order_rows, b.row));
+            CHECK_EQUAL(layout_multiplied(&a), layout_multiplied(&b));
+            guarded_finish();
+        }
+    }
+}
+
+TEST(order_largest_kernel) {
+    random_state r = random_make(3);
+    const kernel_shape kernel = kernel_cube(kernel_size_max, 1);
+    for (int32_t count : {1, 64, 65, 100}) {
+        check_build(&r, &kernel, count, count + 1, count == 65 ? 100 : count == 64 ? -1 : 1);
+    }
+}
+
+// Outputs that are alike stay in the order of their rows.
+TEST(order_full_and_empty_maps) {
+    for (int size : {1, 2, 3, 4, 5}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        for (int there = 0; there < 2; ++there) {
+            const int32_t count = 200, volume = kernel_volume(&kernel);
+            int32_t *map = guarded_new<int32_t>(count * volume);
+            std::fill(map, map + count * volume, there ? 7 : -1);
+            order_layout t = layout_new(count, volume);
+            REQUIRE_OK(build(&kernel, map, count, count, t));
+            CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
+            CHECK_EQUAL(layout_multiplied(&t), there ? 256 * volume : 0);
+            for (int32_t i = 0; i < 256; ++i) {
+                CHECK_EQUAL(t.row[i], i < count ? i : -1);
+            }
+            guarded_finish();
+        }
+    }
+}
+
+// Maps of several runs: half of the rows have the same taps; taps are few; all rows have the same;
+// some rows have one of few other taps.
+TEST(order_classes) {
+    random_state r = random_make(9);
+    const kernel_shape kernel = kernel_cube(3, 1);
+    for (int32_t count : {2049, 4097, 10000}) {
+        for (int kind = 0; kind < 4; ++kind) {
+            int32_t *map = guarded_new<int32_t>((int64_t)count * 27);
+            for (int32_t i = 0; i < count; ++i) {
+                for (int k = 0; k < 27; ++k) {
+                    bool has = kind == 0   ? i % 2 || random_int(&r, 0, 5) == 0
+                               : kind == 1 ? random_int(&r, 0, 2) <= (k == 22)
+                               : kind == 2 ? k == 13
+                                           : k > 9 || random_int(&r, 0, 300) == k;
+                    map[i * 27 + k] = has ? i : -1;
+                }
+            }
+            order_layout t = layout_new(count, 27);
+            CHECK_OK(build(&kernel, map, count, count, t));
+            CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
+            guarded_finish();
+        }
+    }
+}
+
+// Samples ascend, from the first rows to the last.
+TEST(order_samples_are_spread) {
+    for (int32_t count : {1, 2, 2047, 2048, 2049, 91766, INT32_MAX / 2}) {
+        int64_t before = -1;
+        for (int i = 0; i < order_samples; ++i) {
+            int32_t row = order_sample_row(i, count);
+            CHECK(row >= before && row < count);
+            CHECK(before < 0 || row - before <= count / order_samples + 1);
+            before = row;
+        }
+        CHECK(count - 1 - before <= count / order_samples + 1);
+        CHECK(order_sample_row(0, count) <= count / order_samples);
+    }
+}
+
+// Five outputs, written down by hand with their order.
+TEST(order_by_hand) {
+    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t *map = guarded_new<int32_t>(5 * 27);
+    std::fill(map, map + 5 * 27, -1);
+    map[0 * 27 + 13] = 10, map[0 * 27 + 4] = 11;  // centre and a face: the groups of the face
+    map[1 * 27 + 13] = 20;                        // centre: no group, rank 0
+    map[2 * 27 + 4] = 31;                         // that face: as output 0
+    map[3 * 27 + 13] = 40;                        // as output 1
+    map[4 * 27 + 13] = 50, map[4 * 27 + 26] = 51; // the last corner: a side of z, behind x
+    order_layout t = layout_new(5, 27);
+    REQUIRE_OK(build(&kernel, map, 5, 5, t));
+    const int32_t row[] = {1, 3, 0, 2, 4, -1}, centre[] = {20, 40, 10, -1, 50, -1},
+                  face[] = {-1, -1, 11, 31, -1, -1}, corner[] = {-1, -1, -1, -1, 51, -1};
+    CHECK_EQUAL(t.mask[0], 1u << 4 | 1u << 13 | 1u << 26);
+    for (int p = 0; p < 64; ++p) {
+        int at = p < 5 ? p : 5;
+        CHECK_EQUAL(t.row[p], row[at]);
+        CHECK_EQUAL(t.source[13 * 64 + p], centre[at]);
+        CHECK_EQUAL(t.source[4 * 64 + p], face[at]);
+        CHECK_EQUAL(t.source[26 * 64 + p], corner[at]);
+    }
+    CHECK(guarded_untouched(t.source, 5 * 64, 13 * 64));
+}
+
+// Maps of layers that change the stride, forwards and backwards.
+TEST(order_strided_maps) {
+    random_state r = random_make(4);
+    const triple lo = {0, 0, 0}, hi = {31, 31, 15}, one = {1, 1, 1}, two = {2, 2, 2};
+    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, two, {4, 4, 4});
+    for (int size : {2, 3}) {
+        for (bool back : {false, true}) {
+            std::vector<uint32_t> fine(3000), coarse(600);
+            int32_t many = reference_random_set(&r, &layout, lo, hi, one, 3000, fine.data());
+            int32_t few = reference_random_set(&r, &layout, lo, hi, two, 600, coarse.data());
+            kernel_shape kernel = kernel_cube(size, 1);
+            kernel.transposed = back;
+            int32_t count = back ? many : few, volume = kernel_volume(&kernel);
+            int32_t *map = guarded_new<int32_t>((int64_t)count * volume);
+            reference_map(&layout, &kernel, (back ? coarse : fine).data(), back ? few : many,
+                          (back ? fine : coarse).data(), count, map);
+            order_layout t = layout_new(count, volume);
+            REQUIRE_OK(build(&kernel, map, count, count, t));
+            CHECK(layout_multiplied(&t) > 0);
+            CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
+            guarded_finish();
+        }
+    }
+}
+
+// Blocks behind those of the capacity are the caller's, as they were.
+TEST(order_leaves_other_blocks_alone) {
+    random_state r = random_make(5);
+    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t *map = map_random(&r, 200, 27, 50);
+    order_layout more = layout_new(1000, 27), same = more;
+    same.blocks = order_count(260);
+    REQUIRE_OK(build(&kernel, map, 200, 260, more));
+    CHECK_EQUAL(layout_faults(&kernel, map, 200, &same), 0);
+    CHECK(guarded_untouched(more.row, same.blocks * 64, more.blocks * 64));
+    CHECK(guarded_untouched(more.mask, same.blocks, more.blocks));
+    CHECK(guarded_untouched(more.source, same.blocks * 27 * 64, more.blocks * 27 * 64));
+}
+
+// What the order is for: few rows are multiplied for each pair. fewest: how many times fewer than
+// in the order of the voxels.
+static void check_scan(const char *name, int size, double most, double fewest) {
+    word_layout layout;
+    std::vector<uint32_t> words = reference_scan<uint32_t>(name, 16, &layout);
+    REQUIRE(!words.empty());
+    const kernel_shape kernel = kernel_cube(size, 1);
+    const int volume = kernel_volume(&kernel);
+    int32_t count = (int32_t)words.size();
+    voxel_set<uint32_t> set = {words.data(), &count, count};
+    std::vector<int32_t> map((size_t)count * (size_t)volume);
+    REQUIRE_OK(map_build_host(&layout, &kernel, set, set, map.data()));
+    order_layout t = layout_new(count, volume);
+    REQUIRE_OK(build(&kernel, map.data(), count, count, t));
+    int64_t pairs = 0, plain = 0;
+    for (int32_t first = 0; first < count; first += order_rows) {
+        std::vector<char> has((size_t)volume, 0);
+        for (int32_t i = first; i < std::min(first + order_rows, count); ++i) {
+            for (int k = 0; k < volume; ++k) {
+                bool there = map[(size_t)i * (size_t)volume + (size_t)k] >= 0;
+                pairs += there;
+                has[(size_t)k] |= there;
+            }
+        }
+        plain += order_rows * std::count(has.begin(), has.end(), 1);
+    }
+    int64_t multiplied = layout_multiplied(&t);
+    CHECK(multiplied >= pairs && (double)multiplied < most * (double)pairs);
+    CHECK((double)plain > fewest * (double)multiplied);
+    if (size == 3) {
+        CHECK_EQUAL(layout_faults(&kernel, map.data(), count, &t), 0);
+    }
+    guarded_finish();
+}
+
+TEST(order_real_scans) {
+    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
+        SKIP("no data/");
+    }
+    check_scan("kitti00_000000_5cm.vox32", 3, 1.56, 2.5);
+    if (!test_quick()) {
+        check_scan("kitti00_000000_5cm.vox32", 5, 4.2, 2);
+        check_scan("pcl_room_scan1_2cm.vox32", 3, 1.7, 2.5);
+        check_scan("lone_star_5cm.vox32", 3, 1.56, 2);
+    }
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+TEST(order_counts) {
+    for (int32_t capacity : {1, 63, 64, 65, 127, 128, 129, 1000, INT32_MAX / 2}) {
+        int64_t blocks = order_count(capacity);
+        CHECK(blocks * 64 >= capacity && (blocks - 1) * 64 < capacity);
+    }
+    for (int volume : {1, 31, 32, 33, 64, 65, 3375}) {
+        CHECK_EQUAL(order_words(volume), volume / 32 + (volume % 32 != 0));
+    }
+}
+
+// The arrays are apart, aligned, and as large as layout/order.h says; counting takes the same.
+// Beyond 2^31 entries too.
+TEST(order_takes_what_it_states) {
+    for (int volume : {1, 8, 27, 33, 3375}) {
+        for (int32_t capacity : {1, 64, 65, 5000, 20000000}) {
+            const int64_t blocks = (capacity + 63) / 64;
+            workspace count = workspace_begin(nullptr), w = workspace_begin((void *)(size_t)4096);
+            order_layout none = order_layout_take(&count, capacity, volume);
+            order_layout t = order_layout_take(&w, capacity, volume);
+            CHECK(!none.row && !none.mask && !none.source && !none.schedule);
+            CHECK_EQUAL(count.used, w.used);
+            CHECK(t.blocks == blocks && t.volume == volume);
+            CHECK_EQUAL((char *)t.mask - (char *)t.row, round_up(blocks * 64 * 4, 256));
+            CHECK_EQUAL((char *)t.source - (char *)t.mask,
+                        round_up(blocks * ((volume + 31) / 32) * 4, 256));
+            const int64_t entries = (char *)t.schedule - (char *)t.source;
+            CHECK_EQUAL(entries, round_up(blocks * volume * 64 * 4, workspace_alignment));
+            CHECK_EQUAL((int64_t)w.used - ((char *)t.schedule - (char *)t.row),
+                        round_up((blocks + 1) / 2 * 4, workspace_alignment));
+        }
+    }
+    CHECK(order_host_workspace(1000) >= 16000 && order_host_workspace(1000) <= 16000 + 768);
+}
+
+// ---- planted errors -----------------------------------------------------------------------------
+
+TEST(order_planted_errors_are_found) {
+    random_state r = random_make(6);
+    const int32_t count = 100;
+    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t *map = map_random(&r, count, 27, 40);
+    for (int32_t i = 0; i < count; ++i) {
+        map[i * 27 + 20] = -1; // an offset that nobody has
+    }
+    order_layout t = layout_new(200, 27);
+    REQUIRE_OK(build(&kernel, map, count, 200, t));
+    REQUIRE(layout_faults(&kernel, map, count, &t) == 0);
+    for (int64_t at : {0, 63, 64, 99, 100, 127, 128, 255}) {
+        t.row[at] ^= 1;
+        CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 1);
+        t.row[at] ^= 1;
+    }
+    for (int64_t block = 0; block < 4; ++block) {
+        t.mask[block] ^= 1u << 20;
+        CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 1);
+        t.mask[block] ^= 1u << 20;
+    }
+    for (int64_t at : {0, 63, 26 * 64, 20 * 64 + 5, 27 * 64, (4 * 27 - 1) * 64}) {
+        if (test_environment("SPIRA_UNPOISONED") && (at == 20 * 64 + 5 || at > 54 * 64)) {
+            continue;
+        }
+        t.source[at] ^= 1;
+        CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 1);
+        t.source[at] ^= 1;
+    }
+    CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
+    std::swap(t.row[3], t.row[4]); // another order
+    CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 2);
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+TEST(order_refuses) {
+    const int32_t count = 10;
+    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t *map = guarded_new<int32_t>(count * 27);
+    std::fill(map, map + count * 27, -1);
+    const order_layout t = layout_new(count, 27);
+    const size_t bytes = order_host_workspace(64);
+    char *scratch = guarded_new<char>((int64_t)bytes);
+    auto start = [&](const kernel_shape *k, const int32_t *m, int32_t n, int32_t capacity,
+                     order_layout l) {
+        return order_build_host(k, map_all, m, n, capacity, l, scratch, bytes);
+    };
+    CHECK_STATUS(start(nullptr, map, count, count, t), status_null_pointer);
+    CHECK_STATUS(start(&kernel, nullptr, count, count, t), status_null_pointer);
+    CHECK_EQUAL(start(&kernel, nullptr, count, count, t).subject, "map");
+    for (int pointer = 0; pointer < 3; ++pointer) {
+        order_layout bad = t;
+        bad.row = pointer == 0 ? nullptr : bad.row;
+        bad.mask = pointer == 1 ? nullptr : bad.mask;
+        bad.source = pointer == 2 ? nullptr : bad.source;
+        CHECK_STATUS(start(&kernel, map, count, count, bad), status_null_pointer);
+        CHECK_EQUAL(start(&kernel, map, count, count, bad).subject, "layout");
+    }
+    CHECK_STATUS(order_layout_check(nullptr, 27, count), status_null_pointer);
+    for (int size : {-1, 0, 16}) {
+        kernel_shape bad = kernel_sized(3, size, 3);
+        CHECK_STATUS(start(&bad, map, count, count, t), status_kernel_size);
+    }
+    for (int volume : {-1, 0, 8, 26, 28, 3376}) {
+        order_layout bad = t;
+        bad.volume = volume;
+        CHECK_STATUS(start(&kernel, map, count, count, bad), status_bad_size);
+    }
+    kernel_shape other = kernel_cube(2, 1);
+    CHECK_STATUS(start(&other, map, count, count, t), status_bad_size);
+    CHECK_STATUS(start(&kernel, map, count, 65, t), status_capacity); // one row too many
+    CHECK_EQUAL(start(&kernel, map, count, 65, t).detail, 2);
+    for (int32_t capacity : {0, -1, INT32_MAX}) {
+        CHECK_STATUS(start(&kernel, map, 0, capacity, t), status_bad_size);
+    }
+    CHECK_STATUS(start(&kernel, map, -1, count, t), status_bad_size);
+    CHECK_STATUS(start(&kernel, map, count + 1, count, t), status_bad_size);
+    auto scratched = [&](int threshold, char *memory, size_t given) {
+        return order_build_host(&kernel, threshold, map, count, 64, t, memory, given);
+    };
+    CHECK_STATUS(scratched(map_all, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(scratched(map_all, scratch, bytes - 1), status_workspace);
+    CHECK_STATUS(scratched(map_all, scratch + 8, bytes), status_alignment);
+    for (int threshold : {0, -1}) {
+        CHECK_STATUS(scratched(threshold, scratch, bytes), status_bad_size);
+        CHECK_EQUAL(scratched(threshold, scratch, bytes).subject, "threshold");
+    }
+    CHECK_STATUS(scratched(3, scratch, bytes), status_bad_size); // the layout has all 27
+    CHECK_EQUAL(scratched(3, scratch, bytes).subject, "layout.volume");
+    CHECK(guarded_untouched(t.row, 0, 64) && guarded_untouched(t.mask, 0, 1));
+    CHECK(guarded_untouched(t.source, 0, 64 * 27));
+    CHECK_OK(start(&kernel, map, count, 64, t));
+}
+
+// ---- slots --------------------------------------------------------------------------------------
+
+// Counted from the rows of each block, and not from its mask.
+static int64_t slots_expected(const int32_t *map, int32_t count, const order_layout *t) {
+    int64_t slots = 0;
+    for (int64_t block = 0; block * 64 < count; ++block) {
+        for (int k = 0; k < t->volume; ++k) {
+            bool any = false;
+            for (int64_t p = block * 64; p < block * 64 + 64; ++p) {
+                any |= t->row[p] >= 0 && map[(int64_t)t->row[p] * t->volume + k] >= 0;
+            }
+            slots += any ? 64 : 0;
+        }
+    }
+    return slots;
+}
+
+TEST(order_slots_are_offsets_of_blocks) {
+    random_state r = random_make(21);
+    for (int size : {1, 2, 3, 4, 5, 7}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        const int volume = size * size * size;
+        for (int32_t count : {0, 1, 63, 64, 65, 300}) {
+            for (int percent : {0, 2, 40, 100}) {
+                int32_t *map = map_random(&r, count, volume, percent);
+                order_layout t = layout_new(count + 100, volume);
+                REQUIRE_OK(build(&kernel, map, count, count + 100, t));
+                int64_t *slots = guarded_new<int64_t>(1);
+                CHECK_OK(order_slots_host(&t, count, slots));
+                CHECK_EQUAL(*slots, slots_expected(map, count, &t));
+                CHECK(percent < 100 || *slots == (count + 63) / 64 * 64 * volume);
+                CHECK_OK(order_slots_host(&t, count + 100, slots)); // blocks behind have none
+                CHECK_EQUAL(*slots, slots_expected(map, count, &t));
+                guarded_finish();
+            }
+        }
+    }
+}
+
+// More of them than an int can count.
+TEST(order_slots_beyond_32_bits) {
+    const int32_t blocks = 20000;
+    order_layout t = {};
+    uint32_t *mask = guarded_new<uint32_t>(blocks * (int64_t)order_words(3375));
+    std::fill(mask, mask + blocks * (int64_t)order_words(3375), ~0u);
+    int32_t any = 0;
+    t = {&any, mask, &any, &any, blocks, 3375};
+    int64_t slots = 0;
+    REQUIRE_OK(order_slots_host(&t, blocks * 64, &slots));
+    CHECK_EQUAL(slots, (int64_t)blocks * order_words(3375) * 32 * 64);
+}
+
+TEST(order_slots_refuses) {
+    const order_layout good = layout_new(100, 27);
+    int64_t *slots = guarded_new<int64_t>(1);
+    auto refused = [&](status_code code, const char *subject, const order_layout *t, int32_t count,
+                       int64_t *to) {
+        status got = order_slots_host(t, count, to);
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
+    };
+    order_layout bad = good;
+    refused(status_null_pointer, "layout", nullptr, 100, slots);
+    refused(status_null_pointer, "slots", &good, 100, nullptr);
+    refused(status_bad_size, "count", &good, -1, slots);
+    refused(status_capacity, "layout.blocks", &good, 129, slots);
+    bad.mask = nullptr;
+    refused(status_null_pointer, "layout", &bad, 100, slots);
+    for (int volume : {-1, 0, 3376}) {
+        bad = good;
+        bad.volume = volume;
+        refused(status_bad_size, "layout.volume", &bad, 100, slots);
+    }
+    CHECK(guarded_untouched(slots, 0, 1));
+}

@@ -1,0 +1,355 @@
+// tests/host/status.cpp: status.h, math.h and workspace.h.
+#include "../support/test.h"
+
+#include "../../spira/base/integer.h"
+#include "../../spira/workspace.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace spira;
+
+// ---- status -------------------------------------------------------------------------------------
+
+TEST(status_has_a_sentence_for_each_code) {
+    const char *unknown = status_string((status_code)31); // the largest value of the enum's range
+    CHECK_EQUAL(unknown, "an unknown status");
+    CHECK_EQUAL(status_string(status_ok), "success");
+    for (int a = 0; a <= status_cuda; ++a) {
+        const char *text = status_string((status_code)a);
+        REQUIRE(text != nullptr);
+        CHECK(strlen(text) > 3);
+        CHECK(strcmp(text, unknown) != 0);
+        for (int b = 0; b < a; ++b) {
+            CHECK(strcmp(text, status_string((status_code)b)) != 0);
+        }
+    }
+}
+
+TEST(status_ok_alone_is_no_failure) {
+    CHECK(!status_failed(status_success()));
+    for (int code = 1; code <= status_cuda; ++code) {
+        CHECK(status_failed(status_make((status_code)code, "x")));
+    }
+    status s = status_make(status_bits, "layout", 3);
+    CHECK_EQUAL(s.code, status_bits);
+    CHECK_EQUAL(s.subject, "layout");
+    CHECK_EQUAL(s.detail, 3);
+    CHECK_EQUAL(status_make(status_bits, "layout").detail, 0);
+}
+
+TEST(status_text_names_subject_and_detail) {
+    char text[200];
+    CHECK_EQUAL(status_text(status_make(status_bad_size, "count", -7), text, sizeof text),
+                (char *)text);
+    CHECK_EQUAL((const char *)text, "count: a size that is not allowed: -7");
+    status_text(status_make(status_file_format, "a.bin", INT64_MAX), text, sizeof text);
+    CHECK(strstr(text, "9223372036854775807") != nullptr);
+    status_text(status_make(status_bits, nullptr, 0), text, sizeof text);
+    CHECK_EQUAL(text[0], '?');
+    for (int code = 0; code <= status_cuda; ++code) {
+        status_text(status_make((status_code)code, "word", 42), text, sizeof text);
+        CHECK(strncmp(text, "word: ", 6) == 0);
+        CHECK(strstr(text, status_string((status_code)code)) != nullptr);
+        CHECK_EQUAL((const char *)(text + strlen(text) - 4), ": 42");
+    }
+}
+
+TEST(status_text_is_cut_and_terminated) {
+    status s = status_make(status_workspace, "workspace", 4096);
+    char whole[200];
+    status_text(s, whole, sizeof whole);
+    size_t length = strlen(whole);
+    for (size_t size = 0; size <= length + 2; ++size) {
+        char *text = guarded_new<char>((int64_t)size); // writing past the size breaks a sentinel
+        CHECK(status_text(s, text, size) == text);
+        if (size) {
+            size_t kept = size - 1 < length ? size - 1 : length;
+            CHECK_EQUAL(strlen(text), kept);
+            CHECK_EQUAL(memcmp(text, whole, kept), 0);
+        }
+        CHECK_EQUAL(guarded_check(text), guarded_intact);
+    }
+    CHECK(status_text(s, nullptr, 0) == nullptr);
+    CHECK(status_text(s, nullptr, 10) == nullptr);
+}
+
+static status require_positive(int value) {
+    SPIRA_REQUIRE(value > 0, status_bad_size, "value", value);
+    return status_success();
+}
+
+static status try_twice(int first, int second, int *reached) {
+    *reached = 0;
+    SPIRA_TRY(require_positive(first));
+    *reached = 1;
+    SPIRA_TRY(require_positive(second));
+    *reached = 2;
+    return status_success();
+}
+
+TEST(status_try_returns_the_first_failure) {
+    int reached;
+    CHECK_OK(try_twice(1, 1, &reached));
+    CHECK_EQUAL(reached, 2);
+    CHECK_STATUS(try_twice(-5, 1, &reached), status_bad_size);
+    CHECK_EQUAL(reached, 0);
+    status s = try_twice(1, -6, &reached);
+    CHECK_STATUS(s, status_bad_size);
+    CHECK_EQUAL(reached, 1);
+    CHECK_EQUAL(s.subject, "value");
+    CHECK_EQUAL(s.detail, -6);
+}
+
+// ---- device status ------------------------------------------------------------------------------
+
+TEST(device_status_of_zeros_is_success) {
+    device_status s;
+    memset(&s, 0, sizeof s); // how callers clear it
+    CHECK_OK(device_status_read(&s));
+    CHECK_STATUS(device_status_read(nullptr), status_null_pointer);
+}
+
+TEST(device_status_keeps_the_first_row) {
+    struct {
+        device_flag flag;
+        status_code code;
+    } cases[] = {
+        {device_flag_range, status_out_of_range},
+        {device_flag_duplicate, status_duplicate},
+        {device_flag_not_finite, status_not_finite},
+        {device_flag_lattice, status_out_of_range},
+    };
+    for (auto &c : cases) {
+        device_status s = {};
+        for (uint32_t row : {7u, 3u, 9u, 3u}) { // in any order
+            device_status_note(&s, c.flag, row);
+        }
+        status read = device_status_read(&s);
+        CHECK_STATUS(read, c.code);
+        CHECK_EQUAL(read.detail, 3);
+        CHECK_EQUAL(s.flags, (uint32_t)c.flag);
+
+        for (uint32_t row : {0u, 1u, UINT32_MAX - 1, UINT32_MAX}) { // the ends, each alone
+            device_status t = {};
+            device_status_note(&t, c.flag, row);
+            CHECK_STATUS(device_status_read(&t), c.code);
+            CHECK_EQUAL(device_status_read(&t).detail, row);
+        }
+    }
+}
+
+TEST(device_status_keeps_kinds_apart) {
+    device_status s = {};
+    device_status_note(&s, device_flag_duplicate, 1);
+    device_status_note(&s, device_flag_range, 5);
+    device_status_note(&s, device_flag_not_finite, 8);
+    device_status_note(&s, device_flag_lattice, 9);
+    CHECK_EQUAL(UINT32_MAX - s.first_off, 9u);
+    CHECK_EQUAL(UINT32_MAX - s.first_duplicate, 1u);
+    CHECK_EQUAL(UINT32_MAX - s.first_range, 5u);
+    CHECK_EQUAL(UINT32_MAX - s.first_not_finite, 8u);
+    CHECK_EQUAL(s.needed, 0u);
+}
+
+TEST(device_status_keeps_the_largest_need) {
+    device_status s = {};
+    for (uint32_t needed : {10u, 500u, 20u}) {
+        device_status_note(&s, device_flag_capacity, needed);
+    }
+    CHECK_STATUS(device_status_read(&s), status_capacity);
+    CHECK_EQUAL(device_status_read(&s).detail, 500);
+    CHECK_EQUAL(s.first_range | s.first_duplicate | s.first_not_finite, 0u);
+}
+
+TEST(device_status_reads_the_gravest_first) {
+    device_status s = {};
+    device_status_note(&s, device_flag_capacity, 100);
+    CHECK_STATUS(device_status_read(&s), status_capacity);
+    device_status_note(&s, device_flag_duplicate, 1);
+    CHECK_STATUS(device_status_read(&s), status_duplicate);
+    device_status_note(&s, device_flag_range, 2);
+    CHECK_STATUS(device_status_read(&s), status_out_of_range);
+    CHECK_EQUAL(device_status_read(&s).detail, 2);
+    device_status_note(&s, device_flag_not_finite, 3);
+    CHECK_STATUS(device_status_read(&s), status_not_finite);
+    CHECK_EQUAL(device_status_read(&s).detail, 3);
+}
+
+// ---- workspace ----------------------------------------------------------------------------------
+
+struct carved {
+    char *bytes;      // [a]
+    double *reals;    // [b]
+    uint32_t *counts; // [c]
+};
+
+static size_t carve(void *base, carved *c, int64_t a, int64_t b, int64_t n) {
+    workspace w = workspace_begin(base);
+    c->bytes = workspace_take<char>(&w, a);
+    c->reals = workspace_take<double>(&w, b);
+    c->counts = workspace_take<uint32_t>(&w, n);
+    return w.used;
+}
+
+TEST(workspace_counts_what_it_carves) {
+    int64_t sizes[] = {0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1000};
+    for (int64_t a : sizes) {
+        for (int64_t b : sizes) {
+            for (int64_t n : sizes) {
+                carved counted, real;
+                size_t needed = carve(nullptr, &counted, a, b, n);
+                CHECK(!counted.bytes && !counted.reals && !counted.counts);
+                CHECK_EQUAL(needed % workspace_alignment, 0u);
+
+                char *memory = guarded_new<char>((int64_t)needed);
+                REQUIRE(carve(memory, &real, a, b, n) == needed);
+                CHECK_EQUAL((uintptr_t)real.bytes % workspace_alignment, 0u);
+                CHECK_EQUAL((uintptr_t)real.reals % workspace_alignment, 0u);
+                CHECK_EQUAL((uintptr_t)real.counts % workspace_alignment, 0u);
+
+                // All of each array may be written, and they do not touch each other.
+                memset(real.bytes, 1, (size_t)a);
+                memset(real.reals, 2, (size_t)b * sizeof(double));
+                memset(real.counts, 3, (size_t)n * sizeof(uint32_t));
+                bool apart = true;
+                for (int64_t i = 0; i < a; ++i) {
+                    apart = apart && real.bytes[i] == 1;
+                }
+                for (int64_t i = 0; i < b * (int64_t)sizeof(double); ++i) {
+                    apart = apart && ((char *)real.reals)[i] == 2;
+                }
+                CHECK(apart);
+                CHECK_EQUAL(guarded_check(memory), guarded_intact);
+                guarded_finish(); // 1728 buffers are freed as they come
+            }
+        }
+    }
+}
+
+TEST(workspace_counts_past_32_bits) {
+    workspace w = workspace_begin(nullptr);
+    CHECK(workspace_take<double>(&w, (int64_t)1 << 31) == nullptr);
+    CHECK(workspace_take<char>(&w, 1) == nullptr);
+    CHECK_EQUAL(w.used, ((size_t)1 << 34) + workspace_alignment);
+}
+
+TEST(workspace_refuses_what_is_not_enough) {
+    char *memory = guarded_new<char>(1024);
+    CHECK_OK(workspace_check(memory, 1024, 1024));
+    CHECK_OK(workspace_check(memory, 1025, 1024));
+    status s = workspace_check(memory, 1023, 1024); // one byte short
+    CHECK_STATUS(s, status_workspace);
+    CHECK_EQUAL(s.detail, 1024);
+    CHECK_EQUAL(s.subject, "workspace");
+    CHECK_STATUS(workspace_check(memory, 0, 1), status_workspace);
+}
+
+TEST(workspace_refuses_null_unless_nothing_is_needed) {
+    CHECK_STATUS(workspace_check(nullptr, 1024, 1024), status_null_pointer);
+    CHECK_STATUS(workspace_check(nullptr, 0, 1), status_null_pointer);
+    CHECK_OK(workspace_check(nullptr, 0, 0));
+}
+
+TEST(workspace_refuses_a_misaligned_base) {
+    char *memory = guarded_new<char>(2048);
+    for (int shift : {1, 2, 4, 16, 64, 128, 255}) {
+        status s = workspace_check(memory + shift, 2048 - (size_t)shift, 256);
+        CHECK_STATUS(s, status_alignment);
+        CHECK_EQUAL(s.detail, workspace_alignment);
+    }
+    CHECK_OK(workspace_check(memory + 256, 1024, 1024));
+}
+
+// ---- maths --------------------------------------------------------------------------------------
+
+TEST(math_triples) {
+    triple a = triple_make(1, -2, 3), b = triple_make(4, 5, -6);
+    CHECK(triple_equal(a, a));
+    CHECK(!triple_equal(a, triple_make(0, -2, 3)));
+    CHECK(!triple_equal(a, triple_make(1, 2, 3)));
+    CHECK(!triple_equal(a, triple_make(1, -2, 4)));
+    CHECK(triple_equal(triple_multiply(a, b), triple_make(4, -10, -18)));
+}
+
+TEST(math_rounds_up) {
+    for (int64_t b = 1; b <= 20; ++b) {
+        for (int64_t a = 0; a <= 100; ++a) {
+            int64_t q = ceil_div(a, b);
+            CHECK(q * b >= a && (q - 1) * b < a);
+            CHECK_EQUAL(round_up(a, b), q * b);
+        }
+    }
+    int64_t large = (int64_t)1 << 40;
+    CHECK_EQUAL(ceil_div(large + 1, 2), large / 2 + 1);
+    CHECK_EQUAL(round_up(large + 1, 256), large + 256);
+}
+
+TEST(math_floors_negatives_down) {
+    for (int64_t step = 1; step <= 20; ++step) {
+        for (int64_t a = -100; a <= 100; ++a) {
+            int64_t f = floor_to(a, step);
+            CHECK_EQUAL(f % step, 0);
+            CHECK(f <= a && a < f + step);
+        }
+    }
+    CHECK_EQUAL(floor_to(-1, 2), -2);
+    CHECK_EQUAL(floor_to(-2, 2), -2);
+    CHECK_EQUAL(floor_to(-3, 2), -4);
+    CHECK_EQUAL(floor_to(INT32_MIN, 16), (int64_t)INT32_MIN);
+    CHECK_EQUAL(floor_to((int64_t)INT32_MIN - 1, 16), (int64_t)INT32_MIN - 16);
+}
+
+TEST(math_knows_powers_of_two) {
+    for (int shift = 0; shift < 63; ++shift) {
+        int64_t p = (int64_t)1 << shift;
+        CHECK(is_power_of_two(p));
+        CHECK(!is_power_of_two(-p));
+        CHECK(shift < 2 || !is_power_of_two(p - 1));
+        CHECK(shift < 1 || !is_power_of_two(p + 1));
+    }
+    CHECK(!is_power_of_two(0));
+    CHECK(!is_power_of_two(INT64_MIN));
+    CHECK(!is_power_of_two(INT64_MAX));
+}
+
+TEST(math_counts_bits) {
+    CHECK_EQUAL(bits_for(0), 0);
+    for (int bits = 1; bits <= 63; ++bits) {
+        uint64_t p = (uint64_t)1 << bits;
+        CHECK_EQUAL(bits_for(p - 1), bits);
+        CHECK_EQUAL(bits_for(p), bits + 1);
+    }
+    CHECK_EQUAL(bits_for(UINT64_MAX), 64);
+}
+
+// Down a tree of 2, 4, 6 ... to the number of elements that are not above what is looked for.
+TEST(math_places_a_list_in_a_search_tree) {
+    for (int leaves = 1; leaves <= 1024; leaves *= 2) {
+        std::vector<int> tree((size_t)leaves, -1);
+        for (int b = 1; b < leaves; ++b) {
+            const int at = tree_node(leaves, b);
+            CHECK(at > 0 && at < leaves);
+            CHECK_EQUAL(tree[(size_t)at], -1); // no two in one place
+            tree[(size_t)at] = 2 * b;
+        }
+        for (int key = 0; key <= 2 * leaves; ++key) {
+            int node = 1;
+            while (node < leaves) {
+                node = 2 * node + (tree[(size_t)node] <= key ? 1 : 0);
+            }
+            CHECK_EQUAL(node - leaves, std::min(key / 2, leaves - 1));
+        }
+    }
+}
+
+TEST(math_orders) {
+    int64_t values[] = {INT64_MIN, -5, -1, 0, 1, 5, INT64_MAX};
+    for (int64_t a : values) {
+        for (int64_t b : values) {
+            CHECK_EQUAL(min_of(a, b), b < a ? b : a);
+            CHECK_EQUAL(max_of(a, b), b > a ? b : a);
+            CHECK(min_of(a, b) <= max_of(a, b));
+        }
+    }
+}

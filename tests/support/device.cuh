@@ -1,0 +1,274 @@
+// tests/support/device.cuh: the CUDA side of the test harness.
+//
+//     DEVICE_TEST(mask_matches_host) {
+//         uint32_t *in = device_upload(host, n);       // guarded, freed when the test ends
+//         uint32_t *out = device_new<uint32_t>(n);     // guarded, poisoned
+//         CHECK_OK(mask_launch(in, out, n, stream));
+//         uint32_t *got = device_fetch(out, n);        // waits; guarded host memory
+//         CHECK(device_untouched(out, count, n));      // nothing was written past the count
+//     }
+//
+// Without a GPU a DEVICE_TEST is skipped; with SPIRA_NEED_GPU=1 it fails instead, so that a GPU
+// machine whose driver is down does not look healthy.
+#ifndef SPIRA_TESTS_DEVICE_CUH
+#define SPIRA_TESTS_DEVICE_CUH
+
+#include "test.h"
+
+#include <cuda_runtime.h>
+#include <vector>
+
+// ---- the device and its errors ------------------------------------------------------------------
+
+inline bool device_available() {
+    static int count = -1;
+    if (count < 0 && cudaGetDeviceCount(&count) != cudaSuccess) {
+        cudaGetLastError(); // that there is none is no error of a test
+        count = 0;
+    }
+    return count > 0;
+}
+
+inline bool test_check_cuda(cudaError_t error, const char *file, int line, const char *expression) {
+    test_checked();
+    if (error == cudaSuccess) {
+        return true;
+    }
+    char text[512];
+    snprintf(text, sizeof text, "%.200s: %s (%d)", expression, cudaGetErrorString(error),
+             (int)error);
+    test_fail(file, line, text);
+    return false;
+}
+
+#define CUDA_CHECK(expression) test_check_cuda((expression), __FILE__, __LINE__, #expression)
+
+// Waits for all streams; fails the test if a launch or a kernel failed. Clears what can be cleared.
+inline bool expect_no_cuda_error(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    cudaError_t finished = cudaDeviceSynchronize();
+    cudaError_t launched = cudaGetLastError();
+    return test_check_cuda(finished != cudaSuccess ? finished : launched, file, line,
+                           "no CUDA error");
+}
+
+// Bodies that end early return into the wrapper, so that errors are looked for in any case. That
+// look is not a check of the test's own: a test that checks nothing still fails.
+inline void device_test_run(void (*body)()) {
+    if (!device_available()) {
+        if (test_environment("SPIRA_NEED_GPU")) {
+            test_fail("tests/support/device.cuh", __LINE__,
+                      "SPIRA_NEED_GPU is set and there is no GPU");
+        }
+        SKIP("no GPU: compiled, not run");
+    }
+    body();
+    int checked = test_state.checked;
+    expect_no_cuda_error("tests/support/device.cuh", __LINE__);
+    test_state.checked = checked;
+}
+
+#define DEVICE_TEST(name)                                                                          \
+    static void device_body_##name();                                                              \
+    TEST(name) {                                                                                   \
+        device_test_run(device_body_##name);                                                       \
+    }                                                                                              \
+    static void device_body_##name()
+
+// ---- guarded buffers in device memory -----------------------------------------------------------
+
+// The copies below come after a device-wide wait: work in non-blocking streams is done by then.
+inline guarded_state guarded_check_device(const guarded_buffer *b) {
+    if (b->base == b->data) {
+        return guarded_intact; // SPIRA_EXACT: there are no sentinels
+    }
+    char before[guarded_guard], after[guarded_guard];
+    if (cudaDeviceSynchronize() != cudaSuccess ||
+        cudaMemcpy(before, b->data - guarded_guard, guarded_guard, cudaMemcpyDeviceToHost) !=
+            cudaSuccess ||
+        cudaMemcpy(after, b->data + b->size, guarded_guard, cudaMemcpyDeviceToHost) !=
+            cudaSuccess) {
+        return guarded_unknown;
+    }
+    return !guarded_sentinels_intact(before)  ? guarded_before
+           : !guarded_sentinels_intact(after) ? guarded_after
+                                              : guarded_intact;
+}
+
+inline void guarded_release_device(guarded_buffer *b) {
+    cudaFree(b->base);
+}
+
+inline void *device_new_bytes(size_t size, const char *file, int line) {
+    bool exact = test_environment("SPIRA_EXACT");
+    size_t guard = exact ? 0 : (size_t)guarded_guard;
+    char *base = nullptr;
+    cudaError_t error = cudaMalloc((void **)&base, guard + size + (exact && !size ? 1 : guard));
+    if (error != cudaSuccess) {
+        fprintf(stderr, "%s:%d: %zu bytes on the device: %s\n", file, line, size,
+                cudaGetErrorString(error));
+        exit(1); // what would follow is noise
+    }
+    char *data = base + guard;
+    guarded_remember(
+        {nullptr, base, data, size, guarded_check_device, guarded_release_device, file, line});
+    if (size && !test_environment("SPIRA_UNPOISONED")) {
+        test_check_cuda(cudaMemset(data, guarded_poison, size), file, line, "poison");
+    }
+    if (guard) {
+        char sentinels[guarded_guard];
+        guarded_sentinels(sentinels);
+        test_check_cuda(cudaMemcpy(base, sentinels, guard, cudaMemcpyHostToDevice), file, line,
+                        "sentinels before");
+        test_check_cuda(cudaMemcpy(data + size, sentinels, guard, cudaMemcpyHostToDevice), file,
+                        line, "sentinels after");
+    }
+    // The poison must not land on what a non-blocking stream writes next.
+    test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
+    return data;
+}
+
+// Device memory of exactly `count` elements, aligned to 256 bytes and no more, poisoned; never
+// null. Lives to the end of the test.
+template <typename T>
+T *device_new(int64_t count, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return (T *)device_new_bytes((size_t)count * sizeof(T), file, line);
+}
+
+// Poisoned in any case. For what the copy engine writes: initcheck does not see that, and takes the
+// kernels that read it to read what nobody has written.
+template <typename T>
+T *device_new_poisoned(int64_t count, const char *file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+    T *data = device_new<T>(count, file, line);
+    test_check_cuda(cudaMemset(data, guarded_poison, (size_t)count * sizeof(T)), file, line,
+                    "poison");
+    test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
+    return data;
+}
+
+// Into memory that exists; waits for the device before and after.
+template <typename T>
+bool device_copy_in(T *device, const T *host, int64_t count, const char *file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
+    return test_check_cuda(cudaDeviceSynchronize(), file, line, "before an upload") &&
+           test_check_cuda(
+               cudaMemcpy(device, host, (size_t)count * sizeof(T), cudaMemcpyHostToDevice), file,
+               line, "an upload") &&
+           test_check_cuda(cudaDeviceSynchronize(), file, line, "after an upload");
+}
+
+template <typename T>
+bool device_copy_out(T *host, const T *device, int64_t count, const char *file = __builtin_FILE(),
+                     int line = __builtin_LINE()) {
+    return test_check_cuda(cudaDeviceSynchronize(), file, line, "before a download") &&
+           test_check_cuda(
+               cudaMemcpy(host, device, (size_t)count * sizeof(T), cudaMemcpyDeviceToHost), file,
+               line, "a download");
+}
+
+// A new guarded device buffer with a copy of host [count].
+template <typename T>
+T *device_upload(const T *host, int64_t count, const char *file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+    T *device = device_new<T>(count, file, line);
+    device_copy_in(device, host, count, file, line);
+    return device;
+}
+
+// A new guarded device buffer of zeros: a device_status, a count.
+template <typename T>
+T *device_zeros(int64_t count, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    T *device = device_new<T>(count, file, line);
+    test_check_cuda(cudaMemset(device, 0, (size_t)count * sizeof(T)), file, line, "zeros");
+    test_check_cuda(cudaDeviceSynchronize(), file, line, "zeros");
+    return device;
+}
+
+// A new guarded host buffer with a copy of device [count]. Ask only for what the device wrote:
+// initcheck reports the rest.
+template <typename T>
+T *device_fetch(const T *device, int64_t count, const char *file = __builtin_FILE(),
+                int line = __builtin_LINE()) {
+    T *host = guarded_new<T>(count, file, line);
+    device_copy_out(host, device, count, file, line);
+    return host;
+}
+
+// One value.
+template <typename T>
+T device_value(const T *device, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    T value = {};
+    device_copy_out(&value, device, 1, file, line);
+    return value;
+}
+
+// Nothing has been written to elements [from, count). Copies nothing where there is no poison.
+template <typename T>
+bool device_untouched(const T *device, int64_t from, int64_t count,
+                      const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    if (from >= count || test_environment("SPIRA_UNPOISONED")) {
+        return true;
+    }
+    return guarded_untouched(device_fetch(device + from, count - from, file, line), 0,
+                             count - from);
+}
+
+// ---- streams and graphs -------------------------------------------------------------------------
+
+// Non-blocking: work that strays to the default stream is not ordered with it, and is missed.
+inline cudaStream_t stream_get() {
+    static cudaStream_t stream = nullptr;
+    if (!stream) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    return stream;
+}
+
+// Keeps a stream busy until it is told to stop, or for `limit` cycles.
+[[maybe_unused]] static __global__ void stream_occupy(const volatile int *stop, long long limit) {
+    long long start = clock64();
+    while (!*stop && clock64() - start < limit) {
+    }
+}
+
+// A graph has `least` nodes or more: kernels, clears and, where there may be some, copies; no
+// allocation, no call back to the host.
+inline void graph_check(cudaGraph_t graph, size_t least, bool copies) {
+    size_t count = 0;
+    CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+    CHECK(count >= least);
+    for (cudaGraphNode_t node : nodes) {
+        cudaGraphNodeType type;
+        CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+        bool copy = type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeEmpty;
+        CHECK(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemset ||
+              (copies && copy));
+    }
+}
+
+// What `body(stream)` launches, as a graph. A blocking stream and the strictest mode: a launch on
+// the default stream, an allocation or a wait makes an error of it. Null if it could not be
+// captured. With `least` its nodes are looked at.
+template <typename F>
+cudaGraphExec_t stream_capture(F body, size_t least = 0, bool copies = true) {
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    body(stream);
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    if (CHECK(graph != nullptr)) {
+        if (least) {
+            graph_check(graph, least, copies);
+        }
+        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+        CUDA_CHECK(cudaGraphDestroy(graph));
+    }
+    CUDA_CHECK(cudaStreamDestroy(stream));
+    return replay;
+}
+
+#endif

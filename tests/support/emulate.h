@@ -1,0 +1,501 @@
+// tests/support/emulate.h: runs kernels on the host, so that what they compute is tested without a
+// GPU.
+//
+// Included before a .cuh file that asks for no more than what stands here (or in emulate_hopper.h).
+// The threads of a block are fibers that take turns: one runs until it has to wait for others. Who
+// is next is drawn anew each time, from emulate::seed, and warps drift apart. Blocks run one after
+// the other, the last first, those of a cluster side by side. So it finds wrong results, threads
+// that wait for ever, lanes that meet at different places, and many of the orders that a GPU may
+// take; but no races between two waits, nor between clusters, and no fence that is missing: what a
+// thread has written all others see at once. A kernel that is launched early begins while the one
+// before it still runs: see previous_kernel.
+//
+// Fibers are those of glibc (ucontext.h). Shared memory is a thread's own memory: each block of a
+// cluster is a thread, and one of them runs at a time. (For dynamic shared memory g++ is to be told
+// -fno-extern-tls-init.)
+#ifndef SPIRA_TESTS_EMULATE_H
+#define SPIRA_TESTS_EMULATE_H
+
+#include "../../spira/device.h"
+#include "../../spira/status.h"
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string.h>
+#include <thread>
+#include <ucontext.h>
+#include <vector>
+
+// In place of these files.
+#define SPIRA_BASE_ASYNC_CUH
+#define SPIRA_BASE_LAUNCH_CUH
+#define SPIRA_DEVICE_CUH
+#define SPIRA_STATUS_CUH
+
+#define SPIRA_DEVICE [[maybe_unused]] static inline
+#define SPIRA_KERNEL [[maybe_unused]] static
+#define SPIRA_PLAIN_KERNEL template <int = 0> SPIRA_KERNEL
+#define SPIRA_LAUNCHER template <int = 0> SPIRA_API
+#define __device__
+#define __forceinline__ inline
+#define __noinline__
+#define __shared__ thread_local
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+typedef void *cudaStream_t;
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace emulate {
+
+enum meeting { running, vote, shuffle, barrier, condition, done };
+
+struct fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    meeting at;
+    uint32_t given, got;                   // to and from a meeting
+    int from;                              // the lane that a shuffle reads
+    int number, threads;                   // the barrier, and how many come to it
+    int line;                              // of the code, where lanes meet
+    bool (*ready)(uint64_t a, uint64_t b); // the condition, and what it is asked of
+    uint64_t a, b;
+    unsigned syncs; // of the cluster, that it has come to
+};
+
+enum { stack_bytes = 1 << 16, ranks_most = 2 };
+
+// A block while it runs.
+struct block {
+    std::vector<fiber> fibers;
+    ucontext_t scheduler;
+    int own; // the fiber that runs
+    unsigned rank;
+    uint64_t random;
+    std::function<bool(bool all)> deliver; // what is under way: emulate_hopper.h
+};
+
+// The blocks of a cluster, of which one runs at a time.
+struct cluster {
+    std::function<void()> body;
+    unsigned ranks, threads, turn, alive; // alive: a bit for each block
+    unsigned idle;                        // turns in which nobody moved
+    unsigned arrived, syncs;              // threads that came to the next sync; syncs so far
+    bool released;                        // the kernel before has ended
+    std::mutex mutex;
+    std::condition_variable passed;
+};
+
+// What the kernel before one that is launched early does to memory. It begins before each cluster
+// does, and ends some time: at the latest when no thread of that can go on without.
+struct previous_kernel {
+    std::function<void()> begin, end;
+};
+
+inline uint64_t seed;
+inline previous_kernel previous;
+inline const char *trouble;             // of the launch; null: none
+inline std::set<const void *> launched; // kernels
+inline cluster *clusters;               // the one that runs
+inline thread_local block *blocks;      // of this thread
+// Shared memory, before a block and after it: emulate_hopper.h.
+inline void (*memory_begin)(block *b, size_t bytes);
+inline void (*memory_end)();
+
+// A number below `end`.
+inline unsigned draw(unsigned end) {
+    uint64_t &r = blocks->random;
+    r = r * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((r >> 33) % end);
+}
+
+inline void fault(const char *what) {
+    trouble = trouble ? trouble : what;
+}
+
+inline fiber &self() {
+    return blocks->fibers[(size_t)blocks->own];
+}
+
+inline int lane() {
+    return blocks->own % 32;
+}
+
+// Waits as `at` says.
+inline void wait(meeting at) {
+    fiber &f = self();
+    f.at = at;
+    swapcontext(&f.context, &blocks->scheduler);
+}
+
+inline uint32_t meet(meeting at, uint32_t given, int from, int line) {
+    self().line = line;
+    self().given = given;
+    self().from = from;
+    wait(at);
+    return self().got;
+}
+
+// A barrier for so many of the block's threads; numbers are below 32.
+inline void meet_barrier(int number, int threads, int line) {
+    self().line = line;
+    self().number = number;
+    self().threads = threads;
+    wait(barrier);
+}
+
+// Waits until ready(a, b).
+inline void wait_until(bool (*ready)(uint64_t, uint64_t), uint64_t a, uint64_t b) {
+    if (!ready(a, b)) {
+        self().ready = ready;
+        self().a = a;
+        self().b = b;
+        wait(condition);
+    }
+}
+
+inline void begin() {
+    clusters->body();
+    wait(done);
+}
+
+inline bool all_at(size_t first, size_t count, meeting at) {
+    for (size_t i = first; i < first + count; ++i) {
+        if (blocks->fibers[i].at != at) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// All lanes of a warp are at one place of the code.
+inline void check_lines(size_t first) {
+    for (size_t i = first; i < first + 32; ++i) {
+        if (blocks->fibers[i].line != blocks->fibers[first].line) {
+            fault("lanes of a warp meet at different places");
+        }
+    }
+}
+
+// Lets a warp go on whose lanes have met.
+inline bool release_warp(size_t first) {
+    std::vector<fiber> &fibers = blocks->fibers;
+    const bool votes = all_at(first, 32, vote);
+    if (!votes && !all_at(first, 32, shuffle)) {
+        return false;
+    }
+    check_lines(first);
+    uint32_t all = 0;
+    for (size_t i = 0; i < 32; ++i) {
+        all |= fibers[first + i].given ? 1u << i : 0;
+    }
+    for (size_t i = first; i < first + 32; ++i) {
+        fibers[i].got = votes ? all : fibers[first + (size_t)fibers[i].from].given;
+        fibers[i].at = running;
+    }
+    return true;
+}
+
+// Runs what can run of a warp.
+inline bool run_warp(size_t first) {
+    std::vector<fiber> &fibers = blocks->fibers;
+    bool moved = false;
+    const unsigned turn = draw(32);
+    for (unsigned i = 0; i < 32; ++i) {
+        fiber &f = fibers[first + (i ^ turn)];
+        if (f.at == condition && f.ready(f.a, f.b)) {
+            f.at = running;
+        }
+        if (f.at == running) {
+            blocks->own = (int)(first + (i ^ turn));
+            swapcontext(&blocks->scheduler, &f.context);
+            moved = true;
+        }
+    }
+    return release_warp(first) || moved;
+}
+
+// Lets those go on whose barrier is complete.
+inline bool release_barriers() {
+    int come[32] = {};
+    bool moved = false;
+    for (const fiber &f : blocks->fibers) {
+        come[f.number] += f.at == barrier;
+    }
+    for (size_t i = 0; i < blocks->fibers.size(); ++i) {
+        fiber &f = blocks->fibers[i];
+        if (f.at == barrier && come[f.number] == f.threads) {
+            if (i % 32 == 0) {
+                check_lines(i);
+            }
+            f.at = running;
+            moved = true;
+        }
+    }
+    return moved;
+}
+
+// Goes on until nobody can, or for some rounds, if others go on besides. Returns whether anybody
+// did. Each warp runs in one of so many rounds, a number that is drawn now and then; if nobody
+// moves all run.
+inline bool run_on() {
+    const size_t warps = blocks->fibers.size() / 32;
+    std::vector<unsigned> pace(warps);
+    bool any = false, all = false;
+    const unsigned most = clusters->ranks > 1 || !clusters->released ? draw(100) : ~0u;
+    for (unsigned round = 0;; ++round) {
+        bool moved = false, left_out = false;
+        for (size_t w = 0; w < warps && !trouble; ++w) {
+            pace[w] = pace[w] && draw(200) ? pace[w] : 1u << draw(3) * draw(4);
+            if (all || draw(pace[w]) == 0) {
+                moved = run_warp(w * 32) || moved;
+            } else {
+                left_out = true;
+            }
+        }
+        moved = release_barriers() || moved;
+        moved = (blocks->deliver && blocks->deliver(!moved && !left_out)) || moved;
+        any = any || moved;
+        all = !moved;
+        if (trouble || (!moved && !left_out) || (any && round >= most)) {
+            return any;
+        }
+    }
+}
+
+inline void block_begin(block *b) {
+    b->fibers.resize(clusters->threads);
+    for (fiber &f : b->fibers) {
+        f.stack.reset(f.stack ? f.stack.release() : new char[stack_bytes]);
+        f.at = running;
+        f.syncs = 0;
+        getcontext(&f.context);
+        f.context.uc_stack.ss_sp = f.stack.get();
+        f.context.uc_stack.ss_size = stack_bytes;
+        f.context.uc_link = nullptr;
+        makecontext(&f.context, begin, 0);
+    }
+}
+
+// The kernel before ends.
+inline void release(cluster *c) {
+    c->released = true;
+    if (previous.end) {
+        previous.end();
+    }
+}
+
+// Takes the block's turns until it is done. If all wait and the kernel before has ended, they wait
+// for ever.
+inline void run_turns(block *b) {
+    cluster *c = clusters;
+    std::unique_lock<std::mutex> lock(c->mutex);
+    blocks = b;
+    block_begin(b);
+    for (bool ended = false; !ended;) {
+        c->passed.wait(lock, [&] { return c->turn == b->rank; });
+        c->idle = run_on() ? 0 : c->idle + 1;
+        ended = trouble || all_at(0, b->fibers.size(), done);
+        if (ended && memory_end && !trouble) {
+            memory_end();
+        }
+        c->alive &= ended ? ~(1u << b->rank) : ~0u;
+        const bool stuck = !ended && c->idle > c->ranks;
+        if (!c->released && (stuck || ended || draw(20) == 0)) {
+            release(c);
+            c->idle = 0;
+        } else if (stuck) {
+            fault("threads wait for ever");
+        }
+        const unsigned next = (b->rank + 1) % c->ranks;
+        c->turn = c->alive >> next & 1 ? next : b->rank;
+        c->passed.notify_all();
+    }
+}
+
+// Runs a cluster. prepare: makes a block ready.
+inline void run_cluster(cluster *c, const std::function<void(block *)> &prepare) {
+    clusters = c;
+    c->alive = (1u << c->ranks) - 1;
+    if (previous.begin && !c->released) {
+        previous.begin();
+    }
+    auto run = [&](unsigned rank) {
+        static thread_local block b;
+        b.rank = rank;
+        b.random = seed + rank;
+        prepare(&b);
+        run_turns(&b);
+    };
+    std::vector<std::thread> others;
+    for (unsigned rank = 1; rank < c->ranks; ++rank) {
+        others.emplace_back(run, rank);
+    }
+    run(0);
+    for (std::thread &other : others) {
+        other.join();
+    }
+}
+
+} // namespace emulate
+
+// ---- what kernels ask for -----------------------------------------------------------------------
+
+struct emulated_thread {
+    struct {
+        operator unsigned() const {
+            return (unsigned)emulate::blocks->own;
+        }
+    } x;
+};
+
+inline emulated_thread threadIdx;
+inline thread_local dim3 blockIdx = 0;
+inline dim3 blockDim = 0, gridDim = 0;
+
+inline uint32_t __ballot_sync(uint32_t, bool vote, int line = __builtin_LINE()) {
+    return emulate::meet(emulate::vote, vote, 0, line);
+}
+
+inline bool __all_sync(uint32_t lanes, bool vote, int line = __builtin_LINE()) {
+    return __ballot_sync(lanes, vote, line) == ~0u;
+}
+
+inline void __syncwarp(int line = __builtin_LINE()) {
+    __ballot_sync(~0u, true, line);
+}
+
+template <typename T>
+T __shfl_sync(uint32_t, T value, int lane, int line = __builtin_LINE()) {
+    static_assert(sizeof(T) == 4, "a word");
+    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane, line);
+}
+
+template <typename T>
+T __shfl_up_sync(uint32_t lanes, T value, int step, int line = __builtin_LINE()) {
+    const int lane = emulate::lane();
+    return __shfl_sync(lanes, value, lane < step ? lane : lane - step, line);
+}
+
+template <typename T>
+T __shfl_xor_sync(uint32_t lanes, T value, int mask, int line = __builtin_LINE()) {
+    return __shfl_sync(lanes, value, emulate::lane() ^ mask, line);
+}
+
+inline void __syncthreads(int line = __builtin_LINE()) {
+    emulate::meet_barrier(0, (int)blockDim.x, line);
+}
+
+inline int __popc(uint32_t bits) {
+    return __builtin_popcount(bits);
+}
+
+inline int __clz(int bits) {
+    return bits ? __builtin_clz((unsigned)bits) : 32;
+}
+
+inline int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
+
+template <typename T>
+T __ldg(const T *from) {
+    return *from;
+}
+
+inline void atomicAdd(int32_t *sum, int32_t value) {
+    *sum += value;
+}
+
+inline void atomicOr(uint32_t *all, uint32_t bits) {
+    *all |= bits;
+}
+
+inline int32_t min(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+inline int32_t max(int32_t a, int32_t b) {
+    return a > b ? a : b;
+}
+
+inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+    memset(to, value, bytes);
+    return 0;
+}
+
+namespace spira {
+
+inline int warp_sum(int value) {
+    for (int step = 16; step; step /= 2) {
+        value += __shfl_xor_sync(~0u, value, step);
+    }
+    return value;
+}
+
+inline int warp_sum_up_to(int value) {
+    int sum = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const int other = __shfl_sync(~0u, value, lane);
+        sum += lane <= emulate::lane() ? other : 0;
+    }
+    return sum;
+}
+
+template <int bits>
+uint32_t warp_peers(uint32_t number) {
+    uint32_t peers = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const uint32_t other = (uint32_t)__shfl_sync(~0u, (int32_t)number, lane);
+        peers |= (other ^ number) << (32 - bits) ? 0 : 1u << lane;
+    }
+    return peers;
+}
+
+inline status status_from_cuda(int, const char *) {
+    return status_success();
+}
+
+inline void pdl_launch_dependents() {}
+
+inline void pdl_wait() {
+    emulate::wait_until([](uint64_t, uint64_t) { return emulate::clusters->released; }, 0, 0);
+}
+
+// Runs it. early: from before the kernel before has ended (previous_kernel).
+template <typename... P, typename... A>
+status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
+                     bool programmatic, unsigned ranks, cudaStream_t, const char *,
+                     const A &...arguments) {
+    gridDim = blocks;
+    blockDim = threads;
+    emulate::trouble = nullptr;
+    emulate::launched.insert((const void *)kernel);
+    for (unsigned i = blocks.x * blocks.y * blocks.z / ranks; i-- > 0 && !emulate::trouble;) {
+        emulate::cluster c = {};
+        c.body = [&] { kernel(P(arguments)...); };
+        c.ranks = ranks;
+        c.threads = threads.x;
+        c.released = !programmatic;
+        emulate::run_cluster(&c, [&](emulate::block *b) {
+            const unsigned at = i * ranks + b->rank;
+            blockIdx = {at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y};
+            if (emulate::memory_begin) {
+                emulate::memory_begin(b, shared);
+            }
+        });
+    }
+    return emulate::trouble ? status_make(status_cuda, emulate::trouble, 0) : status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,214 @@
+// tests/support/problems.cuh: the problems of problems.h in device memory. For the GPU tests of all
+// dataflows; what is cut in tiles is run here too.
+#ifndef SPIRA_TESTS_PROBLEMS_CUH
+#define SPIRA_TESTS_PROBLEMS_CUH
+
+#include "../../spira/conv.cuh"
+#include "problems.h"
+#include "sets.cuh"
+
+namespace problems {
+
+// ---- in device memory ---------------------------------------------------------------------------
+
+SPIRA_API const float *floats_upload(const std::vector<float> &values, int off) {
+    if (values.empty()) {
+        return nullptr;
+    }
+    const std::vector<float> moved = floats_move(values, off);
+    return device_upload(moved.data(), (int64_t)moved.size()) + off;
+}
+
+// Other features in memory that exists.
+SPIRA_API void features_refill(numeric type, const void *to, const std::vector<float> &values) {
+    std::vector<char> stored = features_store(type, values);
+    device_copy_in((char *)to, stored.data(), (int64_t)stored.size());
+}
+
+SPIRA_API const void *features_upload(numeric type, const std::vector<float> &values, int channels,
+                                      int off) {
+    const std::vector<char> stored = features_move(type, values, channels, off);
+    return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
+}
+
+// Weights, packed by one of the two that pack.
+SPIRA_API const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight,
+                                     status (*bytes_of)(const conv_shape *,
+                                                        size_t *) = conv_weights_bytes,
+                                     status (*pack)(const conv_shape *, const float *, void *,
+                                                    size_t, cudaStream_t) = conv_weights_pack) {
+    size_t bytes = 0;
+    CHECK_OK(bytes_of(shape, &bytes));
+    char *packed = device_new<char>((int64_t)bytes);
+    CHECK_OK(pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed, bytes,
+                  stream_get()));
+    return packed;
+}
+
+// The lists of the map; only as much of their capacity is written as there are pairs.
+SPIRA_API map_pairs pairs_upload(const problem *p) {
+    std::vector<int32_t> begin(1, 0), input, output;
+    for (int k = 0; k < p->shape.volume; ++k) {
+        for (int32_t o = 0; o < p->outputs; ++o) {
+            int32_t source = p->map[(size_t)o * (size_t)p->shape.volume + (size_t)k];
+            if (source >= 0) {
+                input.push_back(source);
+                output.push_back(o);
+            }
+        }
+        begin.push_back((int32_t)input.size());
+    }
+    int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
+    map_pairs pairs = {device_upload(begin.data(), (int64_t)begin.size()),
+                       device_new<int32_t>(capacity), device_new<int32_t>(capacity), capacity};
+    device_copy_in(pairs.input, input.data(), (int64_t)input.size());
+    device_copy_in(pairs.output, output.data(), (int64_t)output.size());
+    return pairs;
+}
+
+// What every dataflow has. A device problem D has
+//     args             with in, in2, epilogue and out
+//     out, out_bytes   the buffer of the outputs, of just the capacity
+//     scratch, scratch_bytes
+template <typename D>
+void device_problem_arrays(const problem *p, D *d) {
+    const conv_shape *s = &p->shape;
+    const int element = numeric_size(s->type);
+    d->args.in = features_upload(s->type, p->in, s->cin, p->off.in);
+    d->args.in2 = s->cin2 ? features_upload(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    conv_epilogue *e = &d->args.epilogue;
+    e->bias = floats_upload(p->bias, p->off.floats);
+    e->scale = floats_upload(p->scale, p->off.floats);
+    e->shift = floats_upload(p->shift, p->off.floats);
+    e->residual = p->residual.empty()
+                      ? nullptr
+                      : features_upload(s->type, p->residual, s->cout, p->off.residual);
+    e->act = p->act;
+    e->slope = p->slope;
+    d->out_bytes = ((int64_t)problem_capacity(p) * s->cout + p->off.out) * element;
+    d->out = device_new<char>(d->out_bytes);
+    d->args.out = d->out + p->off.out * element;
+}
+
+// The bytes of the outputs that there are, and one more: of no outputs too.
+template <typename D>
+std::vector<char> device_problem_fetch(const problem *p, const D *d) {
+    int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
+    std::vector<char> out((size_t)bytes + 1);
+    device_copy_out(out.data(), (const char *)d->args.out, bytes);
+    return out;
+}
+
+// Nothing was written in front of the outputs, nor behind those that there are.
+template <typename D>
+bool device_problem_untouched(const problem *p, const D *d) {
+    int64_t before = (char *)d->args.out - d->out;
+    int64_t used = (int64_t)p->outputs * p->shape.cout * numeric_size(p->shape.type);
+    return device_untouched(d->out, 0, before) &&
+           device_untouched(d->out, before + used, d->out_bytes);
+}
+
+// Runs start() twice, the second time over the first one's memory and scratch of NaN; what the
+// second gives. same: to the bit what the first gives.
+template <typename D, typename F>
+std::vector<char> device_problem_run(const problem *p, const D *d, bool same, F start) {
+    CHECK_OK(start());
+    std::vector<char> out = device_problem_fetch(p, d);
+    if (d->scratch_bytes) {
+        CUDA_CHECK(cudaMemset(d->scratch, 0xff, d->scratch_bytes));
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    CHECK_OK(start());
+    std::vector<char> again = device_problem_fetch(p, d);
+    CHECK(!same || again == out);
+    CHECK(device_problem_untouched(p, d));
+    return again;
+}
+
+// ---- output-stationary, over the tiled layout and the ordered one -------------------------------
+
+struct device_problem {
+    conv_args args;
+    tile_layout layout;
+    order_layout order;
+    char *out, *scratch;
+    size_t scratch_bytes;
+    int64_t out_bytes;
+};
+
+// What is not of a list would add NaN to the first rows.
+SPIRA_API tile_layout layout_upload(const problem *p) {
+    const int64_t many = tile_count(problem_capacity(p), p->rows), volume = p->shape.volume;
+    const int64_t entries = many * p->rows * volume;
+    std::vector<int32_t> first((size_t)(many * (volume + 1))), input((size_t)entries, p->inputs);
+    std::vector<uint16_t> offset((size_t)(entries / tile_group));
+    std::vector<uint8_t> row((size_t)entries);
+    for (size_t i = 0; i < row.size(); ++i) {
+        row[i] = (uint8_t)(i % tile_group);
+    }
+    tile_layout host = {first.data(),  offset.data(),   input.data(), row.data(),
+                        (int32_t)many, (int32_t)volume, p->rows};
+    std::vector<int32_t> map = p->map;
+    map.push_back(-1); // an empty map has an address too
+    CHECK_OK(tile_build_host(map.data(), p->shape.volume, p->outputs, problem_capacity(p), host));
+    tile_layout device = {device_upload(first.data(), (int64_t)first.size()),
+                          device_upload(offset.data(), (int64_t)offset.size()),
+                          device_upload(input.data(), entries),
+                          device_upload(row.data(), entries),
+                          host.tiles,
+                          host.volume,
+                          host.rows};
+    return device;
+}
+
+SPIRA_API order_layout order_upload(const problem *p) {
+    const problem_order o = problem_order_make(p);
+    order_layout device = {device_upload(o.row.data(), (int64_t)o.row.size()),
+                           device_upload(o.mask.data(), (int64_t)o.mask.size()),
+                           device_upload(o.source.data(), (int64_t)o.source.size()),
+                           device_upload(o.schedule.data(), (int64_t)o.schedule.size()),
+                           o.blocks,
+                           p->shape.volume};
+    return device;
+}
+
+// Not copied: the arguments point to the layouts.
+SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
+    conv_args *a = &d->args;
+    *a = {};
+    a->shape = p->shape;
+    a->weights = weights_upload(&p->shape, p->weight);
+    d->layout = p->identity ? tile_layout{} : layout_upload(p);
+    a->layout = p->identity ? nullptr : &d->layout;
+    d->order = p->identity ? order_layout{} : order_upload(p);
+    a->order = p->identity ? nullptr : &d->order;
+    a->count = device_upload(&p->outputs, 1);
+    a->capacity = problem_capacity(p);
+    device_problem_arrays(p, d);
+    d->scratch_bytes = 0;
+    CHECK_OK(conv_workspace(a, &d->scratch_bytes));
+    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
+}
+
+SPIRA_API status device_problem_start(const device_problem *d) {
+    return conv(&d->args, d->scratch, d->scratch_bytes, stream_get());
+}
+
+// The same bits twice. Frees all buffers of the test.
+SPIRA_API std::vector<char> problem_run(const problem *p) {
+    device_problem d;
+    device_problem_make(p, &d);
+    std::vector<char> out =
+        device_problem_run(p, &d, true, [&] { return device_problem_start(&d); });
+    guarded_finish();
+    return out;
+}
+
+SPIRA_API bool problem_check(const problem *p, const char *file = __builtin_FILE(),
+                             int line = __builtin_LINE()) {
+    return problem_good(p, problem_run(p), file, line);
+}
+
+} // namespace problems
+
+#endif

@@ -1,0 +1,365 @@
+// tests/support/problems.h: convolution problems: features, weights, a map and an epilogue in host
+// memory, and the judgement of what comes of them, output by output against sums in double
+// (reference.h).
+#ifndef SPIRA_TESTS_PROBLEMS_H
+#define SPIRA_TESTS_PROBLEMS_H
+
+#include "../../spira/layout/order.h"
+#include "../../spira/layout/tile.h"
+#include "../../spira/map.h"
+#include "reference.h"
+
+namespace problems {
+
+using namespace spira;
+
+inline const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+
+// ---- problems -----------------------------------------------------------------------------------
+
+// Pointers are moved by so many elements from an aligned address.
+struct moves {
+    int in, in2, out, residual, floats;
+};
+
+struct problem {
+    char name[256];
+    conv_shape shape;
+    int rows;      // of a tile of the layout
+    bool identity; // each row is its own source: no map
+    int32_t inputs, outputs;
+    int32_t room;                                    // of the capacities behind what is there
+    std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
+    std::vector<float> bias, scale, shift, residual; // empty: left out
+    std::vector<int32_t> map;                        // [outputs, volume]
+    activation act;
+    float slope;
+    moves off;
+};
+
+// capacity: of the outputs; as many as there are, if they are more.
+SPIRA_API problem problem_make(random_state *random, conv_shape shape, int32_t inputs,
+                               int32_t outputs, int32_t capacity = 0) {
+    problem p;
+    p.name[0] = 0;
+    p.shape = shape;
+    p.rows = tile_rows(shape.volume);
+    p.identity = false;
+    p.inputs = inputs;
+    p.outputs = outputs;
+    p.room = std::max(capacity - outputs, 0);
+    p.in.resize((size_t)inputs * (size_t)shape.cin);
+    p.in2.resize((size_t)inputs * (size_t)shape.cin2);
+    p.weight.resize((size_t)shape.volume * (size_t)(shape.cin + shape.cin2) * (size_t)shape.cout);
+    reference_random_values(random, shape.type, 1, (int64_t)p.in.size(), p.in.data());
+    reference_random_values(random, shape.type, 1, (int64_t)p.in2.size(), p.in2.data());
+    for (float &w : p.weight) { // packing rounds them
+        w = random_float(random);
+    }
+    p.act = activation_none;
+    p.slope = 0;
+    p.off = {};
+    return p;
+}
+
+SPIRA_API int32_t problem_capacity(const problem *p) {
+    return std::max(p->outputs + p->room, 1);
+}
+
+// Taps at random: those of an offset with its chance [volume], in percent.
+SPIRA_API void problem_fill_taps(random_state *random, problem *p, const std::vector<int> &chance) {
+    p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
+    for (size_t i = 0; i < p->map.size(); ++i) {
+        bool has = p->inputs > 0 && random_int(random, 0, 99) < chance[i % chance.size()];
+        p->map[i] = has ? random_int(random, 0, p->inputs - 1) : -1;
+    }
+}
+
+// All offsets with the same chance.
+SPIRA_API void problem_fill_map(random_state *random, problem *p, int percent) {
+    problem_fill_taps(random, p, std::vector<int>((size_t)p->shape.volume, percent));
+}
+
+// Each offset has its own chance, up to `percent`, so that the lists differ in length.
+SPIRA_API void problem_fill_lists(random_state *random, problem *p, int percent) {
+    std::vector<int> chance((size_t)p->shape.volume);
+    for (int &c : chance) {
+        c = random_int(random, 0, 3) ? random_int(random, percent / 4, percent) : 0;
+        c = percent == 100 ? 100 : c;
+    }
+    problem_fill_taps(random, p, chance);
+}
+
+// The map of a layer between two sets, by the host.
+template <typename W>
+void problem_map_sets(problem *p, const kernel_shape *kernel, const word_layout *layout,
+                      std::vector<W> source, std::vector<W> outputs) {
+    int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
+    voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
+    p->map.resize(outputs.size() * (size_t)kernel_volume(kernel));
+    CHECK_OK(map_build_host(layout, kernel, from, to, p->map.data()));
+}
+
+enum { with_bias = 1, with_scale = 2, with_shift = 4, with_residual = 8, with_all = 15 };
+
+SPIRA_API void problem_fill_epilogue(random_state *random, problem *p, int what, activation act) {
+    size_t cout = (size_t)p->shape.cout, total = cout * (size_t)p->outputs;
+    p->bias.resize(what & with_bias ? cout : 0);
+    p->scale.resize(what & with_scale ? cout : 0);
+    p->shift.resize(what & with_shift ? cout : 0);
+    p->residual.resize(what & with_residual ? total : 0);
+    for (std::vector<float> *v : {&p->bias, &p->scale, &p->shift}) {
+        for (float &f : *v) {
+            f = 2 * random_float(random);
+        }
+    }
+    reference_random_values(random, p->shape.type, 2, (int64_t)p->residual.size(),
+                            p->residual.data());
+    p->act = act;
+    p->slope = act == activation_leaky ? 0.1f : 0.0f;
+}
+
+// Any steps, any activation.
+SPIRA_API void problem_fill_any_epilogue(random_state *random, problem *p) {
+    const int what = random_int(random, 0, with_all);
+    problem_fill_epilogue(random, p, what,
+                          (activation)random_int(random, activation_none, activation_leaky));
+}
+
+struct epilogue_case {
+    numeric type;
+    int what;
+    activation act;
+};
+
+// Slopes that are rare too.
+SPIRA_API void problem_fill_case(random_state *random, problem *p, const epilogue_case &c) {
+    problem_fill_epilogue(random, p, c.what, c.act);
+    p->slope = c.what == 3 ? -0.5f : c.what == 5 ? 2.0f : p->slope;
+}
+
+// Runs all steps with all activations in all formats; of them some, if tests are to be quick.
+template <typename F>
+void for_each_epilogue(F run) {
+    for (numeric type : numerics) {
+        for (int what = 0; what <= with_all; ++what) {
+            for (activation act : {activation_none, activation_relu, activation_leaky}) {
+                if (!test_quick() || (what + act + type) % 5 == 0) {
+                    run(epilogue_case{type, what, act},
+                        random_make((uint64_t)(100 * what + 10 * act + type)));
+                }
+            }
+        }
+    }
+}
+
+// Pointers that are not aligned, some of them.
+SPIRA_API void problem_move(random_state *random, problem *p) {
+    for (int *off : {&p->off.in, &p->off.in2, &p->off.out, &p->off.residual, &p->off.floats}) {
+        *off = random_int(random, 0, 1) * random_int(random, 1, 9);
+    }
+}
+
+// more: what else the test has chosen.
+SPIRA_API void problem_name(problem *p, const char *what, const char *more = "") {
+    snprintf(p->name, sizeof p->name,
+             "%.60s: %s %d+%d->%d, volume %d%s, %d of %d outputs by %d, %d inputs%.100s", what,
+             numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
+             p->shape.volume, p->identity ? " (identity)" : "", p->outputs, problem_capacity(p),
+             p->rows, p->inputs, more);
+}
+
+// A count of channels: one of `edges`, or any up to 130.
+template <int count>
+int channels_random(random_state *random, const int (&edges)[count]) {
+    return random_int(random, 0, 2) ? edges[random_int(random, 0, count - 1)]
+                                    : random_int(random, 1, 130);
+}
+
+// Such counts on both sides, and of a second source in every other shape.
+template <int count>
+conv_shape shape_random(random_state *random, int volume, numeric type, const int (&edges)[count]) {
+    conv_shape s = {volume, channels_random(random, edges), 0, channels_random(random, edges),
+                    type};
+    s.cin2 = random_int(random, 0, 1) ? channels_random(random, edges) : 0;
+    return s;
+}
+
+// `off` numbers behind an aligned address.
+SPIRA_API std::vector<float> floats_move(const std::vector<float> &values, int off) {
+    std::vector<float> moved((size_t)off, NAN);
+    moved.insert(moved.end(), values.begin(), values.end());
+    return moved;
+}
+
+SPIRA_API std::vector<char> features_store(numeric type, const std::vector<float> &values) {
+    std::vector<char> stored(values.size() * (size_t)numeric_size(type));
+    reference_store(type, values.data(), (int64_t)values.size(), stored.data());
+    return stored;
+}
+
+// Rows of features, stored, with NaN before and in three rows after them: what a sum of the padding
+// would show.
+SPIRA_API std::vector<char> features_move(numeric type, const std::vector<float> &values,
+                                          int channels, int off) {
+    std::vector<float> moved = floats_move(values, off);
+    moved.insert(moved.end(), 3 * (size_t)channels, NAN);
+    return features_store(type, moved);
+}
+
+// An ordered layout; the order is random, since any is right. Sources that are not of it would add
+// rows of NaN.
+struct problem_order {
+    std::vector<int32_t> row, source, schedule;
+    std::vector<uint32_t> mask;
+    int32_t blocks;
+};
+
+SPIRA_API problem_order problem_order_make(const problem *p) {
+    const int volume = p->shape.volume, words = order_words(volume);
+    const int64_t blocks = order_count(problem_capacity(p));
+    problem_order o = {};
+    o.blocks = (int32_t)blocks;
+    o.row.resize((size_t)(blocks * order_rows), -1);
+    o.source.resize((size_t)(blocks * order_rows * volume), p->inputs);
+    o.mask.resize((size_t)(blocks * words));
+    random_state random = random_make((uint64_t)p->outputs + (uint64_t)volume);
+    for (int32_t i = 0; i < p->outputs; ++i) { // shuffled as it grows
+        int at = random_int(&random, 0, i);
+        o.row[(size_t)i] = o.row[(size_t)at];
+        o.row[(size_t)at] = i;
+    }
+    for (int64_t b = 0; b < blocks; ++b) {
+        for (int k = 0; k < volume; ++k) {
+            int32_t taps[order_rows];
+            bool any = false;
+            for (int r = 0; r < order_rows; ++r) {
+                int32_t own = o.row[(size_t)(b * order_rows + r)];
+                taps[r] = own < 0 ? -1 : p->map[(size_t)own * (size_t)volume + (size_t)k];
+                any |= taps[r] >= 0;
+            }
+            if (any) {
+                o.mask[(size_t)(b * words + k / 32)] |= 1u << k % 32;
+                std::copy(taps, taps + order_rows,
+                          o.source.begin() + (b * volume + k) * order_rows);
+            }
+        }
+    }
+    o.schedule.resize((size_t)order_pairs(o.blocks), -1);
+    const int32_t pairs = order_pairs(order_count(p->outputs));
+    for (int32_t i = 0; i < pairs; ++i) { // any order is right here too
+        o.schedule[(size_t)i] = pairs - 1 - i;
+    }
+    return o;
+}
+
+// ---- judging ------------------------------------------------------------------------------------
+
+// A problem's epilogue, in host memory. residual: its own, as stored.
+SPIRA_API conv_epilogue problem_epilogue(const problem *p, const std::vector<char> &residual) {
+    auto data = [](const auto &v) { return v.empty() ? nullptr : v.data(); };
+    return {data(p->bias), data(p->scale), data(p->shift), data(residual), p->act, p->slope};
+}
+
+// shortcut: null, or what is added.
+SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
+                                          const reference_shortcut *shortcut = nullptr) {
+    const std::vector<char> residual = features_store(p->shape.type, p->residual);
+    const conv_epilogue e = problem_epilogue(p, residual);
+    // A row more than there are: empty arrays have an address too.
+    std::vector<float> in = p->in, in2 = p->in2;
+    std::vector<int32_t> map = p->map;
+    in.resize(in.size() + (size_t)p->shape.cin);
+    in2.resize(in2.size() + (size_t)p->shape.cin2);
+    map.push_back(-1);
+    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
+                                p->identity ? nullptr : map.data(), p->outputs, &e, out, shortcut);
+}
+
+// Fails the test, with the worst output, unless all are within their bounds.
+SPIRA_API bool problem_good(const problem *p, const std::vector<char> &out,
+                            const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return reference_conv_good(problem_judge(p, out.data()), p->name, file, line);
+}
+
+// A small problem with few terms, so that bounds are tight: one weight, tap or channel counts.
+SPIRA_API problem problem_tight(random_state *random, numeric type) {
+    return problem_make(random, {4, 6, 0, 9, type}, 60, 80, 80);
+}
+
+// Tests the test: what run(&problem) gives for `good` is good, and what it gives for a problem with
+// one error is not. P: a problem, or one with what its dataflow adds.
+template <typename P, typename F>
+void check_planted_errors(const P &good, F run) {
+    auto ratio = [&](const P &made, const P &wanted) {
+        std::vector<char> out = run(&made);
+        return problem_judge(&wanted, out.data()).ratio;
+    };
+    size_t tap = 0; // the first that has a source
+    while (good.map[tap] < 0) {
+        ++tap;
+    }
+    CHECK(ratio(good, good) <= 1);
+
+    P bad = good; // one weight, the largest, off by 2%
+    *std::max_element(bad.weight.begin(), bad.weight.end(),
+                      [](float a, float b) { return fabsf(a) < fabsf(b); }) *= 1.02f;
+    CHECK(ratio(bad, good) > 1);
+
+    bad = good; // one tap dropped
+    bad.map[tap] = -1;
+    CHECK(ratio(bad, good) > 1);
+
+    bad = good; // one tap from another row
+    bad.map[tap] = good.map[tap] ? good.map[tap] - 1 : 1;
+    CHECK(ratio(bad, good) > 1);
+
+    bad = good; // the last value of a row that is a source
+    bad.in[(size_t)(good.map[tap] + 1) * (size_t)good.shape.cin - 1] += 0.25f;
+    CHECK(ratio(bad, good) > 1);
+
+    bad = good; // the epilogue forgets its shift, and its ReLU
+    random_state random = random_make(38);
+    problem_fill_epilogue(&random, &bad, with_shift, activation_none);
+    CHECK(ratio(good, bad) > 1);
+    bad = good;
+    bad.act = activation_relu;
+    CHECK(ratio(good, bad) > 1);
+}
+
+// ---- with a shortcut ----------------------------------------------------------------------------
+
+// A convolution, and the shortcut that it adds: of the identity, with `main`'s outputs.
+struct joined_problem {
+    problem main, own;
+};
+
+SPIRA_API joined_problem joined_make(random_state *random, conv_shape s, int cin, int cin2,
+                                     int32_t inputs, int32_t outputs, int32_t room) {
+    joined_problem p;
+    p.main = problem_make(random, s, inputs, outputs, outputs + room);
+    p.main.identity = s.volume == 1;
+    p.own = problem_make(random, {1, cin, cin2, s.cout, s.type}, outputs, outputs, outputs + room);
+    p.own.identity = true;
+    return p;
+}
+
+// No residual of the shortcut's.
+SPIRA_API void joined_fill(random_state *random, joined_problem *p, int percent, int what, int own,
+                           activation act) {
+    problem_fill_map(random, &p->main, percent);
+    problem_fill_epilogue(random, &p->main, what, act);
+    problem_fill_epilogue(random, &p->own, own & ~with_residual, activation_none);
+}
+
+SPIRA_API reference_verdict joined_judge(const joined_problem *p, const void *out) {
+    const problem *o = &p->own;
+    const conv_epilogue own = problem_epilogue(o, {});
+    const reference_shortcut shortcut = reference_shortcut_make(
+        &o->shape, o->in.data(), o->in2.data(), o->weight.data(), o->outputs, &own);
+    return problem_judge(&p->main, out, &shortcut);
+}
+
+} // namespace problems
+
+#endif

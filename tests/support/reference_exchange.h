@@ -1,0 +1,366 @@
+// tests/support/reference_exchange.h: the kernel maps of other engines, made from voxels as these
+// engines define them, with none of spira's maps or orders; and the buffers that the writers of
+// spira/exchange.h fill, on either side of the bus.
+#ifndef SPIRA_TESTS_REFERENCE_EXCHANGE_H
+#define SPIRA_TESTS_REFERENCE_EXCHANGE_H
+
+#include "reference.h"
+
+#include "../../spira/exchange.h"
+
+// ---- the offsets of an engine, in its order -----------------------------------------------------
+
+// Each goes from an output voxel to the input voxel of a layer that is not transposed.
+typedef std::vector<spira::triple> engine_offsets;
+
+// spconv: input index = output index * ratio - padding + tap * dilation on the axes z, y, x, the
+// last one fastest.
+SPIRA_API engine_offsets engine_spconv(const spira::kernel_shape *k) {
+    const int size[3] = {k->size.z, k->size.y, k->size.x};
+    const int dilation[3] = {k->dilation.z, k->dilation.y, k->dilation.x};
+    int padding[3];
+    for (int a = 0; a < 3; ++a) {
+        padding[a] = size[a] % 2 ? (size[a] - 1) / 2 * dilation[a] : 0;
+    }
+    engine_offsets offsets;
+    for (int r0 = 0; r0 < size[0]; ++r0) {
+        for (int r1 = 0; r1 < size[1]; ++r1) {
+            for (int r2 = 0; r2 < size[2]; ++r2) {
+                offsets.push_back({(r2 * dilation[2] - padding[2]) * k->stride.x,
+                                   (r1 * dilation[1] - padding[1]) * k->stride.y,
+                                   (r0 * dilation[0] - padding[0]) * k->stride.z});
+            }
+        }
+    }
+    return offsets;
+}
+
+// TorchSparse: arange(-size // 2 + 1, size // 2 + 1) * stride * dilation on each axis.
+SPIRA_API engine_offsets engine_torchsparse(const spira::kernel_shape *k) {
+    const int size[3] = {k->size.x, k->size.y, k->size.z};
+    const int step[3] = {k->stride.x * k->dilation.x, k->stride.y * k->dilation.y,
+                         k->stride.z * k->dilation.z};
+    std::vector<int> axis[3];
+    for (int a = 0; a < 3; ++a) {
+        for (int i = (int)floor(-size[a] / 2.0) + 1; i < size[a] / 2 + 1; ++i) {
+            axis[a].push_back(i * step[a]);
+        }
+    }
+    engine_offsets offsets;
+    if (size[0] * size[1] * size[2] % 2 == 1) {
+        for (int z : axis[2]) {
+            for (int y : axis[1]) {
+                for (int x : axis[0]) {
+                    offsets.push_back({x, y, z});
+                }
+            }
+        }
+    } else {
+        for (int x : axis[0]) {
+            for (int y : axis[1]) {
+                for (int z : axis[2]) {
+                    offsets.push_back({x, y, z});
+                }
+            }
+        }
+    }
+    return offsets;
+}
+
+// Whether TorchSparse puts the kernel where the others do.
+SPIRA_API bool engine_torchsparse_agrees(const spira::kernel_shape *k) {
+    bool agrees = true;
+    for (int size : {k->size.x, k->size.y, k->size.z}) {
+        agrees = agrees && (size % 2 || size == 2);
+    }
+    return agrees;
+}
+
+// MinkowskiEngine: from a lower to an upper bound, the first axis stepping first.
+SPIRA_API engine_offsets engine_minkowski(const spira::kernel_shape *k) {
+    const int size[3] = {k->size.x, k->size.y, k->size.z};
+    const int step[3] = {k->dilation.x * k->stride.x, k->dilation.y * k->stride.y,
+                         k->dilation.z * k->stride.z};
+    int low[3], high[3], at[3];
+    for (int a = 0; a < 3; ++a) {
+        low[a] = at[a] = size[a] % 2 ? -(size[a] / 2) * step[a] : 0;
+        high[a] = size[a] % 2 ? size[a] / 2 * step[a] : (size[a] - 1) * step[a];
+    }
+    engine_offsets offsets;
+    for (int axis = 0; axis < 3;) {
+        offsets.push_back({at[0], at[1], at[2]});
+        for (axis = 0; axis < 3; ++axis) {
+            at[axis] += step[axis];
+            if (at[axis] <= high[axis]) {
+                break;
+            }
+            at[axis] = low[axis];
+        }
+    }
+    return offsets;
+}
+
+// CSR has spira's order: that of the offsets' own coordinates.
+SPIRA_API engine_offsets engine_sorted(const spira::kernel_shape *k) {
+    engine_offsets offsets = engine_minkowski(k);
+    std::sort(offsets.begin(), offsets.end(), [](spira::triple a, spira::triple b) {
+        return a.x != b.x ? a.x < b.x : a.y != b.y ? a.y < b.y : a.z < b.z;
+    });
+    return offsets;
+}
+
+// ---- pairs, by looking voxels up ----------------------------------------------------------------
+
+typedef std::vector<spira::voxel> engine_voxels;
+
+template <typename W>
+SPIRA_API engine_voxels engine_unpack(const spira::word_layout *layout, const W *words,
+                                      int32_t count) {
+    engine_voxels voxels;
+    for (int32_t i = 0; i < count; ++i) {
+        voxels.push_back(spira::word_unpack(layout, words[i]));
+    }
+    return voxels;
+}
+
+struct engine_pair {
+    int32_t input, output;
+};
+
+typedef std::vector<std::vector<engine_pair>> engine_lists; // [volume], outputs ascending
+
+// A transposed layer has the pairs of the layer from its outputs to its source, turned around.
+SPIRA_API engine_lists engine_pairs(const engine_offsets &offsets, bool transposed,
+                                    const engine_voxels &source, const engine_voxels &outputs) {
+    const engine_voxels &from = transposed ? outputs : source, &to = transposed ? source : outputs;
+    std::unordered_map<reference_key, int32_t, reference_hash> table;
+    table.reserve(from.size() * 2);
+    for (const spira::voxel &v : from) {
+        table[{v.batch, v.x, v.y, v.z}] = (int32_t)table.size();
+    }
+    CHECK_EQUAL(table.size(), from.size());
+    engine_lists lists(offsets.size());
+    SPIRA_PARALLEL_FOR
+    for (size_t k = 0; k < offsets.size(); ++k) {
+        for (size_t o = 0; o < to.size(); ++o) {
+            auto at = table.find({to[o].batch, to[o].x + offsets[k].x, to[o].y + offsets[k].y,
+                                  to[o].z + offsets[k].z});
+            if (at != table.end()) {
+                lists[k].push_back(transposed ? engine_pair{(int32_t)o, at->second}
+                                              : engine_pair{at->second, (int32_t)o});
+            }
+        }
+        std::sort(lists[k].begin(), lists[k].end(),
+                  [](engine_pair a, engine_pair b) { return a.output < b.output; });
+    }
+    return lists;
+}
+
+// ---- the forms ----------------------------------------------------------------------------------
+
+// The parts of all forms, as vectors.
+enum engine_part {
+    engine_indice_pairs,    // [2, volume, stride]
+    engine_indice_pair_num, // [volume]
+    engine_nbmaps,          // [pairs, 2]
+    engine_nbsizes,         // [volume]
+    engine_begin,           // [volume + 1]
+    engine_in,              // [pairs]
+    engine_out,             // [pairs]
+    engine_row_begin,       // [outputs.capacity + 1]
+    engine_row_offset,      // [pairs]
+    engine_row_input,       // [pairs]
+    engine_parts
+};
+
+struct engine_forms {
+    std::vector<int32_t> part[engine_parts];
+    int64_t pairs, longest; // of the whole map, and of one offset
+};
+
+// How much room there is.
+struct engine_limits {
+    int32_t pairs; // of map_pairs; enough, in these tests
+    int32_t stride, rows;
+};
+
+SPIRA_API void engine_write_spconv(const engine_lists &lists, size_t stride, engine_forms *f) {
+    std::vector<int32_t> &pairs = f->part[engine_indice_pairs];
+    pairs.assign(2 * lists.size() * stride, -1);
+    for (size_t k = 0; k < lists.size(); ++k) {
+        size_t kept = std::min(lists[k].size(), stride);
+        for (size_t i = 0; i < kept; ++i) {
+            pairs[k * stride + i] = lists[k][i].input;
+            pairs[(lists.size() + k) * stride + i] = lists[k][i].output;
+        }
+        f->part[engine_indice_pair_num].push_back((int32_t)kept);
+    }
+}
+
+SPIRA_API void engine_write_lists(const engine_lists &torchsparse, const engine_lists &minkowski,
+                                  engine_forms *f) {
+    for (const auto &list : torchsparse) {
+        for (engine_pair p : list) {
+            f->part[engine_nbmaps].push_back(p.input);
+            f->part[engine_nbmaps].push_back(p.output);
+        }
+        f->part[engine_nbsizes].push_back((int32_t)list.size());
+    }
+    f->part[engine_begin].push_back(0);
+    for (const auto &list : minkowski) {
+        for (engine_pair p : list) {
+            f->part[engine_in].push_back(p.input);
+            f->part[engine_out].push_back(p.output);
+        }
+        f->part[engine_begin].push_back((int32_t)f->part[engine_in].size());
+        f->longest = std::max(f->longest, (int64_t)list.size());
+    }
+    f->pairs = (int64_t)f->part[engine_in].size();
+}
+
+SPIRA_API void engine_write_rows(const engine_lists &sorted, int32_t capacity, int32_t room,
+                                 engine_forms *f) {
+    std::vector<std::vector<std::pair<int32_t, int32_t>>> rows((size_t)capacity);
+    for (size_t k = 0; k < sorted.size(); ++k) {
+        for (engine_pair p : sorted[k]) {
+            rows[(size_t)p.output].push_back({(int32_t)k, p.input});
+        }
+    }
+    f->part[engine_row_begin].assign((size_t)capacity + 1, 0);
+    for (size_t o = 0; o < rows.size() && f->pairs <= room; ++o) {
+        for (const auto &entry : rows[o]) {
+            f->part[engine_row_offset].push_back(entry.first);
+            f->part[engine_row_input].push_back(entry.second);
+        }
+        f->part[engine_row_begin][o + 1] = (int32_t)f->part[engine_row_offset].size();
+    }
+}
+
+// All forms of a layer; `outputs` has room for `capacity`. A limit of -1 is just enough.
+SPIRA_API engine_forms engine_forms_make(const spira::kernel_shape *k, const engine_voxels &source,
+                                         const engine_voxels &outputs, int32_t capacity,
+                                         engine_limits *limits) {
+    engine_forms f = {};
+    engine_lists minkowski = engine_pairs(engine_minkowski(k), k->transposed, source, outputs);
+    engine_write_lists(engine_torchsparse_agrees(k)
+                           ? engine_pairs(engine_torchsparse(k), k->transposed, source, outputs)
+                           : engine_lists{},
+                       minkowski, &f);
+    limits->pairs = limits->pairs < 0 ? (int32_t)std::max(f.pairs, (int64_t)1) : limits->pairs;
+    limits->stride = limits->stride < 0 ? (int32_t)std::max(f.longest, (int64_t)1) : limits->stride;
+    limits->rows = limits->rows < 0 ? (int32_t)std::max(f.pairs, (int64_t)1) : limits->rows;
+    engine_write_spconv(engine_pairs(engine_spconv(k), k->transposed, source, outputs),
+                        (size_t)limits->stride, &f);
+    engine_write_rows(engine_pairs(engine_sorted(k), k->transposed, source, outputs), capacity,
+                      limits->rows, &f);
+    return f;
+}
+
+// What the writers should have recorded.
+SPIRA_API spira::device_status engine_trouble(const engine_forms &wanted, engine_limits limits) {
+    spira::device_status trouble = {};
+    int64_t needed = std::max(wanted.longest > limits.stride ? wanted.longest : 0,
+                              wanted.pairs > limits.rows ? wanted.pairs : 0);
+    trouble.flags = needed ? (uint32_t)spira::device_flag_capacity : 0;
+    trouble.needed = (uint32_t)needed;
+    return trouble;
+}
+
+// "" where all parts are the same, else the first difference. TorchSparse's lists are left out
+// where it has other pairs.
+SPIRA_API const char *engine_difference(const engine_forms &got, const engine_forms &wanted) {
+    static const char *const names[engine_parts] = {
+        "indice_pairs", "indice_pair_num", "nbmaps",      "nbsizes",   "begin", "in",
+        "out",          "rows.begin",      "rows.offset", "rows.input"};
+    static char text[200];
+    text[0] = 0;
+    for (int p = 0; p < engine_parts && !text[0]; ++p) {
+        const std::vector<int32_t> &a = got.part[p], &b = wanted.part[p];
+        if ((p == engine_nbmaps || p == engine_nbsizes) && wanted.part[engine_nbsizes].empty()) {
+            continue;
+        }
+        size_t i = 0;
+        while (i < a.size() && i < b.size() && a[i] == b[i]) {
+            ++i;
+        }
+        if (i < a.size() && i < b.size()) {
+            snprintf(text, sizeof text, "%s[%zu]: %d instead of %d", names[p], i, a[i], b[i]);
+        } else if (a.size() != b.size()) {
+            snprintf(text, sizeof text, "%s: %zu elements instead of %zu", names[p], a.size(),
+                     b.size());
+        }
+    }
+    return text;
+}
+
+// ---- buffers, on either side --------------------------------------------------------------------
+
+struct engine_memory {
+    int32_t *(*make)(int64_t count); // poisoned
+    void (*read)(int32_t *to, const int32_t *from, int64_t count);
+    bool (*untouched)(const int32_t *p, int64_t from, int64_t count);
+};
+
+// Buffers of exactly the size that the writers document.
+struct engine_buffers {
+    int32_t *part[engine_parts];
+    int64_t size[engine_parts];
+    spira::exchange_rows rows;
+    int volume;
+};
+
+SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, int volume,
+                                             int32_t outputs, engine_limits limits) {
+    engine_buffers b;
+    b.volume = volume;
+    b.size[engine_indice_pairs] = (int64_t)2 * volume * limits.stride;
+    b.size[engine_indice_pair_num] = b.size[engine_nbsizes] = volume;
+    b.size[engine_nbmaps] = (int64_t)2 * limits.pairs;
+    b.size[engine_begin] = volume + 1;
+    b.size[engine_in] = b.size[engine_out] = limits.pairs;
+    b.size[engine_row_begin] = (int64_t)outputs + 1;
+    b.size[engine_row_offset] = b.size[engine_row_input] = limits.rows;
+    for (int p = 0; p < engine_parts; ++p) {
+        b.part[p] = memory->make(b.size[p]);
+    }
+    b.rows = {b.part[engine_row_begin], b.part[engine_row_offset], b.part[engine_row_input],
+              limits.rows};
+    return b;
+}
+
+// What was written, by the lengths that were written; all behind must be as it was, unless the
+// buffers were used before.
+SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const engine_buffers *b,
+                                           bool fresh = true) {
+    engine_forms f = {};
+    int64_t used[engine_parts];
+    std::copy(b->size, b->size + engine_parts, used);
+    auto read = [&](int p) {
+        used[p] = std::max((int64_t)0, std::min(used[p], b->size[p]));
+        f.part[p].resize((size_t)used[p]);
+        memory->read(f.part[p].data(), b->part[p], used[p]);
+        if (fresh) {
+            CHECK(memory->untouched(b->part[p], used[p], b->size[p]));
+        }
+    };
+    for (int p : {engine_indice_pairs, engine_indice_pair_num, engine_nbsizes, engine_begin,
+                  engine_row_begin}) {
+        read(p);
+    }
+    used[engine_nbmaps] = 0;
+    for (int32_t n : f.part[engine_nbsizes]) {
+        used[engine_nbmaps] += (int64_t)2 * n;
+    }
+    used[engine_in] = used[engine_out] = f.part[engine_begin].back();
+    used[engine_row_offset] = used[engine_row_input] = f.part[engine_row_begin].back();
+    for (int p : {engine_nbmaps, engine_in, engine_out, engine_row_offset, engine_row_input}) {
+        read(p);
+    }
+    return f;
+}
+
+SPIRA_API bool engine_same_trouble(spira::device_status got, spira::device_status wanted) {
+    return memcmp(&got, &wanted, sizeof got) == 0;
+}
+
+#endif

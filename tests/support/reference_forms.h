@@ -1,0 +1,576 @@
+// tests/support/reference_forms.h: what host and GPU tests of a kernel map's forms share: scenes,
+// layers in the memory of either side, and every form worked out from a plain map. No CUDA here.
+#ifndef SPIRA_TESTS_REFERENCE_FORMS_H
+#define SPIRA_TESTS_REFERENCE_FORMS_H
+
+#include "reference.h"
+
+// ---- memory of either side ----------------------------------------------------------------------
+
+struct forms_memory {
+    void *(*make)(size_t bytes, const char *file, int line); // guarded and poisoned
+    void (*put)(void *to, const void *from, size_t bytes);   // from host memory
+    void (*get)(void *to, const void *from, size_t bytes);   // to host memory
+};
+
+SPIRA_API void forms_copy_host(void *to, const void *from, size_t bytes) {
+    if (bytes) {
+        memcpy(to, from, bytes);
+    }
+}
+
+inline const forms_memory forms_host = {guarded_new_bytes, forms_copy_host, forms_copy_host};
+
+// A set in memory of exactly its capacity, `room` words more than it has. Below zero: its count
+// says that it has -room more than fit.
+template <typename W>
+SPIRA_API spira::voxel_set<W> forms_set(const std::vector<W> &words, int32_t room,
+                                        const forms_memory *m) {
+    int32_t have = (int32_t)words.size(), capacity = std::max(have + std::max(room, 0), 1);
+    int32_t count = room < 0 && have > 0 ? have - room : have;
+    std::vector<W> all(words);
+    all.resize((size_t)capacity, spira::word_none<W>());
+    spira::voxel_set<W> set = {(W *)m->make(all.size() * sizeof(W), __FILE__, __LINE__),
+                               (int32_t *)m->make(sizeof count, __FILE__, __LINE__), capacity};
+    m->put(set.words, all.data(), all.size() * sizeof(W));
+    m->put(set.count, &count, sizeof count);
+    return set;
+}
+
+// ---- scenes -------------------------------------------------------------------------------------
+
+enum forms_kind { forms_submanifold, forms_strided, forms_transposed, forms_foreign, forms_kinds };
+
+template <typename W>
+struct forms_scene {
+    spira::word_layout layout;
+    spira::kernel_shape kernel;
+    std::vector<W> source, outputs; // ascending, distinct
+    bool same;                      // one set on both sides
+    char name[160];
+};
+
+SPIRA_API void forms_name(const char *what, const spira::kernel_shape *k, char *name, size_t size) {
+    snprintf(name, size, "%s, kernel %dx%dx%d, dilation %d %d %d, stride %d %d %d%s", what,
+             k->size.x, k->size.y, k->size.z, k->dilation.x, k->dilation.y, k->dilation.z,
+             k->stride.x, k->stride.y, k->stride.z, k->transposed ? ", transposed" : "");
+}
+
+// One set on both sides, or two that have nothing to do with each other.
+template <typename W>
+SPIRA_API forms_scene<W> forms_scene_make(const char *what, const spira::word_layout *layout,
+                                          const spira::kernel_shape *kernel,
+                                          const std::vector<W> &source,
+                                          const std::vector<W> *outputs = nullptr) {
+    forms_scene<W> s = {*layout, *kernel, source, outputs ? *outputs : source, !outputs, {}};
+    forms_name(what, kernel, s.name, sizeof s.name);
+    return s;
+}
+
+// Up to `wanted` random words of a box.
+template <typename W>
+SPIRA_API std::vector<W> forms_words(random_state *r, const spira::word_layout *layout,
+                                     spira::triple lo, spira::triple hi, spira::triple stride,
+                                     int32_t wanted) {
+    std::vector<W> words((size_t)wanted + 1);
+    words.resize((size_t)reference_random_set(r, layout, lo, hi, stride, wanted, words.data()));
+    return words;
+}
+
+// The words of voxels in any order.
+template <typename W>
+SPIRA_API std::vector<W> forms_words_of(const spira::word_layout *layout,
+                                        const std::vector<spira::voxel> &voxels) {
+    std::vector<W> words;
+    for (const spira::voxel &v : voxels) {
+        CHECK(spira::word_contains(layout, v));
+        words.push_back(spira::word_pack<W>(layout, v));
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    return words;
+}
+
+template <typename W>
+SPIRA_API std::vector<W> forms_floored(const spira::word_layout *layout,
+                                       const std::vector<W> &words, spira::triple stride) {
+    std::vector<spira::voxel> coarse;
+    for (W w : words) {
+        spira::voxel v = spira::word_unpack(layout, w);
+        coarse.push_back({v.batch, (int)spira::floor_to(v.x, stride.x),
+                          (int)spira::floor_to(v.y, stride.y),
+                          (int)spira::floor_to(v.z, stride.z)});
+    }
+    return forms_words_of<W>(layout, coarse);
+}
+
+// A random scene for a kernel: up to five batches, negative coordinates, boxes that are small and
+// dense or large, in half of the scenes up to both ends of every field. The kernel's stride is that
+// of the finer set.
+template <typename W>
+SPIRA_API forms_scene<W> forms_scene_random(random_state *r, forms_kind kind,
+                                            spira::kernel_shape kernel) {
+    spira::triple up = {1 << random_int(r, 0, 2), 1 << random_int(r, 0, 2),
+                        1 << random_int(r, 0, 2)};
+    spira::triple coarse = spira::triple_multiply(kernel.stride, up);
+    int extent = sizeof(W) == 8 && random_int(r, 0, 3) == 0 ? 2000 : 20;
+    spira::triple lo = {random_int(r, -50, 10), random_int(r, -50, 10), random_int(r, -50, 10)};
+    spira::triple hi = {lo.x + random_int(r, 0, extent), lo.y + random_int(r, 0, extent),
+                        lo.z + random_int(r, 0, extent)};
+    forms_scene<W> s;
+    s.layout = reference_layout<W>(lo, hi, random_int(r, 0, 1) ? 1 : random_int(r, 2, 5), coarse,
+                                   spira::kernel_reach(&kernel));
+    if (random_int(r, 0, 1)) {
+        lo = s.layout.lo;
+        hi = s.layout.hi;
+    }
+    s.kernel = kernel;
+    s.kernel.transposed =
+        kind == forms_transposed || (kind == forms_foreign && random_int(r, 0, 1));
+    s.same = kind == forms_submanifold;
+    int most = std::min(std::max(150000 / spira::kernel_volume(&kernel), 1), 700);
+    s.source =
+        forms_words<W>(r, &s.layout, lo, hi, kind == forms_transposed ? coarse : kernel.stride,
+                       random_int(r, 1, kind <= forms_strided ? most : 700));
+    s.outputs = kind == forms_submanifold ? s.source
+                : kind == forms_strided
+                    ? forms_floored<W>(&s.layout, s.source, coarse)
+                    : forms_words<W>(r, &s.layout, lo, hi, kernel.stride, random_int(r, 1, most));
+    forms_name(sizeof(W) == 8 ? "random, 64 bits" : "random, 32 bits", &s.kernel, s.name,
+               sizeof s.name);
+    return s;
+}
+
+// The map [outputs, volume] by a hash table of coordinates.
+template <typename W>
+SPIRA_API std::vector<int32_t> forms_map(const forms_scene<W> *s) {
+    std::vector<int32_t> map(s->outputs.size() * (size_t)spira::kernel_volume(&s->kernel) + 1);
+    reference_map(&s->layout, &s->kernel, s->source.data(), (int32_t)s->source.size(),
+                  s->outputs.data(), (int32_t)s->outputs.size(), map.data());
+    map.pop_back(); // it was there for the pointer
+    return map;
+}
+
+// ---- what is asked for, and what comes of it ----------------------------------------------------
+
+struct forms_wish {
+    bool os, ws, mask, mask_any, pairs, half;
+    int threshold;
+    int32_t pairs_capacity;
+};
+
+enum forms_part {
+    forms_os,
+    forms_ws,
+    forms_mask,
+    forms_mask_any,
+    forms_begin,
+    forms_input,
+    forms_output,
+    forms_parts
+};
+
+// Whole buffers, with the poison where nothing is written.
+struct forms_result {
+    std::vector<int32_t> part[forms_parts]; // empty: not asked for
+    spira::device_status trouble;
+};
+
+// What the status says before: a voxel that was out of range, and a smaller capacity passed.
+SPIRA_API spira::device_status forms_trouble() {
+    return {spira::device_flag_range, UINT32_MAX - 77, 0, 0, 0, 2};
+}
+
+SPIRA_API bool forms_wanted(const forms_wish *w, int part) {
+    const bool wanted[forms_parts] = {w->os,    w->ws,    w->mask, w->mask_any,
+                                      w->pairs, w->pairs, w->pairs};
+    return wanted[part];
+}
+
+// The L1 norm of each offset on the kernel's lattice.
+SPIRA_API std::vector<int> forms_norms(spira::triple size) {
+    const int first[3] = {size.x % 2 ? -(size.x / 2) : 0, size.y % 2 ? -(size.y / 2) : 0,
+                          size.z % 2 ? -(size.z / 2) : 0};
+    std::vector<int> norms;
+    for (int x = 0; x < size.x; ++x) {
+        for (int y = 0; y < size.y; ++y) {
+            for (int z = 0; z < size.z; ++z) {
+                norms.push_back(abs(first[0] + x) + abs(first[1] + y) + abs(first[2] + z));
+            }
+        }
+    }
+    return norms;
+}
+
+SPIRA_API int forms_norm_max(spira::triple size) {
+    std::vector<int> norms = forms_norms(size);
+    return *std::max_element(norms.begin(), norms.end());
+}
+
+// The offsets that are searched and have a norm below the threshold, or those that have not.
+SPIRA_API std::vector<int> forms_offsets(spira::triple size, const forms_wish *w, bool below) {
+    std::vector<int> norms = forms_norms(size), offsets;
+    for (int k = 0; k < (int)norms.size() / (w->half ? 2 : 1); ++k) {
+        if ((norms[(size_t)k] < w->threshold) == below) {
+            offsets.push_back(k);
+        }
+    }
+    return offsets;
+}
+
+// How many pairs the lists have.
+SPIRA_API int64_t forms_pairs(spira::triple size, const std::vector<int32_t> &map,
+                              const forms_wish *w) {
+    size_t volume = forms_norms(size).size();
+    int64_t pairs = 0;
+    for (int k : forms_offsets(size, w, false)) {
+        for (size_t at = (size_t)k; at < map.size(); at += volume) {
+            pairs += map[at] >= 0;
+        }
+    }
+    return pairs;
+}
+
+// Each part asked for or not; the threshold anything, also beyond all norms; the half map where
+// there may be one. The lists have up to two places to spare and are one too short in one of eight.
+template <typename W>
+SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
+                                       const std::vector<int32_t> &map) {
+    int bits = random_int(r, 1, 31);
+    const spira::kernel_shape *k = &s->kernel;
+    forms_wish w = {bits % 2 != 0,
+                    bits / 2 % 2 != 0,
+                    bits / 4 % 2 != 0,
+                    bits / 8 % 2 != 0,
+                    bits / 16 % 2 != 0,
+                    false,
+                    0,
+                    0};
+    w.half = s->same && !k->transposed && spira::kernel_is_odd(k) && random_int(r, 0, 2) == 0;
+    w.threshold = random_int(r, 0, 3) == 0 ? (int)spira::map_all
+                                           : random_int(r, 0, forms_norm_max(k->size) + 1);
+    int64_t spare = random_int(r, 0, 7) ? random_int(r, 0, 2) : -1;
+    int64_t pairs = forms_pairs(k->size, map, &w) + spare;
+    w.pairs_capacity = (int32_t)std::max(pairs, (int64_t)1);
+    return w;
+}
+
+// All parts, all offsets in the lists.
+SPIRA_API forms_wish forms_everything() {
+    return {true, true, true, true, true, false, 0, 0};
+}
+
+// Lists with `more` places than there are pairs.
+SPIRA_API forms_wish forms_wish_fit(forms_wish wish, spira::triple size,
+                                    const std::vector<int32_t> &map, int64_t more = 0) {
+    int64_t places = forms_pairs(size, map, &wish) + more;
+    wish.pairs_capacity = (int32_t)std::max(places, (int64_t)1);
+    return wish;
+}
+
+// ---- the forms, from a plain map ----------------------------------------------------------------
+
+enum : uint32_t { forms_poison_bits = guarded_poison * 0x01010101u };
+
+SPIRA_API std::vector<int32_t> forms_poisoned(int64_t count) {
+    return std::vector<int32_t>((size_t)count, (int32_t)forms_poison_bits);
+}
+
+// os and ws of map [count, volume].
+SPIRA_API void forms_expect_dense(spira::triple size, const std::vector<int32_t> &map,
+                                  int64_t count, int64_t capacity, const forms_wish *w,
+                                  forms_result *r) {
+    forms_wish all = *w;
+    all.threshold = spira::map_all;
+    std::vector<int> kept = forms_offsets(size, w, true),
+                     searched = forms_offsets(size, &all, true);
+    int64_t volume = (int64_t)forms_norms(size).size(), columns = (int64_t)kept.size();
+    r->part[forms_os] = forms_poisoned(w->os ? capacity * columns : 0);
+    r->part[forms_ws] = forms_poisoned(w->ws ? capacity * (int64_t)searched.size() : 0);
+    for (int64_t o = 0; o < count; ++o) {
+        for (int64_t c = 0; w->os && c < columns; ++c) {
+            r->part[forms_os][(size_t)(o * columns + c)] =
+                map[(size_t)(o * volume + kept[(size_t)c])];
+        }
+        for (int k : searched) {
+            if (w->ws) {
+                r->part[forms_ws][(size_t)(k * capacity + o)] = map[(size_t)(o * volume + k)];
+            }
+        }
+    }
+}
+
+// The masks: `group` outputs share one, 1 or 32.
+SPIRA_API std::vector<int32_t> forms_expect_mask(spira::triple size,
+                                                 const std::vector<int32_t> &map, int64_t count,
+                                                 int64_t capacity, const forms_wish *w,
+                                                 int64_t group) {
+    int64_t volume = (int64_t)forms_norms(size).size(), words = (volume + 31) / 32;
+    std::vector<int32_t> mask = forms_poisoned((capacity + group - 1) / group * words);
+    std::fill(mask.begin(), mask.begin() + (count + group - 1) / group * words, 0);
+    for (int64_t o = 0; o < count; ++o) {
+        for (int64_t k = 0; k < (w->half ? volume / 2 : volume); ++k) {
+            if (map[(size_t)(o * volume + k)] >= 0) {
+                int32_t &word = mask[(size_t)(o / group * words + k / 32)];
+                word = (int32_t)((uint32_t)word | (uint32_t)1 << k % 32);
+            }
+        }
+    }
+    return mask;
+}
+
+// The lists, offset by offset.
+SPIRA_API void forms_expect_pairs(spira::triple size, const std::vector<int32_t> &map,
+                                  int64_t count, const forms_wish *w, forms_result *r) {
+    int64_t volume = (int64_t)forms_norms(size).size(), found = forms_pairs(size, map, w);
+    std::vector<int> listed = forms_offsets(size, w, false);
+    r->part[forms_begin].assign((size_t)volume + 1, 0);
+    if (found > w->pairs_capacity) {
+        r->trouble.flags |= spira::device_flag_capacity;
+        r->trouble.needed = std::max(r->trouble.needed, (uint32_t)found);
+        return; // whatever stands in lists that are empty
+    }
+    std::vector<int32_t> *input = &r->part[forms_input], *output = &r->part[forms_output];
+    for (int64_t k = 0; k < volume; ++k) {
+        bool in_lists = std::binary_search(listed.begin(), listed.end(), (int)k);
+        for (int64_t o = 0; o < count && in_lists; ++o) {
+            int32_t source = map[(size_t)(o * volume + k)];
+            if (source >= 0) {
+                input->push_back(source);
+                output->push_back((int32_t)o);
+            }
+        }
+        r->part[forms_begin][(size_t)k + 1] = (int32_t)input->size();
+    }
+    input->resize((size_t)w->pairs_capacity, (int32_t)forms_poison_bits);
+    output->resize((size_t)w->pairs_capacity, (int32_t)forms_poison_bits);
+}
+
+SPIRA_API forms_result forms_expected(spira::triple size, const std::vector<int32_t> &map,
+                                      int64_t count, int64_t capacity, const forms_wish *w) {
+    forms_result r;
+    r.trouble = forms_trouble();
+    forms_expect_dense(size, map, count, capacity, w, &r);
+    if (w->mask) {
+        r.part[forms_mask] = forms_expect_mask(size, map, count, capacity, w, 1);
+    }
+    if (w->mask_any) {
+        r.part[forms_mask_any] = forms_expect_mask(size, map, count, capacity, w, 32);
+    }
+    if (w->pairs) {
+        forms_expect_pairs(size, map, count, w, &r);
+    }
+    return r;
+}
+
+// "" where both are the same; else the first difference.
+SPIRA_API const char *forms_difference(const forms_result *got, const forms_result *wanted,
+                                       const char *label) {
+    static char text[512];
+    const char *names[forms_parts] = {"os", "ws", "mask", "mask_any", "begin", "input", "output"};
+    if (memcmp(&got->trouble, &wanted->trouble, sizeof got->trouble) != 0) {
+        snprintf(text, sizeof text, "trouble: flags %x, needed %u instead of %x, %u (%s)",
+                 got->trouble.flags, got->trouble.needed, wanted->trouble.flags,
+                 wanted->trouble.needed, label);
+        return text;
+    }
+    for (int p = 0; p < forms_parts; ++p) {
+        const std::vector<int32_t> &a = got->part[p], &b = wanted->part[p];
+        if (a.size() != b.size()) {
+            snprintf(text, sizeof text, "%s: %zu values instead of %zu (%s)", names[p], a.size(),
+                     b.size(), label);
+            return text;
+        }
+        size_t i = (size_t)(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
+        if (i < a.size()) {
+            snprintf(text, sizeof text, "%s[%zu of %zu]: %d instead of %d (%s)", names[p], i,
+                     a.size(), a[i], b[i], label);
+            return text;
+        }
+    }
+    return "";
+}
+
+// ---- one layer in the memory of either side -----------------------------------------------------
+
+template <typename W>
+struct forms_layer {
+    spira::word_layout layout;
+    spira::kernel_shape kernel;
+    spira::voxel_set<W> source, outputs;
+    int32_t count; // outputs
+    forms_wish wish;
+    int32_t *part[forms_parts]; // null: not wanted
+    spira::device_status *trouble;
+};
+
+// A part's values: `rows` of `pitch`, of which `used` are written.
+struct forms_place {
+    int64_t rows, used, pitch;
+};
+
+template <typename W>
+SPIRA_API forms_place forms_place_of(const forms_layer<W> *l, int part, int64_t pairs) {
+    int64_t volume = (int64_t)forms_norms(l->kernel.size).size(), words = (volume + 31) / 32;
+    int64_t columns = (int64_t)forms_offsets(l->kernel.size, &l->wish, true).size();
+    int64_t count = l->count, capacity = l->outputs.capacity;
+    switch (part) {
+    case forms_os:
+        return {1, count * columns, capacity * columns};
+    case forms_ws:
+        return {volume / (l->wish.half ? 2 : 1), count, capacity};
+    case forms_mask:
+        return {1, count * words, capacity * words};
+    case forms_mask_any:
+        return {1, (count + 31) / 32 * words, (capacity + 31) / 32 * words};
+    case forms_begin:
+        return {1, volume + 1, volume + 1};
+    default:
+        return {1, pairs, l->wish.pairs_capacity};
+    }
+}
+
+// Sets and buffers of their exact sizes. Lives to the end of the test.
+template <typename W>
+SPIRA_API forms_layer<W> forms_layer_make(const forms_scene<W> *s, const forms_wish *wish,
+                                          int32_t room, const forms_memory *m) {
+    forms_layer<W> l;
+    l.layout = s->layout;
+    l.kernel = s->kernel;
+    l.source = forms_set(s->source, room, m);
+    l.outputs = s->same ? l.source : forms_set(s->outputs, room, m);
+    l.count = (int32_t)s->outputs.size();
+    l.wish = *wish;
+    for (int p = 0; p < forms_parts; ++p) {
+        forms_place at = forms_place_of(&l, p, 0);
+        size_t bytes = (size_t)(at.rows * at.pitch) * sizeof(int32_t);
+        l.part[p] = forms_wanted(wish, p) ? (int32_t *)m->make(bytes, __FILE__, __LINE__) : nullptr;
+    }
+    spira::device_status before = forms_trouble();
+    l.trouble = (spira::device_status *)m->make(sizeof before, __FILE__, __LINE__);
+    m->put(l.trouble, &before, sizeof before);
+    return l;
+}
+
+template <typename W>
+SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
+    return {l->part[forms_os],
+            l->part[forms_ws],
+            (uint32_t *)l->part[forms_mask],
+            (uint32_t *)l->part[forms_mask_any],
+            l->wish.threshold,
+            l->wish.half,
+            {},
+            nullptr,
+            nullptr};
+}
+
+template <typename W>
+SPIRA_API spira::map_pairs forms_pairs_of(const forms_layer<W> *l) {
+    return {l->part[forms_begin], l->part[forms_input], l->part[forms_output],
+            l->wish.pairs_capacity};
+}
+
+// Whether the builder of the lists may be given no forms at all.
+SPIRA_API bool forms_none(const forms_wish *w) {
+    return !w->os && !w->ws && !w->mask && !w->mask_any && !w->half && w->threshold == 0;
+}
+
+// Reads what was written; where nothing was poisoned, nothing else.
+SPIRA_API std::vector<int32_t> forms_get(const int32_t *from, forms_place at,
+                                         const forms_memory *m) {
+    std::vector<int32_t> values = forms_poisoned(at.rows * at.pitch);
+    if (!test_environment("SPIRA_UNPOISONED")) {
+        at = {1, at.rows * at.pitch, at.rows * at.pitch};
+    }
+    for (int64_t row = 0; row < at.rows && at.used > 0; ++row) {
+        m->get(values.data() + row * at.pitch, from + row * at.pitch,
+               (size_t)at.used * sizeof(int32_t));
+    }
+    return values;
+}
+
+template <typename W>
+SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const forms_memory *m) {
+    forms_result r;
+    m->get(&r.trouble, l->trouble, sizeof r.trouble);
+    int64_t pairs = 0;
+    for (int p = 0; p < forms_parts; ++p) {
+        bool empty = p > forms_begin && (r.trouble.flags & spira::device_flag_capacity);
+        if (l->part[p] && !empty) {
+            r.part[p] = forms_get(l->part[p], forms_place_of(l, p, pairs), m);
+        }
+        if (p == forms_begin && l->part[p]) {
+            pairs = std::min(std::max(r.part[p].back(), 0), l->wish.pairs_capacity);
+        }
+    }
+    return r;
+}
+
+template <typename W>
+SPIRA_API spira::status forms_build_host(const forms_layer<W> *l) {
+    spira::map_forms forms = forms_of(l);
+    if (!l->wish.pairs) {
+        return spira::map_build_forms_host(&l->layout, &l->kernel, l->source, l->outputs, &forms);
+    }
+    return spira::map_build_pairs_host(&l->layout, &l->kernel, l->source, l->outputs,
+                                       forms_none(&l->wish) ? nullptr : &forms, forms_pairs_of(l),
+                                       l->trouble);
+}
+
+// What the host loops make of a scene.
+template <typename W>
+SPIRA_API forms_result forms_on_host(const forms_scene<W> *s, const forms_wish *wish,
+                                     int32_t room) {
+    forms_layer<W> l = forms_layer_make(s, wish, room, &forms_host);
+    CHECK_OK(forms_build_host(&l));
+    return forms_fetch(&l, &forms_host);
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
+// One thing that is wrong with a layer.
+struct forms_spoilt {
+    spira::status_code code;
+    void (*spoil)(forms_layer<uint32_t> *);
+};
+
+inline const forms_spoilt forms_spoilt_layers[] = {
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->source.words = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->source.count = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->outputs.words = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->outputs.count = nullptr; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->source.capacity = 0; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->outputs.capacity = -1; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.threshold = -1; }},
+    {spira::status_kernel_size, [](forms_layer<uint32_t> *l) { l->kernel.size.y = 16; }},
+    {spira::status_kernel_size, [](forms_layer<uint32_t> *l) { l->kernel.size.z = 0; }},
+    {spira::status_stride, [](forms_layer<uint32_t> *l) { l->kernel.stride.x = 0; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.dilation.z = 9; }},
+    {spira::status_unsupported,
+     [](forms_layer<uint32_t> *l) { l->layout = spira::word_widen(l->layout); }},
+};
+
+inline const forms_spoilt forms_spoilt_lists[] = {
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_begin] = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_input] = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_output] = nullptr; }},
+    {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->trouble = nullptr; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = 0; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = -1; }},
+    {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = INT32_MAX; }},
+};
+
+// Half maps of layers that have no symmetry.
+inline const forms_spoilt forms_spoilt_halves[] = {
+    {spira::status_unsupported,
+     [](forms_layer<uint32_t> *l) { l->kernel = spira::kernel_cube(2, 1); }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.size.x = 2; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.size.y = 2; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.size.z = 2; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.transposed = true; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { ++l->outputs.words; }},
+    {spira::status_unsupported, [](forms_layer<uint32_t> *l) { ++l->outputs.count; }},
+};
+
+#endif

@@ -1,0 +1,453 @@
+// tests/support/reference_net.h: what host and GPU tests of planned networks compare with. All of
+// it is worked out from the table of layers: strides, channels, sets, maps, places of the
+// parameters. Of the plan itself only capacities and addresses are taken.
+#ifndef SPIRA_TESTS_REFERENCE_NET_H
+#define SPIRA_TESTS_REFERENCE_NET_H
+
+#include "reference.h"
+
+#include "../../examples/networks.h"
+#include "../../spira/net.h"
+
+#include <memory>
+
+// ---- tables -------------------------------------------------------------------------------------
+
+// Adds a convolution without norm and activation, and returns its index.
+SPIRA_API int reference_net_plain(networks::network *n, int source, int channels,
+                                  spira::triple size, spira::triple stride) {
+    int i = networks::network_conv(n, "plain", source, channels, 1, 1);
+    spira::net_layer *l = &n->layers[i];
+    l->size = size;
+    l->stride = stride;
+    l->norm = false;
+    l->act = spira::activation_none;
+    return i;
+}
+
+// Adds a pooling layer and returns its index.
+SPIRA_API int reference_net_pool(networks::network *n, spira::net_op op, int source,
+                                 spira::triple size, spira::triple stride) {
+    int i = reference_net_plain(n, source, 0, size, stride);
+    n->layers[i].op = op;
+    return i;
+}
+
+// A small network with one of everything. Strides 1, 2, (2, 4, 6) and 4.
+SPIRA_API void reference_net_zoo(networks::network *n) {
+    n->count = 0;
+    n->input_channels = 5;
+    int a = reference_net_plain(n, spira::net_input, 7, {3, 3, 3}, {1, 1, 1});
+    n->layers[a].bias = true;
+    n->layers[a].act = spira::activation_leaky;
+    n->layers[a].slope = 0.125f;
+    int b = networks::network_conv(n, "two sources", a, 12, 3, 1);
+    n->layers[b].source2 = spira::net_input;
+    n->layers[b].size.y = 1;
+    n->layers[b].dilation = {1, 3, 2};
+    n->layers[b].bias = true;
+    int down = reference_net_pool(n, spira::net_pool_max, b, {2, 2, 2}, {2, 2, 2});
+    int c = networks::network_conv(n, "dilated", down, 12, 3, 1);
+    n->layers[c].dilation = {2, 1, 2};
+    n->layers[c].residual = down;
+    n->layers[c].act = spira::activation_leaky;
+    n->layers[c].slope = -0.5f;
+    int other = reference_net_pool(n, spira::net_pool_average, b, {3, 3, 3}, {2, 2, 2});
+    int d = networks::network_conv(n, "row", c, 9, 1, 1);
+    n->layers[d].size.z = 3;
+    n->layers[d].source2 = other;
+    int uneven = networks::network_conv(n, "uneven", d, 16, 3, 1);
+    n->layers[uneven].stride = {1, 2, 3};
+    int e = reference_net_plain(n, uneven, 16, {1, 1, 1}, {1, 1, 1});
+    int up = networks::network_conv(n, "uneven up", e, 9, 3, 1);
+    n->layers[up].stride = {1, 2, 3};
+    n->layers[up].transposed = true;
+    n->layers[up].residual = d;
+    int top = networks::network_conv(n, "up", up, 6, 3, 2);
+    n->layers[top].transposed = true;
+    int smooth = reference_net_pool(n, spira::net_pool_average, top, {3, 3, 1}, {1, 1, 1});
+    int far = networks::network_conv(n, "straight to 4", spira::net_input, 8, 4, 4);
+    networks::network_conv(n, "nobody reads this", a, 4, 3, 1);
+    int back = networks::network_conv(n, "straight back", far, 6, 4, 4);
+    n->layers[back].transposed = true;
+    n->layers[back].residual = smooth;
+    int mixed = reference_net_plain(n, back, 3, {1, 1, 1}, {1, 1, 1});
+    n->layers[mixed].source2 = a;
+    n->layers[mixed].bias = true;
+    int last = networks::network_conv(n, "last", mixed, 5, 3, 1);
+    n->layers[last].residual = spira::net_input;
+}
+
+// ---- what follows from the table ----------------------------------------------------------------
+
+// The absolute stride of a layer's features.
+SPIRA_API spira::triple reference_net_stride(const spira::net_layer *layers, int layer) {
+    if (layer < 0) {
+        return {1, 1, 1};
+    }
+    const spira::net_layer *l = &layers[layer];
+    spira::triple s = reference_net_stride(layers, l->source), by = l->stride;
+    return l->transposed ? spira::triple{s.x / by.x, s.y / by.y, s.z / by.z}
+                         : spira::triple{s.x * by.x, s.y * by.y, s.z * by.z};
+}
+
+SPIRA_API int reference_net_channels(const networks::network *n, int layer) {
+    return layer == spira::net_input ? n->input_channels
+           : layer < 0               ? 0
+           : n->layers[layer].op == spira::net_conv
+               ? n->layers[layer].channels
+               : reference_net_channels(n, n->layers[layer].source);
+}
+
+// A random network of `count` layers that fits together.
+SPIRA_API void reference_net_random(random_state *r, int count, networks::network *n) {
+    n->count = 0;
+    n->input_channels = random_int(r, 1, 9);
+    while (n->count < count) {
+        int i = n->count, source = std::max(-1, random_int(r, i - 4, i - 1));
+        spira::triple from = reference_net_stride(n->layers, source);
+        spira::triple size = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 2, 3)};
+        bool pool = random_int(r, 0, 4) == 0;
+        reference_net_plain(n, source, pool ? 0 : random_int(r, 1, 20), size, {1, 1, 1});
+        spira::net_layer *l = &n->layers[i];
+        l->keep = random_int(r, 0, 9) == 0;
+        l->dilation = {random_int(r, 1, 2), 1, random_int(r, 1, 2)};
+        int other = random_int(r, -1, i - 1); // a layer whose set this one may go back to
+        spira::triple to = reference_net_stride(n->layers, other);
+        if (random_int(r, 0, 1) && from.x % to.x == 0 && from.z % to.z == 0) {
+            l->stride = {from.x / to.x, from.y / to.y, from.z / to.z};
+            l->transposed = true;
+        } else if (random_int(r, 0, 2) == 0 && from.x < 4 && from.z < 4) {
+            l->stride = random_int(r, 0, 2) ? spira::triple{2, 2, 2} : spira::triple{1, 1, 2};
+        }
+        if (pool) {
+            l->op = random_int(r, 0, 1) ? spira::net_pool_max : spira::net_pool_average;
+            continue;
+        }
+        if (random_int(r, 0, 3) == 0 && !l->transposed && l->stride.z == 1) {
+            l->size = {1, 1, 1};
+        }
+        l->bias = random_int(r, 0, 1);
+        l->norm = random_int(r, 0, 1);
+        l->act = (spira::activation)random_int(r, 0, 2);
+        l->slope = random_float(r);
+        spira::triple out = reference_net_stride(n->layers, i);
+        for (int j = -1; j < i; ++j) {
+            spira::triple at = reference_net_stride(n->layers, j);
+            if (spira::triple_equal(at, from) && random_int(r, 0, 5) == 0) {
+                l->source2 = j;
+            }
+            if (spira::triple_equal(at, out) && random_int(r, 0, 5) == 0) {
+                l->residual = j;
+                l->channels = reference_net_channels(n, j);
+            }
+        }
+    }
+}
+
+// A layout for a network over a scene, for words of type W.
+template <typename W>
+SPIRA_API spira::word_layout reference_net_layout(const networks::network *n, spira::triple lo,
+                                                  spira::triple hi, int batches) {
+    spira::word_need need = {};
+    CHECK_OK(spira::net_need(n->layers, n->count, &need));
+    return reference_layout<W>(lo, hi, batches, need.stride, need.reach);
+}
+
+// ---- sets and maps ------------------------------------------------------------------------------
+
+// The set of a plan that has a stride; -1 if there is none, or two.
+SPIRA_API int reference_net_set(const spira::net_plan *p, spira::triple stride) {
+    int found = -1;
+    for (int s = 0; s < p->sets; ++s) {
+        if (spira::triple_equal(p->set[s].stride, stride)) {
+            found = found < 0 ? s : p->sets;
+        }
+    }
+    return found == p->sets ? -1 : found;
+}
+
+// All sets of a plan, as they follow from its input.
+template <typename W>
+struct reference_net_sets {
+    std::vector<W> set[spira::net_sets_max]; // cut off at the capacity
+    int64_t needed;                          // the largest that was cut off, or 0
+};
+
+template <typename W>
+SPIRA_API reference_net_sets<W> reference_net_index(const spira::net_plan *p, const W *words,
+                                                    int32_t count) {
+    reference_net_sets<W> r;
+    r.needed = 0;
+    for (int s = 0; s < p->sets; ++s) {
+        const spira::triple by = p->set[s].stride;
+        std::vector<W> &set = r.set[s];
+        // A set is made of what is left of the one below it.
+        const std::vector<W> from =
+            s ? r.set[p->set[s].parent] : std::vector<W>(words, words + count);
+        for (W word : from) {
+            spira::voxel v = spira::word_unpack(&p->layout, word);
+            v.x -= (v.x % by.x + by.x) % by.x;
+            v.y -= (v.y % by.y + by.y) % by.y;
+            v.z -= (v.z % by.z + by.z) % by.z;
+            set.push_back(spira::word_pack<W>(&p->layout, v));
+        }
+        std::sort(set.begin(), set.end());
+        set.erase(std::unique(set.begin(), set.end()), set.end());
+        if ((int64_t)set.size() > p->set[s].capacity) {
+            r.needed = std::max(r.needed, (int64_t)set.size());
+            set.resize((size_t)p->set[s].capacity);
+        }
+    }
+    return r;
+}
+
+// The kernel map of a layer, and whether it is the identity.
+template <typename W>
+SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
+                                                 const spira::net_plan *p,
+                                                 const reference_net_sets<W> *sets, int layer) {
+    const spira::net_layer *l = &n->layers[layer];
+    spira::triple from = reference_net_stride(n->layers, l->source),
+                  to = reference_net_stride(n->layers, layer);
+    const std::vector<W> &source = sets->set[reference_net_set(p, from)],
+                         &outputs = sets->set[reference_net_set(p, to)];
+    spira::kernel_shape kernel = {l->size, l->dilation, l->transposed ? to : from, l->transposed};
+    std::vector<int32_t> map(outputs.size() * (size_t)spira::kernel_volume(&kernel) + 1);
+    reference_map(&p->layout, &kernel, source.data(), (int32_t)source.size(), outputs.data(),
+                  (int32_t)outputs.size(), map.data());
+    return map;
+}
+
+// ---- features -----------------------------------------------------------------------------------
+
+// Where the parameters of a layer start: weights, bias, scale, shift, those that it has.
+SPIRA_API spira::net_params reference_net_params(const networks::network *n, int layer) {
+    spira::net_params at = {0, -1, -1, -1, 0, 0};
+    for (int i = 0; i <= layer; ++i) {
+        const spira::net_layer *l = &n->layers[i];
+        at = {at.end, -1, -1, -1, at.end, at.end};
+        if (l->op == spira::net_conv) {
+            int64_t inputs = reference_net_channels(n, l->source);
+            inputs += reference_net_channels(n, l->source2);
+            at.vectors += (int64_t)l->size.x * l->size.y * l->size.z * inputs * l->channels;
+            at.end = at.vectors;
+            at.bias = l->bias ? at.end : -1;
+            at.end += l->bias ? l->channels : 0;
+            at.scale = l->norm ? at.end : -1;
+            at.end += l->norm ? l->channels : 0;
+            at.shift = l->norm ? at.end : -1;
+            at.end += l->norm ? l->channels : 0;
+        }
+    }
+    return at;
+}
+
+// All that a layer's features are judged by. feature[1 + layer], the input's in feature[0].
+template <typename W>
+struct reference_net_run {
+    const networks::network *net;
+    const spira::net_plan *plan;
+    reference_net_sets<W> sets;
+    const float *params;
+    const void *feature[1 + spira::net_layers_max]; // [voxels, channels] of the plan's type
+};
+
+template <typename W>
+SPIRA_API int32_t reference_net_voxels(const reference_net_run<W> *run, int layer) {
+    spira::triple stride = reference_net_stride(run->net->layers, layer);
+    return (int32_t)run->sets.set[reference_net_set(run->plan, stride)].size();
+}
+
+// The features of a layer, or of the input, as floats.
+template <typename W>
+SPIRA_API std::vector<float> reference_net_floats(const reference_net_run<W> *run, int layer) {
+    int64_t channels = reference_net_channels(run->net, layer);
+    std::vector<float> values;
+    for (int64_t i = 0;
+         layer >= spira::net_input && i < reference_net_voxels(run, layer) * channels; ++i) {
+        values.push_back(spira::numeric_load(run->plan->limits.type, run->feature[1 + layer], i));
+    }
+    values.push_back(0); // an empty array has an address too
+    return values;
+}
+
+// Whether the plan has the layer's residual computed along with it.
+template <typename W>
+SPIRA_API bool reference_net_joined(const reference_net_run<W> *run, int layer) {
+    return run->plan->step[layer].shortcut != spira::net_none;
+}
+
+// The epilogue of a layer over its parameters.
+template <typename W>
+SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    spira::net_params at = reference_net_params(run->net, layer);
+    return {at.bias < 0 ? nullptr : run->params + at.bias,
+            at.scale < 0 ? nullptr : run->params + at.scale,
+            at.shift < 0 ? nullptr : run->params + at.shift,
+            l->residual < spira::net_input || reference_net_joined(run, layer)
+                ? nullptr
+                : run->feature[1 + l->residual],
+            l->act,
+            l->slope};
+}
+
+// Judges a pooling layer: a maximum must be exact.
+template <typename W>
+SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const spira::numeric type = run->plan->limits.type;
+    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
+    std::vector<float> in = reference_net_floats(run, l->source);
+    const int64_t volume = l->size.x * l->size.y * l->size.z;
+    const int64_t channels = reference_net_channels(run->net, layer);
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (int64_t i = 0; i < reference_net_voxels(run, layer) * channels; ++i) {
+        double sum = 0, magnitude = 0, largest = -INFINITY;
+        int taps = 0;
+        for (int64_t k = 0; k < volume; ++k) {
+            int64_t source = map[(size_t)(i / channels * volume + k)];
+            if (source >= 0) {
+                double x = (double)in[(size_t)(source * channels + i % channels)];
+                sum += x;
+                magnitude += fabs(x);
+                largest = std::max(largest, x);
+                ++taps;
+            }
+        }
+        bool most = l->op == spira::net_pool_max;
+        double expected = taps == 0 ? 0 : most ? largest : sum / taps;
+        double bound = 0x1p-126;
+        if (taps && !most) {
+            bound += (taps + 1) * magnitude / taps / (1 << 24);
+            bound += spira::numeric_size(type) == 2
+                         ? spira::numeric_epsilon(type) * (fabs(expected) + bound) + 0x1p-24
+                         : 0;
+        }
+        double got = (double)spira::numeric_load(type, run->feature[1 + layer], i);
+        double ratio = fabs(got - expected) / bound;
+        if (!(ratio <= worst.ratio)) {
+            worst = {isnan(ratio) ? (double)INFINITY : ratio, i, got, expected, bound};
+        }
+    }
+    return worst;
+}
+
+// Judges a convolution in fp32 by the plainest loops there are, in double.
+template <typename W>
+SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_run<W> *run,
+                                                            int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
+    std::vector<float> in = reference_net_floats(run, l->source),
+                       in2 = reference_net_floats(run, l->source2);
+    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
+    const int64_t volume = l->size.x * l->size.y * l->size.z;
+    const int64_t cin = reference_net_channels(run->net, l->source);
+    const int64_t cin2 = reference_net_channels(run->net, l->source2), cout = l->channels;
+    const float *weight = run->params + reference_net_params(run->net, layer).weight;
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    std::vector<double> sum((size_t)cout), magnitude((size_t)cout);
+    for (int64_t o = 0; o < reference_net_voxels(run, layer); ++o) {
+        std::fill(sum.begin(), sum.end(), 0.0);
+        std::fill(magnitude.begin(), magnitude.end(), 0.0);
+        int64_t terms = 0;
+        for (int64_t k = 0; k < volume; ++k) {
+            int64_t source = map[(size_t)(o * volume + k)];
+            for (int64_t i = 0; source >= 0 && i < cin + cin2; ++i, ++terms) {
+                double x = (double)(i < cin ? in[(size_t)(source * cin + i)]
+                                            : in2[(size_t)(source * cin2 + i - cin)]);
+                for (int64_t c = 0; c < cout; ++c) {
+                    double product = x * (double)weight[(k * (cin + cin2) + i) * cout + c];
+                    sum[(size_t)c] += product;
+                    magnitude[(size_t)c] += fabs(product);
+                }
+            }
+        }
+        for (int64_t c = 0; c < cout; ++c) {
+            int64_t at = o * cout + c;
+            double error =
+                2.0 * (double)(terms + 4) * (magnitude[(size_t)c] / (1 << 24) + 0x1p-149);
+            double residual = e.residual ? (double)((const float *)e.residual)[at] : 0.0;
+            reference_value v =
+                reference_epilogue(sum[(size_t)c], error, &e, (int)c, residual, spira::numeric_f32);
+            double got = (double)((const float *)run->feature[1 + layer])[at];
+            double ratio = reference_ratio(got, v, spira::numeric_f32);
+            if (ratio > worst.ratio) {
+                worst = {ratio, at, got, v.expected, v.bound};
+            }
+        }
+    }
+    return worst;
+}
+
+// What a layer's shortcut adds, if it is computed along with it.
+template <typename W>
+SPIRA_API reference_shortcut reference_net_shortcut(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
+    const spira::conv_shape shape = {1, reference_net_channels(run->net, l->source),
+                                     reference_net_channels(run->net, l->source2), l->channels,
+                                     run->plan->limits.type};
+    return reference_shortcut_make(&shape, reference_net_floats(run, l->source).data(),
+                                   reference_net_floats(run, l->source2).data(),
+                                   run->params + reference_net_params(run->net, layer).weight,
+                                   reference_net_voxels(run, layer), &e);
+}
+
+// Judges a convolution of any type through reference_conv_check.
+template <typename W>
+SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    if (reference_net_voxels(run, layer) == 0) {
+        return {-1, 0, 0, 0, 0};
+    }
+    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
+    std::vector<float> in = reference_net_floats(run, l->source),
+                       in2 = reference_net_floats(run, l->source2);
+    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
+    spira::conv_shape shape = {
+        l->size.x * l->size.y * l->size.z, reference_net_channels(run->net, l->source),
+        reference_net_channels(run->net, l->source2), l->channels, run->plan->limits.type};
+    const bool joined = reference_net_joined(run, layer);
+    reference_shortcut shortcut;
+    if (joined) {
+        shortcut = reference_net_shortcut(run, l->residual);
+    }
+    return reference_conv_check(&shape, in.data(), in2.data(), reference_net_voxels(run, l->source),
+                                run->params + reference_net_params(run->net, layer).weight,
+                                map.data(), reference_net_voxels(run, layer), &e,
+                                run->feature[1 + layer], joined ? &shortcut : nullptr);
+}
+
+// The verdict on one layer; `plainly`: by the plain loops, which are for fp32 alone.
+template <typename W>
+SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer,
+                                                bool plainly) {
+    return run->net->layers[layer].op != spira::net_conv ? reference_net_pooled(run, layer)
+           : plainly ? reference_net_convolved_plainly(run, layer)
+                     : reference_net_convolved(run, layer);
+}
+
+// Fails the test for each layer that is not within its bound.
+template <typename W>
+SPIRA_API bool reference_net_good(const reference_net_run<W> *run, bool plainly,
+                                  const char *file = __builtin_FILE(),
+                                  int line = __builtin_LINE()) {
+    bool good = true;
+    for (int i = 0; i < run->net->count; ++i) {
+        if (run->plan->step[i].fused_into != spira::net_none) {
+            continue; // judged with the layer that adds it
+        }
+        reference_verdict v = reference_net_judge(run, i, plainly);
+        char text[256];
+        snprintf(text, sizeof text,
+                 "layer %d (%s), output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", i,
+                 run->net->layers[i].name, (long long)v.at, v.got, v.expected, v.ratio, v.bound);
+        good = test_check(v.ratio <= 1, file, line, text) && good;
+    }
+    return good;
+}
+
+#endif
