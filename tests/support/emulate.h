@@ -37,12 +37,8 @@
 
 #define SPIRA_DEVICE [[maybe_unused]] static inline
 #define SPIRA_KERNEL [[maybe_unused]] static
-#define SPIRA_PLAIN_KERNEL                                                                         \
-    template <int = 0>                                                                             \
-    SPIRA_KERNEL
-#define SPIRA_LAUNCHER                                                                             \
-    template <int = 0>                                                                             \
-    SPIRA_API
+#define SPIRA_PLAIN_KERNEL template <int = 0> SPIRA_KERNEL
+#define SPIRA_LAUNCHER template <int = 0> SPIRA_API
 #define __device__
 #define __forceinline__ inline
 #define __noinline__
