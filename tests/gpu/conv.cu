@@ -1585,10 +1585,10 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
         {status_null_pointer, "layout", [](auto *, order_layout *t) { t->source = nullptr; }},
         {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 4; }},
         {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 0; }},
-        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { --t->blocks; }},
-        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { t->blocks = -1; }},
-        {status_capacity, "layout.blocks",
-         [](conv_args *a, order_layout *t) { a->capacity = t->blocks * order_rows + 1; }},
+        {status_capacity, "layout.groups", [](auto *, order_layout *t) { --t->groups; }},
+        {status_capacity, "layout.groups", [](auto *, order_layout *t) { t->groups = -1; }},
+        {status_capacity, "layout.groups",
+         [](conv_args *a, order_layout *t) { a->capacity = t->groups * order_rows + 1; }},
         {status_bad_size, "capacity", [](conv_args *a, auto *) { a->capacity = 0; }},
     };
     for (numeric type : half_numerics) {
