@@ -753,7 +753,7 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
                      "offsets of the blocks of outputs");
     bench_check_same(pool, host.source, device.source, entries, input,
                      "source rows of the blocks of outputs");
-    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks), input,
+    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.groups), input,
                      "turns of the blocks of outputs");
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);

@@ -1,5 +1,5 @@
-// spira/layout/order/classes.cuh: the second kernel of order_build: sorts each chunk of 2048 rows by
-// class, and counts the rows of each class over all chunks.
+// spira/layout/order/classes.cuh: the second kernel of order_build: sorts each chunk of 2048 rows
+// by class, and counts the rows of each class over all chunks.
 #ifndef SPIRA_LAYOUT_ORDER_CLASSES_CUH
 #define SPIRA_LAYOUT_ORDER_CLASSES_CUH
 

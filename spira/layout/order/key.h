@@ -1,6 +1,6 @@
-// spira/layout/order/key.h: from the taps of an output to its key in the ordered layout; the classes
-// of the keys; the weight of a group pair. Host and device share these definitions. layout/order.h
-// explains the order.
+// spira/layout/order/key.h: from the taps of an output to its key in the ordered layout; the
+// classes of the keys; the weight of a group pair. Host and device share these definitions.
+// layout/order.h explains the order.
 //
 // Directions. Offset (dx, dy, dz) has the direction (sign dx, sign dy, sign dz): one of 27. They
 // are numbered by their L1 norm, and by (x, y, z) among those of one norm: the centre is 0, then

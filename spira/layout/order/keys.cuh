@@ -1,5 +1,5 @@
-// spira/layout/order/keys.cuh: the first kernel of order_build: the keys and directions of all rows.
-// Its first thread blocks, one for each list of samples, find the splitters of the classes
+// spira/layout/order/keys.cuh: the first kernel of order_build: the keys and directions of all
+// rows. Its first thread blocks, one for each list of samples, find the splitters of the classes
 // (order/key.h) at the same time; they compute the samples' keys themselves.
 //
 // A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of
@@ -233,8 +233,7 @@ SPIRA_DEVICE void order_find_splitters(int bits,
     bool own = c > 0 && (order_class_begin(s.sample, max(c - 1, 0)) != begin[0]);
     bool next = c == 0 || begin[0] != begin[1];
     int all;
-    const int place =
-        block_exclusive_sum<order_key_threads>((int)own + (int)next, s.scan, &all);
+    const int place = block_exclusive_sum<order_key_threads>((int)own + (int)next, s.scan, &all);
     if (own) {
         splitter[place] = begin[0];
     }

@@ -10,9 +10,9 @@
 namespace spira {
 
 enum {
-    order_rows = 64,       // outputs of a row group
-    order_word_bits = 32,  // offsets of a word of a row group's mask
-    order_scope = 4096,    // group pairs that the schedule sorts together
+    order_rows = 64,      // outputs of a row group
+    order_word_bits = 32, // offsets of a word of a row group's mask
+    order_scope = 4096,   // group pairs that the schedule sorts together
 };
 
 struct order_layout {

@@ -81,8 +81,7 @@ SPIRA_DEVICE void order_put_columns(const order_request &r, int64_t group, int k
                                     int32_t *taps, order_put_shared &s) {
     const order_layout &t = r.layout;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = order_pitch(t.volume);
-    uint32_t own = order_load_word(r.map, t.volume, row, k,
-                                   min(t.volume - k, (int)order_word_bits),
+    uint32_t own = order_load_word(r.map, t.volume, row, k, min(t.volume - k, (int)order_word_bits),
                                    taps + warp * 32 * pitch);
     if (lane == 0) {
         s.found[warp][0] = own;

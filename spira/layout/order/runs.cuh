@@ -1,6 +1,6 @@
 // spira/layout/order/runs.cuh: the third kernel of order_build: a thread block a run of 2048
-// positions. It collects the run's rows, class by class, from all chunks; sorts them by key and row;
-// writes them to the layout; and weighs the group pairs.
+// positions. It collects the run's rows, class by class, from all chunks; sorts them by key and
+// row; writes them to the layout; and weighs the group pairs.
 #ifndef SPIRA_LAYOUT_ORDER_RUNS_CUH
 #define SPIRA_LAYOUT_ORDER_RUNS_CUH
 
