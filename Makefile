@@ -1,4 +1,4 @@
-# spira is header-only: nothing here has to be built to use it. `make help` says what there is.
+# spira is header-only: its users build nothing here. `make help` lists the targets.
 
 # ---- what this machine has ----------------------------------------------------------------------
 # Each variable can be given: `make run NVCC=` uses the CPU, `make test ARCH=80` compiles for sm_80.
@@ -121,7 +121,8 @@ install:
 	@set -e; for header in $(HEADERS); do \
 	      install -d "$(INSTALL)/include/$$(dirname $$header)"; \
 	      install -m 644 $$header "$(INSTALL)/include/$$header"; done
-	@install -d '$(INSTALL)/share/cmake/spira' '$(INSTALL)/share/pkgconfig'
+	@install -d '$(INSTALL)/share/cmake/spira' '$(INSTALL)/share/pkgconfig' '$(INSTALL)/share/doc/spira'
+	@install -m 644 LICENSE '$(INSTALL)/share/doc/spira'
 	@install -m 644 spira/cmake/*.cmake '$(INSTALL)/share/cmake/spira'
 	@sed 's/@VERSION@/$(VERSION)/' spira/cmake/spira.pc.in >'$(INSTALL)/share/pkgconfig/spira.pc'
 	@echo 'spira $(VERSION): headers in $(INSTALL)/include; CMake package and spira.pc in $(INSTALL)/share'
@@ -183,8 +184,8 @@ build/host/%.o: tests/host/%.cpp
 build/test_host: $(HOST_TESTS:tests/host/%.cpp=build/host/%.o)
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
-# NaN and infinity must be found in the user's build, too, where it has -ffast-math: the tests that are
-# about them, compiled with it.
+# Users may compile with -ffast-math. NaN and infinity must be found all the same: the tests that are
+# about them are compiled with it, too.
 FAST_MATH_TESTS := numeric voxel conv pool tune blob
 FAST_MATH_NAMES := nan finite no_number voxelize_refuses voxel_bounds_refuses
 
