@@ -12,7 +12,7 @@
 // Nothing is counted across blocks, and the words of the rows are made where they are needed: by
 // sample for the samples, by split for all. Pairs of word and row are all different, so that
 // buckets are much alike however many rows share a word; one that is not is sorted slowly, and
-// right. More rows than that go through CUB's radix sort.
+// right. More rows than that take a radix sort (radix.cuh).
 #ifndef SPIRA_INDEX_SORT_CUH
 #define SPIRA_INDEX_SORT_CUH
 
@@ -21,8 +21,7 @@
 #include "../status.cuh"
 #include "../word.h"
 #include "../workspace.h"
-
-#include <cub/device/device_radix_sort.cuh>
+#include "radix.cuh"
 
 namespace spira {
 
@@ -122,42 +121,25 @@ struct sort_scratch {
     int32_t *split_row; // [buckets]
     uint32_t *table;    // [buckets, blocks] where each starts in each stretch << 16 | rows there
     sort_key<W> *key;   // [rows] stretch by stretch, bucket by bucket
-    W *word;            // [rows] radix sort only, as is what follows
-    int32_t *row;       // [rows] 0, 1, 2, ...
-    char *cub;          // [cub_bytes]
-    size_t cub_bytes;
+    radix_scratch<W> radix; // in place of all that, for more than sort_rows_max rows
 };
-
-// CUB's scratch is asked for the largest number of bits, so that it fits any layout.
-template <typename W>
-SPIRA_API status sort_radix(sort_scratch<W> *s, W *sorted, int32_t *order, int32_t rows, int bits,
-                            cudaStream_t stream) {
-    return status_from_cuda(cub::DeviceRadixSort::SortPairs(s->cub, s->cub_bytes, s->word, sorted,
-                                                            s->row, order, rows, 0, bits, stream),
-                            "radix sort");
-}
 
 template <typename W>
 SPIRA_API status sort_carve(workspace *w, int32_t rows, sort_scratch<W> *s) {
     *s = {};
     s->shape = sort_shape_make(rows);
     const sort_shape *shape = &s->shape;
-    if (shape->buckets) {
-        const int64_t samples = (int64_t)shape->buckets * shape->oversample;
-        s->sample = workspace_take<W>(w, samples);
-        s->ranks = workspace_take<sort_ranks>(w, samples);
-        s->split_word = workspace_take<W>(w, shape->buckets);
-        s->split_row = workspace_take<int32_t>(w, shape->buckets);
-        s->table = workspace_take<uint32_t>(w, (int64_t)shape->blocks * shape->buckets);
-        s->key = workspace_take<sort_key<W>>(w, rows);
+    if (!shape->buckets) {
+        radix_carve(w, rows, true, &s->radix);
         return status_success();
     }
-    s->word = workspace_take<W>(w, rows);
-    sort_scratch<W> ask = {};
-    SPIRA_TRY(sort_radix<W>(&ask, nullptr, nullptr, rows, 8 * (int)sizeof(W), nullptr));
-    s->row = workspace_take<int32_t>(w, rows);
-    s->cub_bytes = ask.cub_bytes;
-    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
+    const int64_t samples = (int64_t)shape->buckets * shape->oversample;
+    s->sample = workspace_take<W>(w, samples);
+    s->ranks = workspace_take<sort_ranks>(w, samples);
+    s->split_word = workspace_take<W>(w, shape->buckets);
+    s->split_row = workspace_take<int32_t>(w, shape->buckets);
+    s->table = workspace_take<uint32_t>(w, (int64_t)shape->blocks * shape->buckets);
+    s->key = workspace_take<sort_key<W>>(w, rows);
     return status_success();
 }
 
@@ -1059,10 +1041,10 @@ SPIRA_API status sort_buckets(const sort_scratch<W> *s, W end, int row, W *sorte
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-// What the radix sort takes.
+// The words of all rows, for the radix sort.
 template <typename W, typename source>
 SPIRA_KERNEL void __launch_bounds__(sort_threads)
-    sort_rows_kernel(source from, int32_t rows, W *word, int32_t *row) {
+    sort_words_kernel(source from, int32_t rows, W *word) {
     int32_t i = blockIdx.x * sort_threads + threadIdx.x;
     W words[1];
     sort_loading<source, 1> loading;
@@ -1070,7 +1052,6 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     sort_words_end(from, loading, true, words);
     if (i < rows) {
         word[i] = words[0];
-        row[i] = i;
     }
 }
 
@@ -1088,9 +1069,9 @@ SPIRA_API status sort_source(const source &from, int32_t rows, int bits, W *sort
                              sort_scratch<W> *s, cudaStream_t stream) {
     const sort_shape *shape = &s->shape;
     if (!shape->buckets) {
-        sort_rows_kernel<W><<<(unsigned)ceil_div(rows, sort_threads), sort_threads, 0, stream>>>(
-            from, rows, s->word, s->row);
-        return sort_radix(s, sorted, order, rows, bits, stream);
+        sort_words_kernel<W><<<(unsigned)ceil_div(rows, sort_threads), sort_threads, 0, stream>>>(
+            from, rows, radix_input(&s->radix, sorted, 0, bits));
+        return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
     W end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
     const int row = bits_for((uint64_t)rows - 1);
