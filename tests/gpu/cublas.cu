@@ -266,7 +266,7 @@ DEVICE_TEST(gpu_cublas_many_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             ggs_problem p = ggs_problem_make(&random, s, 70, 66);
             problem_fill_lists(&random, &p, 90);
             problem_fill_centre(&p, s.volume / 2);
@@ -293,7 +293,7 @@ DEVICE_TEST(gpu_cublas_every_rule_and_order) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)(volume + type + rule));
-                        conv_shape s = {volume, 12, volume == 5 ? 6 : 0, 20, type};
+                        conv_shape s = shape_make(volume, 12, volume == 5 ? 6 : 0, 20, type);
                         ggs_problem p = ggs_problem_make(&random, s, 100, 90);
                         problem_fill_lists(&random, &p, 50);
                         problem_fill_centre(&p, volume / 2);
@@ -319,7 +319,7 @@ DEVICE_TEST(gpu_cublas_every_tile) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + type));
-                    conv_shape s = {4, channels, channels == 36 ? 9 : 0, channels + 4, type};
+                    conv_shape s = shape_make(4, channels, channels == 36 ? 9 : 0, channels + 4, type);
                     ggs_problem p = ggs_problem_make(&random, s, 50, 60);
                     problem_fill_lists(&random, &p, 70);
                     problem_fill_epilogue(&random, &p, with_all, activation_leaky);
@@ -338,7 +338,7 @@ DEVICE_TEST(gpu_cublas_every_tile) {
 // Sizes that are known: what the plan makes of them.
 DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
     random_state random = random_make(3);
-    conv_shape s = {4, 8, 4, 8, numeric_f16};
+    conv_shape s = shape_make(4, 8, 4, 8, numeric_f16);
     ggs_problem p = ggs_problem_make(&random, s, 40, 40);
     p.map.assign(40 * 4, -1);
     for (int32_t o = 0; o < 40;
@@ -384,7 +384,7 @@ DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
 DEVICE_TEST(gpu_cublas_direct_only_where_it_is_right) {
     for (numeric type : numerics) {
         random_state random = random_make(5);
-        conv_shape s = {3, 8, 0, 8, type};
+        conv_shape s = shape_make(3, 8, 0, 8, type);
         ggs_problem p = ggs_problem_make(&random, s, 50, 40);
         problem_fill_lists(&random, &p, 100);
         problem_fill_centre(&p, 1);
@@ -414,7 +414,7 @@ DEVICE_TEST(gpu_cublas_empty_lists_and_single_pairs) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)(outputs + type));
-                        conv_shape s = {pairs == 1 ? 1 : 9, 5, 0, 6, type};
+                        conv_shape s = shape_make(pairs == 1 ? 1 : 9, 5, 0, 6, type);
                         ggs_problem p = ggs_problem_make(&random, s, outputs ? 4 : 0, outputs);
                         p.map.assign((size_t)(outputs * s.volume), -1);
                         for (int i = 0; i < pairs && outputs; ++i) { // one pair an offset
@@ -441,7 +441,7 @@ DEVICE_TEST(gpu_cublas_every_size) {
         }
         for (numeric type : numerics) {
             random_state random = random_make((uint64_t)(4 * n + type));
-            conv_shape s = {5, 9, 3, 20, type};
+            conv_shape s = shape_make(5, 9, 3, 20, type);
             ggs_problem p = ggs_problem_make(&random, s, n, n);
             problem_fill_lists(&random, &p, 40);
             problem_fill_centre(&p, 2);
@@ -459,7 +459,7 @@ DEVICE_TEST(gpu_cublas_every_size) {
 DEVICE_TEST(gpu_cublas_every_epilogue) {
     blas *b = blas_make(0);
     for_each_epilogue([&](const epilogue_case &c, random_state random) {
-        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        conv_shape s = shape_make(4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type);
         ggs_problem p = ggs_problem_make(&random, s, 50, 77);
         problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
         problem_fill_case(&random, &p, c);
@@ -477,7 +477,7 @@ DEVICE_TEST(gpu_cublas_residual_in_place) {
         for (int cout : {5, 16, 40}) {
             for (ggs_order order : {ggs_order_rows, ggs_order_pairs}) {
                 random_state random = random_make((uint64_t)(cout + type));
-                conv_shape s = {3, 12, 0, cout, type};
+                conv_shape s = shape_make(3, 12, 0, cout, type);
                 ggs_problem p = ggs_problem_make(&random, s, 150, 190);
                 problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -511,7 +511,7 @@ DEVICE_TEST(gpu_cublas_unaligned_pointers) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + off + type));
-                    conv_shape s = {3, channels, channels, channels, type};
+                    conv_shape s = shape_make(3, channels, channels, channels, type);
                     ggs_problem p = ggs_problem_make(&random, s, 70, 70);
                     problem_fill_lists(&random, &p, 50);
                     if (off % 2) { // cuBLAS reads the features where they stand
@@ -545,7 +545,7 @@ DEVICE_TEST(gpu_cublas_special_values_stay_in_their_rows) {
             for (float special : {NAN, INFINITY}) {
                 random_state random = random_make((uint64_t)(channels + type));
                 const int32_t bad = 20;
-                conv_shape s = {6, channels, channels == 8 ? 0 : 3, 18, type};
+                conv_shape s = shape_make(6, channels, channels == 8 ? 0 : 3, 18, type);
                 ggs_problem p = ggs_problem_make(&random, s, 50, 130);
                 problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = bad;
@@ -591,7 +591,7 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
     for (numeric type : numerics) {
         for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f, 0.0f}) {
             random_state random = random_make((uint64_t)(type + 1));
-            conv_shape s = {8, 40, 0, 24, type};
+            conv_shape s = shape_make(8, 40, 0, 24, type);
             ggs_problem p = ggs_problem_make(&random, s, 100, 150);
             problem_fill_lists(&random, &p, 60);
             reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
@@ -611,7 +611,7 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
 
 DEVICE_TEST(gpu_cublas_weights_are_rounded_once) {
     for (numeric type : numerics) {
-        conv_shape s = {3, 5, 2, 7, type};
+        conv_shape s = shape_make(3, 5, 2, 7, type);
         random_state random = random_make(9);
         std::vector<float> weight(3 * 7 * 7);
         for (float &w : weight) {
@@ -653,7 +653,7 @@ DEVICE_TEST(gpu_cublas_lanes) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(lanes + type));
-                conv_shape s = {27, 33, 10, 40, type};
+                conv_shape s = shape_make(27, 33, 10, 40, type);
                 ggs_problem p = ggs_problem_make(&random, s, 400, 400);
                 problem_fill_lists(&random, &p, 40);
                 problem_fill_centre(&p, 13);
@@ -709,7 +709,7 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(rule + type));
-                    conv_shape s = {27, 16, 0, 24, type};
+                    conv_shape s = shape_make(27, 16, 0, 24, type);
                     ggs_problem p = ggs_problem_make(&random, s, 200, 200);
                     problem_fill_lists(&random, &p, 40);
                     problem_fill_centre(&p, 13);
@@ -728,7 +728,7 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
 // A plan waits for its stream, which a captured stream cannot: it says so, and the capture goes on.
 DEVICE_TEST(gpu_cublas_plan_refuses_to_be_captured) {
     random_state random = random_make(2);
-    conv_shape s = {2, 4, 0, 4, numeric_f16};
+    conv_shape s = shape_make(2, 4, 0, 4, numeric_f16);
     ggs_problem p = ggs_problem_make(&random, s, 10, 10);
     problem_fill_lists(&random, &p, 60);
     device_ggs d;
@@ -749,7 +749,7 @@ DEVICE_TEST(gpu_cublas_plan_refuses_to_be_captured) {
 DEVICE_TEST(gpu_cublas_plan_refuses) {
     for (numeric type : numerics) {
         random_state random = random_make(29);
-        conv_shape s = {3, 6, 5, 7, type};
+        conv_shape s = shape_make(3, 6, 5, 7, type);
         ggs_problem p = ggs_problem_make(&random, s, 10, 12);
         problem_fill_lists(&random, &p, 50);
         p.options.grouping.rule = ggs_rule_adaptive;
@@ -818,7 +818,7 @@ DEVICE_TEST(gpu_cublas_plan_refuses) {
 // Lists that no map has: what the host sees of them is refused.
 DEVICE_TEST(gpu_cublas_plan_refuses_lists_that_are_none) {
     random_state random = random_make(31);
-    conv_shape s = {3, 4, 0, 4, numeric_f32};
+    conv_shape s = shape_make(3, 4, 0, 4, numeric_f32);
     ggs_problem p = ggs_problem_make(&random, s, 10, 12);
     problem_fill_lists(&random, &p, 100);
     device_ggs d;
@@ -844,7 +844,7 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
     blas *b = blas_make(2);
     for (numeric type : numerics) {
         random_state random = random_make(37);
-        conv_shape s = {3, 6, 5, 7, type};
+        conv_shape s = shape_make(3, 6, 5, 7, type);
         ggs_problem p = ggs_problem_make(&random, s, 10, 12);
         problem_fill_lists(&random, &p, 50);
         problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -973,8 +973,7 @@ DEVICE_TEST(gpu_cublas_scenes) {
         numeric type = numerics[seed / forms_kinds % 4];
         kernel_shape kernel = reference_random_kernel(&random, 3, 2, {1, 1, 1});
         forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(&random, kind, kernel);
-        conv_shape s = {kernel_volume(&scene.kernel), channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
+        conv_shape s = shape_make(kernel_volume(&scene.kernel), channels_random(&random, channels_edges), 0, channels_random(&random, channels_edges), type);
         s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
         ggs_problem p = ggs_problem_make(&random, s, (int32_t)scene.source.size(),
                                          (int32_t)scene.outputs.size());
@@ -1004,7 +1003,7 @@ DEVICE_TEST(gpu_cublas_real_scan) {
     for (numeric type : numerics) {
         for (ggs_rule rule : {ggs_rule_each, ggs_rule_adaptive, ggs_rule_sorted}) {
             random_state random = random_make(19);
-            conv_shape s = {27, 16, 0, 24, type};
+            conv_shape s = shape_make(27, 16, 0, 24, type);
             int32_t rows = (int32_t)words.size();
             ggs_problem p = ggs_problem_make(&random, s, rows, rows);
             problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual,

@@ -195,8 +195,7 @@ DEVICE_TEST(gpu_hybrid_every_threshold) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)turn);
-                        conv_shape s = {0, deep ? 64 : channels_edges[turn % 18], 0,
-                                        deep ? 96 : channels_edges[turn / 3 % 18], type};
+                        conv_shape s = shape_make(0, deep ? 64 : channels_edges[turn % 18], 0, deep ? 96 : channels_edges[turn / 3 % 18], type);
                         s.cin2 = turn % 3 == 0 ? channels_edges[turn / 7 % 18] : 0;
                         hybrid_problem p = hybrid_random(&random, kernel, s, 150, 200, 35, t, form);
                         problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
@@ -248,8 +247,7 @@ DEVICE_TEST(gpu_hybrid_random_shapes_bf16) {
 
 DEVICE_TEST(gpu_hybrid_every_epilogue) {
     for_each_epilogue([](const epilogue_case &c, random_state random) {
-        conv_shape s = {0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64,
-                        c.type};
+        conv_shape s = shape_make(0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64, c.type);
         hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10, 1 + c.what % 3,
                                          forms[(c.what + c.act) % 2]);
         problem_fill_case(&random, &p, c);
@@ -268,7 +266,7 @@ DEVICE_TEST(gpu_hybrid_every_size) {
         for (numeric type : numerics) {
             for (pairs_form form : forms) {
                 random_state random = random_make((uint64_t)(4 * n + type));
-                conv_shape s = {0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type};
+                conv_shape s = shape_make(0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type);
                 hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, n, n,
                                                  n % 3 ? 30 : 100, 1 + n % 3, form);
                 problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
@@ -287,7 +285,7 @@ DEVICE_TEST(gpu_hybrid_clamps_counts) {
         for (pairs_form form : forms) {
             for (int32_t capacity : {1, 64, 100, 300}) {
                 random_state random = random_make((uint64_t)(capacity + type));
-                conv_shape s = {0, 64, 0, capacity % 3 ? 64 : 20, type};
+                conv_shape s = shape_make(0, 64, 0, capacity % 3 ? 64 : 20, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 50, capacity, 30, 2, form);
                 hybrid_name(&p, "clamped");
@@ -387,8 +385,7 @@ DEVICE_TEST(gpu_hybrid_layers) {
                     random_state random = random_make((uint64_t)turn);
                     forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(
                         &random, (forms_kind)kind, kernel_cube(size, 1));
-                    conv_shape s = {size * size * size, turn % 2 ? 64 : 17, turn % 4 ? 0 : 17,
-                                    turn % 2 ? 64 : 24, type};
+                    conv_shape s = shape_make(size * size * size, turn % 2 ? 64 : 17, turn % 4 ? 0 : 17, turn % 2 ? 64 : 24, type);
                     hybrid_problem p =
                         hybrid_make(problem_make(&random, s, (int32_t)scene.source.size(),
                                                  (int32_t)scene.outputs.size()),
@@ -421,7 +418,7 @@ DEVICE_TEST(gpu_hybrid_real_scans) {
                 forms_scene<uint32_t> scene = forms_scene_make("kitti", &layout, &kernel, words);
                 random_state random = random_make((uint64_t)++turn);
                 const int channels = size == 3 && t == 2 ? 64 : 16;
-                conv_shape s = {size * size * size, channels, 0, channels, type};
+                conv_shape s = shape_make(size * size * size, channels, 0, channels, type);
                 hybrid_problem p = hybrid_make(problem_make(&random, s, count, count), kernel, t,
                                                forms[turn / 2 % 2]);
                 problem_fill_epilogue(&random, &p, with_bias, activation_relu);
@@ -445,7 +442,7 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
                 const triple lo = {0, 0, 0}, hi = {19, 19, 9};
                 kernel_shape kernel = kernel_cube(3, 1);
                 word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
-                conv_shape s = {27, 64, 0, turn % 2 ? 64 : 20, type};
+                conv_shape s = shape_make(27, 64, 0, turn % 2 ? 64 : 20, type);
                 std::vector<uint32_t> words =
                     forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 500);
                 forms_scene<uint32_t> first = forms_scene_make("captured", &layout, &kernel, words);
@@ -492,7 +489,7 @@ DEVICE_TEST(gpu_hybrid_residual_in_place) {
         for (pairs_form form : forms) {
             for (int t : {0, 2, 4}) {
                 random_state random = random_make((uint64_t)(t + type));
-                conv_shape s = {0, 40, 0, t ? 64 : 5, type};
+                conv_shape s = shape_make(0, 40, 0, t ? 64 : 5, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 150, 190, 30, t, form);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -517,7 +514,7 @@ DEVICE_TEST(gpu_hybrid_identity) {
         for (pairs_form form : forms) {
             random_state random = random_make((uint64_t)type);
             for (int channels : {64, 20}) {
-                conv_shape s = {0, channels, 0, channels, type};
+                conv_shape s = shape_make(0, channels, 0, channels, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 190, 190, 20, 1, form);
                 for (int32_t i = 0; i < 190; ++i) {
@@ -540,7 +537,7 @@ DEVICE_TEST(gpu_hybrid_identity) {
 DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
     const kernel_shape kernel = kernel_cube(3, 1);
     for (numeric type : numerics) {
-        const conv_shape s = {27, 64, 3, 70, type};
+        const conv_shape s = shape_make(27, 64, 3, 70, type);
         size_t all = 0, own = 0;
         CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 0, &own));
         CHECK_OK(conv_pairs_weights_bytes(&s, &all));
@@ -630,7 +627,7 @@ DEVICE_TEST(gpu_conv_begins_from_sums) {
                     if (test_quick() && ++turn % 7) {
                         continue;
                     }
-                    problem p = sums_problem({0, cin, 0, cout, type}, outputs, ++turn);
+                    problem p = sums_problem(shape_make(0, cin, 0, cout, type), outputs, ++turn);
                     problem_name(&p, "begins from sums");
                     check_begins_from_sums(&p, nullptr);
                 }
@@ -647,7 +644,7 @@ DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
     int turn = 0;
     for (numeric type : {numeric_tf32, numeric_f16, numeric_bf16}) {
         for (int cout : {16, 17, 32, 47, 63, 64, 96, 97, 127, 128, 129, 194, 255, 256, 300}) {
-            problem p = sums_problem({0, 32, 0, cout, type}, 333, ++turn);
+            problem p = sums_problem(shape_make(0, 32, 0, cout, type), 333, ++turn);
             const int count = conv_sizes_list(&p.shape, p.rows, &device, sizes);
             CHECK(count > 0);
             for (int i = 0; i < count; ++i) {
@@ -655,7 +652,7 @@ DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
                 if (test_quick() && (i + turn) % 5) {
                     continue;
                 }
-                p = sums_problem({0, 32, 0, cout, type}, 333, turn + 2 * i);
+                p = sums_problem(shape_make(0, 32, 0, cout, type), 333, turn + 2 * i);
                 snprintf(more, sizeof more, ", sizes %d.%d.%d", sizes[i].tiles, sizes[i].slices,
                          sizes[i].split);
                 problem_name(&p, "begins from sums", more);
@@ -668,7 +665,7 @@ DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
 // Sums that are left out, or of which one is off.
 DEVICE_TEST(gpu_conv_planted_sums_are_found) {
     for (numeric type : numerics) {
-        problem all = sums_problem({0, 32, 0, 33, type}, 100, 48);
+        problem all = sums_problem(shape_make(0, 32, 0, 33, type), 100, 48);
         problem rest = all;
         for (size_t i = 0; i < all.map.size(); ++i) {
             rest.map[i] = i % 9 < 5 ? -1 : rest.map[i];
@@ -701,7 +698,7 @@ DEVICE_TEST(gpu_conv_planted_sums_are_found) {
 DEVICE_TEST(gpu_conv_refuses_sums) {
     for (numeric type : numerics) {
         random_state random = random_make(3);
-        conv_shape s = {3, 16, 0, 16, type};
+        conv_shape s = shape_make(3, 16, 0, 16, type);
         problem p = problem_make(&random, s, 10, 10, 10);
         problem_fill_map(&random, &p, 50);
         device_problem d;
@@ -725,7 +722,7 @@ DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
         for (int size : {2, 3, 5}) {
             for (int channels : {8, 16, 32, 64}) {
                 const kernel_shape kernel = kernel_cube(size, 1);
-                const conv_shape s = {kernel_volume(&kernel), channels, 0, channels, type};
+                const conv_shape s = shape_make(kernel_volume(&kernel), channels, 0, channels, type);
                 for (int t = 1; t <= kernel_norm_max(&kernel) + 1; ++t) {
                     const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
                     conv_form own = conv_form_tiles, form = conv_form_order;
@@ -742,7 +739,7 @@ DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
 
 DEVICE_TEST(gpu_hybrid_refuses) {
     random_state random = random_make(29);
-    conv_shape s = {0, 6, 5, 7, numeric_f16};
+    conv_shape s = shape_make(0, 6, 5, 7, numeric_f16);
     hybrid_problem p =
         hybrid_random(&random, kernel_cube(3, 1), s, 10, 12, 50, 2, pairs_form_atomic);
     problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -811,7 +808,7 @@ DEVICE_TEST(gpu_hybrid_refuses) {
 
 DEVICE_TEST(gpu_hybrid_refuses_weights) {
     const kernel_shape kernel = kernel_cube(3, 1);
-    const conv_shape s = {27, 6, 5, 7, numeric_f16}, other = {8, 6, 5, 7, numeric_f16};
+    const conv_shape s = shape_make(27, 6, 5, 7, numeric_f16), other = shape_make(8, 6, 5, 7, numeric_f16);
     size_t bytes = 0;
     CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 2, &bytes));
     CHECK_STATUS(conv_hybrid_weights_bytes(&s, &kernel, 2, nullptr), status_null_pointer);

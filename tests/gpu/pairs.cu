@@ -118,7 +118,7 @@ DEVICE_TEST(gpu_pairs_channel_edges) {
                 continue;
             }
             random_state random = random_make((uint64_t)turn);
-            conv_shape s = {3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type};
+            conv_shape s = shape_make(3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type);
             problem p = problem_make(&random, s, 40, 70);
             p.room = turn % 5 ? 3 : 50000;
             problem_move(&random, &p);
@@ -140,7 +140,7 @@ DEVICE_TEST(gpu_pairs_many_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             problem p = problem_make(&random, s, 70, 66);
             p.room = type == numeric_f16 ? 5000 : 0;
             problem_fill_lists(&random, &p, 50);
@@ -160,7 +160,7 @@ DEVICE_TEST(gpu_pairs_every_size) {
         }
         for (numeric type : numerics) {
             random_state random = random_make((uint64_t)(4 * n + type));
-            conv_shape s = {5, n % 2 ? 9 : 70, 3, 20, type};
+            conv_shape s = shape_make(5, n % 2 ? 9 : 70, 3, 20, type);
             problem p = problem_make(&random, s, n, n);
             problem_fill_lists(&random, &p, n % 3 ? 40 : 100);
             problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
@@ -180,7 +180,7 @@ DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(outputs + type));
-                    conv_shape s = {volume, 5, 0, 6, type};
+                    conv_shape s = shape_make(volume, 5, 0, 6, type);
                     problem p = problem_make(&random, s, outputs ? 4 : 0, outputs);
                     p.map.assign((size_t)outputs * (size_t)volume, -1);
                     for (int i = 0; i < pairs && outputs && i < volume; ++i) { // one pair an offset
@@ -205,7 +205,7 @@ DEVICE_TEST(gpu_pairs_unequal_lengths) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(volume + cin + type));
-                conv_shape s = {volume, cin, 0, 24, type};
+                conv_shape s = shape_make(volume, cin, 0, 24, type);
                 int32_t outputs = test_quick() ? 400 : 5000;
                 problem p = problem_make(&random, s, 300, outputs);
                 p.map.assign((size_t)outputs * (size_t)volume, -1);
@@ -232,7 +232,7 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
         for (pairs_form form : forms) {
             for (int32_t capacity : {1, 63, 64, 100, 700}) {
                 random_state random = random_make((uint64_t)(capacity + type));
-                conv_shape s = {5, 40, 0, 20, type};
+                conv_shape s = shape_make(5, 40, 0, 20, type);
                 problem p = problem_make(&random, s, 50, capacity);
                 problem_fill_lists(&random, &p, 60);
                 problem_name(&p, "clamped");
@@ -322,9 +322,7 @@ DEVICE_TEST(gpu_pairs_layers) {
                     kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
                     forms_scene<uint32_t> scene =
                         forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
-                    conv_shape s = {kernel_volume(&kernel),
-                                    channels_random(&random, channels_edges), turn % 4 ? 0 : 17,
-                                    channels_random(&random, channels_edges), type};
+                    conv_shape s = shape_make(kernel_volume(&kernel), channels_random(&random, channels_edges), turn % 4 ? 0 : 17, channels_random(&random, channels_edges), type);
                     problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                              (int32_t)scene.outputs.size());
                     p.room = turn % 3 ? 0 : 100;
@@ -355,7 +353,7 @@ DEVICE_TEST(gpu_pairs_half_maps) {
                         kernel.size = size;
                         forms_scene<uint64_t> scene =
                             forms_scene_random<uint64_t>(&random, forms_submanifold, kernel);
-                        conv_shape s = {kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type};
+                        conv_shape s = shape_make(kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type);
                         problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                                  (int32_t)scene.outputs.size());
                         p.room = turn % 3 ? 0 : 50;
@@ -380,7 +378,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
             for (int turn = 0; turn < 4; ++turn) {
                 pairs_form first = forms[turn % 2], second = forms[turn / 2];
                 random_state random = random_make((uint64_t)(cout + turn + type));
-                conv_shape s = {9, turn % 2 ? 20 : 80, 0, cout, type};
+                conv_shape s = shape_make(9, turn % 2 ? 20 : 80, 0, cout, type);
                 problem all = problem_make(&random, s, 100, 330);
                 problem_fill_lists(&random, &all, 60);
                 problem_fill_epilogue(&random, &all, with_all, activation_relu);
@@ -419,7 +417,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
 // Sums of the caller's, begun at zero: instead of scratch.
 DEVICE_TEST(gpu_pairs_sums_of_the_caller) {
     random_state random = random_make(5);
-    conv_shape s = {4, 30, 0, 21, numeric_f16};
+    conv_shape s = shape_make(4, 30, 0, 21, numeric_f16);
     problem p = problem_make(&random, s, 60, 90);
     problem_fill_lists(&random, &p, 50);
     problem_name(&p, "sums");
@@ -439,7 +437,7 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
         for (pairs_form form : forms) {
             for (int cout : {5, 16, 40}) {
                 random_state random = random_make((uint64_t)(cout + type));
-                conv_shape s = {3, 12, 0, cout, type};
+                conv_shape s = shape_make(3, 12, 0, cout, type);
                 problem p = problem_make(&random, s, 150, 190);
                 problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -459,7 +457,7 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
 
 DEVICE_TEST(gpu_pairs_every_epilogue) {
     for_each_epilogue([](const epilogue_case &c, random_state random) {
-        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        conv_shape s = shape_make(4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type);
         problem p = problem_make(&random, s, 50, 77);
         problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
         problem_fill_case(&random, &p, c);
@@ -476,7 +474,7 @@ DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
         for (pairs_form form : forms) {
             for (int channels : {5, 8, 24, 32, 33, 64, 72, 100}) {
                 random_state random = random_make((uint64_t)(channels + type));
-                conv_shape s = {4, channels, channels % 3 ? 0 : 3, 18, type};
+                conv_shape s = shape_make(4, channels, channels % 3 ? 0 : 3, 18, type);
                 problem p = problem_make(&random, s, 50, 130);
                 problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = 20;
@@ -508,7 +506,7 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
     for (numeric type : numerics) {
         for (pairs_form form : forms) {
             random_state random = random_make((uint64_t)type);
-            conv_shape s = {8, 40, 0, 24, type};
+            conv_shape s = shape_make(8, 40, 0, 24, type);
             problem one = problem_make(&random, s, 200, 300);
             problem_fill_lists(&random, &one, 70);
             problem_name(&one, "captured");
@@ -564,7 +562,7 @@ DEVICE_TEST(gpu_pairs_beyond_32_bits) {
     for (pairs_form form : forms) {
         for (bool far_out : {false, true}) { // or far inputs
             random_state random = random_make(23);
-            conv_shape s = {1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16};
+            conv_shape s = shape_make(1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16);
             problem p = problem_make(&random, s, 8, 8);
             p.map = {0, 1, 2, 3, 4, 5, 6, 7};
             problem_name(&p, far_out ? "output beyond 2^31" : "input beyond 2^31");
@@ -602,7 +600,7 @@ DEVICE_TEST(gpu_pairs_beyond_32_bits) {
 
 DEVICE_TEST(gpu_pairs_refuses) {
     random_state random = random_make(29);
-    conv_shape s = {3, 6, 5, 7, numeric_f16};
+    conv_shape s = shape_make(3, 6, 5, 7, numeric_f16);
     problem p = problem_make(&random, s, 10, 12);
     problem_fill_lists(&random, &p, 50);
     problem_fill_epilogue(&random, &p, with_all, activation_relu);

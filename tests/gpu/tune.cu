@@ -91,7 +91,7 @@ TEST(gpu_tune_candidates_fit) {
             for (int volume : {1, 8, 27, 33, 125, 343}) {
                 for (int channels : {1, 16, 32, 64, 96, 256, 1024}) {
                     for (int32_t outputs : {1, 3000, 345087}) {
-                        conv_shape s = {volume, channels, channels / 3, channels, type};
+                        conv_shape s = shape_make(volume, channels, channels / 3, channels, type);
                         int density = volume < 8 ? 1 : 7;
                         tune_key key = key_make(d, s, outputs, density, outputs == 3000);
                         check_candidates(&key, outputs, d);
@@ -103,7 +103,7 @@ TEST(gpu_tune_candidates_fit) {
 }
 
 TEST(gpu_tune_guess_reads_the_form) {
-    const conv_shape s = {125, 64, 0, 64, numeric_f16};
+    const conv_shape s = shape_make(125, 64, 0, 64, numeric_f16);
     tune_key key = key_make(&ampere, s, 91766, 9, false);
     CHECK_EQUAL(tune_guess(&key, nullptr, 91766, &ampere).dataflow, tune_dataflow_atomic);
     key.deterministic = true;
@@ -130,7 +130,7 @@ TEST(gpu_tune_guess_reads_the_form) {
     key = key_make(&ampere, s, 91766, 40, false);
     CHECK_EQUAL(tune_guess(&key, &empty, 91766, &ampere).dataflow, tune_dataflow_os);
     for (const device_info *d : {&ampere, &hopper}) { // by conv/narrow.cuh
-        const conv_shape few = {125, 16, 0, 16, numeric_f16};
+        const conv_shape few = shape_make(125, 16, 0, 16, numeric_f16);
         key = key_make(d, few, 91766, 9, false);
         CHECK_EQUAL(tune_guess(&key, &full, 91766, d).dataflow, tune_dataflow_os);
         CHECK_EQUAL(tune_guess(&key, &empty, 91766, d).dataflow, tune_dataflow_atomic);
@@ -143,7 +143,7 @@ TEST(gpu_tune_guess_reads_the_form) {
 
 // A record is used if the program can; else, or without one, there is no tuning.
 TEST(gpu_tune_choose_takes_what_fits) {
-    const conv_shape s = {27, 64, 0, 64, numeric_f16};
+    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
     tune_key key = key_make(&hopper, s, 91766, 3, false);
     const tune_choice lists = {tune_dataflow_stripes, 0, 0, 0, 0, 0},
                       both = {tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 2},
@@ -301,9 +301,7 @@ void check_random_choices(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
         const int volumes[] = {1, 2, 8, 27, 27, 40, 125};
-        conv_shape s = {volumes[random_int(&random, 0, 6)],
-                        channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
+        conv_shape s = shape_make(volumes[random_int(&random, 0, 6)], channels_random(&random, channels_edges), 0, channels_random(&random, channels_edges), type);
         s.cin2 = random_int(&random, 0, 2) ? 0 : channels_random(&random, channels_edges);
         bool identity = s.volume == 1 && seed % 2;
         int32_t outputs = seed % 8 ? random_int(&random, 1, 300) : 0;
@@ -428,7 +426,7 @@ DEVICE_TEST(gpu_tune_planted_errors_are_refused) {
 // Of rows that are not compared, only what nobody has written is seen.
 DEVICE_TEST(gpu_tune_judge_samples) {
     random_state random = random_make(8);
-    problem p = problem_make(&random, {8, 20, 0, 24, numeric_f16}, 300, 1000, 1100);
+    problem p = problem_make(&random, shape_make(8, 20, 0, 24, numeric_f16), 300, 1000, 1100);
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
@@ -465,7 +463,7 @@ DEVICE_TEST(gpu_tune_judge_samples) {
 DEVICE_TEST(gpu_tune_replays_in_a_graph) {
     for (int which = 0; which < tune_dataflows; ++which) {
         random_state random = random_make((uint64_t)which);
-        problem p = problem_make(&random, {27, 33, 0, 40, numeric_f16}, 200, 500, 900);
+        problem p = problem_make(&random, shape_make(27, 33, 0, 40, numeric_f16), 200, 500, 900);
         problem_fill_map(&random, &p, 40);
         problem_name(&p, "replayed");
         device_tune d;
@@ -504,7 +502,7 @@ void check_named(status s, status_code code, const char *subject, int line = __b
 
 DEVICE_TEST(gpu_tune_run_refuses) {
     random_state random = random_make(3);
-    problem p = problem_make(&random, {27, 16, 0, 16, numeric_tf32}, 50, 60);
+    problem p = problem_make(&random, shape_make(27, 16, 0, 16, numeric_tf32), 50, 60);
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
@@ -577,7 +575,7 @@ DEVICE_TEST(gpu_tune_run_refuses) {
 
 DEVICE_TEST(gpu_tune_judge_refuses) {
     random_state random = random_make(3);
-    problem p = problem_make(&random, {27, 16, 0, 16, numeric_f16}, 50, 60);
+    problem p = problem_make(&random, shape_make(27, 16, 0, 16, numeric_f16), 50, 60);
     problem_fill_map(&random, &p, 50);
     problem_fill_epilogue(&random, &p, with_residual, activation_none);
     device_tune d;
