@@ -6,8 +6,7 @@
 //
 // The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
 // tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
-// dense map is written, and the order does not depend on the order of the blocks. Of few outputs,
-// K = 3, each block of the move adds up what the scan would tell it.
+// dense map is written, and the order does not depend on the order of the blocks.
 //
 // Cubic kernels of size 3 and 5, output-stationary alone (all of the map or half of it), compact or
 // as lists alone, have kernels of their own around index/compact.cuh, with the same results.
@@ -974,21 +973,6 @@ enum {
     map_slab_ahead = 4, // offsets that are moved at a time
 };
 
-// Few outputs are done without a scan: a block has the parts of a bundle, and adds up the pairs of
-// the bundles before by itself. That is quicker as long as each block can read all of the sums.
-enum {
-    map_few_parts = 3,  // of a bundle
-    map_few_ahead = 8,  // bundles that a lane reads at a time
-    map_few_most = 512, // bundles: two reads of a warp
-};
-
-// Bundles, of which the last ones may be empty; 0: too many outputs, or not this kernel.
-SPIRA_API int map_few_bundles(int K, int32_t outputs) {
-    int64_t bundles = ceil_div(outputs, map_few_parts * map_part);
-    bundles = ceil_div(bundles, map_few_ahead) * map_few_ahead; // whole reads of a lane
-    return K == 3 && bundles <= map_few_most ? (int)bundles : 0;
-}
-
 // What the search finds of a part in a slab. The sources of a row of an output stand side by side.
 // A far slab is searched again, when the pairs are moved.
 template <int K>
@@ -1006,32 +990,26 @@ SPIRA_BOTH constexpr int map_slab_words(int K) {
 }
 
 // Where the search by slabs leaves what it finds. A tile is searched by a block; a part is one, or
-// two of them. Of few outputs a part is a tile, and a block has a bundle of them.
+// two of them.
 template <int K>
 struct map_slab_lists {
     map_slab_record<K> *found; // [parts, slabs]
     uint32_t *counts; // [slabs, map_slab_words(K), tiles] pairs of each tile: a byte an offset
     int32_t *before;  // [volume, parts] pairs with the offset in the parts before
     unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
-    uint16_t *sums;            // [volume, bundles] pairs of each bundle: instead of these two
-    int32_t tiles, parts, bundles; // bundles: 0, or there are few outputs
-    uint32_t wanted[K];            // of each slab: the offsets in the lists, K * K bits
+    int32_t tiles, parts;
+    uint32_t wanted[K]; // of each slab: the offsets in the lists, K * K bits
 };
 
 template <int K>
 SPIRA_API map_slab_lists<K> map_slab_lists_take(workspace *w, int32_t outputs) {
     map_slab_lists<K> l = {};
-    l.bundles = map_few_bundles(K, outputs);
-    l.parts = l.bundles ? l.bundles * map_few_parts : (int32_t)ceil_div(outputs, map_part);
-    l.tiles = l.bundles ? l.parts : (int32_t)ceil_div(outputs, slab_rows(K));
+    l.parts = (int32_t)ceil_div(outputs, map_part);
+    l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
     l.found = workspace_take<map_slab_record<K>>(w, (int64_t)l.parts * K);
     l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_slab_words(K));
-    if (l.bundles) {
-        l.sums = workspace_take<uint16_t>(w, (int64_t)l.bundles * K * K * K);
-    } else {
-        l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
-        l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
-    }
+    l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
+    l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
     return l;
 }
 
@@ -1152,9 +1130,9 @@ SPIRA_DEVICE void map_slab_search(const search_walk<W> &walk, const search_sets<
     }
 }
 
-// Adds up and writes the counts of a slab of a tile. Returns, in lane l, word l of their sums.
+// Adds up and writes the counts of a slab of a tile.
 template <int K>
-SPIRA_DEVICE uint32_t map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)],
+SPIRA_DEVICE void map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)],
                                           const map_slab_lists<K> &lists, int slab, int tile) {
     const int words = map_slab_words(K), lane = threadIdx.x & 31;
     uint32_t mine = 0;
@@ -1166,7 +1144,6 @@ SPIRA_DEVICE uint32_t map_slab_put_counts(const uint32_t (&counts)[map_slab_word
     if (lane < words) {
         lists.counts[(int64_t)(slab * words + lane) * lists.tiles + tile] = mine;
     }
-    return mine;
 }
 
 // Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
@@ -1301,14 +1278,6 @@ struct map_slab_four {
 SPIRA_DEVICE uint32_t map_read(const void *from) {
     uint32_t v;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-                 : "=r"(v)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint32_t map_read_byte(const void *from) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];"
                  : "=r"(v)
                  : "l"(__cvta_generic_to_global(from)));
     return v;
@@ -1532,208 +1501,6 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_resident(K))
                              stages + slab);
 }
 
-// ---- the same, of few outputs -------------------------------------------------------------------
-
-SPIRA_BOTH constexpr int map_few_threads(int K) {
-    return 32 * K * map_few_parts;
-}
-
-// Offsets that a warp adds up.
-SPIRA_BOTH constexpr int map_few_rows(int K) {
-    return K * K / map_few_parts;
-}
-
-// The sums of a bundle, of the counts of its parts in shared memory.
-template <int K>
-SPIRA_DEVICE void map_few_put_sums(const uint32_t (*counts)[K][map_slab_words(K)],
-                                   const map_slab_lists<K> &lists, int bundle) {
-    static_assert(map_few_parts * map_part <= UINT16_MAX, "sums");
-    if (threadIdx.x < K * K * K) {
-        const int slab = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
-        uint32_t sum = 0;
-#pragma unroll
-        for (int i = 0; i < map_few_parts; ++i) {
-            sum += ((const uint8_t *)counts[i][slab])[c];
-        }
-        lists.sums[(int)threadIdx.x * lists.bundles + bundle] = (uint16_t)sum;
-    }
-}
-
-// Searches, and counts the pairs of each part and bundle: a block a bundle, a warp a slab of a
-// part. Parts without outputs are noted too, so that they can be read before it is known which
-// ones.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_few_threads(K))
-    map_few_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                        const __grid_constant__ map_slab_lists<K> lists) {
-    __shared__ uint32_t windows[K * map_few_parts][slab_window_words(K)];
-    __shared__ uint32_t counts[map_few_parts][K][map_slab_words(K)]; // a byte an offset
-    static_assert(slab_rows(K) == map_part, "a part is a tile");
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int part = (int)blockIdx.x * map_few_parts + warp / K;
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    uint32_t own[map_slab_words(K)] = {};
-    if (map_slab_begin<W, K>(task, part, &sets, &queries)) {
-        map_slab_search<W, K>(task.walk, sets, queries, slab, lists, windows[warp], own);
-    } else {
-        map_slab_note_all<K>(0, map_part, 0, 0, lists.found + ((int64_t)part * K + slab));
-    }
-    uint32_t sum = map_slab_put_counts<K>(own, lists, slab, part);
-    if (lane < map_slab_words(K)) {
-        counts[warp / K][slab][lane] = sum;
-    }
-    __syncthreads();
-    map_few_put_sums<K>(counts, lists, (int)blockIdx.x);
-}
-
-// A 1 in each of the first n bytes.
-SPIRA_DEVICE uint32_t map_few_ones(int n) {
-    return __funnelshift_rc(0x01010101u, 0, (uint32_t)(32 - 8 * min(max(n, 0), 4)));
-}
-
-// The pairs with some offsets, as a lane adds them up.
-template <int rows>
-struct map_few_total {
-    uint32_t before[rows], all[rows]; // in the bundles before the block's, and in all
-};
-
-template <int rows>
-SPIRA_DEVICE void map_few_read(const uint16_t *sums, int pitch, uint4 (&some)[rows]) {
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        some[r] = map_read_4(sums + r * pitch);
-    }
-}
-
-// Adds map_few_ahead sums of each offset: of those, so many are of bundles before the block's, and
-// so many count at all.
-template <int rows>
-SPIRA_DEVICE void map_few_add(const uint4 (&some)[rows], int before, int all,
-                              map_few_total<rows> *total) {
-    const uint32_t first = map_few_ones(before), last = map_few_ones(before - 4);
-    const uint32_t every = map_few_ones(all);
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        const uint4 v = some[r];
-        total->before[r] = __dp2a_hi(v.y, first, __dp2a_lo(v.x, first, total->before[r]));
-        total->before[r] = __dp2a_hi(v.w, last, __dp2a_lo(v.z, last, total->before[r]));
-        total->all[r] = __dp2a_hi(v.y, every, __dp2a_lo(v.x, every, total->all[r]));
-        total->all[r] = __dp2a_hi(v.w, every, __dp2a_lo(v.z, every, total->all[r]));
-    }
-}
-
-// What a warp has under way before it looks at any of it.
-template <int K>
-struct map_few_reads {
-    uint4 sums[map_few_rows(K)];   // of bundles from 8 * lane on: of offsets w, w + warps, ...
-    uint32_t count[map_few_parts]; // of lane l: the pairs with the slab's offset l of each part
-    map_slab_four<K> four;
-};
-
-// Where a lane's sums are, from bundle `at` on; not beyond the last.
-template <int K>
-SPIRA_DEVICE const uint16_t *map_few_sums_at(const map_slab_lists<K> &lists, int at) {
-    return lists.sums +
-           ((int)threadIdx.x / 32 * lists.bundles + min(at, lists.bundles - map_few_ahead));
-}
-
-template <int K>
-SPIRA_DEVICE map_few_reads<K> map_few_begin(const map_slab_lists<K> &lists, int bundle) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int warps = K * map_few_parts, first = bundle * map_few_parts; // part
-    static_assert(K * K % map_few_parts == 0, "each warp has as many offsets");
-    map_few_reads<K> reads;
-    map_few_read(map_few_sums_at<K>(lists, lane * map_few_ahead), warps * lists.bundles,
-                 reads.sums);
-    const uint8_t *count = map_slab_count<K>(lists, slab, min(lane, K * K - 1), first);
-#pragma unroll
-    for (int i = 0; i < map_few_parts; ++i) {
-        reads.count[i] = map_read_byte(count + i * (int)sizeof(uint32_t));
-    }
-    reads.four = map_slab_fetch<K>(lists.found + ((int64_t)(first + warp / K) * K + slab));
-    return reads;
-}
-
-// The pairs with each offset, (in the bundles before, in all), to sums [volume] in shared memory. A
-// barrier must follow.
-template <int K>
-SPIRA_DEVICE void map_few_sum(const map_slab_lists<K> &lists, int bundle, map_few_reads<K> *reads,
-                              uint2 *sums) {
-    const int rows = map_few_rows(K), warps = K * map_few_parts;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    int at = lane * map_few_ahead;
-    map_few_total<rows> total = {};
-    map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
-    if (lists.bundles > 32 * map_few_ahead) {
-        static_assert(map_few_most <= 2 * 32 * map_few_ahead, "one more");
-        at += 32 * map_few_ahead;
-        map_few_read<rows>(map_few_sums_at<K>(lists, at), warps * lists.bundles, reads->sums);
-        map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
-    }
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        uint2 sum = {(uint32_t)warp_sum((int)total.before[r]),
-                     (uint32_t)warp_sum((int)total.all[r])};
-        if (lane == 0) {
-            sums[warp + r * warps] = sum;
-        }
-    }
-}
-
-// Where the pairs of a bundle go: of lane l, in list l. sums: by map_few_sum. The first block tells
-// where the lists begin. Returns false if there are more pairs than they hold.
-template <int K>
-SPIRA_DEVICE bool map_few_lists_begin(const uint2 *sums, int bundle, const map_pairs &pairs,
-                                      device_status *trouble, int *begin) {
-    static_assert(K * K * K < 32, "a lane for each start of a list, and for the end");
-    const int lane = threadIdx.x & 31;
-    uint2 sum = lane < K * K * K ? sums[lane] : uint2{0, 0};
-    uint32_t end = map_add_below<1>(sum.y);
-    end = map_add_below<2>(end);
-    end = map_add_below<4>(end);
-    end = map_add_below<8>(end);
-    end = map_add_below<16>(end);
-    const uint32_t all = __shfl_sync(~0u, end, 31);
-    const bool fits = all <= (uint32_t)pairs.capacity;
-    if (bundle == 0 && threadIdx.x <= K * K * K) {
-        pairs.begin[lane] = fits ? (int)(end - sum.y) : 0;
-    }
-    if (bundle == 0 && threadIdx.x == 0 && !fits) {
-        device_status_raise(trouble, device_flag_capacity, all);
-    }
-    *begin = (int)(end - sum.y + sum.x);
-    return fits;
-}
-
-// Moves the pairs of a bundle to their lists: a warp a slab of a part.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_few_threads(K), 2)
-    map_few_move_kernel(const __grid_constant__ map_slab_task<W> task,
-                        const __grid_constant__ map_slab_lists<K> lists,
-                        const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    __shared__ map_slab_stage<K> stages[K * map_few_parts];
-    __shared__ uint2 sums[K * K * K];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int bundle = blockIdx.x, part = bundle * map_few_parts + warp / K;
-    map_few_reads<K> reads = map_few_begin<K>(lists, bundle);
-    map_few_sum<K>(lists, bundle, &reads, sums);
-    uint32_t before = 0, count = 0; // of the parts before, and of this one
-#pragma unroll
-    for (int i = 0; i < map_few_parts; ++i) {
-        before += i < warp / K ? reads.count[i] : 0;
-        count = i == warp / K && lane < K * K ? reads.count[i] : count;
-    }
-    __syncthreads();
-    int begin;
-    bool fits = map_few_lists_begin<K>(sums, bundle, pairs, trouble, &begin);
-    begin = __shfl_sync(~0u, begin, slab * K * K + lane) + (int)before;
-    if (fits && __any_sync(~0u, count)) {
-        map_slab_move_part<W, K>(task, lists, part, slab, reads.four, begin, (int)count, pairs,
-                                 stages + warp);
-    }
-}
-
 // The offsets of each slab that are in the lists.
 SPIRA_API void map_slab_want(const kernel_shape *kernel, const map_forms *forms, uint32_t *wanted) {
     int plane = kernel->size.y * kernel->size.z;
@@ -1756,16 +1523,6 @@ SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_sha
     map_slab_want(kernel, forms, lists.wanted);
     map_slab_task<W> task =
         map_slab_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
-    if constexpr (K == 3) {
-        if (lists.bundles) {
-            int64_t blocks = ceil_div(outputs->capacity, map_few_parts * map_part);
-            map_few_find_kernel<W, K>
-                <<<(unsigned)lists.bundles, map_few_threads(K), 0, stream>>>(task, lists);
-            map_few_move_kernel<W, K>
-                <<<(unsigned)blocks, map_few_threads(K), 0, stream>>>(task, lists, *pairs, trouble);
-            return;
-        }
-    }
     map_slab_find_kernel<W, K>
         <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K, K), stream>>>(task, lists);
     map_slab_scan_kernel<K>
@@ -1805,7 +1562,7 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 // Asynchronous, deterministic, equal to map_build_pairs_host.
 // cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
 //          kernel: 4 + 2 K bytes a slab of each output), writing 8 bytes a pair; three launches,
-//          and but for those kernels a memset; of few outputs (map_few_bundles), two launches
+//          and but for those kernels a memset
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,

@@ -638,26 +638,24 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     }
 }
 
-// ---- lists of few outputs, and of more ----------------------------------------------------------
+// ---- lists of many sizes ------------------------------------------------------------------------
 
-// Capacities on both sides of the largest that is done in two launches; sets that are full, nearly
-// so, and all but empty.
+// Capacities around whole parts of the lists, from one part to more than a block of the scan reads
+// at once; sets that are full, nearly so, and all but empty.
 template <typename W>
-void check_few_and_many() {
-    const int32_t bundle = map_few_parts * map_part, most = map_few_most * bundle;
-    REQUIRE(map_few_bundles(3, most) == map_few_most && map_few_bundles(3, most + 1) == 0);
-    REQUIRE(map_few_bundles(5, 1) == 0);
+void check_list_capacities() {
+    const int32_t part = map_part, scan = map_scan_threads * map_scan_items * map_part;
     random_state r = random_make(20);
     kernel_shape kernel = kernel_cube(3, 1);
     word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
-    for (int32_t capacity : {bundle - 1, bundle, bundle + 1, 8 * bundle, 8 * bundle + 1, most / 2,
-                             most / 2 + 1, most - 1, most, most + 1}) {
-        for (int32_t count : {0, 1, bundle - 1, bundle + 1, 8 * bundle + 1, capacity}) {
-            if (count > capacity || (test_quick() && count > 9 * bundle)) {
+    for (int32_t capacity : {part - 1, part, part + 1, 3 * part, 24 * part, 24 * part + 1, 768 * part,
+                             1536 * part + 1, scan, scan + 1}) {
+        for (int32_t count : {0, 1, 3 * part - 1, 3 * part + 1, 24 * part + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 27 * part)) {
                 continue;
             }
             forms_scene<W> s = forms_scene_make(
-                "few and many", &layout, &kernel,
+                "list capacities", &layout, &kernel,
                 forms_words<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, {1, 1, 1}, count));
             std::vector<int32_t> map = plain_map(&s);
             int32_t room = capacity - (int32_t)s.outputs.size();
@@ -670,9 +668,9 @@ void check_few_and_many() {
     }
 }
 
-DEVICE_TEST(gpu_forms_few_and_many) {
-    check_few_and_many<uint32_t>();
-    check_few_and_many<uint64_t>();
+DEVICE_TEST(gpu_forms_list_capacities) {
+    check_list_capacities<uint32_t>();
+    check_list_capacities<uint64_t>();
 }
 
 // ---- many maps in a launch ----------------------------------------------------------------------
