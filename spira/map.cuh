@@ -388,14 +388,14 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
         }
         // Ascending offsets: a transposed kernel is walked from its last slab.
         int slab = piece * task.shape.slabs;
-        int slabs = min(size_x - slab, task.shape.slabs);
-        if (slabs <= 0) {
+        int planes = min(size_x - slab, task.shape.slabs);
+        if (planes <= 0) {
             break;
         }
-        slab = walk.transposed ? walk.size_x - slab - slabs : slab;
+        slab = walk.transposed ? walk.size_x - slab - planes : slab;
         search_tile tile =
             search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
-                         first, rows, slab, slabs, shared, windows);
+                         first, rows, slab, planes, shared, windows);
         if (mode == map_mode_os) {
             map_write_os(tile, walk.volume, task.forms.os);
         } else {
@@ -443,9 +443,9 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
 
 // ---- output-stationary or compact alone, of small cubic kernels ---------------------------------
 
-// One map of a launch of map_slab_kernel or map_compact_kernel.
+// One map of a launch of map_plane_kernel or map_compact_kernel.
 template <typename W>
-struct map_slab_task {
+struct map_plane_task {
     search_walk<W> walk;
     const W *source, *outputs;
     const int32_t *source_count, *output_count;
@@ -456,27 +456,27 @@ struct map_slab_task {
 };
 
 template <typename W>
-struct map_slab_batch {
+struct map_plane_batch {
     int tasks;
-    map_slab_task<W> task[map_batch_max];
+    map_plane_task<W> task[map_batch_max];
 };
 
 // The outputs of a block of a task, as each of its warps holds them; false if there are none.
 template <typename W, int K>
-SPIRA_DEVICE bool map_slab_begin(const map_slab_task<W> &task, int block, search_sets<W> *sets,
-                                 slab_outputs<W, K> *queries) {
-    int first = block * slab_rows(K);
-    slab_read<W, K>(task.outputs, task.output_capacity, first, queries);
+SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, search_sets<W> *sets,
+                                 plane_outputs<W, K> *queries) {
+    int first = block * plane_rows(K);
+    plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
     *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
-    int rows = min(sets->total - first, slab_rows(K));
-    slab_limit<W, K>(rows, queries); // before the branch, or the words are read behind it
+    int rows = min(sets->total - first, plane_rows(K));
+    plane_limit<W, K>(rows, queries); // before the branch, or the words are read behind it
     return rows > 0;
 }
 
 // The task of this block.
 template <typename W>
-SPIRA_DEVICE const map_slab_task<W> &map_slab_find_task(const map_slab_batch<W> &batch) {
+SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<W> &batch) {
     int t = 0;
     while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
         ++t;
@@ -485,46 +485,46 @@ SPIRA_DEVICE const map_slab_task<W> &map_slab_find_task(const map_slab_batch<W> 
 }
 
 template <typename W, int K, bool half>
-SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
-    map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
+SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half))
+    map_plane_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     pdl_launch_dependents();
-    const map_slab_task<W> &task = map_slab_find_task(batch);
+    const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+    plane_outputs<W, K> queries;
+    if (!map_plane_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
         pdl_wait();
         return;
     }
     const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, columns]
-    const int slab = threadIdx.x / 32, columns = slab_columns(K, half);
+    const int slab = threadIdx.x / 32, columns = plane_columns(K, half);
     const bool cut = half && slab == K / 2; // at the centre
-    uint32_t *windows = (uint32_t *)((char *)map_shared + slab_taps_bytes(K, half));
+    uint32_t *windows = (uint32_t *)((char *)map_shared + plane_taps_bytes(K, half));
     uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + slab * K * K);
-    slab_search<W, K> search =
-        slab_begin<W, K>(task.walk, sets, queries, slab, windows + slab * slab_window_words(K));
+    plane_search<W, K> search =
+        plane_begin<W, K>(task.walk, sets, queries, slab, windows + slab * plane_window_words(K));
 #pragma unroll
-    for (int g = 0; g < slab_rows(K) / 32; g += slab_ahead(K)) {
+    for (int g = 0; g < plane_rows(K) / 32; g += plane_ahead(K)) {
         const int left = queries.rows - g * 32;
         if (left <= 0) {
             break;
         }
-        slab_found<K> found[slab_ahead(K)];
-        bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
+        plane_found<K> found[plane_ahead(K)];
+        bool near = plane_next<W, K>(task.walk, sets, g, &search, found);
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
         if (!near) {
-            slab_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
+            plane_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
         } else if (cut) {
-            slab_put<W, K, K * K / 2, columns>(search, found, g, to);
+            plane_put<W, K, K * K / 2, columns>(search, found, g, to);
         } else {
-            slab_put<W, K, K * K, columns>(search, found, g, to);
+            plane_put<W, K, K * K, columns>(search, found, g, to);
         }
         proxy_fence();
         __syncthreads();
-        map_copy_rows<32 * slab_slabs(K, half)>(taps, min(left, slab_ahead(K) * 32) * columns,
+        map_copy_rows<32 * plane_count(K, half)>(taps, min(left, plane_ahead(K) * 32) * columns,
                                                 task.to +
                                                     (int64_t)(queries.first + g * 32) * columns);
     }
@@ -534,7 +534,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
 
 // The record of an output from its rows in a slab.
 template <int K>
-SPIRA_DEVICE void map_compact_record(const slab_found<K> &found, int32_t (&record)[K + 1]) {
+SPIRA_DEVICE void map_compact_record(const plane_found<K> &found, int32_t (&record)[K + 1]) {
     record[K] = 0;
 #pragma unroll
     for (int y = 0; y < K; ++y) {
@@ -547,7 +547,7 @@ SPIRA_DEVICE void map_compact_record(const slab_found<K> &found, int32_t (&recor
 // each row stand side by side; those that do not are left out.
 template <typename W, int K>
 SPIRA_DEVICE bool map_compact_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                  const slab_search<W, K> &search, W output,
+                                  const plane_search<W, K> &search, W output,
                                   int32_t (&record)[K + 1]) {
     bool whole = true;
     int from = search.window.begin;
@@ -557,8 +557,8 @@ SPIRA_DEVICE bool map_compact_far(const search_walk<W> &walk, const search_sets<
         int next = -1;
 #pragma unroll 1
         for (int c = y * K; c < y * K + K; ++c) {
-            W query = slab_far_query<W, K>(walk, output, search.slab, c);
-            const int tap = slab_far_tap(sets.source, sets.count, query, &from);
+            W query = plane_far_query<W, K>(walk, output, search.slab, c);
+            const int tap = plane_far_tap(sets.source, sets.count, query, &from);
             const bool first = next < 0, takes = tap >= 0 && (first || tap == next);
             record[y] = first ? from : record[y];
             has |= takes ? 1u << c : 0;
@@ -587,26 +587,26 @@ SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to)
 // The compact form: each warp writes the records of its slab as it finds them.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K)
-    map_compact_kernel(const __grid_constant__ map_slab_batch<W> batch) {
-    extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
+    map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch) {
+    extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();
-    const map_slab_task<W> &task = map_slab_find_task(batch);
+    const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+    plane_outputs<W, K> queries;
+    if (!map_plane_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
         pdl_wait();
         return;
     }
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    slab_search<W, K> search = slab_begin<W, K>(
-        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
-    int32_t *to = task.to + slab_at(K, task.output_capacity, slab, queries.first);
+    plane_search<W, K> search = plane_begin<W, K>(
+        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * plane_window_words(K));
+    int32_t *to = task.to + compact_at(K, task.output_capacity, slab, queries.first);
 #pragma unroll
-    for (int g = 0; g < slab_rows(K) / 32 && g * 32 < queries.rows; g += slab_ahead(K)) {
-        slab_found<K> found[slab_ahead(K)];
-        const bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
+    for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
+        plane_found<K> found[plane_ahead(K)];
+        const bool near = plane_next<W, K>(task.walk, sets, g, &search, found);
 #pragma unroll
-        for (int a = 0; a < slab_ahead(K); ++a) {
+        for (int a = 0; a < plane_ahead(K); ++a) {
             const int row = (g + a) * 32 + lane;
             int32_t record[K + 1];
             if (row >= queries.rows) {
@@ -619,7 +619,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
                 device_status_raise(task.trouble, device_flag_lattice,
                                     (uint32_t)(queries.first + row));
             }
-            map_compact_write<K>(record, to + row * slab_record_words(K));
+            map_compact_write<K>(record, to + row * compact_record_words(K));
         }
     }
     pdl_wait();
@@ -664,7 +664,7 @@ struct map_request {
     map_forms forms;
 };
 
-// The kernel that makes a map: map_slab_kernel of size 3 or 5, for all of a map or half of it,
+// The kernel that makes a map: map_plane_kernel of size 3 or 5, for all of a map or half of it,
 // map_compact_kernel, or map_kernel.
 enum map_maker {
     map_maker_3,
@@ -682,10 +682,10 @@ SPIRA_API map_maker map_choose_maker(const map_request<W> *r) {
     const bool three = r->kernel.size.x == 3;
     bool only_os =
         f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any && !f->tiles.first;
-    if (f->slabs) {
+    if (f->compact) {
         return three ? map_maker_compact_3 : map_maker_compact_5;
     }
-    if (!only_os || !slab_takes(&r->kernel)) {
+    if (!only_os || !compact_takes(&r->kernel)) {
         return map_makers;
     }
     return f->half ? three ? map_maker_half_3 : map_maker_half_5
@@ -694,7 +694,7 @@ SPIRA_API map_maker map_choose_maker(const map_request<W> *r) {
 }
 
 template <typename W>
-SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const kernel_shape *kernel,
+SPIRA_API map_plane_task<W> map_plane_task_make(const word_layout *layout, const kernel_shape *kernel,
                                               const voxel_set<W> *source,
                                               const voxel_set<W> *outputs, int32_t block,
                                               int32_t *to, device_status *trouble) {
@@ -710,27 +710,27 @@ SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const k
             trouble};
 }
 
-enum map_slab_form { map_slab_whole, map_slab_half, map_slab_compact };
+enum map_plane_form { map_plane_whole, map_plane_half, map_plane_compact };
 
-template <typename W, int K, map_slab_form form>
-SPIRA_API status map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
+template <typename W, int K, map_plane_form form>
+SPIRA_API status map_plane_launch(const word_layout *layout, const map_request<W> *const *request,
                                  int requests, bool programmatic, cudaStream_t stream) {
-    map_slab_batch<W> batch;
+    map_plane_batch<W> batch;
     int64_t blocks = 0;
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_slab_task_make(
+        batch.task[i] = map_plane_task_make(
             layout, &r->kernel, &r->source, &r->outputs, (int32_t)blocks,
-            form == map_slab_compact ? r->forms.slabs : r->forms.os, r->forms.trouble);
-        blocks += ceil_div(r->outputs.capacity, slab_rows(K));
+            form == map_plane_compact ? r->forms.compact : r->forms.os, r->forms.trouble);
+        blocks += ceil_div(r->outputs.capacity, plane_rows(K));
     }
-    const int slabs = slab_slabs(K, form == map_slab_half);
-    const int bytes = form == map_slab_compact ? slab_windows_bytes(K, K)
-                                               : slab_block_bytes(K, form == map_slab_half);
-    auto kernel = form == map_slab_compact ? map_compact_kernel<W, K>
-                                           : map_slab_kernel<W, K, form == map_slab_half>;
-    return kernel_launch(kernel, (unsigned)blocks, 32 * slabs, (size_t)bytes, programmatic, 1,
+    const int planes = plane_count(K, form == map_plane_half);
+    const int bytes = form == map_plane_compact ? plane_windows_bytes(K, K)
+                                               : plane_block_bytes(K, form == map_plane_half);
+    auto kernel = form == map_plane_compact ? map_compact_kernel<W, K>
+                                           : map_plane_kernel<W, K, form == map_plane_half>;
+    return kernel_launch(kernel, (unsigned)blocks, 32 * planes, (size_t)bytes, programmatic, 1,
                          stream, "map_build", batch);
 }
 
@@ -773,12 +773,12 @@ SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W
         SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
     }
     status (*const launch[])(const word_layout *, const map_request<W> *const *, int, bool,
-                             cudaStream_t) = {map_slab_launch<W, 3, map_slab_whole>,
-                                              map_slab_launch<W, 5, map_slab_whole>,
-                                              map_slab_launch<W, 3, map_slab_half>,
-                                              map_slab_launch<W, 5, map_slab_half>,
-                                              map_slab_launch<W, 3, map_slab_compact>,
-                                              map_slab_launch<W, 5, map_slab_compact>,
+                             cudaStream_t) = {map_plane_launch<W, 3, map_plane_whole>,
+                                              map_plane_launch<W, 5, map_plane_whole>,
+                                              map_plane_launch<W, 3, map_plane_half>,
+                                              map_plane_launch<W, 5, map_plane_half>,
+                                              map_plane_launch<W, 3, map_plane_compact>,
+                                              map_plane_launch<W, 5, map_plane_compact>,
                                               map_launch<W>};
     for (int maker = 0; maker <= map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
@@ -970,31 +970,31 @@ SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs,
 
 enum {
     map_part = 128,     // outputs whose pairs are moved together: a lane has four, side by side
-    map_slab_ahead = 4, // offsets that are moved at a time
+    map_move_offsets = 4, // offsets that are moved at a time
 };
 
 // What the search finds of a part in a slab. The sources of a row of an output stand side by side.
 // A far slab is searched again, when the pairs are moved.
 template <int K>
-struct alignas(16) map_slab_record {
+struct alignas(16) map_plane_record {
     int32_t base[map_part / 32]; // of 32 outputs; of a far slab: where it begins, or before
-    uint32_t bits[map_part];     // the slab's offsets that it has, K * K bits; or map_slab_far
+    uint32_t bits[map_part];     // the slab's offsets that it has, K * K bits; or map_plane_far
     uint16_t from[K][map_part];  // where the sources of its row begin, from `base` on
 };
 
-enum : uint32_t { map_slab_far = 1u << 31 };
+enum : uint32_t { map_plane_far = 1u << 31 };
 
 // Words of counts for the offsets of a slab.
-SPIRA_BOTH constexpr int map_slab_words(int K) {
-    return (K * K + map_slab_ahead - 1) / map_slab_ahead;
+SPIRA_BOTH constexpr int map_count_words(int K) {
+    return (K * K + map_move_offsets - 1) / map_move_offsets;
 }
 
-// Where the search by slabs leaves what it finds. A tile is searched by a block; a part is one, or
+// Where the search by planes leaves what it finds. A tile is searched by a block; a part is one, or
 // two of them.
 template <int K>
-struct map_slab_lists {
-    map_slab_record<K> *found; // [parts, slabs]
-    uint32_t *counts; // [slabs, map_slab_words(K), tiles] pairs of each tile: a byte an offset
+struct map_plane_lists {
+    map_plane_record<K> *found; // [parts, planes]
+    uint32_t *counts; // [planes, map_count_words(K), tiles] pairs of each tile: a byte an offset
     int32_t *before;  // [volume, parts] pairs with the offset in the parts before
     unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
     int32_t tiles, parts;
@@ -1002,43 +1002,43 @@ struct map_slab_lists {
 };
 
 template <int K>
-SPIRA_API map_slab_lists<K> map_slab_lists_take(workspace *w, int32_t outputs) {
-    map_slab_lists<K> l = {};
+SPIRA_API map_plane_lists<K> map_plane_lists_take(workspace *w, int32_t outputs) {
+    map_plane_lists<K> l = {};
     l.parts = (int32_t)ceil_div(outputs, map_part);
-    l.tiles = (int32_t)ceil_div(outputs, slab_rows(K));
-    l.found = workspace_take<map_slab_record<K>>(w, (int64_t)l.parts * K);
-    l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_slab_words(K));
+    l.tiles = (int32_t)ceil_div(outputs, plane_rows(K));
+    l.found = workspace_take<map_plane_record<K>>(w, (int64_t)l.parts * K);
+    l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_count_words(K));
     l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
     l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
     return l;
 }
 
 // Four bits, from number c on, to a byte each.
-SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
+SPIRA_DEVICE uint32_t map_bits_to_bytes(uint32_t bits, int c) {
     return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
 }
 
 // The bits of an output in a far slab.
 template <typename W, int K>
-SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
+SPIRA_DEVICE uint32_t map_plane_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
                                         W output, int slab, int begin) {
     uint32_t bits = 0;
 #pragma unroll 1
     for (int c = 0; c < K * K; ++c) {
-        W query = slab_far_query<W, K>(walk, output, slab, c);
-        bits |= slab_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
+        W query = plane_far_query<W, K>(walk, output, slab, c);
+        bits |= plane_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
     }
     return bits;
 }
 
-// Notes where the rows of a turn begin; bits [slab_ahead(K)]: the offsets that its outputs have.
+// Notes where the rows of a turn begin; bits [plane_ahead(K)]: the offsets that its outputs have.
 // at: the turn's first output, in the part.
 template <int K>
-SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int base, int at, int rows,
-                                map_slab_record<K> *found, uint32_t *bits) {
+SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int at, int rows,
+                                map_plane_record<K> *found, uint32_t *bits) {
     const int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int a = 0; a < slab_ahead(K); ++a) {
+    for (int a = 0; a < plane_ahead(K); ++a) {
 #pragma unroll
         for (int y = 0; y < K; ++y) {
             found->from[y][at + a * 32 + lane] = (uint16_t)(row[a].position[y] - base);
@@ -1046,15 +1046,15 @@ SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int base, int at, int 
         }
         bits[a] = a * 32 + lane < rows ? bits[a] : 0;
     }
-    if (lane < slab_ahead(K)) {
+    if (lane < plane_ahead(K)) {
         found->base[at / 32 + lane] = base;
     }
 }
 
 // The same of so many outputs, alike: nothing is there, or all of it is far.
 template <int K>
-SPIRA_DEVICE void map_slab_note_all(int at, int rows, uint32_t bits, int base,
-                                    map_slab_record<K> *found) {
+SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int base,
+                                    map_plane_record<K> *found) {
     for (int i = at + (int)(threadIdx.x & 31); i < at + rows; i += 32) {
         found->base[i / 32] = base;
         found->bits[i] = bits;
@@ -1066,12 +1066,12 @@ SPIRA_DEVICE void map_slab_note_all(int at, int rows, uint32_t bits, int base,
 
 // The bits of a turn without a window.
 template <typename W, int K>
-SPIRA_DEVICE void map_slab_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    const slab_search<W, K> &search, int g, uint32_t *bits) {
+SPIRA_DEVICE void map_plane_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                    const plane_search<W, K> &search, int g, uint32_t *bits) {
 #pragma unroll
-    for (int a = 0; a < slab_ahead(K); ++a) {
+    for (int a = 0; a < plane_ahead(K); ++a) {
         if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
-            bits[a] = map_slab_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.slab,
+            bits[a] = map_plane_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.slab,
                                               search.window.begin);
         }
     }
@@ -1079,39 +1079,39 @@ SPIRA_DEVICE void map_slab_find_far(const search_walk<W> &walk, const search_set
 
 // The count of a tile with an offset of a slab: one byte of counts.
 template <int K>
-SPIRA_DEVICE uint8_t *map_slab_count(const map_slab_lists<K> &lists, int slab, int c, int tile) {
-    int64_t word = (int64_t)(slab * map_slab_words(K) + c / map_slab_ahead) * lists.tiles + tile;
-    return (uint8_t *)(lists.counts + word) + c % map_slab_ahead;
+SPIRA_DEVICE uint8_t *map_plane_count(const map_plane_lists<K> &lists, int slab, int c, int tile) {
+    int64_t word = (int64_t)(slab * map_count_words(K) + c / map_move_offsets) * lists.tiles + tile;
+    return (uint8_t *)(lists.counts + word) + c % map_move_offsets;
 }
 
 // Searches a slab of a tile, and notes what is there. Adds the lane's pairs to counts: a byte an
 // offset of the slab.
 template <typename W, int K>
-SPIRA_DEVICE void map_slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
-                                  const slab_outputs<W, K> &queries, int slab,
-                                  const map_slab_lists<K> &lists, uint32_t *buffer,
-                                  uint32_t (&counts)[map_slab_words(K)]) {
-    const int ahead = slab_ahead(K), tile_rows = slab_rows(K), lane = threadIdx.x & 31;
+SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets<W> &sets,
+                                  const plane_outputs<W, K> &queries, int slab,
+                                  const map_plane_lists<K> &lists, uint32_t *buffer,
+                                  uint32_t (&counts)[map_count_words(K)]) {
+    const int ahead = plane_ahead(K), tile_rows = plane_rows(K), lane = threadIdx.x & 31;
     static_assert(map_part % tile_rows == 0 && tile_rows <= UINT8_MAX, "parts, and counts");
-    static_assert(slab_window_words(K) <= UINT16_MAX, "from");
+    static_assert(plane_window_words(K) <= UINT16_MAX, "from");
     const int at = queries.first % map_part; // in the part
-    map_slab_record<K> *found = lists.found + ((int64_t)(queries.first / map_part) * K + slab);
-    slab_search<W, K> search = slab_begin<W, K>(walk, sets, queries, slab, buffer);
+    map_plane_record<K> *found = lists.found + ((int64_t)(queries.first / map_part) * K + slab);
+    plane_search<W, K> search = plane_begin<W, K>(walk, sets, queries, slab, buffer);
     int begin = search.window.begin;
     bool far = false;
 #pragma unroll
     for (int g = 0; g < tile_rows / 32; g += ahead) {
         uint32_t bits[ahead] = {};
         if (g * 32 >= queries.rows) {
-            map_slab_note_all<K>(at + g * 32, ahead * 32, 0, 0, found);
+            map_plane_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
             continue;
         }
-        slab_found<K> row[ahead];
-        if (slab_next<W, K>(walk, sets, g, &search, row)) {
-            map_slab_note<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32, found,
+        plane_found<K> row[ahead];
+        if (plane_next<W, K>(walk, sets, g, &search, row)) {
+            map_plane_record_put<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32, found,
                              bits);
         } else {
-            map_slab_find_far<W, K>(walk, sets, search, g, bits);
+            map_plane_find_far<W, K>(walk, sets, search, g, bits);
             far = true;
         }
 #pragma unroll
@@ -1119,22 +1119,22 @@ SPIRA_DEVICE void map_slab_search(const search_walk<W> &walk, const search_sets<
             found->bits[at + (g + a) * 32 + lane] = bits[a];
             bits[a] &= lists.wanted[slab];
 #pragma unroll
-            for (int c = 0; c < map_slab_words(K); ++c) {
-                counts[c] += map_bytes(bits[a], c * map_slab_ahead);
+            for (int c = 0; c < map_count_words(K); ++c) {
+                counts[c] += map_bits_to_bytes(bits[a], c * map_move_offsets);
             }
         }
     }
     if (far) {
         __syncwarp(); // `base` is written again, by other lanes
-        map_slab_note_all<K>(at, tile_rows, map_slab_far, begin, found);
+        map_plane_record_fill<K>(at, tile_rows, map_plane_far, begin, found);
     }
 }
 
 // Adds up and writes the counts of a slab of a tile.
 template <int K>
-SPIRA_DEVICE void map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)],
-                                          const map_slab_lists<K> &lists, int slab, int tile) {
-    const int words = map_slab_words(K), lane = threadIdx.x & 31;
+SPIRA_DEVICE void map_plane_put_counts(const uint32_t (&counts)[map_count_words(K)],
+                                          const map_plane_lists<K> &lists, int slab, int tile) {
+    const int words = map_count_words(K), lane = threadIdx.x & 31;
     uint32_t mine = 0;
 #pragma unroll
     for (int c = 0; c < words; ++c) {
@@ -1147,7 +1147,7 @@ SPIRA_DEVICE void map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)
 }
 
 // Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
-SPIRA_BOTH constexpr int map_slab_find_resident(int K, int word) {
+SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return K <= 3 ? 10 : 6;
 #else
@@ -1157,36 +1157,36 @@ SPIRA_BOTH constexpr int map_slab_find_resident(int K, int word) {
 
 // Searches, and counts the pairs of each tile.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_find_resident(K, sizeof(W)))
-    map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists<K> lists) {
-    extern __shared__ int4 map_shared[]; // [slab_windows_bytes]
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_find_blocks_per_sm(K, sizeof(W)))
+    map_plane_find_kernel(const __grid_constant__ map_plane_task<W> task,
+                         const __grid_constant__ map_plane_lists<K> lists) {
+    extern __shared__ int4 map_shared[]; // [plane_windows_bytes]
     const int slab = threadIdx.x / 32;
     static_assert(K * K * K < 32 * K, "a thread for each start of a list");
     if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
         lists.begin[threadIdx.x] = 0;
     }
     search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
+    plane_outputs<W, K> queries;
+    if (!map_plane_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
         return;
     }
-    uint32_t counts[map_slab_words(K)] = {};
-    map_slab_search<W, K>(task.walk, sets, queries, slab, lists,
-                          (uint32_t *)map_shared + slab * slab_window_words(K), counts);
-    map_slab_put_counts<K>(counts, lists, slab, (int)blockIdx.x);
+    uint32_t counts[map_count_words(K)] = {};
+    map_plane_search<W, K>(task.walk, sets, queries, slab, lists,
+                          (uint32_t *)map_shared + slab * plane_window_words(K), counts);
+    map_plane_put_counts<K>(counts, lists, slab, (int)blockIdx.x);
 }
 
 // The pairs of a part with an offset of a slab.
 template <int K>
-SPIRA_DEVICE int map_slab_part_count(const map_slab_lists<K> &lists, int slab, int c, int part,
+SPIRA_DEVICE int map_plane_move_count(const map_plane_lists<K> &lists, int slab, int c, int part,
                                      int outputs) {
-    const int split = map_part / slab_rows(K);
+    const int split = map_part / plane_rows(K);
     int count = 0;
 #pragma unroll
     for (int i = 0; i < split; ++i) {
         int tile = part * split + i;
-        count += tile * slab_rows(K) < outputs ? *map_slab_count<K>(lists, slab, c, tile) : 0;
+        count += tile * plane_rows(K) < outputs ? *map_plane_count<K>(lists, slab, c, tile) : 0;
     }
     return count;
 }
@@ -1194,13 +1194,13 @@ SPIRA_DEVICE int map_slab_part_count(const map_slab_lists<K> &lists, int slab, i
 // before; begin. A block an offset.
 template <int K>
 SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
-    map_slab_scan_kernel(const __grid_constant__ map_slab_lists<K> lists,
+    map_plane_scan_kernel(const __grid_constant__ map_plane_lists<K> lists,
                          const int32_t *output_count, int32_t output_capacity) {
     __shared__ typename map_scan::TempStorage scratch;
     const int slab = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
     const int outputs = min(*output_count, output_capacity);
     int total = map_scan_tiles(
-        [&](int part) { return map_slab_part_count<K>(lists, slab, c, part, outputs); },
+        [&](int part) { return map_plane_move_count<K>(lists, slab, c, part, outputs); },
         (int)ceil_div(outputs, map_part), 0, lists.before + (int64_t)blockIdx.x * lists.parts,
         scratch);
     for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
@@ -1211,7 +1211,7 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
 // Where the lists of a slab begin: of lane l, that of the slab's offset l. The first block tells.
 // Returns false if there are more pairs than the lists hold.
 template <int K>
-SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists<K> &lists, int slab,
+SPIRA_DEVICE bool map_plane_lists_begin(const map_plane_lists<K> &lists, int slab,
                                        const map_pairs &pairs, device_status *trouble, int *begin) {
     int lane = threadIdx.x & 31;
     unsigned long long all = lists.begin[K * K * K];
@@ -1231,7 +1231,7 @@ SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists<K> &lists, int slab,
 }
 
 // Appends the pairs of 32 outputs with one offset to its list; returns where the next ones go.
-SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int input, int output) {
+SPIRA_DEVICE int map_plane_append(const map_pairs &pairs, int at, bool has, int input, int output) {
     uint32_t all = __ballot_sync(~0u, has);
     if (has) {
         int mine = at + __popc(all & ((1u << (threadIdx.x & 31)) - 1));
@@ -1243,7 +1243,7 @@ SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int i
 
 // A far slab of a part: searched once more. begin: where its members begin, or before.
 template <typename W, int K>
-SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
+SPIRA_DEVICE void map_plane_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
                                     uint32_t wanted, int first, int slab, int base, int begin,
                                     const map_pairs &pairs) {
     const int groups = map_part / 32, lane = threadIdx.x & 31;
@@ -1254,20 +1254,20 @@ SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_set
         for (int g = 0; g < groups && (wanted >> c & 1); ++g) {
             int output = first + g * 32 + lane, from = begin, tap = -1;
             if (output < sets.total) {
-                W query = slab_far_query<W, K>(walk, sets.outputs[output], slab, c);
-                tap = slab_far_tap(sets.source, sets.count, query, &from);
+                W query = plane_far_query<W, K>(walk, sets.outputs[output], slab, c);
+                tap = plane_far_tap(sets.source, sets.count, query, &from);
             }
-            at = map_slab_append(pairs, at, tap >= 0, tap, output);
+            at = map_plane_append(pairs, at, tap >= 0, tap, output);
         }
     }
 }
 
 static_assert(map_part == 4 * 32, "a lane has four outputs");
-static_assert(map_part <= UINT8_MAX && map_slab_ahead == 4, "ranks are bytes of a word");
+static_assert(map_part <= UINT8_MAX && map_move_offsets == 4, "ranks are bytes of a word");
 
 // What a lane has of a part in a slab: four outputs.
 template <int K>
-struct map_slab_four {
+struct map_plane_four {
     uint32_t bits[4];
     uint2 from[K]; // 16 bits an output
     int base;
@@ -1300,9 +1300,9 @@ SPIRA_DEVICE uint4 map_read_4(const void *from) {
 }
 
 template <int K>
-SPIRA_DEVICE map_slab_four<K> map_slab_fetch(const map_slab_record<K> *found) {
+SPIRA_DEVICE map_plane_four<K> map_plane_fetch(const map_plane_record<K> *found) {
     const int lane = threadIdx.x & 31;
-    map_slab_four<K> four;
+    map_plane_four<K> four;
     uint4 bits = map_read_4((const uint4 *)found->bits + lane);
     four.bits[0] = bits.x, four.bits[1] = bits.y, four.bits[2] = bits.z, four.bits[3] = bits.w;
 #pragma unroll
@@ -1315,8 +1315,8 @@ SPIRA_DEVICE map_slab_four<K> map_slab_fetch(const map_slab_record<K> *found) {
 
 // Some of the pairs of a slab of a part, in shared memory.
 template <int K>
-struct alignas(16) map_slab_stage {
-    int2 pair[map_slab_ahead][map_part]; // (input, output), offset by offset, outputs ascending
+struct alignas(16) map_plane_stage {
+    int2 pair[map_move_offsets][map_part]; // (input, output), offset by offset, outputs ascending
     int2 list[K * K];                    // where those of each offset go, and how many they are
 };
 
@@ -1333,7 +1333,7 @@ SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
 
 // Stages a pair `place` bytes behind `to`, if the bit is set; then the next one has the next input.
 template <int bit, int place>
-SPIRA_DEVICE void map_slab_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
+SPIRA_DEVICE void map_plane_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
     asm volatile("{ .reg .pred has; .reg .b32 one;\n"
                  "and.b32 one, %2, %4;\n"
                  "setp.ne.u32 has, one, 0;\n"
@@ -1347,28 +1347,28 @@ SPIRA_DEVICE void map_slab_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
 // Stages the pairs of output number a of the lane with the slab's offsets c + j, ...; next: its
 // next pair. rank: byte j is how many pairs with offset c + j stand before it.
 template <int K, int c, int a, int j = 0>
-SPIRA_DEVICE void map_slab_stage_output(const map_slab_four<K> &four, uint32_t rank, int2 *next,
+SPIRA_DEVICE void map_plane_stage_output(const map_plane_four<K> &four, uint32_t rank, int2 *next,
                                         uint32_t to) {
-    if constexpr (j < map_slab_ahead && c + j < K * K) {
+    if constexpr (j < map_move_offsets && c + j < K * K) {
         if constexpr ((c + j) % K == 0) {
             uint32_t two = a < 2 ? four.from[(c + j) / K].x : four.from[(c + j) / K].y;
             next->x = four.base + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
         }
         uint32_t at = __dp4a(rank, (uint32_t)sizeof(int2) << 8 * j, to); // of byte j alone
         const int place = j * map_part * (int)sizeof(int2);
-        map_slab_stage_pair<c + j, place>(four.bits[a], next, at);
-        map_slab_stage_output<K, c, a, j + 1>(four, rank, next, to);
+        map_plane_stage_pair<c + j, place>(four.bits[a], next, at);
+        map_plane_stage_output<K, c, a, j + 1>(four, rank, next, to);
     }
 }
 
 // Stages the pairs with the slab's offsets from c on. next [4]: of each of the lane's outputs, its
 // next pair. to: the shared address of the stage.
 template <int K, int c>
-SPIRA_DEVICE void map_slab_spread(const map_slab_four<K> &four, int2 *next, uint32_t to) {
+SPIRA_DEVICE void map_plane_spread(const map_plane_four<K> &four, int2 *next, uint32_t to) {
     uint32_t own[4], all = 0;
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
-        own[a] = map_bytes(four.bits[a], c);
+        own[a] = map_bits_to_bytes(four.bits[a], c);
         all += own[a];
     }
     uint32_t rank = map_add_below<1>(all);
@@ -1376,14 +1376,14 @@ SPIRA_DEVICE void map_slab_spread(const map_slab_four<K> &four, int2 *next, uint
     rank = map_add_below<4>(rank);
     rank = map_add_below<8>(rank);
     rank = map_add_below<16>(rank) - all;
-    map_slab_stage_output<K, c, 0>(four, rank, next, to);
-    map_slab_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
-    map_slab_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);
-    map_slab_stage_output<K, c, 3>(four, rank += own[2], next + 3, to);
+    map_plane_stage_output<K, c, 0>(four, rank, next, to);
+    map_plane_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
+    map_plane_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);
+    map_plane_stage_output<K, c, 3>(four, rank += own[2], next + 3, to);
 }
 
 // Where `there`; without a branch, which would be longer.
-SPIRA_DEVICE void map_slab_write(int32_t *to, int v, bool there) {
+SPIRA_DEVICE void map_plane_store(int32_t *to, int v, bool there) {
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %2, 0;\n"
                  "@there st.global.s32 [%0], %1; }" ::"l"(to),
@@ -1394,58 +1394,58 @@ SPIRA_DEVICE void map_slab_write(int32_t *to, int v, bool there) {
 // The staged pairs, of the slab's offsets from c on, to their lists, 32 of each at a time: from
 // number `from` on.
 template <int K, int c, int from = 0>
-SPIRA_DEVICE void map_slab_leave(const map_slab_stage<K> &stage, const map_pairs &pairs) {
+SPIRA_DEVICE void map_plane_drain(const map_plane_stage<K> &stage, const map_pairs &pairs) {
     const int number = from + (int)(threadIdx.x & 31);
-    int2 pair[map_slab_ahead], list[map_slab_ahead] = {};
+    int2 pair[map_move_offsets], list[map_move_offsets] = {};
     int most = 0;
 #pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
+    for (int j = 0; j < map_move_offsets && c + j < K * K; ++j) {
         pair[j] = stage.pair[j][number];
         list[j] = stage.list[c + j];
         most = max(most, list[j].y);
     }
 #pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
-        map_slab_write(pairs.input + (list[j].x + number), pair[j].x, number < list[j].y);
+    for (int j = 0; j < map_move_offsets && c + j < K * K; ++j) {
+        map_plane_store(pairs.input + (list[j].x + number), pair[j].x, number < list[j].y);
     }
 #pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
-        map_slab_write(pairs.output + (list[j].x + number), pair[j].y, number < list[j].y);
+    for (int j = 0; j < map_move_offsets && c + j < K * K; ++j) {
+        map_plane_store(pairs.output + (list[j].x + number), pair[j].y, number < list[j].y);
     }
     if constexpr (from + 32 < map_part) {
         if (most > from + 32) {
-            map_slab_leave<K, c, from + 32>(stage, pairs);
+            map_plane_drain<K, c, from + 32>(stage, pairs);
         }
     }
 }
 
 // Moves the pairs of a slab of a part to their lists, from offset c on. next, to: as
-// map_slab_spread has them.
+// map_plane_spread has them.
 template <int K, int c = 0>
-SPIRA_DEVICE void map_slab_move(const map_slab_four<K> &four, const map_slab_stage<K> &stage,
+SPIRA_DEVICE void map_plane_move(const map_plane_four<K> &four, const map_plane_stage<K> &stage,
                                 int2 *next, uint32_t to, const map_pairs &pairs) {
-    map_slab_spread<K, c>(four, next, to);
+    map_plane_spread<K, c>(four, next, to);
     __syncwarp();
-    map_slab_leave<K, c>(stage, pairs);
+    map_plane_drain<K, c>(stage, pairs);
     __syncwarp();
-    if constexpr (c + map_slab_ahead < K * K) {
-        map_slab_move<K, c + map_slab_ahead>(four, stage, next, to, pairs);
+    if constexpr (c + map_move_offsets < K * K) {
+        map_plane_move<K, c + map_move_offsets>(four, stage, next, to, pairs);
     }
 }
 
 // Moves the pairs of a slab of a part to their lists. Of lane l: where those with the slab's offset
 // l go, and how many they are.
 template <typename W, int K>
-SPIRA_DEVICE void map_slab_move_part(const map_slab_task<W> &task, const map_slab_lists<K> &lists,
-                                     int part, int slab, const map_slab_four<K> &four, int begin,
-                                     int count, const map_pairs &pairs, map_slab_stage<K> *stage) {
+SPIRA_DEVICE void map_plane_move_tile(const map_plane_task<W> &task, const map_plane_lists<K> &lists,
+                                     int part, int slab, const map_plane_four<K> &four, int begin,
+                                     int count, const map_pairs &pairs, map_plane_stage<K> *stage) {
     const int first = part * map_part, lane = threadIdx.x & 31;
-    if (__any_sync(~0u, four.bits[0] == map_slab_far)) {
+    if (__any_sync(~0u, four.bits[0] == map_plane_far)) {
         search_sets<W> sets = {task.source, task.outputs,
                                min(*task.source_count, task.source_capacity),
                                min(*task.output_count, task.output_capacity)};
         int base = lists.found[(int64_t)part * K + slab].base[0];
-        map_slab_move_far<W, K>(task.walk, sets, lists.wanted[slab], first, slab, begin, base,
+        map_plane_move_far<W, K>(task.walk, sets, lists.wanted[slab], first, slab, begin, base,
                                 pairs);
         return;
     }
@@ -1457,11 +1457,11 @@ SPIRA_DEVICE void map_slab_move_part(const map_slab_task<W> &task, const map_sla
     for (int a = 0; a < 4; ++a) {
         next[a] = {0, first + lane * 4 + a};
     }
-    map_slab_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
+    map_plane_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
 }
 
 // Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
-SPIRA_BOTH constexpr int map_slab_resident(int K) {
+SPIRA_BOTH constexpr int map_move_blocks_per_sm(int K) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
     return K <= 3 ? 10 : 6; // 1024 threads
 #else
@@ -1472,37 +1472,37 @@ SPIRA_BOTH constexpr int map_slab_resident(int K) {
 // Moves the pairs of a part to their lists: a warp a slab. All reads are under way before the first
 // pairs are staged.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_resident(K))
-    map_slab_move_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists<K> lists,
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_move_blocks_per_sm(K))
+    map_plane_move_kernel(const __grid_constant__ map_plane_task<W> task,
+                         const __grid_constant__ map_plane_lists<K> lists,
                          const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    __shared__ map_slab_stage<K> stages[K];
+    __shared__ map_plane_stage<K> stages[K];
     const int part = blockIdx.x, first = part * map_part;
     const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    const map_slab_record<K> *found = lists.found + ((int64_t)part * K + slab);
+    const map_plane_record<K> *found = lists.found + ((int64_t)part * K + slab);
     const int total = min(*task.output_count, task.output_capacity);
     const bool some = first < total && lists.wanted[slab];
-    map_slab_four<K> four = {};
+    map_plane_four<K> four = {};
     int begin, before = 0, count = 0;
     if (!some && part) {
         return;
     }
-    if (some && first + (lane * 4 & -slab_rows(K)) < total) { // the tile of its outputs
-        four = map_slab_fetch<K>(found);
+    if (some && first + (lane * 4 & -plane_rows(K)) < total) { // the tile of its outputs
+        four = map_plane_fetch<K>(found);
     }
     if (some && lane < K * K) {
         before = lists.before[(int64_t)(slab * K * K + lane) * lists.parts + part];
-        count = map_slab_part_count<K>(lists, slab, lane, part, total);
+        count = map_plane_move_count<K>(lists, slab, lane, part, total);
     }
-    if (!map_slab_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
+    if (!map_plane_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
         return;
     }
-    map_slab_move_part<W, K>(task, lists, part, slab, four, begin + before, count, pairs,
+    map_plane_move_tile<W, K>(task, lists, part, slab, four, begin + before, count, pairs,
                              stages + slab);
 }
 
 // The offsets of each slab that are in the lists.
-SPIRA_API void map_slab_want(const kernel_shape *kernel, const map_forms *forms, uint32_t *wanted) {
+SPIRA_API void map_plane_wanted(const kernel_shape *kernel, const map_forms *forms, uint32_t *wanted) {
     int plane = kernel->size.y * kernel->size.z;
     for (int slab = 0; slab < kernel->size.x; ++slab) {
         wanted[slab] = 0;
@@ -1514,20 +1514,20 @@ SPIRA_API void map_slab_want(const kernel_shape *kernel, const map_forms *forms,
 }
 
 template <typename W, int K>
-SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_shape *kernel,
+SPIRA_API void map_plane_pairs_launch(const word_layout *layout, const kernel_shape *kernel,
                                      const voxel_set<W> *source, const voxel_set<W> *outputs,
                                      const map_forms *forms, const map_pairs *pairs,
                                      device_status *trouble, void *scratch, cudaStream_t stream) {
     workspace w = workspace_begin(scratch);
-    map_slab_lists<K> lists = map_slab_lists_take<K>(&w, outputs->capacity);
-    map_slab_want(kernel, forms, lists.wanted);
-    map_slab_task<W> task =
-        map_slab_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
-    map_slab_find_kernel<W, K>
-        <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K, K), stream>>>(task, lists);
-    map_slab_scan_kernel<K>
+    map_plane_lists<K> lists = map_plane_lists_take<K>(&w, outputs->capacity);
+    map_plane_wanted(kernel, forms, lists.wanted);
+    map_plane_task<W> task =
+        map_plane_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
+    map_plane_find_kernel<W, K>
+        <<<(unsigned)lists.tiles, 32 * K, (size_t)plane_windows_bytes(K, K), stream>>>(task, lists);
+    map_plane_scan_kernel<K>
         <<<K * K * K, map_scan_threads, 0, stream>>>(lists, outputs->count, outputs->capacity);
-    map_slab_move_kernel<W, K>
+    map_plane_move_kernel<W, K>
         <<<(unsigned)lists.parts, 32 * K, 0, stream>>>(task, lists, *pairs, trouble);
 }
 
@@ -1539,14 +1539,14 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
     SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
-    workspace w = workspace_begin(nullptr), slabs = w;
+    workspace w = workspace_begin(nullptr), planes = w;
     map_packed_take(&w, kernel->size, outputs, pairs);
-    if (slab_takes(kernel) && kernel->size.x == 3) {
-        map_slab_lists_take<3>(&slabs, outputs);
-    } else if (slab_takes(kernel)) {
-        map_slab_lists_take<5>(&slabs, outputs);
+    if (compact_takes(kernel) && kernel->size.x == 3) {
+        map_plane_lists_take<3>(&planes, outputs);
+    } else if (compact_takes(kernel)) {
+        map_plane_lists_take<5>(&planes, outputs);
     }
-    *bytes = max_of(w.used, slabs.used);
+    *bytes = max_of(w.used, planes.used);
     return status_success();
 }
 
@@ -1560,7 +1560,7 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 //          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
+// cost     the search, writing 8 bytes a pair and reading them (lists alone, where compact_takes the
 //          kernel: 4 + 2 K bytes a slab of each output), writing 8 bytes a pair; three launches,
 //          and but for those kernels a memset
 template <typename W>
@@ -1576,9 +1576,9 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
     size_t needed;
     SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    if (slab_takes(kernel) && !f->os && !f->ws && !f->mask && !f->mask_any) {
+    if (compact_takes(kernel) && !f->os && !f->ws && !f->mask && !f->mask_any) {
         auto launch =
-            kernel->size.x == 3 ? map_slab_pairs_launch<W, 3> : map_slab_pairs_launch<W, 5>;
+            kernel->size.x == 3 ? map_plane_pairs_launch<W, 3> : map_plane_pairs_launch<W, 5>;
         launch(layout, kernel, &source, &outputs, f, &pairs, trouble, scratch, stream);
         return status_of_launch("map_build_pairs");
     }

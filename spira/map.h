@@ -82,8 +82,8 @@ struct map_forms {
     bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
     tile_layout
         tiles;      // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
-    int32_t *slabs; // [size.x, outputs.capacity, slab_record_words] of a kernel that
-    device_status *trouble; // slab_takes, and alone: see index/compact.h; and what is told of sets
+    int32_t *compact; // [size.x, outputs.capacity, compact_record_words] of a kernel that
+    device_status *trouble; // compact_takes, and alone: see index/compact.h; and what is told of sets
                             // with coordinates off the stride's lattice: such pairs may be missing
 };
 
@@ -100,8 +100,8 @@ SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
 }
 
 // The compact form alone.
-SPIRA_BOTH map_forms map_forms_slabs(int32_t *slabs, device_status *trouble) {
-    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, {}, slabs, trouble};
+SPIRA_BOTH map_forms map_forms_compact(int32_t *compact, device_status *trouble) {
+    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, {}, compact, trouble};
     return f;
 }
 
@@ -128,14 +128,14 @@ struct map_pairs {
     int32_t capacity;
 };
 
-SPIRA_API status map_slabs_check(const kernel_shape *kernel, const map_forms *forms) {
+SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *forms) {
     const bool alone =
         !forms->os && !forms->ws && !forms->mask && !forms->mask_any && !forms->tiles.first;
-    SPIRA_REQUIRE(slab_takes(kernel), status_unsupported, "forms.slabs (of such a kernel)", 0);
-    SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.slabs (beside other forms)", 0);
-    SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (beside forms.slabs)", 0);
-    SPIRA_REQUIRE((uintptr_t)forms->slabs % slab_alignment == 0, status_alignment, "forms.slabs",
-                  slab_alignment);
+    SPIRA_REQUIRE(compact_takes(kernel), status_unsupported, "forms.compact (of such a kernel)", 0);
+    SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (beside other forms)", 0);
+    SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (beside forms.compact)", 0);
+    SPIRA_REQUIRE((uintptr_t)forms->compact % compact_alignment == 0, status_alignment, "forms.compact",
+                  compact_alignment);
     return status_success();
 }
 
@@ -149,8 +149,8 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
         SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
     }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
-    if (forms->slabs) {
-        SPIRA_TRY(map_slabs_check(kernel, forms));
+    if (forms->compact) {
+        SPIRA_TRY(map_compact_check(kernel, forms));
     }
     if (forms->half) {
         SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
@@ -172,25 +172,25 @@ SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *tr
 
 // The other forms that the lists come with: any but the tiled layout and the compact form.
 SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
-    SPIRA_REQUIRE(!forms->slabs, status_unsupported, "forms.slabs (beside the lists)", 0);
+    SPIRA_REQUIRE(!forms->compact, status_unsupported, "forms.compact (beside the lists)", 0);
     SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (beside the lists)", 0);
     return status_success();
 }
 
 // The compact form: outputs one after the other, so that the first at fault is told.
 template <typename W>
-SPIRA_API void map_slabs_host(const word_layout *layout, const kernel_shape *kernel,
+SPIRA_API void map_compact_host(const word_layout *layout, const kernel_shape *kernel,
                               voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
     const int K = kernel->size.x;
     const int32_t count = voxel_set_count(outputs);
     const int32_t sources = voxel_set_count(source);
     for (int32_t i = 0; i < count; ++i) {
-        int32_t taps[slab_size_most * slab_size_most * slab_size_most];
+        int32_t taps[compact_size_most * compact_size_most * compact_size_most];
         search_voxel(layout, kernel, source.words, sources, outputs.words[i], taps);
         bool whole = true;
         for (int s = 0; s < K; ++s) {
-            int32_t *to = f->slabs + slab_at(K, outputs.capacity, s, i);
-            whole = slab_record_put(taps + s * K * K, K, to) && whole;
+            int32_t *to = f->compact + compact_at(K, outputs.capacity, s, i);
+            whole = compact_record_put(taps + s * K * K, K, to) && whole;
         }
         if (!whole) {
             device_status_note(f->trouble, device_flag_lattice, (uint32_t)i);
@@ -259,8 +259,8 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms) {
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
-    if (forms->slabs) {
-        map_slabs_host(layout, kernel, source, outputs, forms);
+    if (forms->compact) {
+        map_compact_host(layout, kernel, source, outputs, forms);
         return status_success();
     }
     int64_t count = voxel_set_count(outputs);

@@ -51,8 +51,8 @@ struct order_request {
     const int32_t *count; // [1] rows that are read
     int32_t capacity;
     order_layout layout;
-    const int32_t *slabs; // null; or the compact form of the map (index/compact.h), which is not
-                          // read then: [size.x, capacity, slab_record_words], of this capacity
+    const int32_t *compact; // null; or the compact form of the map (index/compact.h), which is not
+                          // read then: [size.x, capacity, compact_record_words], of this capacity
 };
 
 // What the blocks of a launch take: rows for their keys, runs of rows or places, pairs of blocks,
@@ -336,7 +336,7 @@ typedef uint32_t order_sets[order_words_max * 32];
 SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
                                   order_sets &sets) {
     const order_request &r = task.request;
-    if (r.slabs || order_few_columns(task)) {
+    if (r.compact || order_few_columns(task)) {
         return;
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
@@ -430,7 +430,7 @@ SPIRA_DEVICE void order_find_slab_keys(const order_request &r, const int32_t (&r
     for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] = (uint32_t)__ldg(r.slabs + slab_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] = (uint32_t)__ldg(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
         }
     }
 #pragma unroll
@@ -495,7 +495,7 @@ struct order_key_shared {
 SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t count,
                                      order_key_shared &s) {
     const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
-    if (!task.request.slabs) {
+    if (!task.request.compact) {
 #pragma unroll 1
         for (int i = 0; i < order_list_items; ++i) {
             const int sample = first + i * 32;
@@ -586,7 +586,7 @@ SPIRA_KERNEL void __launch_bounds__(order_key_threads)
     order_fill_sets(batch, task, shared.sets); // while it is read how many rows there are
     if (warp < count) {
         order_seen seen[1];
-        if (task.request.slabs) {
+        if (task.request.compact) {
             const int32_t own[1] = {min(row, count - 1)};
             order_find_slab_keys_any(task.request, own, seen);
         } else {
@@ -945,7 +945,7 @@ SPIRA_DEVICE int order_find_before(const uint8_t *__restrict__ weight, int32_t p
 
 // What warps of a block of threads of order_put_kernel tell each other.
 struct order_put_shared {
-    uint32_t found[order_put_threads / 32][slab_size_most]; // what some row of the warp has
+    uint32_t found[order_put_threads / 32][compact_size_most]; // what some row of the warp has
     int before[order_put_threads / 32];                     // pairs
 };
 
@@ -1034,7 +1034,7 @@ SPIRA_DEVICE void order_put_slabs(const order_request &r, int64_t block, int32_t
     for (int i = 0; i < K; ++i) {
         own[i][K] = 0;
         if (row >= 0) {
-            order_load_record<K>(r.slabs + slab_at(K, r.capacity, i, row), own[i]);
+            order_load_record<K>(r.compact + compact_at(K, r.capacity, i, row), own[i]);
         }
     }
 #pragma unroll
@@ -1058,7 +1058,7 @@ SPIRA_DEVICE void order_put_slabs(const order_request &r, int64_t block, int32_t
 
 // Blocks of threads for a pair of blocks: one for all offsets of a compact map, or one for 32.
 SPIRA_BOTH int order_parts(const order_request &r) {
-    return r.slabs ? 1 : order_words(r.layout.volume);
+    return r.compact ? 1 : order_words(r.layout.volume);
 }
 
 // A block behind the last output has no offsets. By one thread.
@@ -1085,7 +1085,7 @@ SPIRA_KERNEL void __launch_bounds__(order_put_threads)
     const int32_t row = block < blocks ? r.layout.row[pair * order_put_threads + threadIdx.x] : -1;
     if (pair * order_put_threads >= count) {
         if (lane == 0 && warp % 2 == 0 && block < blocks) {
-            order_put_nothing(r.layout, block, k, r.slabs != nullptr);
+            order_put_nothing(r.layout, block, k, r.compact != nullptr);
         }
         return;
     }
@@ -1094,7 +1094,7 @@ SPIRA_KERNEL void __launch_bounds__(order_put_threads)
     if (lane == 0) {
         shared.before[warp] = less;
     }
-    if (!r.slabs) {
+    if (!r.compact) {
         order_put_columns(r, block, k, row, order_taps, shared);
     } else if (r.kernel.size.x == 3) {
         order_put_slabs<3>(r, block, row, shared);
@@ -1202,7 +1202,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
             batch.units[u] += units[u];
         }
         batch.rows += r->capacity;
-        batch.volume = (int32_t)max_of(batch.volume, r->slabs ? 1 : r->layout.volume);
+        batch.volume = (int32_t)max_of(batch.volume, r->compact ? 1 : r->layout.volume);
     }
     return batch;
 }
@@ -1210,10 +1210,10 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 // A compact map has all offsets.
 SPIRA_API status order_slabs_check(const order_request *r) {
     const bool all = r->layout.volume == kernel_volume(&r->kernel);
-    SPIRA_REQUIRE(!r->slabs || (slab_takes(&r->kernel) && all), status_unsupported,
-                  "slabs (of such a map)", 0);
-    SPIRA_REQUIRE((uintptr_t)r->slabs % slab_alignment == 0, status_alignment, "slabs",
-                  slab_alignment);
+    SPIRA_REQUIRE(!r->compact || (compact_takes(&r->kernel) && all), status_unsupported,
+                  "compact (for this map)", 0);
+    SPIRA_REQUIRE((uintptr_t)r->compact % compact_alignment == 0, status_alignment, "compact",
+                  compact_alignment);
     return status_success();
 }
 
@@ -1229,7 +1229,7 @@ SPIRA_API status order_begin_build(const order_request *request, int maps, void 
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
-        SPIRA_TRY(order_check(&r->kernel, r->threshold, r->slabs ? r->slabs : r->map, r->capacity,
+        SPIRA_TRY(order_check(&r->kernel, r->threshold, r->compact ? r->compact : r->map, r->capacity,
                               &r->layout));
         SPIRA_REQUIRE(r->count, status_null_pointer, "count", 0);
         SPIRA_TRY(order_slabs_check(r));
@@ -1268,7 +1268,7 @@ SPIRA_API status order_launch_rest(const order_launches *l, bool programmatic,
 
 // Builds the ordered layouts of up to 16 kernel maps.
 //
-// inputs   request [maps]: in device memory map or slabs (map_forms.slabs, map.h), and count; larger
+// inputs   request [maps]: in device memory map or compact (map_forms.compact, map.h), and count; larger
 //          counts than the capacity are taken for it
 //          scratch: the bytes of order_workspace, aligned to 256
 // outputs  the layout of each request: all blocks of its capacity; those beyond the count have rows

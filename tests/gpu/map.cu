@@ -61,13 +61,13 @@ std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *
 }
 
 // What a compact map tells, as an output-stationary one [count, volume].
-std::vector<int32_t> compact_told(const std::vector<int32_t> &slabs, int K, int32_t capacity,
+std::vector<int32_t> compact_told(const std::vector<int32_t> &compact, int K, int32_t capacity,
                                   int32_t count) {
     const int plane = K * K;
     std::vector<int32_t> told((size_t)count * (size_t)(K * plane));
     for (int64_t i = 0; i < (int64_t)told.size(); ++i) {
-        const int64_t at = slab_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
-        told[(size_t)i] = slab_source(&slabs[(size_t)at], K, (int)(i % plane));
+        const int64_t at = compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
+        told[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
     }
     return told;
 }
@@ -78,17 +78,17 @@ void check_compact(const word_layout *layout, const kernel_shape *kernel, const 
                    const set_pair<W> *outputs, const std::vector<int32_t> &wanted) {
     const int K = kernel->size.x;
     const int32_t capacity = outputs->device.capacity, count = outputs->count;
-    const int64_t total = slab_total(K, capacity);
+    const int64_t total = compact_total(K, capacity);
     device_status host_trouble = {}, *trouble = device_new<device_status>(1);
     std::vector<int32_t> host((size_t)total), got = host;
-    int32_t *slabs = device_new<int32_t>(total);
-    map_forms forms = map_forms_slabs(host.data(), &host_trouble);
+    int32_t *compact = device_new<int32_t>(total);
+    map_forms forms = map_forms_compact(host.data(), &host_trouble);
     CHECK_OK(map_build_forms_host<W>(layout, kernel, source->host, outputs->host, &forms));
-    forms = map_forms_slabs(slabs, trouble);
+    forms = map_forms_compact(compact, trouble);
     CHECK_OK(device_status_clear(trouble, stream_get()));
     CHECK_OK(
         map_build_forms<W>(layout, kernel, source->device, outputs->device, &forms, stream_get()));
-    device_copy_out(got.data(), slabs, total);
+    device_copy_out(got.data(), compact, total);
     const std::vector<int32_t> told = compact_told(got, K, capacity, count);
     CHECK_EQUAL(difference(told, compact_told(host, K, capacity, count), K * K * K), "");
     device_status found = {};
@@ -101,8 +101,8 @@ void check_compact(const word_layout *layout, const kernel_shape *kernel, const 
         CHECK(kernel->stride.z > 1);
     }
     for (int s = 0; s < K; ++s) {
-        CHECK(device_untouched(slabs, slab_at(K, capacity, s, count),
-                               slab_at(K, capacity, s + 1, 0)));
+        CHECK(device_untouched(compact, compact_at(K, capacity, s, count),
+                               compact_at(K, capacity, s + 1, 0)));
     }
 }
 
@@ -126,7 +126,7 @@ std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *k
     device_copy_out(got.data(), map, used);
     CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     CHECK(device_untouched(map, used, total));
-    if (slab_takes(kernel)) {
+    if (compact_takes(kernel)) {
         check_compact(layout, kernel, source, outputs, wanted);
     }
     guarded_finish();

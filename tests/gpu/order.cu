@@ -93,14 +93,14 @@ blocks blocks_on_host(const scene *s, int32_t extra) {
 // The compact form of a scene's map, which becomes what that tells.
 std::vector<int32_t> scene_slabs(const scene *s, std::vector<int32_t> *map) {
     const int K = s->kernel.size.x, plane = K * K;
-    std::vector<int32_t> slabs((size_t)slab_total(K, s->capacity), 12345); // looks real
+    std::vector<int32_t> slabs((size_t)compact_total(K, s->capacity), 12345); // looks real
     for (int32_t i = 0; i < s->count; ++i) {
         for (int b = 0; b < K; ++b) {
             int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
-            int32_t *record = &slabs[(size_t)slab_at(K, s->capacity, b, i)];
-            slab_record_put(taps, K, record);
+            int32_t *record = &slabs[(size_t)compact_at(K, s->capacity, b, i)];
+            compact_record_put(taps, K, record);
             for (int c = 0; c < plane; ++c) {
-                taps[c] = slab_source(record, K, c);
+                taps[c] = compact_source(record, K, c);
             }
         }
     }
@@ -109,14 +109,14 @@ std::vector<int32_t> scene_slabs(const scene *s, std::vector<int32_t> *map) {
 
 // Whether the map of a scene can be compact.
 bool scene_is_small(const scene *s) {
-    return slab_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
+    return compact_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
 }
 
 // The scene's map in the memory of a request; of a compact one the scene keeps what that tells.
 void request_fill(const order_request *r, scene *s) {
-    if (r->slabs) {
+    if (r->compact) {
         std::vector<int32_t> slabs = scene_slabs(s, &s->map);
-        device_copy_in((int32_t *)r->slabs, slabs.data(), (int64_t)slabs.size());
+        device_copy_in((int32_t *)r->compact, slabs.data(), (int64_t)slabs.size());
     } else {
         device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
     }
@@ -132,7 +132,7 @@ order_request request_make(scene *s, int32_t extra, bool compact = false) {
                        nullptr};
     if (compact && scene_is_small(s)) {
         r.map = nullptr;
-        r.slabs = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
+        r.compact = device_new<int32_t>(compact_total(s->kernel.size.x, s->capacity));
         request_fill(&r, s);
     }
     return r;
@@ -609,10 +609,10 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
     alignas(16) static int32_t slabs[8];
-    CHECK_STATUS(spoilt([](order_request *r) { r->slabs = slabs + 2; }), status_alignment);
+    CHECK_STATUS(spoilt([](order_request *r) { r->compact = slabs + 2; }), status_alignment);
     for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
         CHECK_STATUS(spoilt([=](order_request *r) {
-                         r->slabs = slabs;
+                         r->compact = slabs;
                          r->kernel.size = wrong;
                      }),
                      status_unsupported);
