@@ -53,6 +53,14 @@ SPIRA_API void bench_check_status(spira::status s, const char *file, int line) {
 #define BENCH_CUDA(expression) bench_check_cuda((expression), #expression, __FILE__, __LINE__)
 #define BENCH_TRY(expression) bench_check_status((expression), __FILE__, __LINE__)
 
+// The current GPU, queried once.
+SPIRA_API const spira::device_info *bench_gpu() {
+    static spira::device_info info;
+    static const spira::status queried = spira::device_info_query(&info);
+    BENCH_TRY(queried);
+    return &info;
+}
+
 // ---- memory -------------------------------------------------------------------------------------
 
 enum { bench_blocks_most = 256, bench_poison = 0xa5 };
@@ -753,8 +761,8 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
                      "offsets of the blocks of outputs");
     bench_check_same(pool, host.source, device.source, entries, input,
                      "source rows of the blocks of outputs");
-    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks), input,
-                     "turns of the blocks of outputs");
+    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks),
+                     input, "turns of the blocks of outputs");
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);
     return bytes;
@@ -784,30 +792,33 @@ SPIRA_API spira::map_pairs bench_lists(bench_pool *pool, const bench_scene<uint6
 
 // Layouts of the dense offsets; the one that is read is there.
 struct bench_dense {
-    spira::tile_layout tiles;
-    spira::order_layout order;
+    spira::conv_map map;
 };
 
-// a: shape, kernel, threshold, count, capacity; it is given the layout. os [capacity, columns of
-// the threshold], device.
+// a: shape, kernel, threshold, count, capacity; it is given the map. os [capacity, columns of the
+// threshold], device.
 SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
                                 bench_dense *d) {
     const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    spira::conv_form form = spira::conv_form_tiles;
-    BENCH_TRY(spira::conv_hybrid_form_of(&a->shape, &a->kernel, a->threshold, &form));
+    const spira::conv_form form =
+        spira::conv_hybrid_form_of(bench_gpu(), &a->shape, &a->kernel, a->threshold);
+    a->map = &d->map;
     if (form == spira::conv_form_tiles) {
         int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
         int rows = spira::tile_rows_choose(dense.volume, channels, a->capacity);
-        d->tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
-        a->layout = &d->tiles;
-        BENCH_TRY(
-            spira::tile_build(os, dense.volume, a->count, a->capacity, d->tiles, pool->stream));
+        const spira::tile_layout tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
+        d->map = spira::conv_map_of_tiles(&tiles, a->count, a->capacity);
+        BENCH_TRY(spira::tile_build(os, dense.volume, a->count, a->capacity, tiles, pool->stream));
         return;
     }
-    d->order = bench_order(pool, a->capacity, dense.volume, true);
-    a->order = &d->order;
-    const spira::order_request request = {a->kernel,   a->threshold, os,     a->count,
-                                          a->capacity, d->order,     nullptr};
+    spira::order_request request = {};
+    request.kernel = a->kernel;
+    request.threshold = a->threshold;
+    request.map = os;
+    request.count = a->count;
+    request.capacity = a->capacity;
+    request.layout = bench_order(pool, a->capacity, dense.volume, true);
+    d->map = spira::conv_map_of_order(&request.layout, a->count, a->capacity);
     size_t bytes = 0;
     void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, pool->stream));
@@ -829,10 +840,11 @@ SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *
         bench_dense_make(pool, forms.os, a, d);
     }
     size_t bytes = 0;
-    BENCH_TRY(spira::conv_hybrid_weights_bytes(&a->shape, &a->kernel, a->threshold, &bytes));
+    BENCH_TRY(
+        spira::conv_hybrid_weights_bytes(bench_gpu(), &a->shape, &a->kernel, a->threshold, &bytes));
     char *packed = bench_device<char>(pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_hybrid_weights_pack(&a->shape, &a->kernel, a->threshold, weight, packed,
-                                              bytes, pool->stream));
+    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), &a->shape, &a->kernel, a->threshold,
+                                              weight, packed, bytes, pool->stream));
     a->weights = packed;
 }
 
