@@ -369,6 +369,19 @@ DEVICE_TEST(gpu_exchange_rows_of_any_width) {
     }
 }
 
+// Rows around a stretch of the scan of one chunk, and of more.
+DEVICE_TEST(gpu_exchange_rows_of_many_chunks) {
+    random_state random = random_make(8);
+    const int most = exchange_scan_blocks * exchange_chunk; // one chunk for each thread block
+    for (int n : {10 * exchange_chunk, most - 2, most - 1, most, 3 * most + 5}) {
+        if (test_quick() && n >= most - 2) {
+            continue;
+        }
+        check_rows(&random, n, 1, 0);
+        check_rows(&random, n / 2, 2, n / 2 + 1);
+    }
+}
+
 // More entries than 31 bits can count: they do not fit, and no sum wraps around to one that does.
 DEVICE_TEST(gpu_exchange_rows_beyond_32_bits) {
     const int32_t outputs = 700000, volume = kernel_volume_max;
@@ -538,9 +551,13 @@ DEVICE_TEST(gpu_exchange_lists_refuse) {
     };
     check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
     check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
-    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
+    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs.input");
+    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs.output");
+    int32_t *odd = (int32_t *)((char *)p + 2);
+    check_subject(run(&k, {odd, p, p, 10}), status_alignment, "pairs.begin");
+    check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
+    check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
     check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
     check_subject(exchange_spconv(&k, pairs, 0, p, p, trouble, stream), status_bad_size, "stride");
     check_subject(exchange_spconv(&k, pairs, 1, nullptr, p, trouble, stream), status_null_pointer,
@@ -577,9 +594,12 @@ DEVICE_TEST(gpu_exchange_csr_refuses) {
     check_subject(run(map, 3376, count, 1, rows, trouble), status_bad_size, "volume");
     check_subject(run(map, 27, nullptr, 1, rows, trouble), status_null_pointer, "count");
     check_subject(run(map, 27, count, 0, rows, trouble), status_bad_size, "capacity");
-    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer, "rows");
-    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer, "rows");
-    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer, "rows");
+    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer,
+                  "rows.begin");
+    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer,
+                  "rows.offset");
+    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer,
+                  "rows.input");
     check_subject(run(map, 27, count, 1, {p, p, p, 0}, trouble), status_bad_size, "rows.capacity");
     check_subject(run(map, 27, count, 1, rows, nullptr), status_null_pointer, "trouble");
     check_subject(exchange_csr_workspace(0, &bytes), status_bad_size, "capacity");

@@ -1,6 +1,7 @@
 // tests/gpu/forms.cu: the forms of a kernel map on the GPU, buffer for buffer those of the host
 // loops, poison included; many maps in a launch, graphs, and kernels of one's own.
 #include "../../spira/map.cuh"
+#include "../support/gpu.cuh"
 #include "../support/sets.cuh"
 
 using namespace spira;
@@ -640,18 +641,18 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
 
 // ---- lists of many sizes ------------------------------------------------------------------------
 
-// Capacities around whole parts of the lists, from one part to more than a block of the scan reads
+// Capacities around whole stretches of the lists, from one to more than a block of the scan reads
 // at once; sets that are full, nearly so, and all but empty.
 template <typename W>
 void check_list_capacities() {
-    const int32_t part = map_part, scan = map_scan_threads * map_scan_items * map_part;
+    const int32_t stretch = map_stretch, scan = map_scan_threads * map_scan_items * map_stretch;
     random_state r = random_make(20);
     kernel_shape kernel = kernel_cube(3, 1);
     word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
-    for (int32_t capacity : {part - 1, part, part + 1, 3 * part, 24 * part, 24 * part + 1, 768 * part,
-                             1536 * part + 1, scan, scan + 1}) {
-        for (int32_t count : {0, 1, 3 * part - 1, 3 * part + 1, 24 * part + 1, capacity}) {
-            if (count > capacity || (test_quick() && count > 27 * part)) {
+    for (int32_t capacity : {stretch - 1, stretch, stretch + 1, 3 * stretch, 24 * stretch,
+                             24 * stretch + 1, 768 * stretch, 1536 * stretch + 1, scan, scan + 1}) {
+        for (int32_t count : {0, 1, 3 * stretch - 1, 3 * stretch + 1, 24 * stretch + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 27 * stretch)) {
                 continue;
             }
             forms_scene<W> s = forms_scene_make(
@@ -722,7 +723,7 @@ void check_batch(uint64_t seed, int many, bool plain) {
         layers.push_back(layer_make(s, &wish, room));
         requests.push_back(request_of(&layers.back().l));
     }
-    CHECK_OK(map_build_batch(&scenes[0].layout, requests.data(), many, stream_get()));
+    CHECK_OK(map_build_batch(gpu(), &scenes[0].layout, requests.data(), many, stream_get()));
     for (int i = 0; i < many; ++i) {
         forms_layer<W> *l = &layers[(size_t)i].l;
         check_layer(l, &wanted[(size_t)i], scenes[(size_t)i].name);
@@ -760,7 +761,8 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         one->spoil(&bad);
         std::vector<map_request<uint32_t>> requests(20, request_of(&layer.l));
         requests[(size_t)at] = request_of(&bad);
-        CHECK_STATUS(map_build_batch(&bad.layout, requests.data(), 20, stream_get()), one->code);
+        CHECK_STATUS(map_build_batch(gpu(), &bad.layout, requests.data(), 20, stream_get()),
+                     one->code);
     };
     for (int at : {0, 7, 15, 16, 19}) {
         for (const forms_spoilt &one : forms_spoilt_layers) {
@@ -771,10 +773,15 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         }
     }
     map_request<uint32_t> good = request_of(&layer.l);
-    CHECK_STATUS(map_build_batch<uint32_t>(&layout, nullptr, 1, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &good, 1, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_build_batch<uint32_t>(&layout, &good, -1, stream_get()), status_bad_size);
-    CHECK_OK(map_build_batch<uint32_t>(&layout, nullptr, 0, stream_get()));
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), nullptr, &good, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, &good, -1, stream_get()),
+                 status_bad_size);
+    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &layout, &good, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_OK(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 0, stream_get()));
     for (int p = 0; p < forms_begin; ++p) {
         forms_place at = forms_place_of(&layer.l, p, 0);
         CHECK(device_untouched(layer.l.part[p], 0, at.rows * at.pitch));
@@ -896,7 +903,7 @@ status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaS
     for (const device_layer<W> &layer : *layers) {
         requests.push_back(request_of(&layer.l));
     }
-    return map_build_batch(&l->layout, requests.data(), (int)requests.size(), stream);
+    return map_build_batch(gpu(), &l->layout, requests.data(), (int)requests.size(), stream);
 }
 
 // The scenes of one replay, `many` of as many voxels; the kernels from number `first` on.
@@ -1030,9 +1037,8 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
     REQUIRE(words.size() == (size_t)rows);
     voxel_set<uint32_t> set = set_upload(words);
-    map_forms forms = {
-        nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}, nullptr,
-        nullptr};
+    map_forms forms = {};
+    forms.ws = device_new<int32_t>(rows * volume);
     REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
     CHECK(expect_no_cuda_error());
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);

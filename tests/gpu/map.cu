@@ -66,7 +66,8 @@ std::vector<int32_t> compact_told(const std::vector<int32_t> &compact, int K, in
     const int plane = K * K;
     std::vector<int32_t> told((size_t)count * (size_t)(K * plane));
     for (int64_t i = 0; i < (int64_t)told.size(); ++i) {
-        const int64_t at = compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
+        const int64_t at =
+            compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
         told[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
     }
     return told;
@@ -881,6 +882,10 @@ DEVICE_TEST(gpu_map_refuses) {
     CHECK_STATUS(map_count(nullptr, 27, s.count, 2, pairs, stream_get()), status_null_pointer);
     CHECK_STATUS(map_count(map, 27, nullptr, 2, pairs, stream_get()), status_null_pointer);
     CHECK_STATUS(map_count(map, 27, s.count, 2, nullptr, stream_get()), status_null_pointer);
+    int32_t *odd = (int32_t *)((char *)map + 2);
+    CHECK_STATUS(start(&layout, &k, s, s, odd), status_alignment);
+    CHECK_STATUS(map_count(odd, 27, s.count, 2, pairs, stream_get()), status_alignment);
+    CHECK_STATUS(map_count(map, 27, s.count, 2, odd, stream_get()), status_alignment);
     CHECK_STATUS(map_count(map, 0, s.count, 2, pairs, stream_get()), status_bad_size);
     CHECK_STATUS(map_count(map, -1, s.count, 2, pairs, stream_get()), status_bad_size);
     CHECK_STATUS(map_count(map, 1 << 20, s.count, 2, pairs, stream_get()), status_bad_size);

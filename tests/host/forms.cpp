@@ -357,7 +357,7 @@ TEST(forms_refuses) {
                  status_null_pointer);
     CHECK_STATUS(map_build_forms_host<uint32_t>(&l, nullptr, good.source, good.outputs, &none),
                  status_null_pointer);
-    none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
+    none = {};
     CHECK_OK(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, &none));
     CHECK_OK(forms_build_host(&good));
 }

@@ -454,15 +454,14 @@ SPIRA_API forms_layer<W> forms_layer_make(const forms_scene<W> *s, const forms_w
 
 template <typename W>
 SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
-    return {l->part[forms_os],
-            l->part[forms_ws],
-            (uint32_t *)l->part[forms_mask],
-            (uint32_t *)l->part[forms_mask_any],
-            l->wish.threshold,
-            l->wish.half,
-            {},
-            nullptr,
-            nullptr};
+    spira::map_forms f = {};
+    f.os = l->part[forms_os];
+    f.ws = l->part[forms_ws];
+    f.mask = (uint32_t *)l->part[forms_mask];
+    f.mask_any = (uint32_t *)l->part[forms_mask_any];
+    f.threshold = l->wish.threshold;
+    f.half = l->wish.half;
+    return f;
 }
 
 template <typename W>
@@ -535,6 +534,11 @@ struct forms_spoilt {
     void (*spoil)(forms_layer<uint32_t> *);
 };
 
+// Moves an array of a layer off the alignment of its elements.
+inline void forms_misalign(forms_layer<uint32_t> *l, forms_part part) {
+    l->part[part] = (int32_t *)((char *)l->part[part] + 1);
+}
+
 inline const forms_spoilt forms_spoilt_layers[] = {
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->source.words = nullptr; }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->source.count = nullptr; }},
@@ -549,12 +553,19 @@ inline const forms_spoilt forms_spoilt_layers[] = {
     {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.dilation.z = 9; }},
     {spira::status_unsupported,
      [](forms_layer<uint32_t> *l) { l->layout = spira::word_widen(l->layout); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_os); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_ws); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask_any); }},
 };
 
 inline const forms_spoilt forms_spoilt_lists[] = {
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_begin] = nullptr; }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_input] = nullptr; }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_output] = nullptr; }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_begin); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_input); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_output); }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->trouble = nullptr; }},
     {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = 0; }},
     {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = -1; }},
