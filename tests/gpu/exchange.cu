@@ -333,7 +333,7 @@ void check_rows(random_state *random, int n, int volume, int room) {
         begin.push_back((int32_t)offset.size());
     }
     int32_t total = (int32_t)offset.size(), most = std::max(total, 1);
-    size_t bytes;
+    size_t bytes = 0;
     REQUIRE_OK(exchange_csr_workspace(capacity, &bytes));
     exchange_rows rows = {device_new<int32_t>((int64_t)capacity + 1), device_new<int32_t>(most),
                           device_new<int32_t>(most), most};
