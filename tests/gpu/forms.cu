@@ -89,7 +89,7 @@ void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
 // The plain map by the host loop, for larger scenes than a hash table is for.
 template <typename W>
 std::vector<int32_t> plain_map(const forms_scene<W> *s) {
-    forms_wish os = {true, false, false, false, false, false, map_all, 0};
+    forms_wish os = forms_wish_os();
     return forms_on_host(s, &os, 0).part[forms_os];
 }
 
@@ -101,7 +101,7 @@ bool has_half(const forms_scene<W> *s) {
 // The tiled layout, by the search and from the map that it finds.
 template <typename W>
 void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
-    forms_wish nothing = {false, false, false, false, false, false, 0, 0};
+    forms_wish nothing = {};
     device_layer<W> d = layer_make(s, &nothing, room);
     int32_t count = (int32_t)s->outputs.size(), capacity = d.l.outputs.capacity;
     int volume = kernel_volume(&s->kernel);
@@ -109,17 +109,21 @@ void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int r
     std::vector<int32_t> first((size_t)(tiles * (volume + 1))), input((size_t)entries);
     std::vector<uint16_t> offset((size_t)(entries / tile_group));
     std::vector<uint8_t> row((size_t)entries);
-    tile_layout host = {first.data(),   offset.data(), input.data(), row.data(),
-                        (int32_t)tiles, volume,        rows};
+    tile_layout host = {};
+    host.first = first.data();
+    host.offset = offset.data();
+    host.input = input.data();
+    host.row = row.data();
+    host.tiles = (int32_t)tiles;
+    host.volume = volume;
+    host.rows = rows;
     CHECK_OK(
         tile_build_host(map.empty() ? input.data() : map.data(), volume, count, capacity, host));
-    tile_layout device = {device_zeros<int32_t>(tiles * (volume + 1)),
-                          device_zeros<uint16_t>(entries / tile_group),
-                          device_zeros<int32_t>(entries),
-                          device_zeros<uint8_t>(entries),
-                          (int32_t)tiles,
-                          volume,
-                          rows};
+    tile_layout device = host;
+    device.first = device_zeros<int32_t>(tiles * (volume + 1));
+    device.offset = device_zeros<uint16_t>(entries / tile_group);
+    device.input = device_zeros<int32_t>(entries);
+    device.row = device_zeros<uint8_t>(entries);
     map_forms forms = map_forms_tiles(device);
     CHECK_OK(map_build_forms<W>(&d.l.layout, &d.l.kernel, d.l.source, d.l.outputs, &forms,
                                 stream_get()));
@@ -148,14 +152,14 @@ void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds,
         check_tiles(s, map, tile_rows_limit(volume), room);
     }
     for (int half = 0; half <= (int)has_half(s); ++half) {
-        check_wish(s, {true, false, false, false, false, half != 0, map_all, 0}, room);
+        check_wish(s, forms_wish_os(map_all, half != 0), room);
         for (int threshold : thresholds) {
             forms_wish wish = forms_everything();
             wish.threshold = threshold;
             wish.half = half;
             check_wish(s, forms_wish_fit(wish, s->kernel.size, map), room);
-            check_wish(s, {true, false, false, false, false, half != 0, threshold, 0}, room);
-            forms_wish lists = {false, false, false, false, true, half != 0, threshold, 0};
+            check_wish(s, forms_wish_os(threshold, half != 0), room);
+            forms_wish lists = forms_wish_lists(threshold, half != 0);
             check_wish(s, forms_wish_fit(lists, s->kernel.size, map), room);
         }
     }
@@ -399,7 +403,7 @@ DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
         kernel_shape kernel = kernel_cube(size, 1);
         forms_scene<uint32_t> s = forms_scene_make("strided", &layout, &kernel, fine, &coarse);
         check_scene(&s, {0, 2, 3});
-        forms_wish half = {true, false, false, false, false, true, map_all, 0};
+        forms_wish half = forms_wish_os(map_all, true);
         device_layer<uint32_t> d = layer_make(&s, &half);
         CHECK_STATUS(layer_build(&d, stream_get()), status_unsupported);
         guarded_finish();
@@ -582,7 +586,7 @@ void check_scan(const char *name, int size, int64_t pairs) {
     REQUIRE(!words.empty());
     kernel_shape kernel = kernel_cube(size, 1);
     forms_scene<W> s = forms_scene_make(name, &layout, &kernel, words);
-    forms_wish lists = {false, false, false, false, true, false, 0, 0};
+    forms_wish lists = forms_wish_lists();
     CHECK_EQUAL(forms_pairs(kernel.size, plain_map(&s), &lists), pairs);
     check_scene(&s, {0, size == 3 ? 2 : 3}, 1000);
     lists.pairs_capacity = (int32_t)pairs;
@@ -615,7 +619,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
         std::vector<int32_t> map = forms_map(&s);
         forms_wish wish = forms_everything();
         if (alone) {
-            wish = {false, false, false, false, true, false, 0, 0};
+            wish = forms_wish_lists();
         }
         wish.threshold = i % 3;
         int64_t pairs = forms_pairs(kernel.size, map, &wish);
@@ -662,7 +666,7 @@ void check_list_capacities() {
             int32_t room = capacity - (int32_t)s.outputs.size();
             map.resize(s.outputs.empty() ? 0 : map.size());
             for (int half = 0; half <= 1; ++half) {
-                forms_wish lists = {false, false, false, false, true, half != 0, 0, 0};
+                forms_wish lists = forms_wish_lists(0, half != 0);
                 check_wish(&s, forms_wish_fit(lists, kernel.size, map), room);
             }
         }
@@ -716,7 +720,7 @@ void check_batch(uint64_t seed, int many, bool plain) {
         forms_wish wish = forms_wish_random(&r, s, plain_map(s));
         wish.pairs = false;
         if (plain) {
-            wish = {true, false, false, false, false, has_half(s) && i % 2, map_all, 0};
+            wish = forms_wish_os(map_all, has_half(s) && i % 2);
         }
         int32_t room = random_int(&r, -1, 200);
         wanted.push_back(forms_on_host(s, &wish, room));
@@ -753,7 +757,9 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
     forms_scene<uint32_t> s =
         forms_scene_make("batch", &layout, &kernel,
                          forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
-    forms_wish wish = {true, true, true, true, false, false, 2, 0};
+    forms_wish wish = forms_everything();
+    wish.pairs = false;
+    wish.threshold = 2;
     device_layer<uint32_t> layer = layer_make(&s, &wish);
     auto refuse = [&](const forms_spoilt *one, bool half, int at) {
         forms_layer<uint32_t> bad = layer.l;
@@ -927,15 +933,21 @@ std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, 
 forms_wish replay_wish(builder b, int i, const kernel_shape *kernel) {
     int32_t places = 75 * kernel_volume(kernel);
     if (b == builder_map || (b == builder_batch && i % 2)) {
-        return {true, false, false, false, false, false, map_all, 0};
+        return forms_wish_os();
     }
     if (b == builder_half) {
-        return {true, false, false, false, false, true, map_all, 0};
+        return forms_wish_os(map_all, true);
     }
     if (b == builder_lists) {
-        return {false, false, false, false, true, false, 0, 2 * places};
+        forms_wish lists = forms_wish_lists();
+        lists.pairs_capacity = 2 * places;
+        return lists;
     }
-    return {true, true, true, true, b == builder_pairs, false, 2, places};
+    forms_wish wish = forms_everything();
+    wish.pairs = b == builder_pairs;
+    wish.threshold = 2;
+    wish.pairs_capacity = places;
+    return wish;
 }
 
 template <typename W>
@@ -1079,7 +1091,11 @@ __global__ void __launch_bounds__(search_threads)
 
 template <typename W>
 void check_ones_own(const forms_scene<W> *s, bool half, bool odd, int32_t room) {
-    forms_wish wish = {!half, true, true, true, false, half, map_all, 0};
+    forms_wish wish = forms_everything();
+    wish.os = !half;
+    wish.pairs = false;
+    wish.half = half;
+    wish.threshold = map_all;
     forms_result wanted = forms_on_host(s, &wish, room);
     device_layer<W> d = layer_make(s, &wish, room);
     CHECK_OK(layer_build(&d, stream_get()));

@@ -132,9 +132,9 @@ TEST(forms_hybrid_is_the_full_map) {
             for (int t = 0; t <= forms_norm_max(size) + 1; ++t) {
                 check_hybrid(&s, t);
                 std::vector<int32_t> map = forms_map(&s);
-                forms_wish lists = {false, false, false, false, true, false, t, 0};
+                forms_wish lists = forms_wish_lists(t);
                 check_wish(&s, map, forms_wish_fit(lists, size, map));
-                forms_wish os = {true, false, false, false, false, false, t, 0};
+                forms_wish os = forms_wish_os(t);
                 check_wish(&s, map, os, 2);
             }
         }
@@ -146,7 +146,7 @@ static void check_half(const forms_scene<uint64_t> *s) {
     std::vector<int32_t> map = forms_map(s);
     int volume = kernel_volume(&s->kernel), below = volume / 2;
     for (bool lists : {false, true}) {
-        forms_wish wish = {!lists, false, false, false, lists, true, lists ? 0 : (int)map_all, 0};
+        forms_wish wish = lists ? forms_wish_lists(0, true) : forms_wish_os(map_all, true);
         wish = forms_wish_fit(wish, s->kernel.size, map);
         forms_result got = forms_on_host(s, &wish, 0);
         std::vector<int32_t> full(map.size(), -1);
@@ -260,7 +260,7 @@ TEST(forms_strided_with_as_many_outputs) {
         kernel_shape kernel = kernel_cube(size, 1);
         forms_scene<uint32_t> s = forms_scene_make("strided", &l, &kernel, fine, &coarse);
         CHECK(check_scene(&s) > 0);
-        forms_wish wish = {true, false, false, false, false, true, map_all, 0};
+        forms_wish wish = forms_wish_os(map_all, true);
         forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &forms_host);
         CHECK_STATUS(forms_build_host(&layer), status_unsupported); // not by their numbers
     }

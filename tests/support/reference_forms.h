@@ -238,14 +238,12 @@ SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
                                        const std::vector<int32_t> &map) {
     int bits = random_int(r, 1, 31);
     const spira::kernel_shape *k = &s->kernel;
-    forms_wish w = {bits % 2 != 0,
-                    bits / 2 % 2 != 0,
-                    bits / 4 % 2 != 0,
-                    bits / 8 % 2 != 0,
-                    bits / 16 % 2 != 0,
-                    false,
-                    0,
-                    0};
+    forms_wish w = {};
+    w.os = bits % 2 != 0;
+    w.ws = bits / 2 % 2 != 0;
+    w.mask = bits / 4 % 2 != 0;
+    w.mask_any = bits / 8 % 2 != 0;
+    w.pairs = bits / 16 % 2 != 0;
     w.half = s->same && !k->transposed && spira::kernel_is_odd(k) && random_int(r, 0, 2) == 0;
     w.threshold = random_int(r, 0, 3) == 0 ? (int)spira::map_all
                                            : random_int(r, 0, forms_norm_max(k->size) + 1);
@@ -255,9 +253,29 @@ SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
     return w;
 }
 
+// os alone: the offsets with a norm below the threshold.
+SPIRA_API forms_wish forms_wish_os(int threshold = spira::map_all, bool half = false) {
+    forms_wish w = {};
+    w.os = true;
+    w.half = half;
+    w.threshold = threshold;
+    return w;
+}
+
+// Lists alone: the offsets with a norm of the threshold or more.
+SPIRA_API forms_wish forms_wish_lists(int threshold = 0, bool half = false) {
+    forms_wish w = {};
+    w.pairs = true;
+    w.half = half;
+    w.threshold = threshold;
+    return w;
+}
+
 // All parts, all offsets in the lists.
 SPIRA_API forms_wish forms_everything() {
-    return {true, true, true, true, true, false, 0, 0};
+    forms_wish w = {};
+    w.os = w.ws = w.mask = w.mask_any = w.pairs = true;
+    return w;
 }
 
 // Lists with `more` places than there are pairs.
