@@ -1,5 +1,5 @@
-// tests/gpu/forms.cu: the forms of a kernel map on the GPU, buffer for buffer those of the host
-// loops, poison included; many maps in a launch, graphs, and kernels of one's own.
+// tests/gpu/forms.cu: the forms of a kernel map on the GPU equal those of the host loops, buffer by
+// buffer, including the poison around them. Also batches, graphs, and users' own kernels.
 #include "../../spira/map.cuh"
 #include "../support/gpu.cuh"
 #include "../support/sets.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 // ---- one run, on either side --------------------------------------------------------------------
 
-// A layer in device memory, and the scratch of its lists: exactly what they ask for.
+// A layer in device memory and the scratch of its lists, of exactly the sizes needed.
 template <typename W>
 struct device_layer {
     forms_layer<W> l;
@@ -41,7 +41,7 @@ status layer_build(const device_layer<W> *d, cudaStream_t stream) {
                               l->trouble, d->scratch, d->scratch_bytes, stream);
 }
 
-// As after layer_make, whatever a run has written. The scratch keeps what the last run left.
+// Restores the state after layer_make. The scratch keeps what the last run wrote.
 template <typename W>
 void layer_clean(const forms_layer<W> *l) {
     device_status before = forms_trouble();
@@ -73,7 +73,7 @@ void check_layer(const forms_layer<W> *l, const forms_result *wanted, const char
     CHECK_EQUAL(forms_difference(&got, wanted, label), "");
 }
 
-// Both sides; frees all buffers of the test.
+// Builds a wish on both sides and compares. Frees all buffers of the test.
 template <typename W>
 void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
     char label[256];
@@ -86,7 +86,7 @@ void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
     guarded_finish();
 }
 
-// The plain map by the host loop, for larger scenes than a hash table is for.
+// The plain map by the host loop, for scenes too large for the hash table.
 template <typename W>
 std::vector<int32_t> plain_map(const forms_scene<W> *s) {
     forms_wish os = forms_wish_os();
@@ -98,7 +98,7 @@ bool has_half(const forms_scene<W> *s) {
     return s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
 }
 
-// The tiled layout, by the search and from the map that it finds.
+// The tiled layout from the search equals the one from the map.
 template <typename W>
 void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
     forms_wish nothing = {};
@@ -138,8 +138,8 @@ void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int r
     guarded_finish();
 }
 
-// All parts at once, with lists of exactly as many places as there are pairs; lists by themselves;
-// os by itself, of all offsets too; the half map where there is one.
+// All parts at once, with lists of exactly the capacity needed; lists alone; os alone, also with
+// all offsets; the half map where there is one.
 template <typename W>
 void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds, int32_t room = 0) {
     std::vector<int32_t> map = plain_map(s);
@@ -211,7 +211,7 @@ int block_bytes(triple size) {
                     search_block_bytes(search_shape_choose(size, 1, true)));
 }
 
-// All sizes of a kernel, those that take the most shared memory first.
+// All kernel sizes, by descending shared memory.
 std::vector<triple> sizes_by_bytes() {
     std::vector<triple> sizes;
     for (int i = 0; i < kernel_volume_max; ++i) {
@@ -222,7 +222,7 @@ std::vector<triple> sizes_by_bytes() {
     return sizes;
 }
 
-// A search keeps its tile and its windows in the shared memory that every kernel may have.
+// A search's tile and windows fit the 48 KiB that every kernel may use.
 TEST(gpu_forms_tiles_fit_shared_memory) {
     triple worst = sizes_by_bytes()[0];
     char text[128];
@@ -240,7 +240,7 @@ void check_kernel(random_state *r, kernel_shape kernel) {
     check_scene(&s, {random_int(r, 0, forms_norm_max(kernel.size) + 1), (int)map_all}, 1);
 }
 
-// And with it what the kernels have of their own.
+// The kernels with the largest tiles also fit their static shared memory.
 DEVICE_TEST(gpu_forms_kernels_of_the_largest_tiles) {
     random_state r = random_make(18);
     std::vector<triple> sizes = sizes_by_bytes();
@@ -289,7 +289,7 @@ DEVICE_TEST(gpu_forms_every_threshold) {
 
 // ---- the edges of tiles, sets and fields --------------------------------------------------------
 
-// Tiles of 128, 64 and 32 outputs; blocks of the capacity that have no outputs.
+// Tiles of 128, 64 and 32 outputs; thread blocks without outputs.
 template <typename W>
 void check_tile_edges() {
     random_state r = random_make(5);
@@ -387,7 +387,7 @@ DEVICE_TEST(gpu_forms_foreign_sets) {
     check_foreign_sets<uint64_t>();
 }
 
-// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
 DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
     random_state r = random_make(7);
     word_layout layout =
@@ -450,8 +450,8 @@ DEVICE_TEST(gpu_forms_dense_scenes) {
     check_dense_scenes<uint64_t>();
 }
 
-// Turns, tiles and parts (map.cuh) with windows beside those without: lone voxels, and a double
-// column that is longer than any window.
+// Passes, tiles and stretches (index/plane_*.cuh) with windows next to far ones: lone voxels, and a
+// double column that is longer than any window.
 template <typename W>
 void check_near_and_far() {
     word_layout layout = reference_layout<W>({0, 0, 0}, {200, 2, 1439}, 1, {1, 1, 1}, {2, 2, 2});
@@ -517,8 +517,7 @@ DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
     }
 }
 
-// Consecutive outputs that are spread over the whole source, and outputs that are crowded in one
-// place of it.
+// Consecutive outputs spread over the whole source, and outputs crowded in one place of it.
 template <typename W>
 void check_uneven_sets() {
     random_state r = random_make(8);
@@ -555,11 +554,11 @@ DEVICE_TEST(gpu_forms_windows_of_32_bits) {
         word_layout layout = reference_layout<uint64_t>({0, 0, 0}, {9, 65000, 65000}, 1, {1, 1, 1},
                                                         kernel_reach(&kernel));
         REQUIRE(layout.shift_x == 32 && layout.shift_y == 16);
-        for (int z = 2000 - size.z - 72; z < 2000 + 8; ++z) { // 64: the margin of a slab
+        for (int z = 2000 - size.z - 72; z < 2000 + 8; ++z) { // 64: plane_key_margin
             if (test_quick() && z % 8 && abs(z - (2000 - size.z)) > 1) {
                 continue;
             }
-            int y = 900 - (size.y - 1); // the kernel's rows are what is missing to 2^32
+            int y = 900 - (size.y - 1); // the kernel's rows add up to 2^32
             std::vector<voxel> ends = box({4, 900, 2000}, {4, 901, 2002});
             for (voxel v : {voxel{0, 5, y, z}, voxel{0, 5, y, z - 1}, voxel{0, 5, y - 1, z},
                             voxel{0, 5, y - 1, z + 1}, voxel{0, 4, y, z}, voxel{0, 4, 64999, 64999},
@@ -611,7 +610,7 @@ DEVICE_TEST(gpu_forms_real_scans) {
 DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     random_state r = random_make(9);
     for (int i = 0; i < (test_quick() ? 8 : 60); ++i) {
-        const bool alone = i % 4 >= 2; // lists of a kernel that has kernels of its own for them
+        const bool alone = i % 4 >= 2; // lists alone: cubes have kernels of their own
         kernel_shape kernel = alone ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
                                     : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
         forms_scene<uint32_t> s =
@@ -635,7 +634,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
                 device_status trouble = device_value(d.l.trouble);
                 CHECK_EQUAL((trouble.flags & device_flag_capacity) != 0, missing > 0);
                 CHECK_EQUAL(trouble.needed, missing ? std::max(pairs, (int64_t)2) : 2);
-                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // what was there before
+                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // as before
             }
             guarded_finish();
             check_wish(&s, wish);
@@ -707,7 +706,7 @@ map_request<W> request_of(const forms_layer<W> *l) {
     return {l->kernel, l->source, l->outputs, forms_of(l)};
 }
 
-// plain: nothing but output-stationary maps, whole ones and half ones.
+// plain: output-stationary maps only, whole and half.
 template <typename W>
 void check_batch(uint64_t seed, int many, bool plain) {
     random_state r = random_make(seed);
@@ -749,7 +748,7 @@ DEVICE_TEST(gpu_forms_batches) {
     }
 }
 
-// One bad request among good ones: nothing is launched, not for those before it either.
+// One bad request among good ones: nothing is launched, not even the requests before it.
 DEVICE_TEST(gpu_forms_batch_refuses) {
     random_state r = random_make(10);
     word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
@@ -847,7 +846,7 @@ DEVICE_TEST(gpu_forms_refuses) {
     CHECK_OK(layer_build(&good, stream_get()));
 }
 
-// Scratch of one byte less than was asked for, none at all, or not aligned.
+// Scratch that is one byte short, null, or not aligned.
 DEVICE_TEST(gpu_forms_refuses_scratch) {
     random_state r = random_make(12);
     for (triple size : {triple{3, 3, 3}, triple{7, 7, 7}, triple{1, 1, 1}}) {
@@ -912,7 +911,7 @@ status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaS
     return map_build_batch(gpu(), &l->layout, requests.data(), (int)requests.size(), stream);
 }
 
-// The scenes of one replay, `many` of as many voxels; the kernels from number `first` on.
+// The scenes of one replay: `many` scenes of `voxels` voxels, with kernels from number `first` on.
 template <typename W>
 std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, int voxels) {
     const kernel_shape kernels[] = {kernel_cube(3, 1), kernel_cube(5, 1), kernel_make({7, 2, 9}),
@@ -969,7 +968,7 @@ void check_replays(builder b, int first, int many, int32_t capacity = graph_capa
         for (int i = 0; i < many; ++i) {
             layer_refill(&layers[(size_t)i].l, &scenes[(size_t)i]);
         }
-        for (int run = 0; run < 2; ++run) { // the second on what the first left
+        for (int run = 0; run < 2; ++run) { // the second on the results of the first
             CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         }
         for (int i = 0; i < many; ++i) {
@@ -992,7 +991,7 @@ DEVICE_TEST(gpu_forms_graphs) {
     for (int kernel = 0; kernel < 2; ++kernel) { // cubes
         check_replays<uint32_t>(builder_half, kernel, 1);
         check_replays<uint64_t>(builder_half, kernel, 1);
-        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // few outputs, and many
+        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // outputs
             check_replays<uint32_t>(builder_lists, kernel, 1, capacity);
             check_replays<uint64_t>(builder_lists, kernel, 1, capacity);
         }
@@ -1001,7 +1000,7 @@ DEVICE_TEST(gpu_forms_graphs) {
     check_replays<uint64_t>(builder_batch, 0, 5);
 }
 
-// The order of the blocks is another in each run, and not to be seen.
+// Results do not depend on the order in which thread blocks run.
 template <typename W>
 void check_repeats(triple size) {
     random_state r = random_make(14);
@@ -1064,7 +1063,7 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
 
 // ---- kernels of one's own -----------------------------------------------------------------------
 
-// What people write around the block-scope search: tiles straight to the forms.
+// A user's kernel around search_block, which writes tiles to the forms.
 template <typename W>
 __global__ void __launch_bounds__(search_threads)
     forms_of_ones_own(search_walk<W> walk, search_shape shape, search_choice choice,
@@ -1154,7 +1153,7 @@ DEVICE_TEST(gpu_forms_planted_errors_are_found) {
     CHECK_EQUAL(forms_difference(&got, &wanted, ""), "");
     for (int p = 0; p < forms_parts; ++p) {
         forms_result one = got;
-        one.part[p].back() ^= 1; // of some parts poison: a write past the count
+        one.part[p].back() ^= 1; // in some parts this is poison: a write past the count
         CHECK(*forms_difference(&one, &wanted, ""));
         one = got;
         one.part[p][got.part[p].size() / 2] ^= 1;

@@ -47,7 +47,7 @@ TEST(compact_records_hold_the_taps) {
     }
 }
 
-// Other words between those of a row: the ones behind are left out, and it is told.
+// Other words between the members of a row: the record reports it and lacks the members behind.
 TEST(compact_records_have_no_gaps) {
     random_state random = random_make(2);
     for (int K : sizes) {
@@ -89,7 +89,7 @@ TEST(compact_maps_on_the_host) {
             REQUIRE_OK(map_build_forms_host(&layout, &kernel, set, set, &forms));
             status found = device_status_read(&trouble);
             CHECK_EQUAL(found.code, stride == 1 ? status_ok : status_out_of_range);
-            // The first output that has it between two of its sources.
+            // The first output with a gap between two of its sources.
             CHECK_EQUAL(found.detail, stride == 2 && K == 3 ? 1 : 0);
             int missing = 0;
             for (int i = 0; i < count * K * plane; ++i) {
@@ -100,7 +100,7 @@ TEST(compact_maps_on_the_host) {
                 missing += told != map[(size_t)i];
             }
             CHECK_EQUAL(missing > 0, stride == 2);
-            for (int s = 0; s < K; ++s) { // outputs that are not there
+            for (int s = 0; s < K; ++s) { // rows behind the count
                 CHECK_EQUAL(compact[(size_t)compact_at(K, capacity, s, count)], 12345);
             }
         }

@@ -1,5 +1,5 @@
-// tests/host/exchange.cpp: exchange.h, against the maps that each engine would build from the same
-// voxels.
+// tests/host/exchange.cpp: the forms of exchange.h equal the maps that each engine would build from
+// the same voxels.
 #include "../support/reference_exchange.h"
 
 #include "../../spira/downsample.h"
@@ -114,7 +114,7 @@ TEST(exchange_orders_by_hand) {
     CHECK_EQUAL(exchange_offset(weight_order_spira, size, 5), 5);
 }
 
-// Two voxels, and every number by hand.
+// Two voxels; every number is worked out by hand.
 TEST(exchange_two_voxels_by_hand) {
     kernel_shape k = {{3, 1, 2}, {1, 1, 1}, {1, 1, 1}, false};
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 0, 1});
@@ -284,7 +284,7 @@ TEST(exchange_full_and_one_more) {
     }
 }
 
-// Rows from the count on are not looked at, whatever stands there.
+// Rows from the count on are not read.
 TEST(exchange_rows_behind_the_count) {
     const int32_t map[] = {-1, 4, 2, -1, 5, 5, 5, 5};
     for (int32_t count : {0, 1, 2}) {
@@ -309,7 +309,7 @@ TEST(exchange_rows_behind_the_count) {
     CHECK_EQUAL(trouble.needed, 9u);
 }
 
-// Lists that did not fit are empty, and so is what is made of them.
+// Lists that did not fit are empty, and so are the forms made of them.
 TEST(exchange_of_empty_lists) {
     kernel_shape k = kernel_cube(3, 1);
     int32_t begin[28] = {}, row = 0;

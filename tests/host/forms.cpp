@@ -1,5 +1,5 @@
-// tests/host/forms.cpp: map.h, the forms of a kernel map, against forms that are worked out from a
-// hash table of coordinates.
+// tests/host/forms.cpp: the forms of a kernel map (map.h) equal forms derived from a hash table of
+// coordinates.
 #include "../support/reference_forms.h"
 
 using namespace spira;
@@ -85,8 +85,8 @@ TEST(forms_every_size_of_an_axis) {
     check_axes<uint64_t>();
 }
 
-// Every threshold from 0 to one beyond the largest norm: os and the lists hold the full map
-// between them, and nothing twice.
+// Every threshold from 0 to one beyond the largest norm: os and the lists together hold the full
+// map, and nothing twice.
 static void check_hybrid(const forms_scene<uint32_t> *s, int threshold) {
     std::vector<int32_t> map = forms_map(s);
     forms_wish wish = forms_everything();
@@ -245,7 +245,7 @@ TEST(forms_field_ends) {
     check_field_ends<uint32_t>(1, {15, 1, 15});
 }
 
-// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
 TEST(forms_strided_with_as_many_outputs) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
     random_state r = random_make(7);
@@ -262,7 +262,7 @@ TEST(forms_strided_with_as_many_outputs) {
         CHECK(check_scene(&s) > 0);
         forms_wish wish = forms_wish_os(map_all, true);
         forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &forms_host);
-        CHECK_STATUS(forms_build_host(&layer), status_unsupported); // not by their numbers
+        CHECK_STATUS(forms_build_host(&layer), status_unsupported); // equal counts are not enough
     }
 }
 
@@ -288,7 +288,7 @@ TEST(forms_lists_that_do_not_fit) {
             CHECK_OK(forms_build_host(&l));
             CHECK_EQUAL(l.trouble->flags, (uint32_t)(device_flag_range | device_flag_capacity));
             CHECK_EQUAL(l.trouble->needed, std::max(pairs, (int64_t)2));
-            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // what was there before
+            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // as before
             CHECK(std::count(l.part[forms_begin], l.part[forms_begin] + kernel_volume(&kernel) + 1,
                              0) == kernel_volume(&kernel) + 1);
             check_wish(&s, map, wish);
