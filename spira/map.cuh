@@ -108,8 +108,9 @@ SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
 //          layout: its guard margin must cover the reach of all kernels; request [requests]
 // outputs  the forms of each request, as from map_build_forms
 // errors   as map_build_forms, for the first request that is wrong; nothing is launched then
-// Asynchronous, deterministic. No scratch. Launches overlap from sm_90 on. Requests must not write
-// what others read.
+// Asynchronous, deterministic. No scratch. Launches overlap from sm_90 on, so no request may write
+// what another one reads. The next kernel in the stream must not be launched as a programmatic
+// dependent (base/launch.cuh).
 template <typename W>
 SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layout,
                                  const map_request<W> *request, int requests, cudaStream_t stream) {

@@ -64,13 +64,13 @@ std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *
 std::vector<int32_t> compact_taps(const std::vector<int32_t> &compact, int K, int32_t capacity,
                                   int32_t count) {
     const int plane = K * K;
-    std::vector<int32_t> told((size_t)count * (size_t)(K * plane));
-    for (int64_t i = 0; i < (int64_t)told.size(); ++i) {
+    std::vector<int32_t> taps((size_t)count * (size_t)(K * plane));
+    for (int64_t i = 0; i < (int64_t)taps.size(); ++i) {
         const int64_t at =
             compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
-        told[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
+        taps[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
     }
-    return told;
+    return taps;
 }
 
 // The compact form equals the host's, and the whole map unless it reports gaps.
@@ -90,13 +90,13 @@ void check_compact(const word_layout *layout, const kernel_shape *kernel, const 
     CHECK_OK(
         map_build_forms<W>(layout, kernel, source->device, outputs->device, &forms, stream_get()));
     device_copy_out(got.data(), compact, total);
-    const std::vector<int32_t> told = compact_taps(got, K, capacity, count);
-    CHECK_EQUAL(difference(told, compact_taps(host, K, capacity, count), K * K * K), "");
+    const std::vector<int32_t> taps = compact_taps(got, K, capacity, count);
+    CHECK_EQUAL(difference(taps, compact_taps(host, K, capacity, count), K * K * K), "");
     device_status found = {};
     device_copy_out(&found, trouble, 1);
     CHECK_EQUAL(memcmp(&found, &host_trouble, sizeof found), 0);
     if (!found.flags) {
-        CHECK_EQUAL(difference(told, wanted, K * K * K), "");
+        CHECK_EQUAL(difference(taps, wanted, K * K * K), "");
     } else {
         CHECK_EQUAL(device_status_read(&found).code, status_out_of_range);
         CHECK(kernel->stride.z > 1);

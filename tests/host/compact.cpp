@@ -95,9 +95,9 @@ TEST(compact_maps_on_the_host) {
             for (int i = 0; i < count * K * plane; ++i) {
                 const int output = i / (K * plane), x = i / plane % K;
                 const int32_t *record = &compact[(size_t)compact_at(K, capacity, x, output)];
-                const int32_t told = compact_source(record, K, i % plane);
-                CHECK(told == map[(size_t)i] || (told == -1 && stride == 2));
-                missing += told != map[(size_t)i];
+                const int32_t tap = compact_source(record, K, i % plane);
+                CHECK(tap == map[(size_t)i] || (tap == -1 && stride == 2));
+                missing += tap != map[(size_t)i];
             }
             CHECK_EQUAL(missing > 0, stride == 2);
             for (int s = 0; s < K; ++s) { // rows behind the count
