@@ -28,7 +28,85 @@
 
 namespace spira {
 
+// ---- which kernel builds what -------------------------------------------------------------------
+
+// The kernels that build dense forms, in the order in which a batch launches them.
+enum map_maker {
+    map_maker_3, // plane_map.cuh: cubes of size 3 or 5, all of os or half
+    map_maker_5,
+    map_maker_half_3,
+    map_maker_half_5,
+    map_maker_compact_3, // compact.cuh
+    map_maker_compact_5,
+    map_maker_any, // map_search.cuh
+    map_makers
+};
+
+// The fastest kernel for a request.
+template <typename W>
+SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
+    const bool three = r->kernel.size.x == 3;
+    const unsigned kind = map_kind_of(&r->forms);
+    if (kind == map_kind_compact) {
+        return three ? map_maker_compact_3 : map_maker_compact_5;
+    }
+    if (compact_takes(&r->kernel) && kind == map_kind_os) {
+        return three ? map_maker_3 : map_maker_5;
+    }
+    if (compact_takes(&r->kernel) && kind == map_kind_half) {
+        return three ? map_maker_half_3 : map_maker_half_5;
+    }
+    return map_maker_any;
+}
+
+// Launches one kernel for up to map_batch_max requests of this maker and of the given kinds.
+template <typename W, unsigned kinds>
+SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
+                                  const map_request<W> *const *request, int requests,
+                                  bool programmatic, cudaStream_t stream) {
+    status (*launch)(const word_layout *, const map_request<W> *const *, int, bool, cudaStream_t) =
+        nullptr;
+    if constexpr (kinds & map_kind_os) {
+        launch = maker == map_maker_3 ? map_plane_launch<W, 3, false> : launch;
+        launch = maker == map_maker_5 ? map_plane_launch<W, 5, false> : launch;
+    }
+    if constexpr (kinds & map_kind_half) {
+        launch = maker == map_maker_half_3 ? map_plane_launch<W, 3, true> : launch;
+        launch = maker == map_maker_half_5 ? map_plane_launch<W, 5, true> : launch;
+    }
+    if constexpr (kinds & map_kind_compact) {
+        launch = maker == map_maker_compact_3 ? map_compact_launch<W, 3> : launch;
+        launch = maker == map_maker_compact_5 ? map_compact_launch<W, 5> : launch;
+    }
+    if constexpr (kinds & ~map_kind_compact) {
+        launch = maker == map_maker_any ? map_search_launch<W, kinds> : launch;
+    }
+    return launch(layout, request, requests, programmatic, stream);
+}
+
 // ---- dense forms --------------------------------------------------------------------------------
+
+// Builds a kernel map in any forms, with one search. Compiles only the kernels of `kinds`
+// (map_kind_of); forms of another kind are refused.
+//
+// inputs   layout, source, outputs: as for map_build
+// outputs  forms: see map_forms; entries of outputs from *outputs.count on are not written
+//          forms.trouble: coordinates off the lattice of the stride, if a compact map is wanted
+// errors   as map_build; arrays that are not aligned; a half map of a layer that is not
+//          submanifold; a compact map next to other forms
+// Asynchronous, deterministic, equal to map_build_forms_host; of compact maps the taps are equal,
+// entries that no tap uses may differ. No scratch.
+// cost     writes the forms; reads the words about size.x + 1 times, from L2
+template <typename W, unsigned kinds = map_kinds_all>
+SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
+                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
+                                 cudaStream_t stream) {
+    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    SPIRA_TRY(map_kinds_check(forms, kinds));
+    const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
+    SPIRA_TRY((map_maker_launch<W, kinds>(map_maker_choose(one), layout, &one, 1, false, stream)));
+    return status_of_launch("map_build");
+}
 
 // Builds an output-stationary kernel map.
 //
@@ -44,65 +122,12 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
                            voxel_set<W> source, voxel_set<W> outputs, int32_t *map,
                            cudaStream_t stream) {
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    const map_request<W> request = {*kernel, source, outputs, map_forms_os(map)}, *one = &request;
-    if (!compact_takes(kernel)) {
-        SPIRA_TRY((map_search_launch<W, map_mode_os>(layout, &one, 1, false, stream)));
-    } else if (kernel->size.x == 3) {
-        SPIRA_TRY((map_plane_launch<W, 3, false>(layout, &one, 1, false, stream)));
-    } else {
-        SPIRA_TRY((map_plane_launch<W, 5, false>(layout, &one, 1, false, stream)));
-    }
-    return status_of_launch("map_build");
-}
-
-// The kernels that build dense forms, in the order in which a batch launches them.
-enum map_maker {
-    map_maker_3, // plane_map.cuh: size 3 or 5, all of os or half
-    map_maker_5,
-    map_maker_half_3,
-    map_maker_half_5,
-    map_maker_compact_3, // compact.cuh
-    map_maker_compact_5,
-    map_maker_any, // map_search.cuh
-    map_makers
-};
-
-// The fastest kernel for a request.
-template <typename W>
-SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
-    const map_forms *f = &r->forms;
-    const bool three = r->kernel.size.x == 3;
-    const bool only_os =
-        f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any && !f->tiles.first;
-    if (f->compact) {
-        return three ? map_maker_compact_3 : map_maker_compact_5;
-    }
-    if (!only_os || !compact_takes(&r->kernel)) {
-        return map_maker_any;
-    }
-    return f->half ? three ? map_maker_half_3 : map_maker_half_5
-           : three ? map_maker_3
-                   : map_maker_5;
-}
-
-// Launches one kernel for up to map_batch_max requests of this maker.
-template <typename W>
-SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
-                                  const map_request<W> *const *request, int requests,
-                                  bool programmatic, cudaStream_t stream) {
-    status (*const launch[map_makers])(const word_layout *, const map_request<W> *const *, int,
-                                       bool, cudaStream_t) = {map_plane_launch<W, 3, false>,
-                                                              map_plane_launch<W, 5, false>,
-                                                              map_plane_launch<W, 3, true>,
-                                                              map_plane_launch<W, 5, true>,
-                                                              map_compact_launch<W, 3>,
-                                                              map_compact_launch<W, 5>,
-                                                              map_search_launch<W, map_mode_tiles>};
-    return launch[maker](layout, request, requests, programmatic, stream);
+    const map_forms forms = map_forms_os(map);
+    return map_build_forms<W, map_kind_os>(layout, kernel, source, outputs, &forms, stream);
 }
 
 // Builds any number of kernel maps, in few launches: one for every 16 maps that the same kernel
-// builds (map_maker).
+// builds (map_maker). Compiles only the kernels of `kinds`, as map_build_forms.
 //
 // inputs   gpu: from device_info_query
 //          layout: its guard margin must cover the reach of all kernels; request [requests]
@@ -111,11 +136,11 @@ SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
 // Asynchronous, deterministic. No scratch. Launches overlap from sm_90 on, so no request may write
 // what another one reads. The next kernel in the stream must not be launched as a programmatic
 // dependent (base/launch.cuh).
-template <typename W>
+template <typename W, unsigned kinds = map_kinds_all>
 SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layout,
                                  const map_request<W> *request, int requests, cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(map_requests_check(layout, request, requests));
+    SPIRA_TRY(map_requests_check(layout, request, requests, kinds));
     bool programmatic = false; // from the second launch on: the maps are independent
     for (int maker = 0; maker < map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
@@ -124,33 +149,13 @@ SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layo
             some[count] = request + i;
             count += map_maker_choose(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                SPIRA_TRY(map_maker_launch<W>((map_maker)maker, layout, some, count, programmatic,
-                                              stream));
+                SPIRA_TRY((map_maker_launch<W, kinds>((map_maker)maker, layout, some, count,
+                                                      programmatic, stream)));
                 programmatic = gpu->programmatic;
                 count = 0;
             }
         }
     }
-    return status_of_launch("map_build");
-}
-
-// Builds a kernel map in any forms, with one search.
-//
-// inputs   layout, source, outputs: as for map_build
-// outputs  forms: see map_forms; entries of outputs from *outputs.count on are not written
-//          forms.trouble: coordinates off the lattice of the stride, if a compact map is wanted
-// errors   as map_build; arrays that are not aligned; a half map of a layer that is not
-//          submanifold; a compact map next to other forms
-// Asynchronous, deterministic, equal to map_build_forms_host; of compact maps the taps are equal,
-// entries that no tap uses may differ. No scratch.
-// cost     writes the forms; reads the words about size.x + 1 times, from L2
-template <typename W>
-SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
-                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
-                                 cudaStream_t stream) {
-    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
-    const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
-    SPIRA_TRY(map_maker_launch<W>(map_maker_choose(one), layout, &one, 1, false, stream));
     return status_of_launch("map_build");
 }
 

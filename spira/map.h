@@ -75,6 +75,26 @@ SPIRA_BOTH map_forms map_forms_compact(int32_t *compact, device_status *trouble)
     return f;
 }
 
+// Kinds of forms. A call that builds only some kinds compiles only their kernels.
+enum : unsigned {
+    map_kind_os = 1,      // os alone, with all offsets
+    map_kind_half = 2,    // os alone, half
+    map_kind_compact = 4, // compact
+    map_kind_tiles = 8,   // the tiled layout, alone or with other forms
+    map_kind_mixed = 16,  // everything else
+    map_kinds_all = 31
+};
+
+// The kind of forms.
+SPIRA_BOTH unsigned map_kind_of(const map_forms *f) {
+    const bool only_os = f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any;
+    return f->compact       ? map_kind_compact
+           : f->tiles.first ? map_kind_tiles
+           : !only_os       ? map_kind_mixed
+           : f->half        ? map_kind_half
+                            : map_kind_os;
+}
+
 // Number of offsets that are searched, from 0 on: all, or those of the half map.
 SPIRA_BOTH int map_columns(const kernel_shape *kernel, bool half) {
     return half ? kernel_volume(kernel) / 2 : kernel_volume(kernel);
@@ -169,14 +189,21 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     return status_success();
 }
 
+SPIRA_API status map_kinds_check(const map_forms *forms, unsigned kinds) {
+    SPIRA_REQUIRE(map_kind_of(forms) & kinds, status_unsupported,
+                  "forms (of a kind that this call does not compile)", map_kind_of(forms));
+    return status_success();
+}
+
 template <typename W>
 SPIRA_API status map_requests_check(const word_layout *layout, const map_request<W> *request,
-                                    int requests) {
+                                    int requests, unsigned kinds) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request + i;
         SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
+        SPIRA_TRY(map_kinds_check(&r->forms, kinds));
     }
     return status_success();
 }

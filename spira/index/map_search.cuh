@@ -224,8 +224,9 @@ SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
     return (int32_t)ceil_div(task->output_capacity, task->shape.rows);
 }
 
-// Launches map_kernel for up to map_batch_max requests that need no mode above `most`.
-template <typename W, map_mode most>
+// Launches map_kernel for up to map_batch_max requests of the given kinds. The batch needs the
+// highest mode of its requests, which is compiled because that request's kind is.
+template <typename W, unsigned kinds>
 SPIRA_API status map_search_launch(const word_layout *layout, const map_request<W> *const *request,
                                    int requests, bool programmatic, cudaStream_t stream) {
     map_batch<W> batch;
@@ -241,11 +242,14 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
         bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
         mode = batch.task[i].mode > mode ? batch.task[i].mode : mode;
     }
-    auto kernel = map_kernel<W, map_mode_os>;
-    if constexpr (most >= map_mode_forms) {
+    void (*kernel)(map_batch<W>) = nullptr;
+    if constexpr (kinds & map_kind_os) {
+        kernel = mode == map_mode_os ? map_kernel<W, map_mode_os> : kernel;
+    }
+    if constexpr (kinds & (map_kind_half | map_kind_mixed)) {
         kernel = mode == map_mode_forms ? map_kernel<W, map_mode_forms> : kernel;
     }
-    if constexpr (most >= map_mode_tiles) {
+    if constexpr (kinds & map_kind_tiles) {
         kernel = mode == map_mode_tiles ? map_kernel<W, map_mode_tiles> : kernel;
     }
     return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,

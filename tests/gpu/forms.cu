@@ -833,6 +833,10 @@ DEVICE_TEST(gpu_forms_refuses) {
     CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, nullptr,
                                            stream_get()),
                  status_null_pointer);
+    const map_forms mixed = forms_of(&good.l);
+    status kind = map_build_forms<uint32_t, map_kind_os>(&layout, &kernel, good.l.source,
+                                                         good.l.outputs, &mixed, stream_get());
+    CHECK_STATUS(kind, status_unsupported);
     map_forms tiled = forms_of(&good.l);
     tiled.tiles.first = good.l.part[forms_os];
     CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,

@@ -362,6 +362,29 @@ TEST(forms_refuses) {
     CHECK_OK(forms_build_host(&good));
 }
 
+TEST(forms_kinds) {
+    int32_t os[1], compact[1];
+    uint32_t mask[1];
+    device_status trouble = {};
+    map_forms f = map_forms_os(os);
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_os);
+    f.half = true;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_half);
+    f.mask = mask;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
+    CHECK_STATUS(map_kinds_check(&f, map_kinds_all & ~map_kind_mixed), status_unsupported);
+    CHECK_OK(map_kinds_check(&f, map_kind_mixed));
+    f = map_forms_os(os);
+    f.threshold = 3; // not all offsets
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
+    f.tiles.first = os;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_tiles);
+    f = map_forms_compact(compact, &trouble);
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_compact);
+    f = {};
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
+}
+
 // A half map of a layer that has no symmetry.
 TEST(forms_refuses_half_maps) {
     random_state r = random_make(10);
