@@ -118,7 +118,7 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
                                 outputs.count,
                                 outputs.capacity,
                                 net_order(p, map, memory),
-                                net_slabs(p, map, memory)};
+                                net_compact(p, map, memory)};
         }
     }
     return count;
@@ -278,7 +278,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
         r->kernel = map->kernel;
         r->source = net_voxels(p, map->source, input, memory);
         r->outputs = net_voxels(p, map->outputs, input, memory);
-        r->forms = map_forms_slabs(net_slabs(p, map, memory), trouble);
+        r->forms = map_forms_compact(net_compact(p, map, memory), trouble);
         if (map->tiled) {
             r->forms.tiles = net_tiles(p, map, memory);
         }

@@ -114,7 +114,7 @@ struct net_map {
     bool ordered; // or its ordered layout; device plans only
     bool cells;   // the ordered layout, which alone is wanted, is that of cell.h
     size_t map;   // [capacity, volume], of net_map_needed; unless `kept` features take its place
-    size_t slabs; // the same of net_map_compact: the compact form
+    size_t compact; // the same of net_map_compact: the compact form
     size_t tiles; // tiled
     size_t order; // ordered
     size_t pairs; // [volume], with count_pairs
@@ -441,7 +441,7 @@ SPIRA_API bool net_map_passes(const net_plan *p, const net_map *m) {
 
 // Whether an ordered layout is made of the compact form, which nothing else is read from.
 SPIRA_API bool net_map_compact(const net_plan *p, const net_map *m) {
-    return net_map_passes(p, m) && slab_takes(&m->kernel);
+    return net_map_passes(p, m) && compact_takes(&m->kernel);
 }
 
 // Whether the map itself is written: it is read, counted, or put in order.
@@ -556,7 +556,7 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
         }
         if (net_map_in(map, part) && net_map_compact(p, map)) {
             const int32_t capacity = p->set[map->outputs].capacity;
-            map->slabs = net_take<int32_t>(w, slab_total(map->kernel.size.x, capacity));
+            map->compact = net_take<int32_t>(w, compact_total(map->kernel.size.x, capacity));
         }
     }
     if (part != net_part_fine) { // a set and its cells are two
@@ -566,8 +566,8 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
 }
 
 // The compact form of a map over the workspace's memory; null if it has none.
-SPIRA_API int32_t *net_slabs(const net_plan *p, const net_map *m, void *memory) {
-    return net_map_compact(p, m) ? (int32_t *)((char *)memory + m->slabs) : nullptr;
+SPIRA_API int32_t *net_compact(const net_plan *p, const net_map *m, void *memory) {
+    return net_map_compact(p, m) ? (int32_t *)((char *)memory + m->compact) : nullptr;
 }
 
 // Maps that nobody reads after indexing stand where the features will. With overlap, those of the

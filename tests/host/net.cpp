@@ -555,7 +555,7 @@ span map_span(const net_plan *p, const net_map *map) {
     }
     const bool compact = map_is_compact(p, map);
     const int K = map->kernel.size.x;
-    const size_t begin = compact ? map->slabs : map->map;
+    const size_t begin = compact ? map->compact : map->map;
     const int64_t entries = capacity * (compact ? K * (K + 1) : map->volume);
     return {begin, begin + (size_t)entries * sizeof(int32_t)};
 }
