@@ -688,7 +688,8 @@ template <typename E, int channel_groups, bool deep, conv_rows access>
 int registers_over() {
     cudaFuncAttributes code = {};
     CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_atomic_kernel<E, channel_groups, deep, access>));
-    return code.numRegs - pairs_atomic_registers(sizeof(E), channel_groups, deep);
+    return code.numRegs -
+           pairs_atomic_registers(sizeof(E), channel_groups, deep, access == conv_rows_wide);
 }
 
 template <typename E, int channel_groups>

@@ -28,8 +28,9 @@ enum { pairs_exact_registers = 48 };
 // Registers of a thread of pairs_atomic_kernel and pairs_exact_atomic_kernel, rounded up to what
 // the compiler has been seen to take. The number of thread blocks follows from it; a test compares
 // it with the code.
-SPIRA_API constexpr int pairs_atomic_registers(int element, int channel_groups, bool deep) {
-    return channel_groups == 4 && (deep || element == 4) ? 160 : 128;
+SPIRA_API constexpr int pairs_atomic_registers(int element, int channel_groups, bool deep,
+                                               bool wide) {
+    return channel_groups == 4 && (deep || (element == 4 && wide)) ? 160 : 128;
 }
 
 // Thread blocks that are resident on the GPU at a time. Every multiprocessor has 65536 registers.
@@ -96,9 +97,11 @@ SPIRA_API status pairs_run_tensor_as(pairs_params p, const device_info *gpu, cud
                ? pairs_run_stripes(p, pairs_stripe_kernel<E, channel_groups, deep, access>, threads,
                                    slices, p.slices * pairs_slice_bytes(p.stripe, channel_groups),
                                    stream)
-               : pairs_run_atomic<E>(
-                     p, pairs_atomic_kernel<E, channel_groups, deep, access>, threads,
-                     pairs_atomic_registers(sizeof(E), channel_groups, deep), slices, gpu, stream);
+               : pairs_run_atomic<E>(p, pairs_atomic_kernel<E, channel_groups, deep, access>,
+                                     threads,
+                                     pairs_atomic_registers(sizeof(E), channel_groups, deep,
+                                                            access == conv_rows_wide),
+                                     slices, gpu, stream);
 }
 
 template <typename E, int channel_groups>
