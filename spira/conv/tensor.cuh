@@ -404,20 +404,40 @@ SPIRA_API status conv_tensor_start(conv_tensor_params p, cudaStream_t stream) {
     return status_of_launch("conv");
 }
 
+// Whether this kernel computes only the few layers that conv/hopper.cuh and conv/narrow.cuh leave
+// over, as in code for sm_90a alone. Then fewer variants are compiled, which serve all layers. Code
+// for plain sm_90 looks alike here; define SPIRA_PLAIN_SM90 to compile all variants.
+template <typename E>
+SPIRA_API constexpr bool tensor_is_fallback() {
+#ifdef SPIRA_PLAIN_SM90
+    return false;
+#else
+    return sizeof(E) == 2 && !device_code_within(80, 89) && !device_code_within(91, 1000);
+#endif
+}
+
 template <typename E, int channel_groups, int chunks>
 SPIRA_API status conv_tensor_rows(const conv_tensor_params &p, cudaStream_t stream) {
-    bool one = p.cin2 == 0 && p.wide_in;
-    bool full = one && p.cin * (int)sizeof(E) % conv_chunk_bytes == 0;
-    return full  ? conv_tensor_start<E, channel_groups, chunks, conv_rows_full>(p, stream)
-           : one ? conv_tensor_start<E, channel_groups, chunks, conv_rows_wide>(p, stream)
-                 : conv_tensor_start<E, channel_groups, chunks, conv_rows_any>(p, stream);
+    if constexpr (tensor_is_fallback<E>()) {
+        return conv_tensor_start<E, channel_groups, chunks, conv_rows_any>(p, stream);
+    } else {
+        bool one = p.cin2 == 0 && p.wide_in;
+        bool full = one && p.cin * (int)sizeof(E) % conv_chunk_bytes == 0;
+        return full  ? conv_tensor_start<E, channel_groups, chunks, conv_rows_full>(p, stream)
+               : one ? conv_tensor_start<E, channel_groups, chunks, conv_rows_wide>(p, stream)
+                     : conv_tensor_start<E, channel_groups, chunks, conv_rows_any>(p, stream);
+    }
 }
 
 template <typename E, int channel_groups>
 SPIRA_API status conv_tensor_depth(const conv_tensor_params &p, cudaStream_t stream) {
-    return p.size.depth == 1   ? conv_tensor_rows<E, channel_groups, 1>(p, stream)
-           : p.size.depth == 2 ? conv_tensor_rows<E, channel_groups, 2>(p, stream)
-                               : conv_tensor_rows<E, channel_groups, 4>(p, stream);
+    if constexpr (!tensor_is_fallback<E>()) {
+        if (p.size.depth == 2) {
+            return conv_tensor_rows<E, channel_groups, 2>(p, stream);
+        }
+    }
+    return p.size.depth == 1 ? conv_tensor_rows<E, channel_groups, 1>(p, stream)
+                             : conv_tensor_rows<E, channel_groups, 4>(p, stream);
 }
 
 template <typename E>
