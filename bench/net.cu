@@ -1,7 +1,7 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
 //     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
-//     [--apart] [--cells] [--priority] data/*.vox32
+//     [--apart] [--priority] data/*.vox32
 //
 // "net", method "graph": one CUDA graph with all of it, in which the coarser sets are indexed
 // beside the first layers, replayed 200 times, each replay between two events in a stream that is
@@ -13,8 +13,7 @@
 // "layers": each layer by itself, as bench_conv times one, its index and its sources ready. One
 // that is computed within another (net_shortcuts) has no line; with --apart none is.
 //
-// With --cells layers of size and stride 2 need no maps (net_limits.cells). With --priority the
-// second stream has the highest priority, and all graphs heed priorities.
+// With --priority the second stream has the highest priority, and all graphs heed priorities.
 //
 // "fig13": the ideas of the Spira paper, one switched on after the other, end to end.
 //   bsearch       launched one by one; each layer makes its set if no layer before has, then its

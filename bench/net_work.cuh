@@ -203,7 +203,6 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const f
     w->limits.channels = net_values;
     w->limits.shortcuts =
         s->options.apart ? spira::net_shortcuts_apart : spira::net_shortcuts_hidden;
-    w->limits.cells = s->options.cells;
     w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
     snprintf(w->label, sizeof w->label, "%.100s: %s, K %d, batch %d, %d-bit words", scene->input,
              job->name, job->K, job->batches, (int)(8 * sizeof(W)));

@@ -2,7 +2,6 @@
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
-#include "cell.cuh"
 #include "conv/tune_fit.cuh"
 #include "downsample.cuh"
 #include "layout/order.cuh"
@@ -110,7 +109,7 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
     int count = 0;
     for (; *first < p->maps && count < order_maps_max; ++*first) {
         const net_map *map = &p->map[*first];
-        if (map->ordered && !map->cells && net_map_in(map, part)) {
+        if (map->ordered && net_map_in(map, part)) {
             voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
             request[count++] = {map->kernel,
                                 map_all,
@@ -166,7 +165,6 @@ SPIRA_API status net_plan_device(const net_layer *layers, int count, const word_
     device_info device;
     SPIRA_TRY(device_info_query(&device));
     net_plan_forms(plan, &device);
-    net_plan_cells(limits->cells ? cell_requests_max : 0, plan);
     net_plan_shortcuts(plan, &device);
     SPIRA_TRY(net_plan_choices(limits, &device, plan));
     size_t scratch = 0, fine_scratch = 0;
@@ -265,13 +263,12 @@ SPIRA_API status net_index_sets(const net_plan *p, voxel_set<W> input, device_st
 // The maps of a part, and the tiled layouts that the search writes.
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> input,
-                                device_status *trouble, void *memory, bool programmatic,
-                                cudaStream_t stream) {
+                                device_status *trouble, void *memory, cudaStream_t stream) {
     map_request<W> request[net_maps_max] = {};
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
-        if (!net_map_in(map, part) || map->cells) {
+        if (!net_map_in(map, part)) {
             continue;
         }
         map_request<W> *r = &request[count++];
@@ -286,29 +283,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, voxel_set<W> i
             r->forms.os = (int32_t *)((char *)memory + map->map);
         }
     }
-    return map_build_beside(&p->layout, request, count, programmatic, stream);
-}
-
-// The layouts that are made of cells.
-template <typename W>
-struct net_cells {
-    cell_request<W> request[cell_requests_max];
-    int count;
-};
-
-template <typename W>
-SPIRA_API net_cells<W> net_find_cells(const net_plan *p, net_part part, voxel_set<W> input,
-                                      void *memory) {
-    net_cells<W> cells = {};
-    for (int m = 0; m < p->maps; ++m) {
-        const net_map *map = &p->map[m];
-        if (map->cells && net_map_in(map, part)) {
-            cells.request[cells.count++] = {map->kernel, net_voxels(p, map->source, input, memory),
-                                            net_voxels(p, map->outputs, input, memory),
-                                            net_order(p, map, memory)};
-        }
-    }
-    return cells;
+    return map_build_batch(&p->layout, request, count, stream);
 }
 
 template <typename W>
@@ -326,29 +301,14 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, voxel_set<W> 
     return status_success();
 }
 
-// The ordered layouts of a part, and between the first launches those of what is made of cells:
-// neither needs anything of the other, so each stands beside one.
+// The ordered layouts of a part.
 template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, voxel_set<W> input,
-                                  void *memory, char *scratch, size_t bytes,
-                                  const cell_batch<W> &cells, cudaStream_t stream) {
+                                  void *memory, char *scratch, size_t bytes, cudaStream_t stream) {
     order_request orders[order_maps_max];
-    order_launches launches = {};
     int first = 0;
-    const int count = net_orders(p, part, input, memory, &first, orders);
-    if (count) {
-        SPIRA_TRY(order_begin_build(orders, count, scratch, bytes, &launches));
-    }
-    SPIRA_TRY(cell_order_launch(cells, cell_by_count, stream));
-    if (count) {
-        SPIRA_TRY(order_launch_keys(&launches, cells.units[cell_by_count] > 0, stream));
-    }
-    SPIRA_TRY(cell_order_launch(cells, cell_by_put, stream));
-    if (count) {
-        SPIRA_TRY(order_launch_rest(&launches, cells.units[cell_by_put] > 0, stream));
-    }
-    while (int more = net_orders(p, part, input, memory, &first, orders)) {
-        SPIRA_TRY(order_build(orders, more, scratch, bytes, stream));
+    while (int count = net_orders(p, part, input, memory, &first, orders)) {
+        SPIRA_TRY(order_build(orders, count, scratch, bytes, stream));
     }
     return status_success();
 }
@@ -375,23 +335,14 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, voxel_set<W> i
     const bool fine = part == net_part_fine;
     char *scratch = (char *)memory + (fine ? p->fine_scratch : p->scratch);
     const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
-    const net_cells<W> own = net_find_cells(p, part, input, memory);
-    cell_batch<W> cells = {};
-    if (own.count) {
-        char *found = (char *)memory + p->cells;
-        SPIRA_TRY(cell_requests_check(&p->layout, own.request, own.count));
-        SPIRA_TRY(cell_order_clear(own.request, own.count, found, stream));
-        cells = cell_batch_make(&p->layout, own.request, own.count, found);
-    }
     if (!fine) {
         SPIRA_TRY(net_index_sets(p, input, trouble, memory, stream));
     }
     if (!fine && p->sets == 1) {
         SPIRA_TRY(net_index_count(input, trouble, stream));
     }
-    SPIRA_TRY(cell_order_launch(cells, cell_by_find, stream));
-    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, own.count > 0, stream));
-    SPIRA_TRY(net_index_orders(p, part, input, memory, scratch, bytes, cells, stream));
+    SPIRA_TRY(net_index_maps(p, part, input, trouble, memory, stream));
+    SPIRA_TRY(net_index_orders(p, part, input, memory, scratch, bytes, stream));
     return net_index_pairs(p, part, input, memory, stream);
 }
 

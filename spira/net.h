@@ -27,7 +27,6 @@
 #ifndef SPIRA_NET_H
 #define SPIRA_NET_H
 
-#include "cell.h"
 #include "conv.h"
 #include "downsample.h"
 #include "layout/order.h"
@@ -91,9 +90,6 @@ struct net_limits {
     int record_count;
     int64_t map_pairs[net_maps_max];
     bool overlap; // device plans: with memory for a run with a second stream (net_side)
-    bool cells;   // device plans: the ordered layouts of layers of size and stride 2, and of their
-                  // inverse ones, are made without kernel maps (cell.h): in another order, so that
-                  // the last bits of a strided layer's results may be others
     net_shortcuts shortcuts;
 };
 
@@ -112,7 +108,6 @@ struct net_map {
     bool kept;    // pooling and the host read the map itself
     bool tiled;   // convolutions read its tiled layout,
     bool ordered; // or its ordered layout; device plans only
-    bool cells;   // the ordered layout, which alone is wanted, is that of cell.h
     size_t map;   // [capacity, volume], of net_map_needed; unless `kept` features take its place
     size_t slabs; // the same of net_map_compact: the compact form
     size_t tiles; // tiled
@@ -148,7 +143,6 @@ struct net_plan {
     int64_t params; // floats: see net_step.params
     bool device;
     size_t scratch, scratch_bytes;           // of downsampling, and of the ordered layouts
-    size_t cells;                            // scratch of the layouts of cells: passes like a map
     size_t fine_scratch, fine_scratch_bytes; // with overlap: of the fine part alone
     size_t workspace_bytes;
     size_t index_bytes, feature_bytes; // parts of workspace_bytes: sets and maps, features, or
@@ -446,20 +440,7 @@ SPIRA_API bool net_map_compact(const net_plan *p, const net_map *m) {
 
 // Whether the map itself is written: it is read, counted, or put in order.
 SPIRA_API bool net_map_needed(const net_plan *p, const net_map *m) {
-    return m->kept || p->limits.count_pairs || (m->ordered && !m->cells && !net_map_compact(p, m));
-}
-
-// Finds the maps whose ordered layouts are made of cells: at most `most` of them.
-SPIRA_API void net_plan_cells(int most, net_plan *p) {
-    int cells = 0;
-    for (int i = 0; i < p->maps; ++i) {
-        net_map *m = &p->map[i];
-        const int coarse = m->kernel.transposed ? m->source : m->outputs;
-        m->cells = cells < most && net_map_passes(p, m) && cell_takes(&m->kernel) &&
-                   m->source != m->outputs &&
-                   triple_equal(p->set[coarse].stride, cell_stride(&m->kernel));
-        cells += m->cells;
-    }
+    return m->kept || p->limits.count_pairs || (m->ordered && !net_map_compact(p, m));
 }
 
 // What is indexed in one go. The parts of a plan with overlap: the maps of set 0 onto itself; all
@@ -532,22 +513,6 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     }
 }
 
-// Carves the scratch of all layouts of cells. Returns its bytes.
-SPIRA_API size_t net_carve_cells(const net_plan *p, workspace *w) {
-    cell_size size[net_maps_max];
-    cell_scratch each[net_maps_max];
-    const size_t begin = w->used;
-    int many = 0;
-    for (int m = 0; m < p->maps; ++m) {
-        const net_map *map = &p->map[m];
-        if (map->cells) {
-            size[many++] = {map->kernel.transposed, p->set[map->outputs].capacity};
-        }
-    }
-    cell_carve(w, size, many, each);
-    return w->used - begin;
-}
-
 SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) {
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];
@@ -558,10 +523,6 @@ SPIRA_API void net_place_passing_part(net_plan *p, net_part part, workspace *w) 
             const int32_t capacity = p->set[map->outputs].capacity;
             map->slabs = net_take<int32_t>(w, slab_total(map->kernel.size.x, capacity));
         }
-    }
-    if (part != net_part_fine) { // a set and its cells are two
-        p->cells = w->used;
-        net_carve_cells(p, w);
     }
 }
 

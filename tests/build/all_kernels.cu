@@ -15,8 +15,6 @@ static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
     SPIRA_TRY(expand(layout, kernel, &rule, set, set, trouble, nullptr, 0, nullptr));
     map_forms forms = map_forms_os(map);
     map_pairs pairs = {map, map, map, 1};
-    const cell_request<W> cells = {*kernel, set, set, {map, (uint32_t *)map, map, map, 1, 8}};
-    SPIRA_TRY(cell_order(layout, &cells, 1, out, 0, nullptr));
     SPIRA_TRY(map_build_forms(layout, kernel, set, set, &forms, nullptr));
     SPIRA_TRY(
         map_build_pairs(layout, kernel, set, set, &forms, pairs, trouble, nullptr, 0, nullptr));

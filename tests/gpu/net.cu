@@ -65,16 +65,11 @@ void check_late_features(device_net<W> *d, const result<W> &kept, const int *nev
 
 // Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. Where
 // pairs are counted, all maps pass through the place of the features; where not, compact ones do.
-// Layers between sets and their cells may do without: wanted as `cells` has it, of such a plan on
-// one stream.
 template <typename W>
-void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &kept,
-                  const result<W> &cells) {
-    for (int way : {0, 1, 2}) {
+void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
+    for (bool count_pairs : {true, false}) {
         limits.overlap = true;
-        limits.count_pairs = way == 0;
-        limits.cells = way == 2;
-        const result<W> &wanted = limits.cells ? cells : kept;
+        limits.count_pairs = count_pairs;
         device_net<W> d = device_net_make<W>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");
         const int *never = device_zeros<int>(1);
@@ -105,13 +100,7 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
     CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
-    net_limits of_cells = limits;
-    of_cells.cells = of_cells.keep_all = true;
-    of_cells.shortcuts = net_shortcuts_hidden; // joined, as where not all is kept
-    device_net<W> celled = device_net_make<W>(n, &of_cells);
-    const result<W> cells = device_net_result(&celled, &f);
-    check_result(&celled, &f, cells);
-    check_beside(n, limits, &f, kept, cells);
+    check_beside(n, limits, &f, kept);
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }
@@ -402,14 +391,12 @@ namespace {
 // gives what a run without a graph gives in a workspace without a past, and, where all layers are
 // kept, what the host says. side: null, or the second stream of the graph alone.
 template <typename W>
-void check_replays(const char *name, numeric type, bool keep_all, const net_side *side,
-                   bool cells = false) {
+void check_replays(const char *name, numeric type, bool keep_all, const net_side *side) {
     network n;
     network_named(name, &n);
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
     limits.overlap = side != nullptr;
-    limits.cells = cells;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
@@ -465,7 +452,6 @@ DEVICE_TEST(gpu_net_graph_replays_beside) {
     }
     check_replays<uint64_t>("zoo", numeric_f32, true, side_get());
     check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get());
-    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get(), true);
     check_replays<uint64_t>("SparseResNet21", numeric_bf16, false, side_get());
 }
 

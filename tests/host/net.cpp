@@ -527,18 +527,6 @@ bool map_passes(const net_plan *p, const net_map *map) {
     return !map->kept && (map->ordered || p->limits.count_pairs);
 }
 
-// Of cells, the scratch of all of them passes instead of it.
-bool map_is_of_cells(const net_plan *p, const net_map *map) {
-    const bool inverse = map->kernel.transposed;
-    const triple size = map->kernel.size;
-    const triple fine = p->set[inverse ? map->outputs : map->source].stride;
-    const triple coarse = p->set[inverse ? map->source : map->outputs].stride;
-    return p->limits.cells && map_passes(p, map) && !map->tiled && !p->limits.count_pairs &&
-           map->source != map->outputs && triple_equal(map->kernel.dilation, {1, 1, 1}) &&
-           size.x <= 2 && size.y <= 2 && size.z <= 2 &&
-           triple_equal(coarse, {fine.x * size.x, fine.y * size.y, fine.z * size.z});
-}
-
 // A cube of 3 or 5 that is only put in order passes in its compact form.
 bool map_is_compact(const net_plan *p, const net_map *map) {
     const triple size = map->kernel.size;
@@ -549,10 +537,6 @@ bool map_is_compact(const net_plan *p, const net_map *map) {
 
 span map_span(const net_plan *p, const net_map *map) {
     const int64_t capacity = p->set[map->outputs].capacity;
-    if (map_is_of_cells(p, map)) {
-        workspace w = workspace_begin(nullptr);
-        return {p->cells, p->cells + net_carve_cells(p, &w)};
-    }
     const bool compact = map_is_compact(p, map);
     const int K = map->kernel.size.x;
     const size_t begin = compact ? map->slabs : map->map;
@@ -604,14 +588,11 @@ int index_faults(const net_plan *p) {
         spans.push_back({p->set[s].words, p->set[s].words + bytes});
         spans.push_back({p->set[s].count, p->set[s].count + sizeof(int32_t)});
     }
-    bool of_cells = false;
     for (int m = 0; m < p->maps; ++m) {
         spans_of_map(p, &p->map[m], &spans);
-        const bool again = of_cells && p->map[m].cells; // one place for all
-        if (map_passes(p, &p->map[m]) && !again) {
+        if (map_passes(p, &p->map[m])) {
             passing.push_back(map_span(p, &p->map[m]));
         }
-        of_cells = of_cells || p->map[m].cells;
     }
     spans.push_back({p->scratch, p->scratch + p->scratch_bytes});
     spans.push_back({p->fine_scratch, p->fine_scratch + p->fine_scratch_bytes});
@@ -654,7 +635,6 @@ status plan_device_places(const network *n, const net_limits *limits, uint64_t f
         p->map[m].tiled = forms >> 2 * (m % 32) & 1;
         p->map[m].ordered = forms >> 2 * (m % 32) & 2;
     }
-    net_plan_cells(limits->cells ? 16 : 0, p);
     return net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p);
 }
 
@@ -677,7 +657,6 @@ TEST(net_places_never_overlap) {
         limits.count_pairs = random_int(&r, 0, 1);
         limits.keep_all = i % 5 == 4;
         limits.overlap = random_int(&r, 0, 1);
-        limits.cells = random_int(&r, 0, 1);
         for (int s = 0; s < net_sets_max; ++s) {
             limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
@@ -689,9 +668,6 @@ TEST(net_places_never_overlap) {
         }
         for (int m = 0; m < plan.maps && !device; ++m) { // host plans have the maps alone
             CHECK(plan.map[m].kept && !plan.map[m].tiled && !plan.map[m].ordered);
-        }
-        for (int m = 0; m < plan.maps; ++m) {
-            CHECK_EQUAL(plan.map[m].cells, device && map_is_of_cells(&plan, &plan.map[m]));
         }
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
@@ -1053,37 +1029,6 @@ static void check_planted_places(const net_plan *good, int m) {
     CHECK(index_faults(&bad) > 0);
 }
 
-// The strided layers of MinkUNet42 and the inverse ones, and no other maps: at most so many.
-TEST(net_plan_cells_between_sets) {
-    network n;
-    net_plan plan;
-    REQUIRE(networks::network_make("MinkUNet42", &n));
-    net_limits limits = limits_make(1000, 4);
-    limits.type = numeric_f16;
-    limits.cells = true;
-    for (int most : {0, 1, 8, 16}) {
-        REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &plan));
-        net_plan_cells(most, &plan);
-        int cells = 0, inverse = 0;
-        for (int m = 0; m < plan.maps; ++m) {
-            const net_map *map = &plan.map[m];
-            cells += map->cells;
-            inverse += map->cells && map->kernel.transposed;
-            CHECK(!map->cells || (map->source != map->outputs && !net_map_needed(&plan, map)));
-        }
-        CHECK_EQUAL(cells, std::min(most, 8));
-        CHECK(most < 8 || inverse == 4);
-    }
-    for (bool *other : {&limits.count_pairs, &limits.cells}) { // counted; not asked for
-        *other = !*other;
-        REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &plan));
-        for (int m = 0; m < plan.maps; ++m) {
-            CHECK(!plan.map[m].cells);
-        }
-        *other = !*other;
-    }
-}
-
 TEST(net_places_check_finds_planted_faults) {
     network n;
     net_plan good, bad;
@@ -1115,16 +1060,6 @@ TEST(net_places_check_finds_planted_faults) {
     bad = good;
     bad.fine_scratch -= workspace_alignment;
     CHECK(index_faults(&bad) > 0);
-    limits.cells = true;
-    limits.count_pairs = false;
-    net_plan cells;
-    REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &cells));
-    REQUIRE(index_faults(&cells) == 0 && overlap_faults(&n, &cells) == 0);
-    for (size_t at : {(size_t)0, cells.step[0].features, cells.step[1].features}) {
-        bad = cells;
-        bad.cells = at;
-        CHECK((at ? overlap_faults(&n, &bad) : index_faults(&bad)) > 0);
-    }
     for (int m = 0; m < good.maps; ++m) {
         for (int layer : {0, 1}) {
             bad = good;
