@@ -1709,12 +1709,16 @@ SPIRA_API status hopper_run_any(const conv_tensor_params &p, const device_info *
     }
 }
 
-// size: fits.
-template <typename E>
+// size: fits. shortcuts: the kernels that add a shortcut are compiled too.
+template <typename E, bool shortcuts>
 SPIRA_API status hopper_run(const conv_tensor_params &p, const device_info *d,
                             cudaStream_t stream) {
-    return p.shortcut.parts ? hopper_run_any<E, true>(p, d, stream)
-                            : hopper_run_any<E, false>(p, d, stream);
+    if constexpr (shortcuts) {
+        if (p.shortcut.parts) {
+            return hopper_run_any<E, true>(p, d, stream);
+        }
+    }
+    return hopper_run_any<E, false>(p, d, stream);
 }
 
 } // namespace spira

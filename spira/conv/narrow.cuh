@@ -555,8 +555,8 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, block
     const int unit = ((int)blockIdx.x * narrow_warps + warp) / split, rank = unit / each;
     int first = outputs;
     if (rank * narrow_pair < outputs) {
-        first =
-            (p.order.row ? __ldg(p.order.schedule + rank) : rank) * narrow_pair + unit % each * places;
+        first = (p.order.row ? __ldg(p.order.schedule + rank) : rank) * narrow_pair +
+                unit % each * places;
     }
     narrow_sums<steps, blocks> sum = {};
 #pragma unroll 1

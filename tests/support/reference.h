@@ -13,6 +13,19 @@
 #include <unordered_map>
 #include <vector>
 
+// ---- shapes -------------------------------------------------------------------------------------
+
+SPIRA_API spira::conv_shape shape_make(int volume, int cin, int cin2, int cout,
+                                       spira::numeric type) {
+    spira::conv_shape s = {};
+    s.volume = volume;
+    s.cin = cin;
+    s.cin2 = cin2;
+    s.cout = cout;
+    s.type = type;
+    return s;
+}
+
 // ---- scenes -------------------------------------------------------------------------------------
 
 // A layout for words of type W, whether or not the scene would fit fewer bits. Bounds inclusive.
