@@ -154,8 +154,14 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         spira::voxel_set<W> outputs = w->level[m->outputs].device;
-        request[i] = {m->kernel,        spira::map_all, m->map,  outputs.count,
-                      outputs.capacity, m->order,       m->slabs};
+        request[i] = {};
+        request[i].kernel = m->kernel;
+        request[i].threshold = spira::map_all;
+        request[i].map = m->map;
+        request[i].slabs = m->slabs;
+        request[i].count = outputs.count;
+        request[i].capacity = outputs.capacity;
+        request[i].layout = m->order;
     }
 }
 
@@ -186,7 +192,7 @@ static spira::status index_step(void *context, cudaStream_t stream) {
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
                       index_forms_of(w, m)};
     }
-    SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
+    SPIRA_TRY(spira::map_build_batch(bench_gpu(), &scene->layout, request, index_maps, stream));
     spira::order_request orders[index_maps];
     index_orders(w, orders);
     return w->form == index_ordered
@@ -199,7 +205,10 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
                                    int outputs) {
     int finer = source < outputs ? source : outputs;
     int32_t rows = w->level[outputs].host.capacity;
-    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}, {}, nullptr};
+    index_map<W> m = {};
+    m.kernel = spira::kernel_cube(K, 1 << finer);
+    m.source = source;
+    m.outputs = outputs;
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);

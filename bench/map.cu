@@ -122,10 +122,13 @@ template <typename W>
 static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
     const int32_t count = *w->outputs.host.count;
-    w->order = {w->kernel, spira::map_all,
-                w->map,    w->outputs.device.count,
-                count,     bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true),
-                w->slabs};
+    w->order = {};
+    w->order.kernel = w->kernel;
+    w->order.threshold = spira::map_all;
+    w->order.slabs = w->slabs;
+    w->order.count = w->outputs.device.count;
+    w->order.capacity = count;
+    w->order.layout = bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true);
     w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
     BENCH_TRY(map_order_step<W>(w, s->stream));
     row.bytes =

@@ -32,15 +32,16 @@ SPIRA_API const void *features_upload(numeric type, const std::vector<float> &va
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
-// Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weight, packed, bytes, stream).
+// Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weight, packed, bytes,
+// stream).
 template <typename B, typename P>
 const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight, B bytes_of,
                            P pack) {
     size_t bytes = 0;
     CHECK_OK(bytes_of(gpu(), shape, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(pack(gpu(), shape, device_upload(weight.data(), (int64_t)weight.size()), packed,
-                  bytes, stream_get()));
+    CHECK_OK(pack(gpu(), shape, device_upload(weight.data(), (int64_t)weight.size()), packed, bytes,
+                  stream_get()));
     return packed;
 }
 
@@ -177,7 +178,7 @@ SPIRA_API order_layout order_upload(const problem *p) {
     device.mask = device_upload(o.mask.data(), (int64_t)o.mask.size());
     device.source = device_upload(o.source.data(), (int64_t)o.source.size());
     device.schedule = device_upload(o.schedule.data(), (int64_t)o.schedule.size());
-    device.blocks = o.blocks;
+    device.groups = o.blocks;
     device.volume = p->shape.volume;
     return device;
 }
@@ -210,8 +211,9 @@ SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
     d->scratch_bytes = 0;
 }
 
-SPIRA_API status device_problem_start(const device_problem *d) {
-    return conv(gpu(), &d->args, stream_get());
+template <bool shortcuts = false>
+status device_problem_start(const device_problem *d) {
+    return conv<numeric_any, shortcuts>(gpu(), &d->args, stream_get());
 }
 
 // The same bits twice. Frees all buffers of the test.
