@@ -28,7 +28,7 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
             r->count = outputs.count;
             r->capacity = outputs.capacity;
             r->layout = net_order(p, map, memory);
-            r->slabs = net_compact(p, map, memory);
+            r->compact = net_compact(p, map, memory);
         }
     }
     return count;

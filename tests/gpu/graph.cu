@@ -74,7 +74,7 @@ order_layout order_new(int32_t capacity, int32_t volume) {
     t.mask = device_new<uint32_t>(many * order_words(volume));
     t.source = device_new<int32_t>(many * order_rows * volume);
     t.schedule = device_new<int32_t>(order_pairs((int32_t)many));
-    t.blocks = (int32_t)many;
+    t.groups = (int32_t)many;
     t.volume = volume;
     return t;
 }
@@ -372,10 +372,10 @@ void parts_fetch_order(const char *name, const order_layout *t, std::vector<part
     parts->push_back(part_fetch(name, t->row, (int64_t)t->groups * order_rows));
     parts->push_back(part_fetch(name, t->mask, (int64_t)mask.size()));
     part source = {name, {}};
-    for (int64_t block = 0; block < t->groups; ++block) {
+    for (int64_t group = 0; group < t->groups; ++group) {
         for (int k = 0; k < t->volume; ++k) {
-            if (mask[(size_t)(block * words + k / 32)] >> k % 32 & 1) {
-                part_append(&source, t->source + order_begin(t, block, k), order_rows);
+            if (mask[(size_t)(group * words + k / 32)] >> k % 32 & 1) {
+                part_append(&source, t->source + order_begin(t, group, k), order_rows);
             }
         }
     }
