@@ -84,7 +84,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
         r->kernel = map->kernel;
         r->source = net_voxels(p, map->source, run->input, run->memory);
         r->outputs = net_voxels(p, map->outputs, run->input, run->memory);
-        r->forms = map_forms_slabs(net_compact(p, map, run->memory), run->trouble);
+        r->forms = map_forms_compact(net_compact(p, map, run->memory), run->trouble);
         if (map->tiled) {
             r->forms.tiles = net_tiles(p, map, run->memory);
         }
@@ -92,7 +92,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
             r->forms.os = (int32_t *)((char *)run->memory + map->map);
         }
     }
-    return map_build_batch(&p->layout, request, count, stream);
+    return map_build_batch(&p->gpu, &p->layout, request, count, stream);
 }
 
 template <typename W>
