@@ -142,6 +142,16 @@ SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
     return peers;
 }
 
+// Reads a word in global memory until it is not zero, and returns it: another thread block writes
+// it.
+SPIRA_DEVICE uint32_t poll_nonzero(const uint32_t *from) {
+    uint32_t word;
+    do {
+        word = *(const volatile uint32_t *)from;
+    } while (word == 0);
+    return word;
+}
+
 // Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
 // not looked at.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {

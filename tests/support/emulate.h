@@ -4,11 +4,12 @@
 // Included before a .cuh file that asks for no more than what stands here (or in emulate_hopper.h).
 // The threads of a block are fibers that take turns: one runs until it has to wait for others. Who
 // is next is drawn anew each time, from emulate::seed, and warps drift apart. Blocks run one after
-// the other, the last first, those of a cluster side by side. So it finds wrong results, threads
-// that wait for ever, lanes that meet at different places, and many of the orders that a GPU may
-// take; but no races between two waits, nor between clusters, and no fence that is missing: what a
-// thread has written all others see at once. A kernel that is launched early begins while the one
-// before it still runs: see previous_kernel.
+// the other, the last first; the blocks of a cluster run side by side, and so do
+// emulate::side_by_side others. So it finds wrong results, threads that wait for ever, lanes that
+// meet at different places, and many of the orders that a GPU may take; but no races between two
+// waits, nor between clusters, and no fence that is missing: what a thread has written all others
+// see at once. A kernel that is launched early begins while the one before it still runs: see
+// previous_kernel.
 //
 // Fibers are those of glibc (ucontext.h). Shared memory is a thread's own memory: each block of a
 // cluster is a thread, and one of them runs at a time. (For dynamic shared memory g++ is to be told
@@ -16,6 +17,7 @@
 #ifndef SPIRA_TESTS_EMULATE_H
 #define SPIRA_TESTS_EMULATE_H
 
+#include "../../spira/base/integer.h"
 #include "../../spira/device.h"
 #include "../../spira/status.h"
 
@@ -37,8 +39,12 @@
 
 #define SPIRA_DEVICE [[maybe_unused]] static inline
 #define SPIRA_KERNEL [[maybe_unused]] static
-#define SPIRA_PLAIN_KERNEL template <int = 0> SPIRA_KERNEL
-#define SPIRA_LAUNCHER template <int = 0> SPIRA_API
+#define SPIRA_PLAIN_KERNEL                                                                         \
+    template <int = 0>                                                                             \
+    SPIRA_KERNEL
+#define SPIRA_LAUNCHER                                                                             \
+    template <int = 0>                                                                             \
+    SPIRA_API
 #define __device__
 #define __forceinline__ inline
 #define __noinline__
@@ -101,6 +107,7 @@ struct previous_kernel {
 };
 
 inline uint64_t seed;
+inline unsigned side_by_side = 1; // thread blocks that run at a time where there are no clusters
 inline previous_kernel previous;
 inline const char *trouble;             // of the launch; null: none
 inline std::set<const void *> launched; // kernels
@@ -315,8 +322,11 @@ inline void run_turns(block *b) {
         } else if (stuck) {
             fault("threads wait for ever");
         }
-        const unsigned next = (b->rank + 1) % c->ranks;
-        c->turn = c->alive >> next & 1 ? next : b->rank;
+        unsigned next = (b->rank + 1) % c->ranks;
+        while (c->alive && !(c->alive >> next & 1)) {
+            next = (next + 1) % c->ranks;
+        }
+        c->turn = next;
         c->passed.notify_all();
     }
 }
@@ -411,8 +421,9 @@ T __ldg(const T *from) {
     return *from;
 }
 
-inline void atomicAdd(int32_t *sum, int32_t value) {
+inline int32_t atomicAdd(int32_t *sum, int32_t value) {
     *sum += value;
+    return *sum - value;
 }
 
 inline void atomicOr(uint32_t *all, uint32_t bits) {
@@ -452,12 +463,19 @@ inline int warp_sum_up_to(int value) {
 
 template <int bits>
 uint32_t warp_peers(uint32_t number) {
-    uint32_t peers = 0;
-    for (int lane = 0; lane < 32; ++lane) {
-        const uint32_t other = (uint32_t)__shfl_sync(~0u, (int32_t)number, lane);
-        peers |= (other ^ number) << (32 - bits) ? 0 : 1u << lane;
+    uint32_t peers = ~0u;
+    for (int b = 0; b < bits; ++b) {
+        const bool own = number >> b & 1;
+        const uint32_t same = __ballot_sync(~0u, own);
+        peers &= own ? same : ~same;
     }
     return peers;
+}
+
+inline uint32_t poll_nonzero(const uint32_t *from) {
+    emulate::wait_until([](uint64_t p, uint64_t) { return *(const volatile uint32_t *)p != 0; },
+                        (uint64_t)(uintptr_t)from, 0);
+    return *from;
 }
 
 inline status status_from_cuda(int, const char *) {
@@ -479,14 +497,15 @@ status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t sha
     blockDim = threads;
     emulate::trouble = nullptr;
     emulate::launched.insert((const void *)kernel);
-    for (unsigned i = blocks.x * blocks.y * blocks.z / ranks; i-- > 0 && !emulate::trouble;) {
+    for (unsigned left = blocks.x * blocks.y * blocks.z; left > 0 && !emulate::trouble;) {
         emulate::cluster c = {};
         c.body = [&] { kernel(P(arguments)...); };
-        c.ranks = ranks;
+        c.ranks = (unsigned)min_of(ranks > 1 ? ranks : emulate::side_by_side, left);
         c.threads = threads.x;
         c.released = !programmatic;
+        left -= c.ranks;
         emulate::run_cluster(&c, [&](emulate::block *b) {
-            const unsigned at = i * ranks + b->rank;
+            const unsigned at = left + b->rank;
             blockIdx = {at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y};
             if (emulate::memory_begin) {
                 emulate::memory_begin(b, shared);

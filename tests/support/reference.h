@@ -230,7 +230,7 @@ SPIRA_API reference_value reference_epilogue(double sum, double error,
     sum += residual;
     magnitude += fabs(residual);
     error += 6 * epsilon * magnitude; // five steps, each rounded once
-    if (e->act == spira::activation_relu && sum < 0) {
+    if (e->act == spira::activation_relu && !isnan(sum) && sum < 0) { // -ffast-math forgets NaN
         sum = 0;
     } else if (e->act == spira::activation_leaky && sum < 0) {
         sum *= (double)e->slope;
