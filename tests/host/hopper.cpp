@@ -167,7 +167,7 @@ conv_tensor_params params_put(const layer *l) {
         t.order.mask = array_put(o.mask);
         t.order.source = array_put(o.source);
         t.order.schedule = array_put(o.schedule);
-        t.order.blocks = o.blocks;
+        t.order.groups = o.blocks;
     }
     t.order.volume = s->volume;
     t.count = array_put(std::vector<int32_t>(1, p->outputs));
