@@ -183,7 +183,6 @@ struct bench_options {
     const char *net;   // null: all
     bool quick;        // fewer replays and cases of networks
     bool apart;        // shortcuts of networks are layers of their own
-    bool cells;        // their layers of size and stride 2 need no maps (net_limits.cells)
     const char *in;    // tuning records: to compare with; null: none
     const char *out;   // to write, as text; null: nowhere
     const char *table; // to write, as initialisers; null: nowhere
@@ -199,7 +198,7 @@ struct bench_options {
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
-        "       [--apart] [--cells] [--priority]\n"
+        "       [--apart] [--priority]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -207,9 +206,8 @@ struct bench_options {
         "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
         "parts of bench_net, --only (again for more) and\n"
         "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers\n"
-        "of their own, with --cells layers of size and stride 2 need no maps, with --priority\n"
-        "the second stream goes first. bench_tune compares with the records of --in, and writes\n"
-        "its own as text (--out) and as C++ (--table).\n",
+        "of their own, with --priority the second stream goes first. bench_tune compares with the\n"
+        "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
 }
@@ -345,8 +343,6 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             o.quick = true;
         } else if (strcmp(argv[i], "--apart") == 0) {
             o.apart = true;
-        } else if (strcmp(argv[i], "--cells") == 0) {
-            o.cells = true;
         } else if (strcmp(argv[i], "--priority") == 0) {
             bench_priority = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {

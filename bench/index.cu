@@ -158,7 +158,7 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
         request[i].kernel = m->kernel;
         request[i].threshold = spira::map_all;
         request[i].map = m->map;
-        request[i].slabs = m->slabs;
+        request[i].slabs = m->compact;
         request[i].count = outputs.count;
         request[i].capacity = outputs.capacity;
         request[i].layout = m->order;
@@ -169,8 +169,8 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
 template <typename W>
 static spira::map_forms index_forms_of(const index_work<W> *w, const index_map<W> *m) {
     return w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
-           : w->form == index_ordered && m->slabs
-               ? spira::map_forms_slabs(m->slabs, w->scene.trouble)
+           : w->form == index_ordered && m->compact
+               ? spira::map_forms_compact(m->compact, w->scene.trouble)
                : spira::map_forms_os(m->map);
 }
 
@@ -214,8 +214,8 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
     m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
     m.order = bench_order(pool, rows, volume, true);
-    if (spira::slab_takes(&m.kernel)) {
-        m.slabs = bench_device<int32_t>(pool, spira::slab_total(K, rows));
+    if (spira::compact_takes(&m.kernel)) {
+        m.compact = bench_device<int32_t>(pool, spira::compact_total(K, rows));
     }
     return m;
 }
@@ -267,7 +267,7 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         w->bytes[index_os] += total * (int64_t)sizeof *m->map;
         w->bytes[index_tiled] += bench_check_tiles(pool, expected, rows, m->tiles, input);
         w->bytes[index_ordered] +=
-            (m->slabs ? spira::slab_total(m->kernel.size.x, rows) : total) *
+            (m->compact ? spira::compact_total(m->kernel.size.x, rows) : total) *
                 (int64_t)sizeof *m->map +
             bench_check_order(pool, &m->kernel, expected, rows, m->order, input);
         bench_pool_free(pool, keep);

@@ -63,9 +63,9 @@ SPIRA_API status conv_map_carve(const device_info *gpu, const conv_map_request<W
     }
     const order_layout order = order_layout_take(w, capacity, volume);
     p->map = conv_map_of_order(&order, r->outputs.count, capacity);
-    p->compact = slab_takes(&r->kernel);
+    p->compact = compact_takes(&r->kernel);
     const int64_t entries =
-        p->compact ? slab_total(r->kernel.size.x, capacity) : (int64_t)capacity * volume;
+        p->compact ? compact_total(r->kernel.size.x, capacity) : (int64_t)capacity * volume;
     int32_t *map = workspace_take<int32_t>(w, entries);
     p->order.kernel = r->kernel;
     p->order.threshold = map_all;
@@ -137,15 +137,16 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     }
     if (p.map.form == conv_form_tiles) {
         const map_forms forms = map_forms_tiles(p.map.tiles);
-        return map_build_forms(request->words, &request->kernel, request->source, request->outputs,
-                               &forms, stream);
+        return map_build_forms<W, map_kind_tiles>(request->words, &request->kernel, request->source,
+                                                  request->outputs, &forms, stream);
     }
     if constexpr (device_code_within(80, 999)) {
-        const map_forms forms = p.compact
-                                    ? map_forms_slabs((int32_t *)p.order.compact, request->trouble)
-                                    : map_forms_os((int32_t *)p.order.map);
-        SPIRA_TRY(map_build_forms(request->words, &request->kernel, request->source,
-                                  request->outputs, &forms, stream));
+        const map_forms forms =
+            p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                      : map_forms_os((int32_t *)p.order.map);
+        enum { kinds = map_kind_os | map_kind_compact };
+        SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
+                                             request->outputs, &forms, stream)));
         return order_build(&p.order, 1, p.scratch, p.scratch_bytes, stream);
     }
     return conv_not_compiled();

@@ -7,16 +7,15 @@
 // set, found by binary searches. Two launches. What a block searches it has in shared memory: the
 // words around its voxels, which are read before anything is known; where slabs are longer, all
 // words of them; where those are too many, the set is searched itself. Any other step takes a
-// floor, a radix sort (CUB) and the removal of repeats.
+// floor, a radix sort and the removal of repeats.
 #ifndef SPIRA_DOWNSAMPLE_CUH
 #define SPIRA_DOWNSAMPLE_CUH
 
 #include "base/async.cuh"
+#include "base/block.cuh"
 #include "downsample.h"
 #include "index/unique.cuh"
 #include "search.cuh"
-
-#include <cub/block/block_scan.cuh>
 
 namespace spira {
 
@@ -684,15 +683,14 @@ SPIRA_DEVICE downsample_heads downsample_chunk(const downsample_heads *heads, co
 // Where the heads of each block start, into blocks [gridDim.x].
 template <int threads>
 SPIRA_DEVICE void downsample_scan_blocks(const int32_t *counts, int32_t *blocks) {
-    typedef cub::BlockScan<int, threads, cub::BLOCK_SCAN_WARP_SCANS> scan;
-    __shared__ typename scan::TempStorage scratch;
+    __shared__ int sums[threads / 32];
     const int used = (int)gridDim.x, each = (used + threads - 1) / threads;
     int before = 0, first = (int)threadIdx.x * each, last = min(first + each, used);
 #pragma unroll 1
     for (int b = first; b < last; ++b) {
         before += counts[b];
     }
-    scan(scratch).ExclusiveSum(before, before);
+    before = block_exclusive_sum<threads>(before, sums);
 #pragma unroll 1
     for (int b = first; b < last; ++b) { // read again: there are few, and few registers
         blocks[b] = before;
@@ -908,7 +906,7 @@ SPIRA_API status downsample_carve(workspace *w, int32_t rows, int32_t capacity,
     s->counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
     s->spans =
         workspace_take<downsample_span>(&step, ceil_div(rows, downsample_cut_make(rows).turn));
-    SPIRA_TRY(unique_carve(w, rows, capacity, &s->sort));
+    unique_carve(w, rows, capacity, &s->sort);
     w->used = max_of(w->used, step.used);
     return status_success();
 }
@@ -979,11 +977,11 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
         return step(layout, in, from, stride, out, s, trouble, stream);
     }
     bool by_mask = downsample_by_mask(stride);
-    downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, in, stride, by_mask, s.sort.words, trouble);
     int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
-    int first_bit = by_mask ? floored : 0; // the floored bits are zero
-    return unique_sort_launch(&s.sort, first_bit, word_bits(layout), out, trouble, stream);
+    int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // the floored bits are zero
+    downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
+        *layout, in, stride, by_mask, unique_input(&s.sort, first_bit, bits), trouble);
+    return unique_sort_launch(&s.sort, first_bit, bits, out, trouble, stream);
 }
 
 // The same from a set of which nothing is known: from = {1, 1, 1}.

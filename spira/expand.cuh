@@ -1,4 +1,4 @@
-// spira/expand.cuh: the outputs that a kernel touches, on the GPU: write all, radix sort (CUB),
+// spira/expand.cuh: the outputs that a kernel touches, on the GPU: write all, a radix sort,
 // unique.
 #ifndef SPIRA_EXPAND_CUH
 #define SPIRA_EXPAND_CUH
@@ -42,8 +42,8 @@ SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule 
     SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
     SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
     workspace w = workspace_begin(nullptr);
-    unique_scratch<W> s; // words [axes.most, in.capacity]: what each input touches
-    SPIRA_TRY(unique_carve<W>(&w, rows, out_capacity, &s));
+    unique_scratch<W> s;
+    unique_carve<W>(&w, rows, out_capacity, &s);
     *bytes = w.used;
     return status_success();
 }
@@ -84,11 +84,11 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     unique_scratch<W> s;
-    SPIRA_TRY(unique_carve<W>(&w, in.capacity * axes.most, out.capacity, &s));
+    unique_carve<W>(&w, in.capacity * axes.most, out.capacity, &s);
+    const int first_bit = expand_first_bit(layout, &axes.z), bits = word_bits(layout);
     expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, axes, in, s.words, trouble);
-    return unique_sort_launch(&s, expand_first_bit(layout, &axes.z), word_bits(layout), out,
-                              trouble, stream);
+        *layout, axes, in, unique_input(&s, first_bit, bits), trouble);
+    return unique_sort_launch(&s, first_bit, bits, out, trouble, stream);
 }
 
 } // namespace spira

@@ -1,4 +1,8 @@
-// spira/voxel.cuh: voxelisation on the GPU: sort, which packs the words, and unique.
+// spira/voxel.cuh: voxelisation on the GPU, and features of the voxels.
+//
+// voxelize packs each row into a word and sorts words with their rows (index/sort.cuh), then
+// removes repeats and numbers the voxels (index/unique.cuh). The types and the host loops are in
+// voxel.h.
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
@@ -24,7 +28,7 @@ SPIRA_API status voxelize_carve(workspace *w, int32_t rows, int32_t capacity,
     return sort_carve(w, rows, &s->sort);
 }
 
-// The input as the sort takes it (index/sort.cuh): words are packed where they are needed.
+// The input as a source of the sort (index/sort_source.cuh), whose kernels pack the words.
 template <typename W, bool points>
 struct voxelize_source {
     word_layout layout;
@@ -37,7 +41,7 @@ SPIRA_DEVICE int32_t sort_rows(const voxelize_source<W, points> &from) {
     return *from.in.count;
 }
 
-// Rows behind the count need not have been written: they are not read.
+// Rows behind the count are not read: they may be uninitialised.
 template <typename W, bool points>
 SPIRA_DEVICE voxel_raw sort_load(const voxelize_source<W, points> &from, int32_t row) {
     return voxel_load<points>(&from.in, row);
@@ -62,7 +66,7 @@ SPIRA_DEVICE W sort_word(const voxelize_source<W, points> &from, const voxel_raw
     return word;
 }
 
-// The words of all rows of an input, sorted: sort_source.
+// Sorts the words of all rows of an input (sort_source).
 template <typename W>
 SPIRA_API status voxelize_sort(const word_layout *layout, const voxel_input *in,
                                device_status *trouble, W *sorted, int32_t *order,
@@ -90,23 +94,26 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 
 // Voxelises points or integer coordinates (Spira paper: packed-native processing).
 //
-// inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory;
-//          *in->count rows are read, at most in->rows; a larger count is recorded in trouble
-// outputs  set: the voxels, ascending, word_none() behind them, and their count
-//          rows: which row fell into which voxel
-//          trouble: rows that are not finite, out of the layout or (duplicates_report) repeated are
-//          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
-// errors   null pointers, sizes, a layout of another word, a workspace that is too small
-// Asynchronous, deterministic, equal to voxelize_host to the last bit.
-// cost     one sort of (word, row) pairs (index/sort.cuh) and two small kernels
+// inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory
+// outputs  set: the voxels, ascending, then word_none(), and their count
+//          rows: which row fell into which voxel; rows.voxel is -1 for rows behind the count
+//          trouble: records the first row that is not finite, the first one out of the layout, and
+//          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
+//          are dropped. Voxels beyond the capacity are dropped and their number is recorded, and so
+//          is a count above in->rows
+// errors   null or misaligned pointers, sizes, a layout of another word, a workspace that is too
+//          small
+// scratch  voxelize_workspace bytes, aligned to 256
+// Asynchronous, deterministic, bit-identical to voxelize_host.
+// cost     a sort of (word, row) pairs, in three launches up to 2^20 rows, and two small kernels
 template <typename W>
 SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                           voxel_rows rows, device_status *trouble, void *scratch,
                           size_t scratch_bytes, cudaStream_t stream) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(voxel_set_check(&set));
-    SPIRA_REQUIRE(rows.voxel && rows.order && rows.begin, status_null_pointer, "rows", 0);
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(voxel_rows_check(&rows));
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     size_t needed;
     SPIRA_TRY(voxelize_workspace<W>(in, set.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
@@ -132,23 +139,30 @@ SPIRA_KERNEL void __launch_bounds__(256)
 
 // The features of the voxels from the values of their rows.
 //
-// inputs   values [rows, columns], of which the first `channels` are used; rows: of voxelize;
-//          count [1]: voxels, at most `capacity`
-// outputs  features [capacity, channels] of `type`; rows from the count on are not written
-// Asynchronous, deterministic, equal to voxel_features_host to the last bit.
+// format   numeric_any: chosen by `type` at run time. A caller that names the format compiles the
+//          code for that one alone, and must pass the same `type`
+// inputs   values [rows, columns], of which the first `channels` are used
+//          rows: written by voxelize; rows.voxel is not used
+//          count [1]: voxels; a larger count is clamped to `capacity`
+// outputs  features [capacity, channels] of `type`, aligned to its element; rows from the count on
+//          are not written
+// errors   null or misaligned pointers, sizes, another type than `format`
+// Asynchronous, deterministic, bit-identical to voxel_features_host.
+template <numeric format = numeric_any>
 SPIRA_API status voxel_features(voxel_feature kind, const float *values, int columns, int channels,
                                 voxel_rows rows, const int32_t *count, int32_t capacity,
                                 numeric type, void *features, cudaStream_t stream) {
     SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
-    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
     int64_t blocks = ceil_div((int64_t)capacity * channels, 256);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
-    element_dispatch(type, [&](auto e) {
-        voxel_features_kernel<<<(unsigned)blocks, 256, 0, stream>>>(
-            kind, values, columns, channels, rows, count, capacity, (decltype(e) *)features);
+    return numeric_dispatch<format>(type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
+        voxel_features_kernel<E><<<(unsigned)blocks, 256, 0, stream>>>(
+            kind, values, columns, channels, rows, count, capacity, (E *)features);
+        return status_of_launch("voxel_features");
     });
-    return status_of_launch("voxel_features");
 }
 
 } // namespace spira

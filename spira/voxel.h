@@ -1,7 +1,10 @@
 // spira/voxel.h: from points or integer coordinates to sorted, unique voxels.
 //
-// A voxel set is an ascending array of distinct coordinate words. Beside it stands the bookkeeping
-// that carries features along: which voxel each input row fell into, and the rows of each voxel.
+// This file has the types that all coordinate sets share, the host loops of voxelisation and of
+// voxel features, and what the kernels (voxel.cuh) have in common with them.
+//
+// A voxel set is an ascending array of distinct coordinate words. voxel_rows maps features onto it:
+// the voxel of each input row, and the rows of each voxel.
 #ifndef SPIRA_VOXEL_H
 #define SPIRA_VOXEL_H
 
@@ -15,14 +18,23 @@
 namespace spira {
 
 // A set of voxels at some stride. In device memory on the GPU, in host memory in the host loops.
+//
+// Any ascending array of distinct words is a set, whoever wrote it. The words from `count` on are
+// unspecified: no result depends on them, so that a caller's own array needs no padding. All of
+// `capacity` words must be allocated, because kernels may read them before they know the count.
+// Functions that write a set fill it up with word_none().
+//
+// words is aligned to its element, count to 4 bytes. A count above the capacity is clamped to the
+// capacity, and recorded in the device status (device_flag_capacity) where a function takes one. A
+// negative count is taken as 0.
 template <typename W>
 struct voxel_set {
-    W *words;       // [capacity] ascending, distinct; from `count` on word_none()
-    int32_t *count; // [1] of a larger one than the capacity that many voxels are taken
-    int32_t capacity;
+    W *words;         // [capacity] ascending and distinct up to the count
+    int32_t *count;   // [1] voxels
+    int32_t capacity; // 1 .. INT32_MAX / 2
 };
 
-// Which input rows fell into which voxel.
+// Which input rows fell into which voxel. Each array is aligned to 4 bytes.
 struct voxel_rows {
     int32_t *voxel; // [rows] the voxel of each row; -1 for a row that was dropped
     int32_t *order; // [rows] the kept rows, voxel by voxel, in their first order within one
@@ -34,13 +46,14 @@ enum voxel_duplicates {
     duplicates_report, // a row that repeats an earlier one is an error; the rows are merged too
 };
 
-// What is voxelised: points or coordinates, one of the two null.
+// What is voxelised: points or coordinates; one of the two is null. Each array is aligned to 4
+// bytes.
 struct voxel_input {
     const float *points;   // [rows, columns] x, y, z first, in the caller's unit of length
     const int32_t *coords; // [rows, columns] x, y, z first, in voxels
     const int32_t *batch;  // [rows] batch index of each row, or null for batch 0
-    const int32_t *count;  // [1] how many rows there are; at most `rows`
-    int32_t rows;          // capacity for rows
+    const int32_t *count;  // [1] rows; a larger count than the capacity is clamped to it
+    int32_t rows;          // the capacity, 1 .. INT32_MAX / 2; rows behind the count are not read
     int32_t columns;       // >= 3: the row pitch
     float size[3];         // points only: the edges of a voxel
     float origin[3];       // points only: voxel = floor((point - origin) / size)
@@ -48,41 +61,47 @@ struct voxel_input {
 };
 
 enum voxel_feature {
-    voxel_feature_mean,  // fp32 sum in row order, divided by the count
-    voxel_feature_first, // of the first row of each voxel
+    voxel_feature_mean,  // the mean of its rows: an fp32 sum in row order, divided by their number
+    voxel_feature_first, // the value of its first row
 };
 
-// A voxel index must fit an int with room to spare: beyond this a point is out of range.
+// The largest |voxel index| of a point, well within an int. Points beyond it are out of range.
 enum { voxel_index_max = 1 << 30 };
 
-// One coordinate of a point; false if it is not finite or no voxel index at all.
+// Tests the bits, because compilers may assume that there are no NaNs (-ffast-math).
+SPIRA_BOTH bool voxel_finite(float f) {
+#ifdef __CUDA_ARCH__
+    const uint32_t bits = __float_as_uint(f);
+#else
+    const uint32_t bits = float_bits(f);
+#endif
+    return (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+// The voxel index of one coordinate of a point. Returns false if it is out of range or not finite.
 SPIRA_BOTH bool voxel_quantise(float p, float origin, float size, int *index) {
-#ifdef __CUDA_ARCH__ // as IEEE says, whatever the flags for fast maths are
+#ifdef __CUDA_ARCH__ // rounded as IEEE 754 says, whatever the flags for fast maths are
     float f = floorf(__fdiv_rn(__fsub_rn(p, origin), size));
 #else
     float f = floorf((p - origin) / size);
 #endif
-    bool good = f >= -(float)voxel_index_max && f <= (float)voxel_index_max; // false for NaN
+    bool good = voxel_finite(f) && f >= -(float)voxel_index_max && f <= (float)voxel_index_max;
     *index = good ? (int)f : 0;
     return good;
 }
 
 enum voxel_verdict { voxel_good, voxel_not_finite, voxel_out_of_range };
 
-SPIRA_BOTH bool voxel_finite(float f) {
-    return f - f == 0.0f;
-}
-
-// What the word of an input row is made of.
+// An input row as it is read, before it is packed.
 struct voxel_raw {
-    union { // which one: whether the input has points
+    union { // point if the input has points, else coord
         float point[3];
         int32_t coord[3];
     };
     int32_t batch;
 };
 
-// points: whether the input has them, and not coordinates.
+// points: whether the input has points (else coordinates).
 template <bool points>
 SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
     voxel_raw raw;
@@ -97,7 +116,7 @@ SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
     return raw;
 }
 
-// The word of an input row, or word_none() and what is wrong with it.
+// Packs an input row. Returns what is wrong with it; *word is word_none() then.
 template <bool points, typename W>
 SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in,
                                     const voxel_raw *raw, W *word) {
@@ -127,23 +146,24 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
     return voxel_good;
 }
 
+// The checks that every function makes of a set before its first launch.
 template <typename W>
 SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
     SPIRA_REQUIRE(set, status_null_pointer, "set", 0);
-    SPIRA_REQUIRE(set->words, status_null_pointer, "set.words", 0);
-    SPIRA_REQUIRE(set->count, status_null_pointer, "set.count", 0);
+    SPIRA_TRY(pointer_check(set->words, alignof(W), "set.words"));
+    SPIRA_TRY(pointer_check(set->count, alignof(int32_t), "set.count"));
     SPIRA_REQUIRE(set->capacity >= 1 && set->capacity <= INT32_MAX / 2, status_bad_size,
                   "set.capacity", set->capacity);
     return status_success();
 }
 
-// The voxels that are taken of a set.
+// The number of voxels of a set: its count, clamped to [0, capacity].
 template <typename W>
 SPIRA_BOTH int32_t voxel_set_count(const voxel_set<W> &set) {
     return (int32_t)max_of(min_of(*set.count, set.capacity), 0);
 }
 
-// Records a count that is larger than the capacity, on the host.
+// Records a count above the capacity, in the host loops.
 template <typename W>
 SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
     if (*set.count > set.capacity) {
@@ -151,34 +171,49 @@ SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
     }
 }
 
+SPIRA_API status voxel_rows_check(const voxel_rows *rows) {
+    SPIRA_TRY(pointer_check(rows->voxel, alignof(int32_t), "rows.voxel"));
+    SPIRA_TRY(pointer_check(rows->order, alignof(int32_t), "rows.order"));
+    return pointer_check(rows->begin, alignof(int32_t), "rows.begin");
+}
+
 SPIRA_API status voxel_input_check(const voxel_input *in) {
     SPIRA_REQUIRE(in, status_null_pointer, "input", 0);
-    SPIRA_REQUIRE(in->points || in->coords, status_null_pointer, "input.points", 0);
     SPIRA_REQUIRE(!in->points || !in->coords, status_unsupported,
                   "input (points and coords are both given)", 0);
-    SPIRA_REQUIRE(in->count, status_null_pointer, "input.count", 0);
+    if (in->coords) {
+        SPIRA_TRY(pointer_check(in->coords, alignof(int32_t), "input.coords"));
+    } else {
+        SPIRA_TRY(pointer_check(in->points, alignof(float), "input.points"));
+    }
+    if (in->batch) {
+        SPIRA_TRY(pointer_check(in->batch, alignof(int32_t), "input.batch"));
+    }
+    SPIRA_TRY(pointer_check(in->count, alignof(int32_t), "input.count"));
     SPIRA_REQUIRE(in->rows >= 1 && in->rows <= INT32_MAX / 2, status_bad_size, "input.rows",
                   in->rows);
     SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
     for (int a = 0; a < 3 && in->points; ++a) {
-        SPIRA_REQUIRE(in->size[a] > 0 && voxel_finite(in->size[a]), status_grid,
+        SPIRA_REQUIRE(voxel_finite(in->size[a]) && in->size[a] > 0, status_grid,
                       "input.size (must be positive and finite)", a);
         SPIRA_REQUIRE(voxel_finite(in->origin[a]), status_grid, "input.origin (must be finite)", a);
     }
     return status_success();
 }
 
-// The bounds, in voxels, of a box of points: what word_fit wants to know of a scene.
+// The bounds, in voxels, of a box of points: `lo` and `hi` of a word_need, for word_fit.
 //
-// errors   status_grid where the size is not positive, or so small that indices overflow
+// errors   status_grid if a size or an origin is not finite, a size is not positive, or the box has
+//          indices beyond voxel_index_max
 SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float size[3],
                               const float origin[3], word_need *need) {
     SPIRA_REQUIRE(lo && hi && size && origin && need, status_null_pointer, "bounds", 0);
     int out[2][3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(size[a] > 0 && voxel_finite(size[a]), status_grid,
+        SPIRA_REQUIRE(voxel_finite(size[a]) && size[a] > 0, status_grid,
                       "size (must be positive and finite)", a);
-        bool good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]);
+        bool good = voxel_finite(lo[a]) && voxel_finite(hi[a]) && voxel_finite(origin[a]);
+        good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]) && good;
         good = voxel_quantise(hi[a], origin[a], size[a], &out[1][a]) && good;
         SPIRA_REQUIRE(good, status_grid, "size (so small that the coordinates overflow)", a);
     }
@@ -187,7 +222,7 @@ SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float 
     return status_success();
 }
 
-// A word and the row that it came from: what the host sorts.
+// A word and the row that it came from: the keys of the host's sort.
 template <typename W>
 struct voxel_key {
     W word;
@@ -212,7 +247,7 @@ SPIRA_API size_t voxelize_host_workspace(const voxel_input *in) {
     return w.used;
 }
 
-// The keys of the good rows, in row order; how many there are.
+// Writes the keys of the valid rows, in row order. Returns how many there are.
 template <bool points, typename W>
 SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_input *in,
                                      voxel_key<W> *keys, device_status *trouble) {
@@ -236,14 +271,15 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
     return kept;
 }
 
-// Voxelises points or integer coordinates: the host loop of `voxelize` (voxel.cuh), with the same
-// results to the last bit.
+// Voxelises points or integer coordinates: the host loop of `voxelize` (voxel.cuh), with
+// bit-identical results.
 //
-// inputs   layout: fitted to the scene; in: see voxel_input; *in->count rows are read
-// outputs  set: the voxels; rows: which row fell into which voxel; rows.voxel is -1 from count on
-//          trouble: rows that are not finite, out of the layout or (duplicates_report) repeated are
-//          recorded and, but for the repeated ones, dropped; voxels beyond the capacity are dropped
-// errors   null pointers, sizes, workspace; nothing is written then
+// inputs   layout: fitted to the scene (word_fit); in: see voxel_input
+// outputs  set: the voxels; rows: see voxel_rows; rows.voxel is -1 for rows behind the count
+//          trouble: records the first row that is not finite, the first one out of the layout, and
+//          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
+//          are dropped. Voxels beyond the capacity are dropped and their number is recorded
+// errors   null or misaligned pointers, sizes, workspace; nothing is written then
 template <typename W>
 SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                                voxel_rows rows, device_status *trouble, void *scratch,
@@ -251,8 +287,8 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(voxel_input_check(in));
     SPIRA_TRY(voxel_set_check(&set));
-    SPIRA_REQUIRE(rows.voxel && rows.order && rows.begin, status_null_pointer, "rows", 0);
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(voxel_rows_check(&rows));
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, voxelize_host_workspace<W>(in)));
     workspace w = workspace_begin(scratch);
     voxel_key<W> *keys = voxelize_host_carve<W>(&w, in);
@@ -261,7 +297,7 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
                               : voxelize_host_keys<false>(layout, in, keys, trouble);
     std::sort(keys, keys + kept, voxel_key_before<W>);
 
-    int32_t voxels = 0; // all of them, also those that do not fit
+    int32_t voxels = 0; // including those beyond the capacity
     for (int32_t i = 0; i < kept; ++i) {
         bool head = i == 0 || keys[i].word != keys[i - 1].word;
         if (!head && in->duplicates == duplicates_report) {
@@ -291,16 +327,17 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
 
 SPIRA_API status voxel_features_check(const float *values, int columns, int channels,
                                       const voxel_rows *rows, const void *features, numeric type) {
-    SPIRA_REQUIRE(values, status_null_pointer, "values", 0);
-    SPIRA_REQUIRE(features, status_null_pointer, "features", 0);
-    SPIRA_REQUIRE(rows->order && rows->begin, status_null_pointer, "rows", 0);
+    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
+    SPIRA_TRY(pointer_check(values, alignof(float), "values"));
+    SPIRA_TRY(pointer_check(features, (size_t)numeric_size(type), "features"));
+    SPIRA_TRY(pointer_check(rows->order, alignof(int32_t), "rows.order"));
+    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
     SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
     SPIRA_REQUIRE(columns >= channels, status_bad_size, "columns", columns);
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
     return status_success();
 }
 
-// One feature of one voxel: summed in row order, so that both sides get the same bits.
+// One feature of one voxel. Both sides sum in row order, so that they round alike.
 SPIRA_BOTH float voxel_feature_value(voxel_feature kind, const float *values, int columns,
                                      const voxel_rows *rows, int32_t voxel, int channel) {
     int32_t begin = rows->begin[voxel], end = rows->begin[voxel + 1];
@@ -318,11 +355,12 @@ SPIRA_BOTH float voxel_feature_value(voxel_feature kind, const float *values, in
 #endif
 }
 
-// The features of the voxels from the values of their rows: the host loop.
+// The features of the voxels from the values of their rows: the host loop of voxel_features.
 //
-// inputs   values [rows, columns], of which the first `channels` are used; rows: of voxelize
-//          count: the voxels
-// outputs  features [voxels, channels] of `type`
+// inputs   values [rows, columns], of which the first `channels` are used
+//          rows: written by voxelize; rows.voxel is not used
+//          count: voxels
+// outputs  features [count, channels] of `type`, aligned to its element
 SPIRA_API status voxel_features_host(voxel_feature kind, const float *values, int columns,
                                      int channels, voxel_rows rows, int32_t count, numeric type,
                                      void *features) {

@@ -2,13 +2,15 @@
 //
 // A voxel (batch, x, y, z) is packed into one unsigned word of 32 or 64 bits; the fields, most
 // significant first, are batch, x, y, z. The order of the words is the lexicographic order of the
-// voxels, and packed(q) + packed(delta) is packed(q + delta) for every delta within the layout's
-// reach: each field keeps a guard margin, so that no offset carries or borrows into the next one.
+// voxels. Each field keeps a guard margin, so that no offset within the layout's reach carries or
+// borrows into the next field: packed(q) + packed(delta) is packed(q + delta).
 //
-// The types: W is uint32_t or uint64_t, and must be as wide as the layout's `bits`. Coordinates of
-// every stride are kept in units of the finest grid: at stride 4 they are multiples of 4.
+// W is uint32_t or uint64_t and must be as wide as the layout's `bits`; word_dispatch chooses it at
+// run time. Coordinates of all strides are in units of the finest grid: at stride 4 they are
+// multiples of 4.
 //
-// The word with all bits set is never a voxel nor a query: it marks "no voxel" and sorts last.
+// The word with all bits set, word_none(), is never a voxel nor a query. It means "no voxel" and
+// sorts last.
 #ifndef SPIRA_WORD_H
 #define SPIRA_WORD_H
 
@@ -21,7 +23,7 @@ struct voxel {
     int batch, x, y, z;
 };
 
-// What a scene and a network ask of a layout.
+// What a scene and its network require of a layout.
 struct word_need {
     triple lo, hi; // inclusive bounds of the voxels
     int batches;   // batch indices are 0 .. batches - 1
@@ -29,7 +31,7 @@ struct word_need {
     triple reach;  // the largest |offset| of each axis, in voxels of the finest grid
 };
 
-// How words are laid out; z starts at bit 0.
+// The fields of a word; z starts at bit 0. Made by word_fit.
 struct word_layout {
     int bits;                      // 32 or 64
     triple width;                  // bits of the fields x, y, z
@@ -45,13 +47,13 @@ SPIRA_BOTH W word_none() {
     return (W) ~(W)0;
 }
 
-// Bits that carry information: sort bits [0, word_bits).
+// The bits in use: [0, word_bits). A sort needs to look at no others.
 SPIRA_BOTH int word_bits(const word_layout *layout) {
     return layout->shift_b + layout->width_batch;
 }
 
-// One axis of word_fit: bias and width for the bounds, with the margin on both sides. A field is
-// never all ones within the margin, which keeps word_none() free.
+// One axis of word_fit: bias and width for the bounds, with the guard margin on both sides. No
+// voxel within the margin makes a field all ones, so that word_none() is no voxel.
 SPIRA_API void word_fit_axis(int64_t lo, int64_t hi, int64_t stride, int64_t reach, int64_t *bias,
                              int *width) {
     int64_t margin = round_up(reach, stride);
@@ -59,10 +61,10 @@ SPIRA_API void word_fit_axis(int64_t lo, int64_t hi, int64_t stride, int64_t rea
     *width = bits_for((uint64_t)(hi + *bias + reach + 1));
 }
 
-// Fits a layout to a scene: 32 bits where that is enough, else 64.
+// Fits a layout to a scene: of 32 bits if they suffice, else of 64.
 //
 // inputs   need: bounds, batches >= 1, strides >= 1, reaches >= 0
-// outputs  layout; `lo` and `hi` are widened to all that the fields can hold with their margins
+// outputs  layout; its `lo` and `hi` are the widest bounds that the fields hold with their margins
 // errors   null pointers; sizes that are not allowed; status_bits with the number of missing bits
 SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
@@ -108,10 +110,25 @@ SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
     return status_success();
 }
 
-// The same fields in 64-bit words, for people who want one word type throughout.
+// The same fields in 64-bit words, for callers that use one word type throughout.
 SPIRA_API word_layout word_widen(word_layout layout) {
     layout.bits = 64;
     return layout;
+}
+
+// Returns body(uint32_t()) or body(uint64_t()), whichever word the layout has. The body is a
+// generic lambda that returns a status:
+//
+//     word_dispatch(&layout, [&](auto word) {
+//         typedef decltype(word) W;
+//         return voxelize<W>(&layout, ...);
+//     });
+template <typename F>
+SPIRA_API status word_dispatch(const word_layout *layout, F body) {
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(layout->bits == 32 || layout->bits == 64, status_unsupported,
+                  "layout (words have 32 or 64 bits)", layout->bits);
+    return layout->bits == 32 ? body((uint32_t)0) : body((uint64_t)0);
 }
 
 // The check that every operation on words makes of its layout.
@@ -125,7 +142,7 @@ SPIRA_API status word_check(const word_layout *layout) {
     return status_success();
 }
 
-// Whether a voxel is inside of the layout. Packing one that is not gives a word that lies.
+// Whether a voxel is within the layout. Packing an out-of-range voxel yields an invalid word.
 SPIRA_BOTH bool word_contains(const word_layout *l, voxel v) {
     return v.batch >= 0 && v.batch < l->batches && v.x >= l->lo.x && v.x <= l->hi.x &&
            v.y >= l->lo.y && v.y <= l->hi.y && v.z >= l->lo.z && v.z <= l->hi.z;
@@ -150,25 +167,26 @@ SPIRA_BOTH voxel word_unpack(const word_layout *l, W w) {
     return v;
 }
 
-// packed(delta): add it to a word to move the voxel by delta. |delta| is within the reach.
-// Negative components wrap and the sum of the words is exact all the same.
+// packed(delta): added to a word, it moves the voxel by delta. |delta| must be within the reach.
+// Negative components wrap; the sum is exact nevertheless.
 template <typename W>
 SPIRA_BOTH W word_delta(const word_layout *l, triple delta) {
     return (W)((W)(int64_t)delta.x << l->shift_x) + (W)((W)(int64_t)delta.y << l->shift_y) +
            (W)(int64_t)delta.z;
 }
 
-// The mask that floors every axis to a multiple of its stride: word & mask. Powers of two only.
+// The mask that floors every axis to a multiple of its stride: word & mask. Strides must be powers
+// of two.
 template <typename W>
 SPIRA_BOTH W word_stride_mask(const word_layout *l, triple stride) {
-    // A stride wider than its field clears the field, and no bit of the one above.
+    // A stride wider than its field clears that field alone.
     W x = (W)(stride.x - 1) & (((W)1 << l->width.x) - 1);
     W y = (W)(stride.y - 1) & (((W)1 << l->width.y) - 1);
     W z = (W)(stride.z - 1) & (((W)1 << l->width.z) - 1);
     return (W) ~((x << l->shift_x) | (y << l->shift_y) | z);
 }
 
-// The same for any stride >= 1, by unpacking; coordinates are floored, negative ones too.
+// The same for any stride >= 1, by unpacking. Negative coordinates are floored, too.
 template <typename W>
 SPIRA_BOTH W word_floor(const word_layout *l, W w, triple stride) {
     voxel v = word_unpack<W>(l, w);

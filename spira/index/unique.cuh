@@ -9,8 +9,7 @@
 #include "../base/async.cuh"
 #include "../status.cuh"
 #include "../voxel.h"
-
-#include <cub/device/device_radix_sort.cuh>
+#include "radix.cuh"
 
 namespace spira {
 
@@ -220,45 +219,32 @@ SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, vo
 
 template <typename W>
 struct unique_scratch {
-    int32_t rows;
-    W *words;  // [rows] what becomes the set; the caller writes them
-    W *sorted; // [rows]
-    int32_t *heads;
-    char *cub; // [cub_bytes]
-    size_t cub_bytes;
+    W *sorted;      // [rows]
+    int32_t *heads; // see unique_launch
+    radix_scratch<W> radix;
 };
-
-template <typename W>
-SPIRA_API status unique_sort(unique_scratch<W> *s, int first_bit, int bits, cudaStream_t stream) {
-    return status_from_cuda(cub::DeviceRadixSort::SortKeys(s->cub, s->cub_bytes, s->words,
-                                                           s->sorted, s->rows, first_bit, bits,
-                                                           stream),
-                            "radix sort");
-}
 
 // For `rows` words that go into a set of `capacity`.
 template <typename W>
-SPIRA_API status unique_carve(workspace *w, int32_t rows, int32_t capacity, unique_scratch<W> *s) {
-    s->rows = rows;
-    s->words = workspace_take<W>(w, rows);
+SPIRA_API void unique_carve(workspace *w, int32_t rows, int32_t capacity, unique_scratch<W> *s) {
     s->sorted = workspace_take<W>(w, rows);
     s->heads = workspace_take<int32_t>(w, unique_cut_make(rows, capacity).blocks);
-    unique_scratch<W> ask = *s;
-    ask.cub = nullptr;
-    ask.cub_bytes = 0;
-    SPIRA_TRY(unique_sort(&ask, 0, 8 * (int)sizeof(W), nullptr));
-    s->cub_bytes = ask.cub_bytes;
-    s->cub = workspace_take<char>(w, (int64_t)s->cub_bytes);
-    return status_success();
+    radix_carve(w, rows, false, &s->radix);
+}
+
+// Where the caller writes the words [rows] before unique_sort_launch with the same bits.
+template <typename W>
+SPIRA_API W *unique_input(const unique_scratch<W> *s, int first_bit, int bits) {
+    return radix_input(&s->radix, s->sorted, first_bit, bits);
 }
 
 // Sorts the words by their bits [first_bit, bits), in which alone they differ, and removes repeats.
 template <typename W>
-SPIRA_API status unique_sort_launch(unique_scratch<W> *s, int first_bit, int bits, voxel_set<W> out,
-                                    device_status *trouble, cudaStream_t stream) {
-    SPIRA_TRY(unique_sort(s, first_bit, bits, stream));
+SPIRA_API status unique_sort_launch(const unique_scratch<W> *s, int first_bit, int bits,
+                                    voxel_set<W> out, device_status *trouble, cudaStream_t stream) {
+    SPIRA_TRY(radix_sort_keys(&s->radix, s->sorted, first_bit, bits, stream));
     voxel_rows none = {nullptr, nullptr, nullptr};
-    return unique_launch(s->sorted, s->rows, s->heads, out, none, false, trouble, stream);
+    return unique_launch(s->sorted, s->radix.rows, s->heads, out, none, false, trouble, stream);
 }
 
 } // namespace spira

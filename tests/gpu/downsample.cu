@@ -1,6 +1,7 @@
 // tests/gpu/downsample.cu: coarser sets on the GPU, word for word those of the host loop.
 #include "../../spira/downsample.cuh"
 #include "../support/sets.cuh"
+#include "../support/sets.h"
 
 using namespace spira;
 
@@ -25,7 +26,7 @@ outcome<W> downsample_on_host(const word_layout *layout, std::vector<W> words, i
     o.trouble = {};
     o.words.assign((size_t)out_capacity, 0);
     int32_t count = (int32_t)words.size();
-    words.resize((size_t)capacity, word_none<W>());
+    set_pad(&words, capacity);
     voxel_set<W> in = {words.data(), &count, capacity};
     size_t bytes = downsample_host_workspace(in);
     void *scratch = guarded_new<char>((int64_t)bytes);
@@ -47,7 +48,7 @@ template <typename W>
 device_run<W> device_run_make(std::vector<W> words, int32_t capacity, int32_t out_capacity) {
     device_run<W> d;
     int32_t count = (int32_t)words.size();
-    words.resize((size_t)capacity, word_none<W>());
+    set_pad(&words, capacity);
     d.in = {device_upload(words.data(), capacity), device_upload(&count, 1), capacity};
     d.out = {device_new<W>(out_capacity), device_new<int32_t>(1), out_capacity};
     d.trouble = device_zeros<device_status>(1);
@@ -405,6 +406,8 @@ DEVICE_TEST(gpu_downsample_refuses) {
     } const bad[] = {
         {status_null_pointer, [](voxel_set<uint32_t> *s) { s->words = nullptr; }},
         {status_null_pointer, [](voxel_set<uint32_t> *s) { s->count = nullptr; }},
+        {status_alignment, [](voxel_set<uint32_t> *s) { s->words = misaligned(s->words); }},
+        {status_alignment, [](voxel_set<uint32_t> *s) { s->count = misaligned(s->count); }},
         {status_bad_size, [](voxel_set<uint32_t> *s) { s->capacity = 0; }},
         {status_bad_size, [](voxel_set<uint32_t> *s) { s->capacity = -7; }},
     };

@@ -4,6 +4,7 @@
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
 #include "../support/reference.h"
+#include "../support/sets.h"
 
 using namespace spira;
 
@@ -103,7 +104,7 @@ outcome<W> expand_on_host(const word_layout *layout, const layer *l, std::vector
     outcome<W> o;
     o.trouble = {};
     o.words.assign((size_t)out_capacity, 0);
-    words.resize((size_t)capacity, word_none<W>());
+    set_pad(&words, capacity);
     voxel_set<W> in = {words.data(), &count, capacity};
     voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
     size_t bytes = 0;
@@ -131,7 +132,7 @@ template <typename W>
 device_run<W> device_run_make(const layer *l, std::vector<W> words, int32_t count, int32_t capacity,
                               int32_t out_capacity) {
     device_run<W> d;
-    words.resize((size_t)capacity, word_none<W>());
+    set_pad(&words, capacity);
     d.in = {device_upload(words.data(), capacity), device_upload(&count, 1), capacity};
     d.out = {device_new<W>(out_capacity), device_new<int32_t>(1), out_capacity};
     d.trouble = device_zeros<device_status>(1);
@@ -452,7 +453,7 @@ void check_replays(const layer *l) {
         int32_t count = (int32_t)words.size();
         label_layer("replay", l, count, out_capacity);
         outcome<W> wanted = expand_on_host(&layout, l, words, count, capacity, out_capacity);
-        words.resize((size_t)capacity, word_none<W>());
+        set_pad(&words, capacity);
         device_copy_in(d.in.words, words.data(), capacity);
         device_copy_in(d.in.count, &count, 1);
         for (int run = 0; run < 2; ++run) {
@@ -506,6 +507,8 @@ DEVICE_TEST(gpu_expand_refuses_arguments) {
     } const bad[] = {
         {status_null_pointer, [](voxel_set<uint32_t> *set) { set->words = nullptr; }},
         {status_null_pointer, [](voxel_set<uint32_t> *set) { set->count = nullptr; }},
+        {status_alignment, [](voxel_set<uint32_t> *set) { set->words = misaligned(set->words); }},
+        {status_alignment, [](voxel_set<uint32_t> *set) { set->count = misaligned(set->count); }},
         {status_bad_size, [](voxel_set<uint32_t> *set) { set->capacity = 0; }},
         {status_bad_size, [](voxel_set<uint32_t> *set) { set->capacity = -7; }},
     };

@@ -102,14 +102,14 @@ arrays arrays_on_host(const scene *s, int32_t extra) {
 // The compact form of a scene's map. Taps that it cannot hold are removed from the map.
 std::vector<int32_t> scene_compact(const scene *s, std::vector<int32_t> *map) {
     const int K = s->kernel.size.x, plane = K * K;
-    std::vector<int32_t> compact((size_t)slab_total(K, s->capacity), 12345); // looks real
+    std::vector<int32_t> compact((size_t)compact_total(K, s->capacity), 12345); // looks real
     for (int32_t i = 0; i < s->count; ++i) {
         for (int b = 0; b < K; ++b) {
             int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
-            int32_t *record = &compact[(size_t)slab_at(K, s->capacity, b, i)];
-            slab_record_put(taps, K, record);
+            int32_t *record = &compact[(size_t)compact_at(K, s->capacity, b, i)];
+            compact_record_put(taps, K, record);
             for (int c = 0; c < plane; ++c) {
-                taps[c] = slab_source(record, K, c);
+                taps[c] = compact_source(record, K, c);
             }
         }
     }
@@ -117,7 +117,7 @@ std::vector<int32_t> scene_compact(const scene *s, std::vector<int32_t> *map) {
 }
 
 bool scene_can_be_compact(const scene *s) {
-    return slab_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
+    return compact_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
 }
 
 // Copies a scene's map to the memory of a request; for a compact request, as scene_compact does.
@@ -140,7 +140,7 @@ order_request request_make(scene *s, int32_t extra, bool compact = false) {
     r.layout = order_layout_new(order_count(s->capacity) + extra, scene_columns(s));
     if (compact && scene_can_be_compact(s)) {
         r.map = nullptr;
-        r.compact = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
+        r.compact = device_new<int32_t>(compact_total(s->kernel.size.x, s->capacity));
         request_fill(&r, s);
     }
     return r;

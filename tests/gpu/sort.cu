@@ -181,7 +181,7 @@ device_run<W> device_run_make(const std::vector<W> &words, int32_t room) {
     d.order = device_new<int32_t>(d.rows + room);
     workspace w = workspace_begin(nullptr);
     CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
-    CHECK(d.scratch.word == nullptr && d.scratch.cub == nullptr);
+    CHECK(d.scratch.key == nullptr && d.scratch.radix.key == nullptr);
     CHECK_EQUAL(d.scratch.shape.buckets > 0, d.rows <= sort_rows_max);
     const size_t bytes = w.used;
     w = workspace_begin(device_new<char>((int64_t)bytes));

@@ -3,6 +3,7 @@
 #include "../../spira/voxel.cuh"
 #include "../support/device.cuh"
 #include "../support/reference.h"
+#include "../support/sets.h"
 
 using namespace spira;
 
@@ -621,6 +622,22 @@ DEVICE_TEST(gpu_voxelize_refuses) {
     } const bad[] = {
         {status_null_pointer, [](voxel_input *in, auto *, auto *) { in->points = nullptr; }},
         {status_null_pointer, [](voxel_input *in, auto *, auto *) { in->count = nullptr; }},
+        {status_alignment,
+         [](voxel_input *in, auto *, auto *) { in->points = misaligned(in->points); }},
+        {status_alignment,
+         [](voxel_input *in, auto *, auto *) { in->count = misaligned(in->count); }},
+        {status_alignment,
+         [](voxel_input *in, auto *, auto *) { in->batch = misaligned(in->count); }},
+        {status_alignment,
+         [](voxel_input *, auto *set, auto *) { set->words = misaligned(set->words); }},
+        {status_alignment,
+         [](voxel_input *, auto *set, auto *) { set->count = misaligned(set->count); }},
+        {status_alignment,
+         [](voxel_input *, auto *, voxel_rows *r) { r->voxel = misaligned(r->voxel); }},
+        {status_alignment,
+         [](voxel_input *, auto *, voxel_rows *r) { r->order = misaligned(r->order); }},
+        {status_alignment,
+         [](voxel_input *, auto *, voxel_rows *r) { r->begin = misaligned(r->begin); }},
         {status_unsupported, [](voxel_input *in, auto *, auto *) { in->coords = in->count; }},
         {status_bad_size, [](voxel_input *in, auto *, auto *) { in->rows = 0; }},
         {status_bad_size, [](voxel_input *in, auto *, auto *) { in->rows = -1; }},
@@ -871,6 +888,25 @@ DEVICE_TEST(gpu_voxel_features_refuses) {
                  status_null_pointer);
     CHECK_STATUS(start(mean, values, 3, 3, no_begin, count, 4, numeric_f32, out),
                  status_null_pointer);
+    voxel_rows odd_order = rows, odd_begin = rows;
+    odd_order.order = misaligned(rows.order);
+    odd_begin.begin = misaligned(rows.begin);
+    CHECK_STATUS(start(mean, misaligned(values), 3, 3, rows, count, 4, numeric_f32, out),
+                 status_alignment);
+    CHECK_STATUS(start(mean, values, 3, 3, rows, misaligned(count), 4, numeric_f32, out),
+                 status_alignment);
+    CHECK_STATUS(start(mean, values, 3, 3, odd_order, count, 4, numeric_f32, out),
+                 status_alignment);
+    CHECK_STATUS(start(mean, values, 3, 3, odd_begin, count, 4, numeric_f32, out),
+                 status_alignment);
+    for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
+        const status s = start(mean, values, 3, 3, rows, count, 4, type, misaligned(out));
+        CHECK_STATUS(s, status_alignment);
+        CHECK_EQUAL(s.detail, numeric_size(type));
+    }
+    CHECK_STATUS(voxel_features<numeric_f16>(mean, values, 3, 3, rows, count, 4, numeric_f32, out,
+                                             stream_get()),
+                 status_unsupported); // another type than the code is compiled for
     CHECK_STATUS(start(mean, values, 3, 0, rows, count, 4, numeric_f32, out), status_bad_size);
     CHECK_STATUS(start(mean, values, 3, -1, rows, count, 4, numeric_f32, out), status_bad_size);
     CHECK_STATUS(start(mean, values, 2, 3, rows, count, 4, numeric_f32, out), status_bad_size);

@@ -1,5 +1,6 @@
 // tests/host/downsample.cpp: downsample.h, against a set of tuples.
 #include "../support/reference.h"
+#include "../support/sets.h"
 
 #include "../../spira/downsample.h"
 
@@ -85,7 +86,9 @@ static void check_random(uint64_t seed, bool powers) {
         int32_t wanted = random_int(&r, 1, 500), count;
         W *words = guarded_new<W>(wanted);
         count = reference_random_set(&r, &l, lo, hi, {1, 1, 1}, wanted, words);
-        std::fill(words + count, words + wanted, word_none<W>());
+        std::vector<W> padded(words, words + count);
+        set_pad(&padded, wanted);
+        std::copy(padded.begin(), padded.end(), words);
         voxel_set<W> in = {words, &count, wanted};
         check_coarse(&l, in, largest, wanted);
         check_coarse(&l, in, stride_random(&r, largest), wanted);
@@ -236,6 +239,13 @@ TEST(downsample_refuses) {
         *changed = kept;
         changed->count = nullptr;
         CHECK_STATUS(run({2, 2, 2}), status_null_pointer);
+        *changed = kept;
+        changed->words = misaligned(kept.words);
+        CHECK_STATUS(run({2, 2, 2}), status_alignment);
+        CHECK_EQUAL(run({2, 2, 2}).detail, (int64_t)sizeof(uint32_t));
+        *changed = kept;
+        changed->count = misaligned(kept.count);
+        CHECK_STATUS(run({2, 2, 2}), status_alignment);
         *changed = kept;
         changed->capacity = 0;
         CHECK_STATUS(run({2, 2, 2}), status_bad_size);

@@ -1,5 +1,6 @@
 // tests/host/expand.cpp: expand.h, against loops over all outputs and all taps in index space.
 #include "../support/reference.h"
+#include "../support/sets.h"
 
 #include "../../spira/downsample.h"
 #include "../../spira/expand.h"
@@ -190,7 +191,7 @@ static outcome<W> outcome_of(const word_layout *layout, const layer *l, std::vec
     kernel_shape kernel = kernel_of(l);
     expand_rule rule = rule_of(l);
     int32_t count = (int32_t)in.size(), in_capacity = std::max(count + room, 1);
-    in.resize((size_t)in_capacity, word_none<W>());
+    set_pad(&in, in_capacity);
     voxel_set<W> from = {in.data(), &count, in_capacity};
     voxel_set<W> to = {guarded_new<W>(capacity), guarded_new<int32_t>(1), capacity};
     size_t bytes = 0;
@@ -823,6 +824,12 @@ TEST(expand_refuses_arguments) {
         *changed = kept;
         changed->count = nullptr;
         CHECK_STATUS(run(), status_null_pointer);
+        *changed = kept;
+        changed->words = misaligned(kept.words);
+        CHECK_STATUS(run(), status_alignment);
+        *changed = kept;
+        changed->count = misaligned(kept.count);
+        CHECK_STATUS(run(), status_alignment);
         *changed = kept;
         changed->capacity = 0;
         CHECK_STATUS(run(), status_bad_size);

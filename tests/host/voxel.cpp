@@ -1,5 +1,6 @@
 // tests/host/voxel.cpp: voxel.h.
 #include "../support/reference.h"
+#include "../support/sets.h"
 
 #include <map>
 #include <tuple>
@@ -351,6 +352,16 @@ TEST(voxelize_refuses) {
     REFUSED(status_null_pointer, c.rows.begin = nullptr);
     REFUSED(status_null_pointer, c.trouble = nullptr);
     REFUSED(status_null_pointer, c.scratch = nullptr);
+    REFUSED(status_alignment, c.in.coords = misaligned(coords));
+    REFUSED(status_alignment, (c.in = from_points, c.in.points = misaligned(points)));
+    REFUSED(status_alignment, c.in.count = misaligned(&count));
+    REFUSED(status_alignment, c.in.batch = misaligned(&count));
+    REFUSED(status_alignment, c.set.words = misaligned(set.words));
+    REFUSED(status_alignment, c.set.count = misaligned(set.count));
+    REFUSED(status_alignment, c.rows.voxel = misaligned(rows.voxel));
+    REFUSED(status_alignment, c.rows.order = misaligned(rows.order));
+    REFUSED(status_alignment, c.rows.begin = misaligned(rows.begin));
+    REFUSED(status_alignment, c.trouble = misaligned(&trouble));
     REFUSED(status_unsupported, c.in.points = points);
     REFUSED(status_alignment, c.scratch = scratch + 1);
     REFUSED(status_workspace, --c.bytes);
@@ -488,6 +499,19 @@ TEST(voxel_features_refuses) {
     CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, order, nullptr}, 1, numeric_f32,
                                      features),
                  status_null_pointer);
+    CHECK_STATUS(
+        voxel_features_host(kind, misaligned(values), 4, 4, rows, 1, numeric_f32, features),
+        status_alignment);
+    for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
+        const status s =
+            voxel_features_host(kind, values, 4, 4, rows, 1, type, misaligned(features));
+        CHECK_STATUS(s, status_alignment);
+        CHECK_EQUAL(s.subject, "features");
+        CHECK_EQUAL(s.detail, numeric_size(type));
+    }
+    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, misaligned(order), begin}, 1,
+                                     numeric_f32, features),
+                 status_alignment);
     CHECK_STATUS(voxel_features_host(kind, values, 4, 4, rows, 1, (numeric)4, features),
                  status_unsupported);
     CHECK_STATUS(voxel_features_host(kind, values, 4, 0, rows, 1, numeric_f32, features),

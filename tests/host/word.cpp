@@ -225,6 +225,29 @@ TEST(word_check_refuses) {
     CHECK_STATUS(word_check<uint32_t>(&zero), status_bad_size);
 }
 
+TEST(word_dispatch_takes_the_layouts_word) {
+    word_need need = need_cube(0, 100, 1, 1, 1);
+    word_layout l;
+    REQUIRE_OK(word_fit(&need, &l));
+    word_layout wide = word_widen(l), other = l;
+    size_t bytes = 0;
+    auto body = [&](auto word) {
+        bytes = sizeof word;
+        return word_check<decltype(word)>(bytes == 4 ? &l : &wide);
+    };
+    CHECK_OK(word_dispatch(&l, body));
+    CHECK_EQUAL(bytes, sizeof(uint32_t));
+    CHECK_OK(word_dispatch(&wide, body));
+    CHECK_EQUAL(bytes, sizeof(uint64_t));
+    bytes = 0;
+    CHECK_STATUS(word_dispatch(nullptr, body), status_null_pointer);
+    for (int bits : {0, 16, 33, 128, -32}) {
+        other.bits = bits;
+        CHECK_STATUS(word_dispatch(&other, body), status_unsupported);
+    }
+    CHECK_EQUAL(bytes, (size_t)0);
+}
+
 TEST(word_layouts_keep_their_promises) {
     random_state r = random_make(1);
     int narrow = 0;

@@ -151,7 +151,7 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] = (uint32_t)__ldg(r.compact + slab_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] = (uint32_t)__ldg(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
         }
     }
 #pragma unroll

@@ -33,7 +33,7 @@ struct order_request {
     int32_t capacity;
     order_layout layout;
     const int32_t *compact; // null, or the map in its compact form (index/compact.h):
-                            // [size.x, capacity, slab_record_words]
+                            // [size.x, capacity, compact_record_words]
 };
 
 // Returns the row groups for a capacity of outputs.

@@ -12,8 +12,9 @@ namespace spira {
 
 // What the warps of a thread block share.
 struct order_put_shared {
-    uint32_t found[order_put_threads / 32][slab_size_most]; // offsets that some row of the warp has
-    int before[order_put_threads / 32];                     // order_find_before
+    uint32_t found[order_put_threads / 32]
+                  [compact_size_most];  // offsets that some row of the warp has
+    int before[order_put_threads / 32]; // order_find_before
 };
 
 // ---- from a map as it stands --------------------------------------------------------------------
@@ -160,7 +161,7 @@ SPIRA_DEVICE void order_put_compact(const order_request &r, int64_t group, int32
     for (int i = 0; i < K; ++i) {
         own[i][K] = 0;
         if (row >= 0) {
-            order_load_record<K>(r.compact + slab_at(K, r.capacity, i, row), own[i]);
+            order_load_record<K>(r.compact + compact_at(K, r.capacity, i, row), own[i]);
         }
     }
 #pragma unroll

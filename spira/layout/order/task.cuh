@@ -192,14 +192,14 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
 // Checks a request but for its kernel and capacity. A compact map has all offsets.
 SPIRA_API status order_request_check(const order_request *r) {
     if (r->compact) {
-        SPIRA_TRY(pointer_check(r->compact, slab_alignment, "compact"));
+        SPIRA_TRY(pointer_check(r->compact, compact_alignment, "compact"));
     } else {
         SPIRA_TRY(pointer_check(r->map, sizeof *r->map, "map"));
     }
     SPIRA_TRY(order_check(&r->kernel, r->threshold, r->capacity, &r->layout));
     SPIRA_TRY(pointer_check(r->count, sizeof *r->count, "count"));
     const bool all = r->layout.volume == kernel_volume(&r->kernel);
-    SPIRA_REQUIRE(!r->compact || (slab_takes(&r->kernel) && all), status_unsupported,
+    SPIRA_REQUIRE(!r->compact || (compact_takes(&r->kernel) && all), status_unsupported,
                   "compact (of such a map)", 0);
     return status_success();
 }

@@ -1,0 +1,435 @@
+// spira/index/radix.cuh: a stable radix sort of words, alone or with the rows that they came from.
+//
+// The sort of sets that are too large for index/sort.cuh and of words that are in no order at all
+// (index/unique.cuh). It goes over the digits of the words, least significant first, in passes of
+// up to eight bits ("onesweep": Adinets and Merrill, 2022, arXiv 2206.01784):
+//
+//   count  one kernel counts the digits of all passes
+//   pass   one kernel a pass. Each thread block takes a tile of keys, ranks them by their digit and
+//          writes them where they belong. How many keys of a digit the tiles in front have comes
+//          from a decoupled look-back: each tile publishes its own counts at once, and the sum of
+//          all counts up to its end as soon as it knows that
+//
+// A thread block draws the number of its tile from a counter, so that a tile waits only for tiles
+// that have begun before it; those never wait for it. No other order of thread blocks is assumed.
+#ifndef SPIRA_INDEX_RADIX_CUH
+#define SPIRA_INDEX_RADIX_CUH
+
+#include "../base/async.cuh"
+#include "../base/block.cuh"
+#include "../base/integer.h"
+#include "../base/launch.cuh"
+#include "../status.cuh"
+#include "../workspace.h"
+
+namespace spira {
+
+enum {
+    radix_digit_bits = 8,
+    radix_digits = 1 << radix_digit_bits,
+    radix_passes_max = 8,
+    radix_threads = 512,
+    radix_items = 8, // keys of a thread
+    radix_tile = radix_threads * radix_items,
+    radix_warps = radix_threads / 32,
+    radix_count_blocks = 256, // thread blocks that count, at most
+};
+static_assert(radix_threads >= radix_digits, "radix: a thread for each digit");
+
+// How a range of bits is cut into digits of `width` bits; the last one may have fewer.
+struct radix_digits_of {
+    int first_bit, bits; // the range [first_bit, bits)
+    int width, passes;   // at least one pass, which keeps the order if the range is empty
+};
+
+SPIRA_BOTH radix_digits_of radix_digits_make(int first_bit, int bits) {
+    radix_digits_of d = {0, 0, 0, 1};
+    if (bits > first_bit) {
+        d.first_bit = first_bit;
+        d.bits = bits;
+        d.passes = (int)ceil_div(bits - first_bit, radix_digit_bits);
+        d.width = (int)ceil_div(bits - first_bit, d.passes);
+    }
+    return d;
+}
+
+// One digit of a word.
+struct radix_digit {
+    int shift;
+    uint32_t mask;
+};
+
+SPIRA_BOTH radix_digit radix_digit_of_pass(const radix_digits_of &d, int pass) {
+    const int shift = d.first_bit + pass * d.width;
+    return {shift, (1u << min_of(d.width, d.bits - shift)) - 1};
+}
+
+template <typename W>
+SPIRA_BOTH uint32_t radix_digit_of(radix_digit d, W word) {
+    return (uint32_t)(word >> d.shift) & d.mask;
+}
+
+template <typename W>
+struct radix_scratch {
+    int32_t rows, tiles;
+    W *key;         // [rows] keys between two passes
+    int32_t *row;   // [rows] their rows; null where keys are sorted alone
+    int32_t *drawn; // [radix_passes_max] tiles that have been drawn
+    int32_t *count; // [radix_passes_max, radix_digits] keys of each digit
+    // [2, tiles, radix_digits] see radix_look_back. Passes alternate between the two halves, and
+    // each clears the other one.
+    uint32_t *state;
+};
+
+// What has to be zero when a sort begins: `drawn`, `count` and the first half of `state`, in one
+// piece.
+SPIRA_API int64_t radix_cleared(int64_t tiles) {
+    return radix_passes_max + radix_passes_max * radix_digits + tiles * radix_digits;
+}
+
+// rows: 1 .. INT32_MAX / 2. with_rows: for radix_sort_rows, else for radix_sort_keys.
+template <typename W>
+SPIRA_API void radix_carve(workspace *w, int32_t rows, bool with_rows, radix_scratch<W> *s) {
+    *s = {};
+    s->rows = rows;
+    s->tiles = (int32_t)ceil_div(rows, radix_tile);
+    s->key = workspace_take<W>(w, rows);
+    s->row = with_rows ? workspace_take<int32_t>(w, rows) : nullptr;
+    s->drawn =
+        workspace_take<int32_t>(w, radix_cleared(s->tiles) + (int64_t)s->tiles * radix_digits);
+    if (s->drawn) {
+        s->count = s->drawn + radix_passes_max;
+        s->state = (uint32_t *)(s->count + radix_passes_max * radix_digits);
+    }
+}
+
+// ---- count --------------------------------------------------------------------------------------
+
+// Counts one digit of each lane's key. Called by whole warps. The upper digits of neighbours are
+// often the same: one lane counts them all then.
+SPIRA_DEVICE void radix_count_digit(int32_t *count, uint32_t digit, bool there) {
+    const uint32_t first = (uint32_t)__shfl_sync(~0u, (int)digit, 0);
+    if (__all_sync(~0u, there && digit == first)) {
+        if (threadIdx.x % 32 == 0) {
+            atomicAdd(&count[digit], 32);
+        }
+    } else if (there) {
+        atomicAdd(&count[digit], 1);
+    }
+}
+
+// count [passes, radix_digits], zeros: how many keys have each digit.
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(radix_threads)
+    radix_count_kernel(radix_digits_of digits, const W *key, int32_t rows, int32_t *count) {
+    __shared__ int32_t counts[radix_passes_max * radix_digits];
+    const int thread = (int)threadIdx.x, all = digits.passes * radix_digits;
+    for (int i = thread; i < all; i += radix_threads) {
+        counts[i] = 0;
+    }
+    __syncthreads();
+    for (int64_t first = (int64_t)blockIdx.x * radix_tile; first < rows;
+         first += (int64_t)gridDim.x * radix_tile) {
+        W mine[radix_items];
+#pragma unroll
+        for (int j = 0; j < radix_items; ++j) {
+            const int64_t i = first + j * radix_threads + thread;
+            mine[j] = i < rows ? key[i] : 0;
+        }
+        for (int pass = 0; pass < digits.passes; ++pass) {
+            const radix_digit digit = radix_digit_of_pass(digits, pass);
+#pragma unroll
+            for (int j = 0; j < radix_items; ++j) {
+                radix_count_digit(counts + pass * radix_digits, radix_digit_of(digit, mine[j]),
+                                  first + j * radix_threads + thread < rows);
+            }
+        }
+    }
+    __syncthreads();
+    for (int i = thread; i < all; i += radix_threads) {
+        if (counts[i]) {
+            atomicAdd(&count[i], counts[i]);
+        }
+    }
+}
+
+// ---- pass ---------------------------------------------------------------------------------------
+
+template <typename W>
+struct radix_pass {
+    int32_t rows;
+    radix_digit digit;
+    const W *key_in;
+    W *key_out;
+    const int32_t *row_in; // null: the rows are 0, 1, 2, ...
+    int32_t *row_out;
+    int32_t *drawn;       // [1]
+    const int32_t *count; // [radix_digits]
+    uint32_t *state;      // [tiles, radix_digits]
+    uint32_t *next_state; // [tiles, radix_digits] of the next pass, which this one clears
+};
+
+template <typename W>
+struct radix_shared {
+    union {
+        // Keys of each warp with each digit; then where those of the warp begin in the tile.
+        int32_t count[radix_warps][radix_digits];
+        W key[radix_tile]; // the tile in the order of its digits
+        int32_t row[radix_tile];
+    };
+    int32_t base[radix_digits]; // place of a key among all minus its place in the tile
+    int sums[radix_warps];      // of block_exclusive_sum
+    int tile;
+};
+
+// A state word holds one of two flags over a count; rows are fewer than 2^30.
+enum : uint32_t {
+    radix_flag_tile = 1u << 30, // keys of the tile that have the digit
+    radix_flag_all = 2u << 30,  // the place, among all keys, behind the tile's last of this digit
+    radix_flags = 3u << 30,
+};
+
+SPIRA_DEVICE void radix_publish(uint32_t *state, int tile, uint32_t flag, int value) {
+    uint32_t *word = state + (int64_t)tile * radix_digits + threadIdx.x;
+    *(volatile uint32_t *)word = flag | (uint32_t)value;
+}
+
+// Returns the place among all keys of the tile's first key with digit threadIdx.x. tile > 0. A word
+// carries all that is read of its tile, so that no fence is needed.
+SPIRA_DEVICE int radix_look_back(const uint32_t *state, int tile) {
+    int before = 0;
+    for (int other = tile - 1;; --other) { // tile 0 has radix_flag_all
+        const uint32_t word = poll_nonzero(state + (int64_t)other * radix_digits + threadIdx.x);
+        before += (int)(word & ~(uint32_t)radix_flags);
+        if ((word & radix_flags) == radix_flag_all) {
+            return before;
+        }
+    }
+}
+
+// The number of a tile, the next one in turn. Called by all threads of a block, with a barrier
+// inside.
+SPIRA_DEVICE int radix_draw_tile(int32_t *drawn, int *shared) {
+    if (threadIdx.x == 0) {
+        *shared = atomicAdd(drawn, 1);
+    }
+    __syncthreads();
+    return *shared;
+}
+
+// Ranks the keys of a warp that have the same digit, in their order: item by item, and lane by lane
+// within one. count [radix_digits], the warp's: becomes how many have each digit.
+template <typename W>
+SPIRA_DEVICE void radix_rank(const W (&key)[radix_items], radix_digit d, int32_t *count,
+                             int (&rank)[radix_items]) {
+    const int lane = (int)(threadIdx.x % 32);
+    for (int digit = lane; digit < radix_digits; digit += 32) {
+        count[digit] = 0;
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < radix_items; ++j) {
+        const uint32_t digit = radix_digit_of(d, key[j]);
+        const uint32_t peers = warp_peers<radix_digit_bits>(digit),
+                       below = peers & ((1u << lane) - 1);
+        const int before = count[digit];
+        __syncwarp(); // all have read
+        if (below == 0) {
+            count[digit] = before + __popc(peers);
+        }
+        __syncwarp();
+        rank[j] = before + __popc(below);
+    }
+}
+
+// Keys of the tile with digit threadIdx.x; 0 in the threads behind the digits.
+template <typename W>
+SPIRA_DEVICE int radix_sum_warps(const radix_shared<W> &s) {
+    int sum = 0;
+    if (threadIdx.x < radix_digits) {
+#pragma unroll
+        for (int warp = 0; warp < radix_warps; ++warp) {
+            sum += s.count[warp][threadIdx.x];
+        }
+    }
+    return sum;
+}
+
+// Counts of the warps to where their keys begin in the tile; `start`: where those of the digit do.
+template <typename W>
+SPIRA_DEVICE void radix_lay_out(radix_shared<W> *s, int start) {
+    if (threadIdx.x < radix_digits) {
+#pragma unroll
+        for (int warp = 0; warp < radix_warps; ++warp) {
+            const int count = s->count[warp][threadIdx.x];
+            s->count[warp][threadIdx.x] = start;
+            start += count;
+        }
+    }
+}
+
+// Finds where the tile's keys of each digit belong among all keys, and publishes where they end.
+// start, count: place in the tile, and number, of the keys with digit threadIdx.x. Called by all
+// threads of a block, for tile 0 with a barrier inside.
+template <typename W>
+SPIRA_DEVICE void radix_find_base(const radix_pass<W> &p, radix_shared<W> *s, int tile, int start,
+                                  int count) {
+    const bool has_digit = threadIdx.x < radix_digits;
+    int before = 0;
+    if (tile == 0) {
+        before = block_exclusive_sum<radix_threads>(has_digit ? p.count[threadIdx.x] : 0, s->sums);
+    } else if (has_digit) {
+        before = radix_look_back(p.state, tile);
+    }
+    if (has_digit) {
+        radix_publish(p.state, tile, radix_flag_all, before + count);
+        s->base[threadIdx.x] = before - start;
+    }
+}
+
+// Sorts by one digit. A tile's item j of a lane is key (warp * radix_items + j) * 32 + lane of it,
+// so that reads are coalesced and the order is that of warp, item, lane.
+template <typename W, bool with_rows>
+SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pass<W> p) {
+    __shared__ radix_shared<W> s;
+    const int thread = (int)threadIdx.x, warp = thread / 32;
+    const int tile = radix_draw_tile(p.drawn, &s.tile);
+    const int32_t first = tile * radix_tile, count = min(p.rows - first, (int)radix_tile);
+    const int mine = warp * 32 * radix_items + thread % 32;
+
+    // Read keys. What is missing behind the last key counts as highest and stands behind all.
+    W key[radix_items];
+#pragma unroll
+    for (int j = 0; j < radix_items; ++j) {
+        key[j] = mine + j * 32 < count ? p.key_in[first + mine + j * 32] : (W) ~(W)0;
+    }
+
+    // Rank them within the tile.
+    int place[radix_items];
+    radix_rank(key, p.digit, s.count[warp], place);
+    __syncthreads();
+    const int same = radix_sum_warps(s);
+    if (thread < radix_digits) {
+        if (tile > 0) {
+            radix_publish(p.state, tile, radix_flag_tile, same);
+        }
+        p.next_state[(int64_t)tile * radix_digits + thread] = 0;
+    }
+    const int start = block_exclusive_sum<radix_threads>(same, s.sums);
+    radix_lay_out(&s, start);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < radix_items; ++j) {
+        place[j] += s.count[warp][radix_digit_of(p.digit, key[j])];
+    }
+    __syncthreads(); // the keys take the place of the counts
+
+    // Put them in order in shared memory, find where each digit belongs, and write.
+#pragma unroll
+    for (int j = 0; j < radix_items; ++j) {
+        s.key[place[j]] = key[j];
+    }
+    radix_find_base(p, &s, tile, start, same);
+    __syncthreads();
+    int to[radix_items] = {};
+#pragma unroll
+    for (int j = 0; j < radix_items; ++j) {
+        const int i = j * radix_threads + thread;
+        if (i < count) {
+            const W word = s.key[i];
+            to[j] = s.base[radix_digit_of(p.digit, word)] + i;
+            p.key_out[to[j]] = word;
+        }
+    }
+
+    // The rows go the same way.
+    if constexpr (with_rows) {
+        int32_t row[radix_items];
+#pragma unroll
+        for (int j = 0; j < radix_items; ++j) {
+            row[j] = first + mine + j * 32;
+            if (p.row_in && mine + j * 32 < count) {
+                row[j] = p.row_in[row[j]];
+            }
+        }
+        __syncthreads(); // the rows take the place of the keys
+#pragma unroll
+        for (int j = 0; j < radix_items; ++j) {
+            s.row[place[j]] = row[j];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < radix_items; ++j) {
+            const int i = j * radix_threads + thread;
+            if (i < count) {
+                p.row_out[to[j]] = s.row[i];
+            }
+        }
+    }
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+// Where the caller writes the keys [rows] before a sort into `sorted`: that array itself or the
+// scratch, so that the last pass ends in `sorted`.
+template <typename W>
+SPIRA_API W *radix_input(const radix_scratch<W> *s, W *sorted, int first_bit, int bits) {
+    return radix_digits_make(first_bit, bits).passes % 2 ? s->key : sorted;
+}
+
+template <bool with_rows, typename W>
+SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *order, int first_bit,
+                              int bits, cudaStream_t stream) {
+    const radix_digits_of digits = radix_digits_make(first_bit, bits);
+    W *const key[2] = {s->key, sorted};
+    int32_t *const row[2] = {s->row, order};
+    SPIRA_TRY(status_from_cuda(
+        cudaMemsetAsync(s->drawn, 0, (size_t)radix_cleared(s->tiles) * sizeof(int32_t), stream),
+        "radix sort"));
+    const unsigned blocks = (unsigned)min_of(s->tiles, radix_count_blocks);
+    SPIRA_TRY(kernel_launch(radix_count_kernel<W>, blocks, radix_threads, 0, false, 1, stream,
+                            "radix sort", digits, radix_input(s, sorted, first_bit, bits), s->rows,
+                            s->count));
+    for (int pass = 0; pass < digits.passes; ++pass) {
+        const int to = (digits.passes - pass) % 2; // the last one writes `sorted`
+        radix_pass<W> p = {};
+        p.rows = s->rows;
+        p.digit = radix_digit_of_pass(digits, pass);
+        p.key_in = key[!to];
+        p.key_out = key[to];
+        p.row_in = with_rows && pass > 0 ? row[!to] : nullptr;
+        p.row_out = row[to];
+        p.drawn = s->drawn + pass;
+        p.count = s->count + pass * radix_digits;
+        p.state = s->state + (int64_t)(pass % 2) * s->tiles * radix_digits;
+        p.next_state = s->state + (int64_t)((pass + 1) % 2) * s->tiles * radix_digits;
+        SPIRA_TRY(kernel_launch(radix_pass_kernel<W, with_rows>, (unsigned)s->tiles, radix_threads,
+                                0, false, 1, stream, "radix sort", p));
+    }
+    return status_success();
+}
+
+// Sorts keys by their bits [first_bit, bits), stably.
+//
+// inputs   radix_input(s, sorted, first_bit, bits) [rows]: the keys; overwritten
+//          s: of radix_carve; 0 <= first_bit, bits <= 8 * sizeof(W)
+// outputs  sorted [rows]
+// Asynchronous, deterministic.
+// cost     one kernel that counts, and one for each eight bits
+template <typename W>
+SPIRA_API status radix_sort_keys(const radix_scratch<W> *s, W *sorted, int first_bit, int bits,
+                                 cudaStream_t stream) {
+    return radix_launch<false>(s, sorted, nullptr, first_bit, bits, stream);
+}
+
+// The same, and the row of each key: order [rows] is a permutation of 0 .. rows - 1; rows of equal
+// keys ascend.
+template <typename W>
+SPIRA_API status radix_sort_rows(const radix_scratch<W> *s, W *sorted, int32_t *order,
+                                 int first_bit, int bits, cudaStream_t stream) {
+    return radix_launch<true>(s, sorted, order, first_bit, bits, stream);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,102 @@
+// spira/index/sort_sample.cuh: first step of the sort (sort.cuh): ranks samples of the rows.
+//
+// All pairs of samples are compared. Thread block (group, part) counts, for each sample of a group,
+// the samples of a part that precede it; split adds up the parts.
+#ifndef SPIRA_INDEX_SORT_SAMPLE_CUH
+#define SPIRA_INDEX_SORT_SAMPLE_CUH
+
+#include "../base/async.cuh"
+#include "sort_source.cuh"
+
+namespace spira {
+
+// Adds the number of words in word [begin, end) that precede each key. equal: words that equal the
+// key precede it. one: 1, as a value that the compiler does not know. It then multiplies and adds,
+// on a pipe that the comparisons leave idle.
+template <bool equal, typename W>
+SPIRA_DEVICE void sort_count_before(const W *word, int begin, int end, int one,
+                                    const W (&key)[sort_rank_keys], int (&before)[sort_rank_keys]) {
+#pragma unroll 4
+    for (int s = begin + (int)threadIdx.x % 32; s < end; s += 32) {
+        W other = word[s];
+#pragma unroll
+        for (int j = 0; j < sort_rank_keys; ++j) {
+            bool is_before = equal ? !(key[j] < other) : other < key[j];
+            before[j] = is_before ? before[j] * one + one : before[j];
+        }
+    }
+}
+
+// Adds the number of samples in word [count] that precede key[j], by word and then by number.
+// word[s] is sample first + s, key[j] is sample mine + j. Each lane has a part of the sum.
+template <typename W>
+SPIRA_DEVICE void sort_rank(const W *word, int first, int count, int mine, int one,
+                            const W (&key)[sort_rank_keys], int (&before)[sort_rank_keys]) {
+    const int low = min(max(mine - first, 0), count);
+    const int high = min(max(mine + (int)sort_rank_keys - first, 0), count);
+    sort_count_before<true>(word, 0, low, one, key, before);
+    sort_count_before<false>(word, high, count, one, key, before);
+    int s = low + (int)threadIdx.x % 32; // the keys against each other
+    if (s < high) {
+#pragma unroll
+        for (int j = 0; j < sort_rank_keys; ++j) {
+            before[j] += word[s] < key[j] || (word[s] == key[j] && first + s < mine + j);
+        }
+    }
+}
+
+// Counts how many samples of one part precede each sample of one group.
+template <typename W, typename source>
+SPIRA_KERNEL void __launch_bounds__(sort_threads)
+    sort_sample_kernel(source from, sort_shape shape, W *sample, sort_ranks *ranks) {
+    __shared__ W word[sort_block_samples]; // the part, then the group
+    const int samples = shape.buckets * shape.oversample, thread = (int)threadIdx.x;
+    const int part = blockIdx.x % sort_parts, group = blockIdx.x / sort_parts;
+    const int first = samples * part / sort_parts, mine = samples * group / sort_groups;
+    const int others = samples * (part + 1) / sort_parts - first;
+    const int all = others + samples * (group + 1) / sort_groups - mine;
+    const int rounds = (sort_block_samples + sort_threads - 1) / sort_threads;
+    W load[rounds];
+    sort_loading<source, rounds> loading;
+    sort_words_begin(from, shape.rows, loading, [&](int j) {
+        int i = j * sort_threads + thread;
+        return i < all ? sort_sample_row(&shape, i < others ? first + i : mine + i - others)
+                       : shape.rows;
+    });
+    sort_words_end(from, loading, false, load);
+#pragma unroll
+    for (int j = 0; j < rounds; ++j) {
+        int i = j * sort_threads + thread;
+        if (i < all) {
+            word[i] = load[j];
+        }
+        if (part == 0 && i >= others && i < all) {
+            sample[mine + i - others] = load[j];
+        }
+    }
+    __syncthreads();
+    const int lane = thread % 32, one = min(shape.buckets, 1);
+    for (int i = others + thread / 32 * sort_rank_keys; i < all;
+         i += sort_threads / 32 * sort_rank_keys) {
+        W key[sort_rank_keys];
+        int before[sort_rank_keys], sum = 0;
+#pragma unroll
+        for (int j = 0; j < sort_rank_keys; ++j) {
+            key[j] = word[min(i + j, all - 1)];
+            before[j] = 0;
+        }
+        sort_rank(word, first, others, mine + i - others, one, key, before);
+#pragma unroll
+        for (int j = 0; j < sort_rank_keys; ++j) {
+            int all_before = warp_sum(before[j]);
+            sum = lane == j ? all_before : sum;
+        }
+        if (lane < sort_rank_keys && i + lane < all) {
+            ranks[mine + i - others + lane].before[part] = (uint16_t)sum;
+        }
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,99 @@
+// spira/index/sort_shape.h: sizes of the sample sort (sort.cuh): how rows are divided into segments
+// and buckets, and which rows are samples.
+#ifndef SPIRA_INDEX_SORT_SHAPE_H
+#define SPIRA_INDEX_SORT_SHAPE_H
+
+#include "../base/integer.h"
+
+namespace spira {
+
+enum {
+    sort_rows_max = 1 << 20,     // more rows take the radix sort
+    sort_bucket = 384,           // rows of a bucket on average, below the largest number of buckets
+    sort_buckets_max = 1400,     // limited by the shared memory of split
+    sort_samples = 4096,         // samples, about; sample compares all pairs of them
+    sort_samples_max = 5600,     //
+    sort_oversample_least = 3,   // samples per splitter
+    sort_oversample_most = 8,    //
+    sort_oversample_crowded = 4, // where sort_is_crowded
+    sort_threads = 1024,         // of a thread block of sample and split
+    sort_blocks = 128,           // segments of the rows, while threads have room for more rows
+    sort_blocks_max = 256,       // at most one for each thread of a block of the last step
+    sort_most_rows = 4,          // rows of a thread of split
+    sort_groups = 16,            // sample ranks this many groups of samples
+    sort_parts = 8,              // against this many parts of all samples, a thread block a pair
+    sort_rank_keys = 8,          // samples that a warp ranks at a time
+    sort_bucket_threads = 128,   // of a thread block of the last step
+    sort_crowded_threads = 256,  // the same where sort_is_crowded
+    sort_bucket_most = 16,       // keys of a thread of the last step
+    sort_bucket_batch = 8,       // of which this many loads are in flight
+    sort_run_most = 16,          // keys with equal upper bits that are ordered one by one
+};
+
+// Samples that a thread of split ranks, and samples that a thread block of sample loads.
+enum {
+    sort_most_samples = (sort_samples_max + sort_threads - 1) / sort_threads,
+    sort_block_samples = sort_samples_max / sort_parts + sort_samples_max / sort_groups + 2,
+};
+static_assert(sort_samples_max >= sort_samples &&
+                  sort_samples_max >= sort_buckets_max * sort_oversample_crowded,
+              "sort: samples");
+static_assert(sort_blocks_max * sort_threads * sort_most_rows >= sort_rows_max, "sort: rows");
+static_assert(sort_blocks <= sort_bucket_threads && sort_blocks_max <= sort_crowded_threads,
+              "sort: segments");
+static_assert(2 * sort_threads >= sort_buckets_max, "sort: buckets");
+
+// How rows are divided into segments and buckets.
+struct sort_shape {
+    int32_t rows, buckets; // buckets 0: radix sort
+    int32_t oversample;    // samples per splitter
+    uint32_t inverse;      // rank * inverse >> 16 is rank / oversample
+    int32_t each, blocks;  // segments of sort_threads * each rows, a thread block of split each
+    uint64_t step;         // rows from one sample to the next, times 2^32
+};
+
+// Whether there are more segments than sort_bucket_threads.
+SPIRA_API bool sort_is_crowded(const sort_shape *s) {
+    return s->blocks > sort_bucket_threads;
+}
+
+SPIRA_API sort_shape sort_shape_make(int32_t rows) {
+    sort_shape s = {rows, 0, 0, 0, 0, 0, 0};
+    if (rows <= sort_rows_max) {
+        s.each = (int32_t)min_of(ceil_div(rows, sort_threads * sort_blocks), sort_most_rows);
+        s.blocks = (int32_t)ceil_div(rows, (int64_t)sort_threads * s.each);
+        s.buckets = (int32_t)min_of(ceil_div(rows, sort_bucket), sort_buckets_max);
+        s.oversample =
+            sort_is_crowded(&s)
+                ? (int32_t)sort_oversample_crowded
+                : (int32_t)min_of(max_of(sort_samples / s.buckets, sort_oversample_least),
+                                  sort_oversample_most);
+        s.inverse = 65536 / (uint32_t)s.oversample + 1;
+        s.step = ((uint64_t)rows << 32) / (uint64_t)(s.buckets * s.oversample);
+    }
+    return s;
+}
+
+// The row of a sample: a pseudorandom one of the sample's `step` rows, so that periodic data does
+// not meet periodic samples.
+SPIRA_BOTH int32_t sort_sample_row(const sort_shape *shape, int sample) {
+    uint32_t mix = (uint32_t)(sample + 1) * 2654435769u;
+    mix = (mix ^ mix >> 15) * 2246822507u;
+    mix ^= mix >> 13;
+    return (int32_t)(((uint64_t)sample * shape->step + (mix >> 16) * (shape->step >> 16)) >> 32);
+}
+
+// A word and its row, read at once.
+template <typename W>
+struct alignas(2 * sizeof(W)) sort_key {
+    W word, row;
+};
+
+// How many samples of each part precede a sample.
+struct alignas(16) sort_ranks {
+    uint16_t before[sort_parts];
+};
+
+} // namespace spira
+
+#endif
