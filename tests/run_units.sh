@@ -2,6 +2,7 @@
 # tests/run_units.sh: compiles a translation unit and compares what it costs with a table.
 #
 #     tests/run_units.sh TABLE OBJECT COMMAND...    COMMAND compiles with -Xptxas -v to OBJECT
+#     tests/run_units.sh --kernels OBJECT           how long ptxas took for the kernels of a unit
 #     tests/run_units.sh --self-test
 #
 # The unit is named by OBJECT: build/check/units/include.o is `include`. Prints one line: kernels, the
@@ -71,6 +72,34 @@ run() { # TABLE OBJECT COMMAND...
     judge "$table" "$unit" "${counted% *}" "${counted#* }" "$(wc -c <"$object")" "$spent"
 }
 
+kernels() { # OBJECT: a line for each kernel template, the slowest first; newer toolkits tell the time
+    awk '
+        /Compiling entry function / {
+            name = $0
+            sub(/.*function ./, "", name)
+            sub(/. for .*/, "", name)
+            sub(/I[6L0-9NjmtfhS].*/, "", name) # template arguments
+            gsub(/_ZN?|[0-9]+/, " ", name)
+            ++count[name]
+        }
+        / Used [0-9]+ registers/ {
+            used = $0
+            sub(/.* Used /, "", used)
+            most[name] = used + 0 > most[name] ? used + 0 : most[name]
+        }
+        /Compile time = / {
+            time = $0
+            sub(/.*Compile time = /, "", time)
+            total[name] += time / 1000
+        }
+        END {
+            for (name in count) {
+                printf "%6.2f s %3d kernels %3d registers %s\n", total[name], count[name],
+                       most[name], name
+            }
+        }' "$1.ptxas" | sort -rn
+}
+
 # ---- self-test ------------------------------------------------------------------------------------
 
 entry() { # kernel registers: a piece of a log of ptxas
@@ -119,6 +148,14 @@ self_test() {
     expect 0 '0 kernels,   0 registers' 1000
     entry one 24 | grep -v Used >"$log"
     expect 1 'is not understood' 1000
+    { entry one 24; entry two 40; entry one 32; } >"$folder/unit.o.ptxas"
+    if [ "$(kernels "$folder/unit.o" | wc -l)" = 2 ] &&
+        kernels "$folder/unit.o" | grep -q '  2 kernels  32 registers *one'; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo 'units: --kernels does not add up'
+    fi
     : >"$folder/table"
     : >"$log"
     expect 1 'is not in the table' 1000
@@ -128,8 +165,9 @@ self_test() {
 
 case ${1-} in
 --self-test) self_test ;;
+--kernels) kernels "$2" ;;
 '' | -*)
-    echo "usage: $0 TABLE OBJECT COMMAND... | --self-test" >&2
+    echo "usage: $0 TABLE OBJECT COMMAND... | --kernels OBJECT | --self-test" >&2
     exit 2
     ;;
 *) run "$@" ;;
