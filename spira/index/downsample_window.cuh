@@ -42,8 +42,16 @@ SPIRA_DEVICE bool downsample_fits(const downsample_grid<W> &g, uint32_t distance
 
 template <typename W>
 SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_grid<W> &g) {
-    return {(uint32_t)g.floor,  (uint32_t)g.row,  (uint32_t)g.plane, (uint32_t)g.step_x,
-            (uint32_t)g.step_y, (uint32_t)g.span, (uint32_t)g.group, (uint32_t)g.reach};
+    downsample_grid<uint32_t> near;
+    near.floor = (uint32_t)g.floor;
+    near.row = (uint32_t)g.row;
+    near.plane = (uint32_t)g.plane;
+    near.step_x = (uint32_t)g.step_x;
+    near.step_y = (uint32_t)g.step_y;
+    near.span = (uint32_t)g.span;
+    near.group = (uint32_t)g.group;
+    near.reach = (uint32_t)g.reach;
+    return near;
 }
 
 // The words of a span in shared memory, with zeros before and UINT32_MAX after them. The first
