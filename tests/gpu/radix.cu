@@ -10,8 +10,8 @@ using namespace spira;
 
 namespace {
 
-char label[128];    // the case at hand, for the message
-char finding[1024]; // the first difference
+char label[100];   // the case at hand, for the message
+char finding[200]; // the first difference
 
 enum words_kind {
     words_random,
