@@ -1,7 +1,7 @@
-# spira is header-only: nothing here has to be built to use it. `make help` says what there is.
+# spira is header-only: its users build nothing here. `make help` lists the targets.
 
 # ---- what this machine has ----------------------------------------------------------------------
-# Each can be given: `make run NVCC=` takes the CPU, `make test ARCH=80` compiles for sm_80.
+# Each variable can be given: `make run NVCC=` uses the CPU, `make test ARCH=80` compiles for sm_80.
 
 ifeq ($(origin NVCC),undefined)
 NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -9,12 +9,16 @@ endif
 ifeq ($(origin GPU),undefined)
 GPU := $(shell nvidia-smi -L 2>/dev/null | sed -n "/^GPU/s/ *.UUID.*//p" | head -n 1)
 endif
-# The GPU's compute capability without the dot; the forms with an "a" have the fast instructions.
-GPU_ARCH := $(if $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null \
-              | head -n 1 | tr -cd 0-9 | sed 's/^90$$/90a/'))
-ARCH ?= $(or $(GPU_ARCH),90a)
 
-# cuBLAS comes with the toolkit, or not; what needs it is linked with it, and nothing else is.
+# Which code a GPU needs: that of its compute capability without the dot, except for those named here.
+# Plain sm_90, which nvcc -arch=native means on Hopper, lacks the instructions of Hopper's kernels.
+arch_for_90 := 90a
+arch_for     = $(or $(arch_for_$1),$1)
+GPU_ARCHS := $(foreach c,$(if $(GPU),$(shell nvidia-smi --query-gpu=compute_cap \
+               --format=csv,noheader 2>/dev/null | tr -d . | sort -u)),$(call arch_for,$c))
+ARCH      ?= $(or $(firstword $(GPU_ARCHS)),90a)
+
+# cuBLAS comes with most toolkits. Only what needs it is linked with it.
 CUBLAS := $(if $(NVCC),$(wildcard $(dir $(NVCC))../include/cublas_v2.h \
             $(dir $(NVCC))../targets/*/include/cublas_v2.h))
 
@@ -28,13 +32,14 @@ endif
 
 # ---- sources and flags --------------------------------------------------------------------------
 
-HEADERS    := spira.cuh $(wildcard spira/*.h spira/*.cuh spira/*/*.h spira/*/*.cuh)
+HEADERS    := spira.cuh $(shell find spira -name '*.h' -o -name '*.cuh' | sort)
 HOST_TESTS := $(wildcard tests/host/*.cpp)
 CUDA_TESTS := $(wildcard tests/gpu/*.cu)
 GPU_TESTS  := $(filter-out tests/gpu/cublas.cu tests/gpu/calls.cu,$(CUDA_TESTS))
 EXAMPLES   := $(wildcard examples/*.cu)
 BENCHES    := $(filter-out $(if $(CUBLAS),,bench/cublas.cu),$(wildcard bench/*.cu))
-SOURCES    := spira.cuh $(foreach d,spira spira/base spira/index spira/layout spira/conv spira/conv/hopper spira/gemm spira/net tests/host tests/gpu tests/support tests/build examples bench,$(foreach e,h cuh cpp cu,$(wildcard $d/*.$e)))
+SOURCES    := spira.cuh $(shell find spira tests examples bench \
+                -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' | sort)
 
 # The flags of $1 that the compiler accepts, one by one, library and all.
 accepted = $(foreach f,$1,$(shell mkdir -p build && echo 'int main() {}' | \
@@ -47,35 +52,44 @@ HOSTFLAGS = -std=c++17 $(STRICT) $(OPENMP)
 FASTFLAGS = -std=c++17 -O3 $(call accepted,-march=native) $(OPENMP)
 NVCCFLAGS = -std=c++17 -O3 -lineinfo -Xcompiler -fopenmp -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Werror
+# As a user compiles: the cost of an include is measured with these.
+UNITFLAGS = -std=c++17 -O3 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
+# Code for plain sm_90 on purpose: spira/device.cuh need not remark on it.
+plain     = $(if $(filter 90,$1),-DSPIRA_PLAIN_SM90)
 gencode   = -gencode=arch=compute_$1,code=sm_$1
-# Where nothing runs and no architecture is asked for, what is built stops short of machine code,
-# which takes as long again; `make check` compiles all kernels down to it.
-SHORT    := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
-# What is not run need not be quick, where nvcc can leave that out.
-HASTY    := $(if $(and $(SHORT),$(NVCC)),$(shell $(NVCC) --help 2>/dev/null | \
+ptx       = -gencode=arch=compute_$1,code=compute_$1
+# Without a GPU and without a given ARCH nothing of the GPU code runs: tests, examples and benchmarks
+# are then compiled to PTX only, which takes half of the time. `make check` assembles all kernels.
+PTX_ONLY := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
+# Code that does not run need not be fast, where nvcc can save the time.
+HASTY    := $(if $(and $(PTX_ONLY),$(NVCC)),$(shell $(NVCC) --help 2>/dev/null | \
               grep -q -e --Ofast-compile && echo --Ofast-compile=max))
-build_for = -gencode=arch=compute_$1,code=$(if $(SHORT),compute,sm)_$1 $(HASTY)
-BUILT    := $(if $(SHORT),compute,sm)_$(ARCH)
+build_for = $(if $(PTX_ONLY),$(call ptx,$1),$(call gencode,$1)) $(HASTY) $(call plain,$1)
+BUILT    := $(if $(PTX_ONLY),compute,sm)_$(ARCH)
 
-# One line for each step; what the compiler says is shown in one piece, and only if it fails.
+# Prints one line for each step. The output of the compiler is shown only if it fails, in one piece.
 step = @mkdir -p $(@D); echo '$1'; \
        $2 >$@.log 2>&1 || { echo 'FAILED: $1'; cat $@.log; rm -f $@; exit 1; }
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test bench check sanitize format clean
+.PHONY: help all run test bench check sanitize arch install format clean
 .DEFAULT_GOAL := help
 
+PREFIX ?= /usr/local
+
 help:
-	@echo 'make run       voxelise a scan and run a network on it: on the GPU if there is one'
+	@echo 'make run       voxelises a scan and runs a network on it: on the GPU if there is one'
 	@echo '               SCAN=file (.bin .pcd.bin .xyz32 .vox32 .npy), VOXEL=metres, NET=name, ARGS=...'
-	@echo 'make test      host tests; GPU code is compiled, and tested if there is a GPU'
-	@echo 'make bench     build the benchmarks'
-	@echo 'make check     headers alone, layers, linkage, architectures, spills, format'
+	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
+	@echo 'make bench     builds the benchmarks'
+	@echo 'make check     headers alone, layers, cost of an include, architectures, spills, linkage'
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
-	@echo 'make all       build all of it, run nothing'
-	@echo 'make format    clang-format'
-	@echo 'make clean     remove build/'
+	@echo 'make all       builds everything, runs nothing'
+	@echo 'make arch      prints what to pass to nvcc for the GPUs of this machine (or ARCH=...)'
+	@echo 'make install   headers, CMake package and pkg-config file, to PREFIX ($(PREFIX)); DESTDIR'
+	@echo 'make format    runs clang-format'
+	@echo 'make clean     removes build/'
 
 ifneq (,$(and $(NVCC),$(GPU)))
 RUN     := build/example_scan
@@ -92,21 +106,47 @@ run: $(RUN)
 	@echo 'scan: $(RUN_WHY)'
 	@$(RUN) $(RUN_ARGS)
 
-HOST_BUILDS := build/test_host $(if $(wildcard examples/scan.cu),build/host_scan)
+# nvcc $(make -s arch) ...
+GPU_FLAGS := $(foreach a,$(if $(filter file,$(origin ARCH)),$(GPU_ARCHS),$(ARCH)),$(call gencode,$a))
+arch:
+	@$(if $(GPU_FLAGS),echo '$(strip $(GPU_FLAGS))', \
+	      echo 'No GPU here. Name it: make arch ARCH=90a for H100 and H200; 80 for A100; 86, 89, 100' \
+	           'or 120 for GeForce, RTX and Blackwell GPUs of this compute capability;' \
+	           '87 for Orin; 110 for Thor.' >&2; exit 1)
+
+INSTALL := $(DESTDIR)$(PREFIX)
+VERSION := $(shell sed -n 's/.*SPIRA_VERSION_[A-Z]* //p' spira/config.h | paste -sd. -)
+
+install:
+	@set -e; for header in $(HEADERS); do \
+	      install -d "$(INSTALL)/include/$$(dirname $$header)"; \
+	      install -m 644 $$header "$(INSTALL)/include/$$header"; done
+	@install -d '$(INSTALL)/share/cmake/spira' '$(INSTALL)/share/pkgconfig' '$(INSTALL)/share/doc/spira'
+	@install -m 644 LICENSE '$(INSTALL)/share/doc/spira'
+	@install -m 644 spira/cmake/*.cmake '$(INSTALL)/share/cmake/spira'
+	@sed 's/@VERSION@/$(VERSION)/' spira/cmake/spira.pc.in >'$(INSTALL)/share/pkgconfig/spira.pc'
+	@echo 'spira $(VERSION): headers in $(INSTALL)/include; CMake package and spira.pc in $(INSTALL)/share'
+
+HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
 TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
 
 all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 
-# Without nvcc, or cuBLAS, the GPU tests that could not be compiled are counted by their source.
+# GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
 UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
+
+THIS_MAKE := $(MAKE) # a recipe that names MAKE itself would run under `make -n`
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
 	      echo 'no nvcc: the GPU code was neither compiled nor run')
 	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) tests/tally.sh build/test_host \
+	      'build/test_fast_math $(FAST_MATH_NAMES)' \
 	      $(foreach t,$(TESTS_BUILT),'$(if $(GPU),SPIRA_NEED_GPU=1) $t') \
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
+	      'tests/run_units.sh --self-test' \
+	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
 	      'tests/run_checkpoint.sh build/host_scan'
 
 ifeq (,$(NVCC))
@@ -114,8 +154,8 @@ bench:
 	@echo 'the benchmarks need nvcc'; exit 1
 else
 bench: $(filter build/bench_%,$(GPU_BUILDS))
-	@echo 'One JSON object a line comes from: $(or $^,(there is none yet))'
-	@echo 'Give each the scans to measure: build/bench_map data/*.vox32'
+	@echo 'These print one JSON object a line: $(or $^,(there is none yet))'
+	@echo 'Pass the scans to measure: build/bench_map data/*.vox32'
 endif
 
 format:
@@ -126,14 +166,14 @@ clean:
 
 # ---- tests, examples, benchmarks ----------------------------------------------------------------
 
-# A test file that is gone is no longer linked: its folder is newer then.
+# A test file that was deleted must no longer be linked: the folder is then newer than the binary.
 build/test_host build/test_gpu build/test_sanitize: tests/host tests/gpu
 
 build/test_cublas build/bench_cublas: LIBS := -lcublas \
     -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
 
-# Kernels as the host runs them (emulate.h) say how their loops are unrolled; and g++ takes their
-# dynamic shared memory, a thread's own, for a variable that some other file may have to begin.
+# Kernels that the host runs (support/emulate.h) have CUDA's #pragma unroll. Their dynamic shared
+# memory is extern thread_local, for which g++ would look for an initialiser in another file.
 EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
 $(EMULATED:%=build/host/%) $(EMULATED:%=build/sanitize/%): \
     STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
@@ -144,14 +184,26 @@ build/host/%.o: tests/host/%.cpp
 build/test_host: $(HOST_TESTS:tests/host/%.cpp=build/host/%.o)
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread $(filter %.o,$^) -o $@)
 
+# Users may compile with -ffast-math. NaN and infinity must be found all the same: the tests that are
+# about them are compiled with it, too.
+FAST_MATH_TESTS := numeric voxel conv pool tune blob
+FAST_MATH_NAMES := nan finite no_number voxelize_refuses voxel_bounds_refuses
+
+build/fast_math/%.o: tests/host/%.cpp
+	$(call step,c++ $< (-ffast-math),$(CXX) -O2 -ffast-math -include tests/support/fast_math.h \
+	      $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
+
+build/test_fast_math: $(FAST_MATH_TESTS:%=build/fast_math/%.o) build/host/harness.o
+	$(call step,link $@,$(CXX) $(OPENMP) -pthread $^ -o $@)
+
 build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o
 
-# Every function of the CUDA runtime that gpu_calls.cu calls is counted on its way there: the linker
-# sends the calls through stubs, whose list comes from the object.
+# tests/gpu/calls.cu counts its calls of the CUDA runtime: the linker sends each function that the
+# object calls through a stub (tests/support/calls_wrap.cpp).
 CALLS := build/gpu_$(ARCH)/calls
 
 $(CALLS).list: $(CALLS).o
@@ -168,7 +220,7 @@ build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).li
 build/test_gpu build/test_cublas build/test_calls:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
-# What was built for another architecture is built again.
+# Binaries for another architecture are built again.
 $(TESTS_BUILT) $(GPU_BUILDS): build/arch_$(ARCH)
 
 build/arch_$(ARCH):
@@ -180,7 +232,7 @@ build/example_%: examples/%.cu
 build/bench_%: bench/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
 
-# The same source is plain C++ where there is no CUDA.
+# The same source, as plain C++.
 build/host_%: examples/%.cu
 	$(call step,c++ $<,$(CXX) $(FASTFLAGS) $(DEPENDS) -x c++ $< -o $@)
 
@@ -200,12 +252,15 @@ sanitize: build/test_sanitize
 CHECK := build/check
 ARCHS := 90a 75 80 100
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
-NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh),$(HEADERS))
+NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh spira/gemm/%),$(filter %.cuh,$(HEADERS)))
+UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units/*.cu))
 
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok
 CLANG_CHECKS := $(HOST_HEADERS:%=$(CHECK)/clang++/%.ok)
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
                 $(CHECK)/linkage.ok $(if $(wildcard README.md),$(CHECK)/readme.ok) \
+                $(UNITS:%=$(CHECK)/units/%.ok) $(ARCHS:%=$(CHECK)/stream/%.ok) \
+                $(CHECK)/include/90.ok $(ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok \
                 $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok)
 FORMAT_CHECK := $(CHECK)/format.ok
 
@@ -214,17 +269,19 @@ CHECKS  := $(if $(NVCC),$(NVCC_CHECKS)) $(HOST_CHECKS) $(if $(CLANG),$(CLANG_CHE
 SKIPPED := $(filter-out $(CHECKS),$(NVCC_CHECKS) $(CLANG_CHECKS) $(FORMAT_CHECK))
 LACKING := $(if $(NVCC),,nvcc) $(if $(CLANG),,clang++) $(if $(CLANG_FORMAT),,clang-format)
 
-# A failed check says so and leaves no .ok; the others go on, and `check` counts.
+# A check that fails prints its log and leaves no .ok file. The others go on, and `check` counts.
 attempt = @mkdir -p $(@D); rm -f $@; \
           if { $2; } >$(@:.ok=.log) 2>&1; then echo 'ok      $1'; touch $@; \
           else echo 'FAILED  $1'; cat $(@:.ok=.log); fi
 
 check: $(CHECKS)
 	@$(if $(SKIPPED),echo 'skipped $(words $(SKIPPED)) checks for want of: $(LACKING)')
+	@$(if $(NVCC),echo 'the cost of a translation unit compiled by nvcc for sm_90a:'; \
+	      tail -qn 1 $(UNITS:%=$(CHECK)/units/%.log))
 	@passed=$$(ls $(CHECKS) 2>/dev/null | wc -l); failed=$$(($(words $(CHECKS)) - passed)); \
 	      echo "$$passed passed, $$failed failed, $(words $(SKIPPED)) skipped"; [ $$failed = 0 ]
 
-# A header is compiled through a file that includes it and nothing else.
+# Each header compiles on its own: in a file that includes it and nothing else.
 alone = echo '\#include "$(abspath $<)"' >$(@:.ok=.$1)
 
 $(CHECK)/g++/%.ok: %
@@ -235,21 +292,36 @@ $(CHECK)/clang++/%.ok: %
 	$(call attempt,$* alone under clang++,$(call alone,cpp) && \
 	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
-# Whether it compiles: machine code is for all_kernels.cu, and good code for the one whose spills are
-# looked at.
-assembled = $(call gencode,$1) $(if $(filter 90a,$1),,$(HASTY))
-UNASSEMBLED = -gencode=arch=compute_90a,code=compute_90a $(HASTY)
-
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) $(NVCCFLAGS) $(UNASSEMBLED) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
 
+# All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.
 $(CHECK)/arch/%.ok: tests/build/all_kernels.cu
-	$(call attempt,all kernels for sm_$*,$(NVCC) $(NVCCFLAGS) $(call assembled,$*) -Xptxas -v \
-	      $(DEPENDS) -c $< -o $(@:.ok=.o))
+	$(call attempt,all kernels for sm_$*,$(NVCC) $(NVCCFLAGS) $(call gencode,$*) \
+	      $(if $(filter 90a,$*),,$(HASTY)) -Xptxas -v $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 $(CHECK)/spills.ok: $(CHECK)/arch/90a.ok tests/run_spills.sh
 	$(call attempt,no spills on sm_90a,tests/run_spills.sh $(CHECK)/arch/90a.log)
+
+# What a translation unit costs: kernels, registers and bytes, at most those of the table.
+$(CHECK)/units/%.ok: tests/build/units/%.cu tests/build/units.txt tests/run_units.sh
+	$(call attempt,the cost of tests/build/units/$*.cu,tests/run_units.sh tests/build/units.txt \
+	      $(@:.ok=.o) $(NVCC) $(UNITFLAGS) $(call gencode,90a) -Xptxas -v $(DEPENDS) -c $< -o $(@:.ok=.o))
+
+# The umbrella compiles for every architecture; for plain sm_90 it remarks on the lack of the "a".
+$(CHECK)/include/%.ok: tests/build/units/include.cu
+	$(call attempt,the umbrella for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(DEPENDS) -c $< \
+	      -o $(@:.ok=.o) >$@.said 2>&1; status=$$?; cat $@.said; [ $$status = 0 ] && \
+	      $(if $(filter 90,$*),,!) grep -q 'has no Hopper kernels' $@.said)
+
+$(CHECK)/stream/%.ok: examples/stream.cu
+	$(call attempt,examples/stream.cu for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(HASTY) \
+	      $(DEPENDS) -c $< -o $(@:.ok=.o))
+
+$(CHECK)/fast_math.ok: tests/build/units/voxelize.cu
+	$(call attempt,voxelize with --use_fast_math,$(NVCC) $(NVCCFLAGS) --use_fast_math \
+	      -Xcompiler -ffast-math $(call ptx,90a) $(HASTY) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 $(CHECK)/link_a.ok: ARCH := 80
 $(CHECK)/link_b.ok: ARCH := 90a
@@ -263,16 +335,16 @@ $(CHECK)/link.ok: $(LINKED)
 	$(call attempt,sm_80 and sm_90a in one binary,$(NVCC) -Xcompiler -fopenmp $(LINKED:.ok=.o) \
 	      -o $(@:.ok=))
 
-# No function, kernel or variable of ours is visible to the linker.
+# No function, kernel or variable of spira is visible to the linker.
 $(CHECK)/linkage.ok: $(LINKED)
 	$(call attempt,internal linkage,nm $(LINKED:.ok=.o) >$@.nm && \
 	      ! grep -E ' [A-TV-Zui] _Z[A-Z]*5spira' $@.nm)
 
-# The blocks of the README that are marked as CUDA, as one file.
+# The blocks of README.md that are marked as CUDA, as one file.
 $(CHECK)/readme.ok: README.md $(HEADERS)
-	$(call attempt,the example of the README,awk '/^```/ { on = /cuda/; next } on' $< \
+	$(call attempt,the CUDA blocks of README.md,awk '/^```/ { on = /cuda/; next } on' $< \
 	      >$(@:.ok=.cu) && grep -q spira $(@:.ok=.cu) && \
-	      $(NVCC) $(NVCCFLAGS) -I. $(UNASSEMBLED) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) $(NVCCFLAGS) -I. $(call ptx,90a) $(HASTY) -c $(@:.ok=.cu) -o $(@:.ok=.o))
 
 $(CHECK)/layers.ok: tests/run_layers.sh tests/layers.txt spira $(HEADERS)
 	$(call attempt,layers,tests/run_layers.sh tests/layers.txt spira)
@@ -280,4 +352,4 @@ $(CHECK)/layers.ok: tests/run_layers.sh tests/layers.txt spira $(HEADERS)
 $(CHECK)/format.ok: .clang-format $(SOURCES)
 	$(call attempt,format,$(CLANG_FORMAT) --dry-run -Werror $(SOURCES))
 
--include $(wildcard build/*.d build/*/*.d build/*/*/*.d build/*/*/*/*.d)
+-include $(shell [ ! -d build ] || find build -name '*.d')

@@ -53,6 +53,14 @@ SPIRA_API void bench_check_status(spira::status s, const char *file, int line) {
 #define BENCH_CUDA(expression) bench_check_cuda((expression), #expression, __FILE__, __LINE__)
 #define BENCH_TRY(expression) bench_check_status((expression), __FILE__, __LINE__)
 
+// The current GPU, queried once.
+SPIRA_API const spira::device_info *bench_gpu() {
+    static spira::device_info info;
+    static const spira::status queried = spira::device_info_query(&info);
+    BENCH_TRY(queried);
+    return &info;
+}
+
 // ---- memory -------------------------------------------------------------------------------------
 
 enum { bench_blocks_most = 256, bench_poison = 0xa5 };
@@ -175,7 +183,6 @@ struct bench_options {
     const char *net;   // null: all
     bool quick;        // fewer replays and cases of networks
     bool apart;        // shortcuts of networks are layers of their own
-    bool cells;        // their layers of size and stride 2 need no maps (net_limits.cells)
     const char *in;    // tuning records: to compare with; null: none
     const char *out;   // to write, as text; null: nowhere
     const char *table; // to write, as initialisers; null: nowhere
@@ -191,7 +198,7 @@ struct bench_options {
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
-        "       [--apart] [--cells] [--priority]\n"
+        "       [--apart] [--priority]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -199,9 +206,8 @@ struct bench_options {
         "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
         "parts of bench_net, --only (again for more) and\n"
         "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers\n"
-        "of their own, with --cells layers of size and stride 2 need no maps, with --priority\n"
-        "the second stream goes first. bench_tune compares with the records of --in, and writes\n"
-        "its own as text (--out) and as C++ (--table).\n",
+        "of their own, with --priority the second stream goes first. bench_tune compares with the\n"
+        "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
 }
@@ -337,8 +343,6 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             o.quick = true;
         } else if (strcmp(argv[i], "--apart") == 0) {
             o.apart = true;
-        } else if (strcmp(argv[i], "--cells") == 0) {
-            o.cells = true;
         } else if (strcmp(argv[i], "--priority") == 0) {
             bench_priority = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
@@ -725,13 +729,13 @@ SPIRA_API void *bench_order_scratch(bench_pool *pool, const spira::order_request
 
 // What is written of a layout that is in host memory.
 SPIRA_API int64_t bench_order_bytes(const spira::order_layout *t) {
-    int64_t words = (int64_t)t->blocks * spira::order_words(t->volume), offsets = 0;
+    int64_t words = (int64_t)t->groups * spira::order_words(t->volume), offsets = 0;
     for (int64_t w = 0; w < words; ++w) {
         offsets += __builtin_popcount(t->mask[w]);
     }
     return words * (int64_t)sizeof *t->mask +
-           spira::order_pairs(t->blocks) * (int64_t)sizeof *t->schedule +
-           spira::order_rows * ((int64_t)t->blocks * (int64_t)sizeof *t->row +
+           spira::order_pairs(t->groups) * (int64_t)sizeof *t->schedule +
+           spira::order_rows * ((int64_t)t->groups * (int64_t)sizeof *t->row +
                                 offsets * (int64_t)sizeof *t->source);
 }
 
@@ -741,20 +745,20 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
                                     const char *input) {
     int keep = pool->blocks;
     spira::order_layout host = bench_order(pool, count, device.volume, false);
-    int64_t entries = spira::order_begin(&host, host.blocks, 0);
+    int64_t entries = spira::order_begin(&host, host.groups, 0);
     memset(host.source, bench_poison, (size_t)entries * sizeof *host.source);
     size_t scratch = spira::order_host_workspace(count);
     BENCH_TRY(spira::order_build_host(kernel, spira::map_all, map, count, count, host,
                                       bench_host_workspace(pool, scratch), scratch));
-    bench_check_same(pool, host.row, device.row, (int64_t)host.blocks * spira::order_rows, input,
+    bench_check_same(pool, host.row, device.row, (int64_t)host.groups * spira::order_rows, input,
                      "ordered outputs");
     bench_check_same(pool, host.mask, device.mask,
-                     (int64_t)host.blocks * spira::order_words(host.volume), input,
+                     (int64_t)host.groups * spira::order_words(host.volume), input,
                      "offsets of the blocks of outputs");
     bench_check_same(pool, host.source, device.source, entries, input,
                      "source rows of the blocks of outputs");
-    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks), input,
-                     "turns of the blocks of outputs");
+    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.groups),
+                     input, "turns of the blocks of outputs");
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);
     return bytes;
@@ -784,30 +788,33 @@ SPIRA_API spira::map_pairs bench_lists(bench_pool *pool, const bench_scene<uint6
 
 // Layouts of the dense offsets; the one that is read is there.
 struct bench_dense {
-    spira::tile_layout tiles;
-    spira::order_layout order;
+    spira::conv_map map;
 };
 
-// a: shape, kernel, threshold, count, capacity; it is given the layout. os [capacity, columns of
-// the threshold], device.
+// a: shape, kernel, threshold, count, capacity; it is given the map. os [capacity, columns of the
+// threshold], device.
 SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
                                 bench_dense *d) {
     const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    spira::conv_form form = spira::conv_form_tiles;
-    BENCH_TRY(spira::conv_hybrid_form_of(&a->shape, &a->kernel, a->threshold, &form));
+    const spira::conv_form form =
+        spira::conv_hybrid_form_of(bench_gpu(), &a->shape, &a->kernel, a->threshold);
+    a->map = &d->map;
     if (form == spira::conv_form_tiles) {
         int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
         int rows = spira::tile_rows_choose(dense.volume, channels, a->capacity);
-        d->tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
-        a->layout = &d->tiles;
-        BENCH_TRY(
-            spira::tile_build(os, dense.volume, a->count, a->capacity, d->tiles, pool->stream));
+        const spira::tile_layout tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
+        d->map = spira::conv_map_of_tiles(&tiles, a->count, a->capacity);
+        BENCH_TRY(spira::tile_build(os, dense.volume, a->count, a->capacity, tiles, pool->stream));
         return;
     }
-    d->order = bench_order(pool, a->capacity, dense.volume, true);
-    a->order = &d->order;
-    const spira::order_request request = {a->kernel,   a->threshold, os,     a->count,
-                                          a->capacity, d->order,     nullptr};
+    spira::order_request request = {};
+    request.kernel = a->kernel;
+    request.threshold = a->threshold;
+    request.map = os;
+    request.count = a->count;
+    request.capacity = a->capacity;
+    request.layout = bench_order(pool, a->capacity, dense.volume, true);
+    d->map = spira::conv_map_of_order(&request.layout, a->count, a->capacity);
     size_t bytes = 0;
     void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, pool->stream));
@@ -829,10 +836,11 @@ SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *
         bench_dense_make(pool, forms.os, a, d);
     }
     size_t bytes = 0;
-    BENCH_TRY(spira::conv_hybrid_weights_bytes(&a->shape, &a->kernel, a->threshold, &bytes));
+    BENCH_TRY(
+        spira::conv_hybrid_weights_bytes(bench_gpu(), &a->shape, &a->kernel, a->threshold, &bytes));
     char *packed = bench_device<char>(pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_hybrid_weights_pack(&a->shape, &a->kernel, a->threshold, weight, packed,
-                                              bytes, pool->stream));
+    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), &a->shape, &a->kernel, a->threshold,
+                                              weight, packed, bytes, pool->stream));
     a->weights = packed;
 }
 

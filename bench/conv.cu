@@ -23,7 +23,7 @@ static const conv_layer conv_layers[] = {
 enum { conv_samples = 2000 };
 
 // A submanifold kernel map in the forms that are needed.
-struct conv_map {
+struct conv_case {
     const char *input;
     int K;
     int32_t voxels;
@@ -32,7 +32,8 @@ struct conv_map {
     int64_t pairs;
     spira::tile_layout tiles;  // device
     spira::order_layout order; // device
-    spira::map_pairs lists;    // device; where a dataflow reads them
+    spira::conv_map by_tiles, by_order;
+    spira::map_pairs lists; // device; where a dataflow reads them
 };
 
 struct conv_work {
@@ -54,12 +55,17 @@ static float conv_random(uint64_t stream, int64_t index) {
 }
 
 // The ordered layout of a map in device memory.
-static void conv_map_order(bench_session *s, const spira::kernel_shape *kernel, const int32_t *map,
-                           conv_map *m) {
+static void conv_case_order(bench_session *s, const spira::kernel_shape *kernel, const int32_t *map,
+                            conv_case *m) {
     m->order = bench_order(&s->pool, m->voxels, spira::kernel_volume(kernel), true);
     int keep = s->pool.blocks;
-    const spira::order_request request = {*kernel,   spira::map_all, map,    m->count,
-                                          m->voxels, m->order,       nullptr};
+    spira::order_request request = {};
+    request.kernel = *kernel;
+    request.threshold = spira::map_all;
+    request.map = map;
+    request.count = m->count;
+    request.capacity = m->voxels;
+    request.layout = m->order;
     size_t bytes;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
@@ -68,11 +74,12 @@ static void conv_map_order(bench_session *s, const spira::kernel_shape *kernel, 
 }
 
 // The map is built by the code under test and compared with the host's before it is used.
-static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *scene, int K,
-                              int rows) {
+static conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *scene, int K,
+                                int rows) {
     spira::kernel_shape kernel = spira::kernel_cube(K, 1);
     int volume = spira::kernel_volume(&kernel);
-    conv_map m = {};
+    conv_case m = {};
+    m.K = K;
     m.input = scene->input;
     m.voxels = scene->fine.host.capacity;
     m.count = scene->fine.device.count;
@@ -86,7 +93,9 @@ static conv_map conv_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
     bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
-    conv_map_order(s, &kernel, map, &m);
+    conv_case_order(s, &kernel, map, &m);
+    m.by_tiles = spira::conv_map_of_tiles(&m.tiles, m.count, m.voxels);
+    m.by_order = spira::conv_map_of_order(&m.order, m.count, m.voxels);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
         m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
     }
@@ -112,12 +121,13 @@ static void conv_weights(bench_session *s, conv_work *w) {
     }
     size_t bytes = 0, pairs_bytes = 0;
     const float *given = bench_upload(&s->pool, weight, elements);
-    BENCH_TRY(spira::conv_weights_bytes(shape, &bytes));
-    BENCH_TRY(spira::conv_pairs_weights_bytes(shape, &pairs_bytes));
+    BENCH_TRY(spira::conv_weights_bytes(bench_gpu(), shape, &bytes));
+    BENCH_TRY(spira::conv_pairs_weights_bytes(bench_gpu(), shape, &pairs_bytes));
     char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
     char *pairs = bench_device<char>(&s->pool, (int64_t)pairs_bytes);
-    BENCH_TRY(spira::conv_weights_pack(shape, given, packed, bytes, s->stream));
-    BENCH_TRY(spira::conv_pairs_weights_pack(shape, given, pairs, pairs_bytes, s->stream));
+    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, given, packed, bytes, s->stream));
+    BENCH_TRY(
+        spira::conv_pairs_weights_pack(bench_gpu(), shape, given, pairs, pairs_bytes, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     for (int64_t i = 0; i < elements; ++i) {
         weight[i] = spira::numeric_operand(shape->type, weight[i]);
@@ -128,20 +138,18 @@ static void conv_weights(bench_session *s, conv_work *w) {
 }
 
 // Everything for one layer; the output is NaN all over.
-static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_layer *layer,
+static conv_work conv_work_make(bench_session *s, const conv_case *m, const conv_layer *layer,
                                 spira::numeric type) {
     conv_work w = {};
     int element = spira::numeric_size(type);
-    w.args.shape = {m->tiles.volume, layer->cin, 0, layer->cout, type};
+    const spira::kernel_shape kernel = spira::kernel_cube(m->K, 1);
+    w.args.shape = spira::conv_shape_of(&kernel, layer->cin, layer->cout, type);
     w.in = conv_features(&s->pool, type, (int64_t)m->voxels * layer->cin);
     w.args.in =
         bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
     conv_weights(s, &w);
-    BENCH_TRY(spira::conv_form_of(&w.args.shape, &w.form));
-    w.args.layout = w.form == spira::conv_form_tiles ? &m->tiles : nullptr;
-    w.args.order = w.form == spira::conv_form_order ? &m->order : nullptr;
-    w.args.count = m->count;
-    w.args.capacity = m->voxels;
+    w.form = spira::conv_form_of(bench_gpu(), &w.args.shape);
+    w.args.map = w.form == spira::conv_form_tiles ? &m->by_tiles : &m->by_order;
     w.args.programmatic = true; // behind another layer, as in a network
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
     w.args.out = bench_device<char>(&s->pool, bytes);
@@ -150,15 +158,15 @@ static conv_work conv_work_make(bench_session *s, const conv_map *m, const conv_
 }
 
 // The layer over lists of pairs.
-static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, conv_work *w) {
+static void conv_work_lists(bench_session *s, const conv_case *m, int dataflow, conv_work *w) {
     const spira::conv_args *a = &w->args;
     spira::conv_pairs_args pairs = {};
     pairs.shape = a->shape;
     pairs.in = a->in;
     pairs.weights = w->pairs.weights;
     pairs.pairs = m->lists;
-    pairs.count = a->count;
-    pairs.capacity = a->capacity;
+    pairs.count = m->count;
+    pairs.capacity = m->voxels;
     pairs.out = a->out;
     pairs.form =
         dataflow == bench_dataflow_ws ? spira::pairs_form_atomic : spira::pairs_form_stripes;
@@ -171,14 +179,14 @@ static void conv_work_lists(bench_session *s, const conv_map *m, int dataflow, c
 
 // The layer with the offsets of a norm below `threshold` output-stationary.
 static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scene,
-                             const conv_map *m, int threshold, conv_work *w, bench_dense *d) {
+                             const conv_case *m, int threshold, conv_work *w, bench_dense *d) {
     spira::conv_hybrid_args a = {};
     a.shape = w->args.shape;
     a.kernel = spira::kernel_cube(m->K, 1);
     a.threshold = threshold;
     a.in = w->args.in;
-    a.count = w->args.count;
-    a.capacity = w->args.capacity;
+    a.count = m->count;
+    a.capacity = m->voxels;
     a.out = w->args.out;
     a.form = spira::pairs_form_atomic;
     int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
@@ -191,10 +199,11 @@ static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scen
 
 static spira::status conv_step(void *context, cudaStream_t stream) {
     const conv_work *w = (const conv_work *)context;
-    return w->dataflow == bench_dataflow_os ? spira::conv(&w->args, nullptr, 0, stream)
+    return w->dataflow == bench_dataflow_os ? spira::conv(bench_gpu(), &w->args, stream)
            : w->dataflow == bench_dataflow_hybrid
-               ? spira::conv_hybrid(&w->hybrid, w->scratch, w->scratch_bytes, stream)
-               : spira::conv_pairs_run(&w->pairs, w->scratch, w->scratch_bytes, stream);
+               ? spira::conv_hybrid(bench_gpu(), &w->hybrid, w->scratch, w->scratch_bytes, stream)
+               : spira::conv_pairs_run(bench_gpu(), &w->pairs, w->scratch, w->scratch_bytes,
+                                       stream);
 }
 
 // ---- the check ----------------------------------------------------------------------------------
@@ -229,7 +238,7 @@ static int64_t conv_reference_row(const conv_work *w, const int32_t *taps, doubl
 
 // The worst output of a row. The bound: twice the textbook's for sums in fp32, because tensor cores
 // cut off where fp32 units round, and one rounding to the storage type.
-static conv_worst conv_check_row(const conv_work *w, const conv_map *m, const void *out, int row) {
+static conv_worst conv_check_row(const conv_work *w, const conv_case *m, const void *out, int row) {
     const spira::conv_shape *s = &w->args.shape;
     bool half = s->type == spira::numeric_f16 || s->type == spira::numeric_bf16;
     double epsilon = half ? spira::numeric_epsilon(s->type) : 0;
@@ -261,7 +270,8 @@ static int64_t conv_not_finite(spira::numeric type, const void *out, int64_t ele
     return bad;
 }
 
-static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, const char *label) {
+static void conv_check(bench_session *s, const conv_work *w, const conv_case *m,
+                       const char *label) {
     const spira::conv_shape *shape = &w->args.shape;
     int64_t elements = (int64_t)m->voxels * shape->cout;
     const char *out = bench_download(&s->pool, (const char *)w->args.out,
@@ -289,7 +299,7 @@ static void conv_check(bench_session *s, const conv_work *w, const conv_map *m, 
 
 // ---- runs ---------------------------------------------------------------------------------------
 
-static void conv_time(bench_session *s, conv_work *w, const conv_map *m, bench_row *row,
+static void conv_time(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
                       const char *label) {
     const spira::conv_shape *shape = &w->args.shape;
     int64_t bytes = (int64_t)m->voxels * shape->cout * spira::numeric_size(shape->type);
@@ -304,12 +314,10 @@ static void conv_time(bench_session *s, conv_work *w, const conv_map *m, bench_r
 }
 
 // All forms of a layer, and the one that is chosen without tuning.
-static void conv_sweep(bench_session *s, conv_work *w, const conv_map *m, bench_row *row,
+static void conv_sweep(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
                        const char *label) {
     static spira::conv_sizes sizes[spira::conv_sizes_most];
-    spira::device_info device;
-    BENCH_TRY(spira::device_info_query(&device));
-    int count = spira::conv_sizes_list(&w->args.shape, m->tiles.rows, &device, sizes);
+    int count = spira::conv_sizes_list(&w->args.shape, m->tiles.rows, bench_gpu(), sizes);
     for (int i = -1; i < count; ++i) {
         char name[64] = "chosen";
         const spira::conv_sizes *c = i < 0 ? nullptr : sizes + i;
@@ -326,7 +334,7 @@ static void conv_sweep(bench_session *s, conv_work *w, const conv_map *m, bench_
 // After Figure 11 of the Spira paper: every threshold from 0, all offsets weight-stationary, to the
 // one above all norms, all output-stationary; or the one that is asked for.
 static void conv_thresholds(bench_session *s, const bench_scene<uint64_t> *scene, conv_work *w,
-                            const conv_map *m, bench_row *row, const char *label) {
+                            const conv_case *m, bench_row *row, const char *label) {
     const spira::kernel_shape kernel = spira::kernel_cube(m->K, 1);
     const int asked = s->options.threshold;
     const int last = asked < 0 ? spira::kernel_norm_max(&kernel) + 1 : asked;
@@ -343,7 +351,7 @@ static void conv_thresholds(bench_session *s, const bench_scene<uint64_t> *scene
     }
 }
 
-static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
+static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,
                      const conv_layer *layer, spira::numeric type) {
     int keep = s->pool.blocks;
     char label[200];
@@ -389,7 +397,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
 }
 
 // Every type that is asked for: by --dtype, or all that are usual for the layer.
-static void conv_run_types(bench_session *s, const bench_scene<uint64_t> *scene, const conv_map *m,
+static void conv_run_types(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,
                            const conv_layer *layer) {
     const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_tf32,
                                     spira::numeric_f32};
@@ -408,7 +416,7 @@ static void conv_run_input(bench_session *s, const bench_input *input) {
     conv_layer one = {only[0], only[1], only[2], true};
     const conv_layer *layers = only[0] ? &one : conv_layers;
     int count = only[0] ? 1 : (int)(sizeof conv_layers / sizeof *conv_layers);
-    conv_map m = {};
+    conv_case m = {};
     for (int i = 0; i < count; ++i) { // layers of one K and one size of tiles stand together
         int K = layers[i].K,
             channels = layers[i].cin > layers[i].cout ? layers[i].cin : layers[i].cout;
@@ -417,8 +425,7 @@ static void conv_run_input(bench_session *s, const bench_input *input) {
                        : spira::tile_rows_choose(K * K * K, channels, scene.fine.host.capacity);
         if (i == 0 || m.K != K || m.tiles.rows != rows) {
             bench_pool_free(&s->pool, keep);
-            m = conv_map_make(s, &scene, K, rows);
-            m.K = K;
+            m = conv_case_make(s, &scene, K, rows);
         }
         conv_run_types(s, &scene, &m, &layers[i]);
     }

@@ -2,13 +2,13 @@
 //
 //     build/bench_cublas [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] data/*.vox32
 //
-// The lists and the plan are ready: a step is ggs_run alone. Each layer is timed with a product for
-// each offset (pair by pair, by rows, by rows on five streams), and with each rule that groups
-// them. The tiles of gather and scatter, and what a rule is told (waste, small), are the best of a
-// few, found by timing them, as the papers do it. `flops` are 2 * pairs * cin * cout; `padding` is
-// rows with padding over pairs, `launches` counts kernels, memsets and calls of cuBLAS, `scratch`
-// is in bytes. Before a layer is timed, 500 of its output rows are compared with sums in double,
-// and all are looked at for elements that were not written.
+// Times ggs_run alone; lists and plan are ready. Each layer is timed with one product for each
+// offset (pair by pair, by rows, by rows on five streams), and with each grouping rule. The tiles
+// of gather and scatter and the parameters of a rule (waste, small) are the fastest of a few, as in
+// the papers. `flops` are 2 * pairs * cin * cout; `padding` is rows with padding over pairs;
+// `launches` counts kernels, memsets and cuBLAS calls; `scratch` is in bytes. Before a layer is
+// timed, 500 of its output rows are compared with sums in double, and all rows are searched for
+// unwritten elements.
 #include "bench.cuh"
 
 #include "../spira/cublas.cuh"
@@ -105,7 +105,7 @@ static void blas_close(blas_handles *h) {
 
 // ---- a layer ------------------------------------------------------------------------------------
 
-// Uniform in [-1, 1): a number of each (stream, index), so that threads can share the work.
+// Uniform in [-1, 1), from (stream, index), so that threads can share the work.
 static float blas_random(uint64_t stream, int64_t index) {
     uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
     return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
@@ -120,9 +120,10 @@ static blas_map blas_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     m.map = bench_map_host(&s->pool, &scene->layout, &kernel, &scene->fine, &scene->fine, &m.pairs);
     bench_check_pairs(m.input, K, m.pairs);
     int32_t pairs = (int32_t)m.pairs;
-    m.lists.pairs = {bench_device<int32_t>(&s->pool, m.volume + 1),
-                     bench_device<int32_t>(&s->pool, pairs), bench_device<int32_t>(&s->pool, pairs),
-                     pairs};
+    m.lists.pairs.begin = bench_device<int32_t>(&s->pool, m.volume + 1);
+    m.lists.pairs.input = bench_device<int32_t>(&s->pool, pairs);
+    m.lists.pairs.output = bench_device<int32_t>(&s->pool, pairs);
+    m.lists.pairs.capacity = pairs;
     m.lists.inputs = m.lists.outputs = m.voxels;
     m.lists.count = scene->fine.device.count;
     size_t bytes = 0;
@@ -142,7 +143,10 @@ static blas_work blas_work_make(bench_session *s, const blas_map *m, const blas_
     int64_t features = (int64_t)m->voxels * layer->cin;
     int64_t weights = (int64_t)m->volume * layer->cin * layer->cout;
     w.map = m;
-    w.shape = {m->volume, layer->cin, 0, layer->cout, type};
+    w.shape.volume = m->volume;
+    w.shape.cin = layer->cin;
+    w.shape.cout = layer->cout;
+    w.shape.type = type;
     w.options = spira::ggs_options_default();
     char *in = bench_host<char>(&s->pool, features * element);
 #pragma omp parallel for
@@ -245,7 +249,7 @@ static void blas_check(bench_session *s, const blas_work *w, const char *label) 
 
 // ---- times --------------------------------------------------------------------------------------
 
-// Keeps `tried` if it is the first, or faster than the best so far. A short look, without a check.
+// Keeps `tried` if it is the first or the fastest so far. A short measurement without a check.
 static void blas_try(bench_session *s, blas_work *w, spira::ggs_options tried,
                      spira::ggs_options *best, double *best_us) {
     int keep = s->pool.blocks;
@@ -274,7 +278,7 @@ static void blas_tune_tiles(bench_session *s, blas_work *w, spira::ggs_options *
     }
 }
 
-// What a rule is told: epsilon, and for the adaptive one S.
+// The parameters of a rule: waste, and for the adaptive one `small`.
 static void blas_tune_rule(bench_session *s, blas_work *w, spira::ggs_options *o) {
     const double wastes[] = {0, 0.1, 0.25, 0.5};
     const int32_t smalls[] = {1 << 13, INT32_MAX};

@@ -154,8 +154,14 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
     for (int i = 0; i < index_maps; ++i) {
         const index_map<W> *m = &w->map[i];
         spira::voxel_set<W> outputs = w->level[m->outputs].device;
-        request[i] = {m->kernel,        spira::map_all, m->map,  outputs.count,
-                      outputs.capacity, m->order,       m->slabs};
+        request[i] = {};
+        request[i].kernel = m->kernel;
+        request[i].threshold = spira::map_all;
+        request[i].map = m->map;
+        request[i].slabs = m->compact;
+        request[i].count = outputs.count;
+        request[i].capacity = outputs.capacity;
+        request[i].layout = m->order;
     }
 }
 
@@ -163,8 +169,8 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
 template <typename W>
 static spira::map_forms index_forms_of(const index_work<W> *w, const index_map<W> *m) {
     return w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
-           : w->form == index_ordered && m->slabs
-               ? spira::map_forms_slabs(m->slabs, w->scene.trouble)
+           : w->form == index_ordered && m->compact
+               ? spira::map_forms_compact(m->compact, w->scene.trouble)
                : spira::map_forms_os(m->map);
 }
 
@@ -186,7 +192,7 @@ static spira::status index_step(void *context, cudaStream_t stream) {
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
                       index_forms_of(w, m)};
     }
-    SPIRA_TRY(spira::map_build_batch(&scene->layout, request, index_maps, stream));
+    SPIRA_TRY(spira::map_build_batch(bench_gpu(), &scene->layout, request, index_maps, stream));
     spira::order_request orders[index_maps];
     index_orders(w, orders);
     return w->form == index_ordered
@@ -199,14 +205,17 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
                                    int outputs) {
     int finer = source < outputs ? source : outputs;
     int32_t rows = w->level[outputs].host.capacity;
-    index_map<W> m = {spira::kernel_cube(K, 1 << finer), source, outputs, nullptr, {}, {}, nullptr};
+    index_map<W> m = {};
+    m.kernel = spira::kernel_cube(K, 1 << finer);
+    m.source = source;
+    m.outputs = outputs;
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
     m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
     m.order = bench_order(pool, rows, volume, true);
-    if (spira::slab_takes(&m.kernel)) {
-        m.slabs = bench_device<int32_t>(pool, spira::slab_total(K, rows));
+    if (spira::compact_takes(&m.kernel)) {
+        m.compact = bench_device<int32_t>(pool, spira::compact_total(K, rows));
     }
     return m;
 }
@@ -258,7 +267,7 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         w->bytes[index_os] += total * (int64_t)sizeof *m->map;
         w->bytes[index_tiled] += bench_check_tiles(pool, expected, rows, m->tiles, input);
         w->bytes[index_ordered] +=
-            (m->slabs ? spira::slab_total(m->kernel.size.x, rows) : total) *
+            (m->compact ? spira::compact_total(m->kernel.size.x, rows) : total) *
                 (int64_t)sizeof *m->map +
             bench_check_order(pool, &m->kernel, expected, rows, m->order, input);
         bench_pool_free(pool, keep);

@@ -72,7 +72,7 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
 template <typename W>
 static spira::status map_compact_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    const spira::map_forms forms = spira::map_forms_slabs(w->slabs, w->trouble);
+    const spira::map_forms forms = spira::map_forms_compact(w->slabs, w->trouble);
     return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
                                   &forms, stream);
 }
@@ -83,11 +83,11 @@ static void map_check_compact(bench_session *s, const map_work<W> *w, const int3
                               const char *input) {
     const int K = w->kernel.size.x, plane = K * K, keep = s->pool.blocks;
     const int32_t count = *w->outputs.host.count;
-    const int32_t *slabs = bench_download(&s->pool, w->slabs, spira::slab_total(K, count));
+    const int32_t *slabs = bench_download(&s->pool, w->slabs, spira::compact_total(K, count));
     for (int64_t i = 0; i < (int64_t)count * K * plane; ++i) {
         const int32_t output = (int32_t)(i / (K * plane));
-        const int64_t at = spira::slab_at(K, count, (int)(i / plane % K), output);
-        if (spira::slab_source(slabs + at, K, (int)(i % plane)) != expected[i]) {
+        const int64_t at = spira::compact_at(K, count, (int)(i / plane % K), output);
+        if (spira::compact_source(slabs + at, K, (int)(i % plane)) != expected[i]) {
             bench_fail("%s: compact map of output %d", input, (int)output);
         }
     }
@@ -98,7 +98,7 @@ static void map_check_compact(bench_session *s, const map_work<W> *w, const int3
 template <typename W>
 static void map_run_compact(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
-    const int64_t total = spira::slab_total(w->kernel.size.x, *w->outputs.host.count);
+    const int64_t total = spira::compact_total(w->kernel.size.x, *w->outputs.host.count);
     w->slabs = bench_device<int32_t>(&s->pool, total);
     w->trouble = bench_device<spira::device_status>(&s->pool, 1);
     BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
@@ -122,14 +122,17 @@ template <typename W>
 static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
     const int32_t count = *w->outputs.host.count;
-    w->order = {w->kernel, spira::map_all,
-                w->map,    w->outputs.device.count,
-                count,     bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true),
-                w->slabs};
+    w->order = {};
+    w->order.kernel = w->kernel;
+    w->order.threshold = spira::map_all;
+    w->order.slabs = w->slabs;
+    w->order.count = w->outputs.device.count;
+    w->order.capacity = count;
+    w->order.layout = bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true);
     w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
     BENCH_TRY(map_order_step<W>(w, s->stream));
     row.bytes =
-        spira::slab_total(w->kernel.size.x, count) * (int64_t)sizeof *w->slabs +
+        spira::compact_total(w->kernel.size.x, count) * (int64_t)sizeof *w->slabs +
         bench_check_order(&s->pool, &w->kernel, expected, count, w->order.layout, row.input);
     row.layout = "ordered";
     row.time = bench_measure(s->stream, map_order_step<W>, w);

@@ -1,32 +1,32 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
 //     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
-//     [--apart] [--cells] [--priority] data/*.vox32
+//     [--apart] [--priority] data/*.vox32
 //
-// "net", method "graph": one CUDA graph with all of it, in which the coarser sets are indexed
-// beside the first layers, replayed 200 times, each replay between two events in a stream that is
-// idle before: what the caller waits for. Its `bytes` are the workspace and the loaded parameters,
-// and the keys behind it say what for. Methods "voxelize" (to the input's features), "index" (all
-// sets and maps) and "features" (all layers) are the parts of it, each in a graph of its own, one
-// after the other.
+// "net", method "graph": one CUDA graph with everything, in which the coarser sets are indexed
+// while the first layers run. It is replayed 200 times, each replay between two events in an idle
+// stream: the time that a caller waits. `bytes` are the workspace and the loaded parameters; the
+// keys after it divide them. Methods "voxelize" (to the features of the voxels), "index" (all sets
+// and maps) and "features" (all layers) are its parts, each in a graph of its own, one after the
+// other.
 //
-// "layers": each layer by itself, as bench_conv times one, its index and its sources ready. One
-// that is computed within another (net_shortcuts) has no line; with --apart none is.
+// "layers": each layer by itself, as bench_conv times one, after its index and its sources. A
+// shortcut that is fused into another layer (net_shortcuts) has no line; with --apart none is
+// fused.
 //
-// With --cells layers of size and stride 2 need no maps (net_limits.cells). With --priority the
-// second stream has the highest priority, and all graphs heed priorities.
+// With --priority the second stream has the highest priority, and all graphs heed priorities.
 //
-// "fig13": the ideas of the Spira paper, one switched on after the other, end to end.
-//   bsearch       launched one by one; each layer makes its set if no layer before has, then its
-//   map
-//                 by a binary search for each output and offset, shared with no layer
-//   zdelta        the same, but for the z-delta search
-//   network-wide  launched one by one; all sets, then all maps in few launches, shared between
-//                 layers, then the features
-//   graph         the same as one graph
-// "fig15": sets and maps alone, in a graph: "sequential" (a launch for each map), "streams" (the
-// same on 4 streams, each map begun when its sets are there), "batch" (up to 16 maps in a launch).
-// All ways of both figures write output-stationary maps: net_ways.cuh says what that leaves out.
+// "fig13": the ideas of the Spira paper, added one after the other, end to end.
+//   bsearch       separate launches; each layer builds its set unless an earlier layer has, then
+//   its
+//                 own map by a binary search for each output and offset
+//   zdelta        the same with the z-delta search
+//   network-wide  separate launches; all sets, then all maps in few launches, shared by the layers,
+//                 then the features
+//   graph         the same in one graph
+// "fig15": sets and maps alone, in a graph: "sequential" (a launch for each map), "streams" (on 4
+// streams, each map after its sets), "batch" (up to 16 maps in a launch). All ways of both figures
+// write output-stationary maps; net_ways.cuh says what their times leave out.
 //
 // "table4": SparseResNet21 with 3, 7 and 13 for the size of its kernels (that of its head, 1x1x3,
 // stays), with 1 and 4 scans. "batches": 1 to 16 scans. These two take the first input alone;
@@ -51,7 +51,7 @@ static void net_time(bench_session *s, net_work<W> *w) {
     row.bytes = (int64_t)plan->workspace_bytes + row.parameter_bytes;
     row.time = bench_wall_graph(s->stream, net_run_step<W>, w, net_runs(s),
                                 tables ? INFINITY : (double)net_part_us);
-    net_check_last(s, w); // what goes wrong once in a thousand replays may do so here
+    net_check_last(s, w); // after many replays
     bench_print(s, &row);
 
     static const char *const methods[] = {"voxelize", "index", "features"};
@@ -78,7 +78,7 @@ static spira::status net_one_layer_step(void *context, cudaStream_t stream) {
     return net_layer_step(one->work, one->layer, true, stream);
 }
 
-// The layers one by one; the whole has run.
+// Times the layers one by one, after a run of the whole.
 template <typename W>
 static void net_time_layers(bench_session *s, const net_work<W> *w) {
     const spira::net_plan *plan = w->plan;
@@ -99,7 +99,7 @@ static void net_time_layers(bench_session *s, const net_work<W> *w) {
     }
 }
 
-// All that is wanted of a network, checked first.
+// Checks a network, then times what the options select.
 template <typename W>
 static void net_run_work(bench_session *s, net_work<W> *w) {
     net_check(s, w);
@@ -129,7 +129,7 @@ static void net_run_job(bench_session *s, const bench_scene<W> *scene, const flo
 
 // ---- scenes -------------------------------------------------------------------------------------
 
-// What the network sees of each row: rows of voxels, of 5 cm.
+// The inputs of the network for each row, with voxels of 5 cm.
 static const float *net_values_make(bench_pool *pool, const bench_input *input) {
     int64_t rows = input->cloud.rows;
     float *values = bench_host<float>(pool, rows * net_values);
@@ -208,8 +208,9 @@ static void net_run_tables(bench_session *s, const bench_input *input) {
         bool narrow = bits == bench_fit(input, bench_reach).bits;
         net_job jobs[names];
         for (int i = 0; i < names; ++i) {
-            jobs[i] = {tables ? "net" : nullptr, net_names[i],  0, 1,
-                       layers && narrow,         ways && narrow};
+            jobs[i] = net_job_make(tables ? "net" : nullptr, net_names[i], 0, 1);
+            jobs[i].layers = layers && narrow;
+            jobs[i].ways = ways && narrow;
         }
         if (tables || ((layers || ways) && narrow)) {
             net_run_jobs(s, input, &layout, jobs, names);
@@ -217,7 +218,7 @@ static void net_run_tables(bench_session *s, const bench_input *input) {
     }
 }
 
-// How far the kernels of a network reach.
+// The largest reach of a network's kernels.
 static int net_reach(bench_pool *pool, const net_job *job) {
     const networks::network *table = net_table(pool, job);
     spira::word_need need = {};
@@ -231,8 +232,8 @@ static void net_run_table4(bench_session *s, const bench_input *input) {
     for (int K : sizes) {
         for (int batches = 1; batches <= 4 && (K <= 7 || !s->options.quick); batches += 3) {
             int keep = s->pool.blocks;
-            net_job job = {
-                bench_part_names[bench_part_table4], "SparseResNet21", K, batches, false, false};
+            net_job job =
+                net_job_make(bench_part_names[bench_part_table4], "SparseResNet21", K, batches);
             bench_input all = net_repeat(&s->pool, input, batches);
             spira::word_layout layout = bench_fit(&all, net_reach(&s->pool, &job));
             net_run_jobs(s, &all, &layout, &job, 1);
@@ -245,8 +246,8 @@ static void net_run_batches(bench_session *s, const bench_input *input) {
     const char *bench = bench_part_names[bench_part_batches];
     for (int batches = 1; batches <= (s->options.quick ? 4 : 16); batches *= 2) {
         int keep = s->pool.blocks;
-        const net_job jobs[] = {{bench, "SparseResNet21", 0, batches, false, false},
-                                {bench, "MinkUNet42", 0, batches, false, false}};
+        const net_job jobs[] = {net_job_make(bench, "SparseResNet21", 0, batches),
+                                net_job_make(bench, "MinkUNet42", 0, batches)};
         bench_input all = net_repeat(&s->pool, input, batches);
         spira::word_layout layout = bench_fit(&all, bench_reach);
         net_run_jobs(s, &all, &layout, jobs, 2);

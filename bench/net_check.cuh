@@ -1,15 +1,15 @@
-// bench/net_check.cuh: what a network computes, compared before it is timed.
+// bench/net_check.cuh: checks the results of a network before it is timed.
 //
-// The network runs once with all features kept: its sets are compared with the host's, and of each
-// layer a sample of rows with sums in double over what the device gave the layer, by the bounds of
-// examples/scan_check.h. Whatever is timed afterwards must leave the same sets and, to the bit, the
-// same features of the last layer.
+// The network runs once with all features kept. Its sets are compared with the host's. A sample of
+// rows of each layer is compared with sums in double over the inputs that the layer had on the
+// device, by the bounds of examples/scan_check.h. Every timed run must then give the same sets and,
+// bit by bit, the same features of the last layer.
 #ifndef SPIRA_BENCH_NET_CHECK_CUH
 #define SPIRA_BENCH_NET_CHECK_CUH
 
 #include "net_work.cuh"
 
-// Rows of a layer that are computed again; fewer of a kernel with more offsets than that.
+// Sampled rows of a layer; fewer where the kernel has more than net_volume_large offsets.
 enum { net_samples = 256, net_samples_large = 64, net_volume_large = 343 };
 
 struct net_sample {
@@ -22,7 +22,7 @@ struct net_sample {
 template <typename W>
 static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int layer) {
     const spira::net_step *step = &w->plan->step[layer];
-    // Of the same rows as the layer that this one is computed within.
+    // A fused layer is sampled in the rows of the layer that it is fused into.
     const int reader = step->fused_into == spira::net_none ? layer : step->fused_into;
     int volume = step->shape.volume, most = w->plan->step[reader].shape.volume > net_volume_large
                                                 ? net_samples_large
@@ -33,13 +33,17 @@ static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int la
     for (int i = 0; i < outputs; ++i) {
         output[i] = bench_sample(rows, most, i);
     }
-    net_sample sample = {outputs, outputs, output, output, nullptr};
+    net_sample sample = {};
+    sample.outputs = sample.pairs = outputs;
+    sample.output = sample.source = output;
     if (step->map == spira::net_none) {
         return sample;
     }
     const spira::net_map *m = &w->plan->map[step->map];
     spira::voxel_set<W> from = w->sets[m->source], to = w->sets[m->outputs];
-    sample = {outputs, 0, output, source, map};
+    sample.pairs = 0;
+    sample.source = source;
+    sample.map = map;
     for (int i = 0; i < outputs; ++i) {
         int32_t *taps = map + (int64_t)i * volume;
         spira::search_voxel(&w->scene.layout, &m->kernel, from.words, *from.count,
@@ -153,39 +157,38 @@ static void net_check_sets(bench_session *s, const net_work<W> *w) {
     bench_check_trouble(&s->pool, w->scene.trouble);
 }
 
-// Checks a run with all features kept, and keeps those of the last layer.
+// Checks a run with all features kept, and saves those of the last layer.
 template <typename W>
 static void net_check(bench_session *s, net_work<W> *w) {
-    size_t bytes = (size_t)net_output_bytes(w);
+    size_t bytes = (size_t)net_last_bytes(w);
     w->expected = bench_host<char>(&s->pool, (int64_t)bytes);
     int keep = s->pool.blocks;
     w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
     BENCH_TRY(net_run_step<W>(w, s->stream));
     net_check_sets(s, w);
     net_check_layers(s, w);
-    BENCH_CUDA(
-        cudaMemcpyAsync(w->expected, net_output(w), bytes, cudaMemcpyDeviceToHost, s->stream));
+    BENCH_CUDA(cudaMemcpyAsync(w->expected, net_last(w).features, bytes, cudaMemcpyDeviceToHost,
+                               s->stream));
     bench_pool_free(&s->pool, keep); // waits
 }
 
-// The plan that is timed, whose features share memory, and its workspace.
+// Makes the plan that is timed, whose features share memory, and its workspace.
 template <typename W>
 static void net_place(bench_session *s, net_work<W> *w) {
     net_plan_make(w, false);
     w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
 }
 
-// Compares the features of the last layer with those that net_check has found.
+// Compares the features of the last layer with those of net_check.
 template <typename W>
 static void net_check_last(bench_session *s, const net_work<W> *w) {
-    bench_check_same(&s->pool, w->expected, (const char *)net_output(w), net_output_bytes(w),
+    bench_check_same(&s->pool, w->expected, (const char *)net_last(w).features, net_last_bytes(w),
                      w->label, "features of the last layer");
 }
 
-// Runs a step, captured in a graph or not, and compares what it leaves with what net_check has
-// found; the features too, if the step computes them. Nothing of an earlier run is left in the sets
-// and the last layer: that one is NaN, which the run of net_check cannot have left where nobody
-// wrote.
+// Runs a step, captured in a graph or not, and compares its sets, and its features if it computes
+// them, with those of net_check. Sets and features are overwritten before, the features with NaN,
+// so that nothing of an earlier run can pass.
 template <typename W>
 static void net_check_step(bench_session *s, const net_work<W> *w, bench_step step, void *context,
                            bool captured, bool features) {
@@ -195,7 +198,7 @@ static void net_check_step(bench_session *s, const net_work<W> *w, bench_step st
             cudaMemsetAsync(set.words, bench_poison, (size_t)set.capacity * sizeof(W), s->stream));
         BENCH_CUDA(cudaMemsetAsync(set.count, bench_poison, sizeof *set.count, s->stream));
     }
-    BENCH_CUDA(cudaMemsetAsync(net_output(w), 0xff, (size_t)net_output_bytes(w), s->stream));
+    BENCH_CUDA(cudaMemsetAsync(net_last(w).features, 0xff, (size_t)net_last_bytes(w), s->stream));
     if (captured) {
         cudaGraphExec_t exec = bench_capture(s->stream, step, context, 1);
         BENCH_TRY(bench_graph_step(exec, s->stream));

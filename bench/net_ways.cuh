@@ -1,9 +1,9 @@
-// bench/net_ways.cuh: a network that finds its maps in other ways than net_run does.
+// bench/net_ways.cuh: other ways than net_run's to build the kernel maps of a network.
 //
-// All maps here are output-stationary, in every way: what differs is how they are found, and when.
-// The convolutions read the layouts that net_index has written before; turning a map into those is
-// in no way's time. So the figures compare the ways with each other, and not with net_run, which
-// writes these layouts, and such a map only where one of them is made of it or pooling reads it.
+// All ways write output-stationary maps; they differ in the search and in its order. The
+// convolutions read layouts that net_index has written before, so no way's time includes the
+// conversion of a map to a layout. The figures compare the ways with each other, not with net_run,
+// which writes these layouts and only the maps that it needs for them or for pooling.
 #ifndef SPIRA_BENCH_NET_WAYS_CUH
 #define SPIRA_BENCH_NET_WAYS_CUH
 
@@ -54,8 +54,12 @@ static spira::status net_all_sets(const net_work<W> *w, cudaStream_t stream) {
 template <typename W>
 static spira::map_request<W> net_request(const net_maps<W> *m, int map) {
     const spira::net_map *at = &m->work->plan->map[map];
-    return {at->kernel, net_set(m->work, at->source), net_set(m->work, at->outputs),
-            spira::map_forms_os(m->os[map])};
+    spira::map_request<W> r = {};
+    r.kernel = at->kernel;
+    r.source = net_set(m->work, at->source);
+    r.outputs = net_set(m->work, at->outputs);
+    r.forms = spira::map_forms_os(m->os[map]);
+    return r;
 }
 
 // One map, in a launch of its own.
@@ -73,8 +77,8 @@ static spira::status net_map_step(const net_maps<W> *m, int map, cudaStream_t st
 
 // ---- Figure 13: one idea after the other --------------------------------------------------------
 
-// As a network that knows nothing beforehand: each layer makes its set, if no layer before has made
-// it, then its map, which no other layer uses, then its features.
+// Without planning: each layer builds its set, unless an earlier layer has built it, then its own
+// map and its features.
 template <typename W>
 static spira::status net_layerwise_step(void *context, cudaStream_t stream) {
     const net_maps<W> *m = (const net_maps<W> *)context;
@@ -108,7 +112,7 @@ static spira::status net_sequential_step(void *context, cudaStream_t stream) {
     return spira::status_success();
 }
 
-// The maps take turns on a few streams; each begins as soon as its sets are there.
+// Maps are launched round robin on a few streams, each as soon as its sets are there.
 template <typename W>
 static spira::status net_streams_step(void *context, cudaStream_t stream) {
     const net_maps<W> *m = (const net_maps<W> *)context;
@@ -141,7 +145,8 @@ static spira::status net_batch_step(void *context, cudaStream_t stream) {
     for (int i = 0; i < m->work->plan->maps; ++i) {
         request[i] = net_request(m, i);
     }
-    return spira::map_build_batch(&m->work->plan->layout, request, m->work->plan->maps, stream);
+    return spira::map_build_batch(bench_gpu(), &m->work->plan->layout, request, m->work->plan->maps,
+                                  stream);
 }
 
 // Figure 13 again: the index first, each map once, then all features.
@@ -216,7 +221,7 @@ static bench_time net_way_time(bench_session *s, net_maps<W> *m, const net_way *
                            : bench_wall(s->stream, way->step, m, runs, net_part_us);
 }
 
-// All ways that are wanted, of a work whose net_index has run. `bytes` of fig15: of the maps.
+// Times the selected ways, after net_index. `bytes` of fig15 are those of the maps.
 template <typename W>
 static void net_ways_run(bench_session *s, const net_work<W> *w) {
     static const net_way ways[] = {

@@ -1,5 +1,4 @@
-// bench/net_work.cuh: a planned network on a scene with all that it has in memory, and the steps of
-// a run of it.
+// bench/net_work.cuh: a planned network on a scene, its memory, and the steps of a run.
 #ifndef SPIRA_BENCH_NET_WORK_CUH
 #define SPIRA_BENCH_NET_WORK_CUH
 
@@ -9,28 +8,37 @@
 
 enum { net_values = 4 }; // channels of the networks' input
 
-// Parts and further cases have fewer replays where they would take more than this.
+// Parts and further cases are replayed less often where all replays would take longer than this.
 enum { net_part_us = 100000, net_quick_runs = 20 };
 
 SPIRA_API int net_runs(const bench_session *s) {
     return s->options.quick ? (int)net_quick_runs : (int)bench_wall_runs;
 }
 
-// A network that is to be run.
+// A network to run. Fill it by name.
 struct net_job {
-    const char *bench; // of its JSON lines; null: it is not timed as it is
+    const char *bench; // of the JSON lines of the whole network; null: it is not timed
     const char *name;
-    int K;       // of all kernels of SparseResNet21 but the last; 0: the network as it is
+    int K;       // size of all kernels of SparseResNet21 but the last; 0: the network as it is
     int batches; // scans of the scene
-    bool layers; // also layer by layer
-    bool ways;   // also run in the ways of net_ways.cuh
+    bool layers; // also time it layer by layer
+    bool ways;   // also run it in the ways of net_ways.cuh
 };
+
+SPIRA_API net_job net_job_make(const char *bench, const char *name, int K, int batches) {
+    net_job job = {};
+    job.bench = bench;
+    job.name = name;
+    job.K = K;
+    job.batches = batches;
+    return job;
+}
 
 template <typename W>
 struct net_work {
     const net_job *job;
     const networks::network *table;
-    bench_scene<W> scene; // its set has room for just its voxels
+    bench_scene<W> scene; // its set has exactly the capacity of its voxels
     spira::net_limits limits;
     spira::net_plan *plan;
     spira::voxel_set<W> sets[spira::net_sets_max]; // on the host
@@ -39,7 +47,7 @@ struct net_work {
     float *params;                                 // [plan->params], on the host
     void *loaded;
     char *memory;         // of the plan
-    spira::net_side side; // indexes the coarser sets beside the first layers
+    spira::net_side side; // indexes the coarser sets while the first layers run
     char *expected;       // of the last layer, on the host
     char label[200];
 };
@@ -71,7 +79,7 @@ static spira::status net_values_step(const net_work<W> *w, cudaStream_t stream) 
                                  w->features, stream);
 }
 
-// The same, and their features.
+// From raw coordinates to voxels with features.
 template <typename W>
 static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
@@ -79,31 +87,44 @@ static spira::status net_voxelize_step(void *context, cudaStream_t stream) {
     return net_values_step(w, stream);
 }
 
+// The arguments of a run on one stream.
+template <typename W>
+static spira::net_run_args<W> net_args(const net_work<W> *w) {
+    spira::net_run_args<W> run = {};
+    run.input = w->scene.set;
+    run.features = w->features;
+    run.loaded = w->loaded;
+    run.trouble = w->scene.trouble;
+    run.memory = w->memory;
+    run.bytes = w->plan->workspace_bytes;
+    return run;
+}
+
 template <typename W>
 static spira::status net_index_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
-    return spira::net_index(w->plan, w->scene.set, w->scene.trouble, w->memory,
-                            w->plan->workspace_bytes, stream);
+    const spira::net_run_args<W> run = net_args(w);
+    return spira::net_index(bench_gpu(), w->plan, &run, stream);
 }
 
-// early: behind another layer.
+// programmatic: the launch before is another layer.
 template <typename W>
 static spira::status net_layer_step(const net_work<W> *w, int layer, bool programmatic,
                                     cudaStream_t stream) {
-    return spira::net_layer_start(w->plan, layer, w->scene.set, w->features, w->loaded, w->memory,
-                                  programmatic, stream);
+    const spira::net_run_args<W> run = net_args(w);
+    return spira::net_layer_start(w->plan, layer, &run, programmatic, stream);
 }
 
-// All layers, their index ready.
+// All layers, after net_index_step.
 template <typename W>
 static spira::status net_features_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
-    return spira::net_layers_start(w->plan, 0, w->plan->layer_count, w->scene.set, w->features,
-                                   w->loaded, w->memory, stream);
+    const spira::net_run_args<W> run = net_args(w);
+    return spira::net_layers_start(w->plan, 0, w->plan->layer_count, &run, stream);
 }
 
-// From raw coordinates to the features of the last layer. The input's features are made beside the
-// index.
+// From raw coordinates to the features of the last layer. The features of the voxels are computed
+// while the index is built.
 template <typename W>
 static spira::status net_run_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
@@ -111,8 +132,9 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
     SPIRA_TRY(spira::net_wait(w->side.stream, w->side.begun, stream));
     SPIRA_TRY(net_values_step(w, w->side.stream));
     BENCH_CUDA(cudaEventRecord(w->side.features, w->side.stream));
-    return spira::net_run(w->plan, w->scene.set, w->features, w->loaded, w->scene.trouble,
-                          w->memory, w->plan->workspace_bytes, &w->side, stream);
+    spira::net_run_args<W> run = net_args(w);
+    run.side = &w->side;
+    return spira::net_run(bench_gpu(), w->plan, &run, stream);
 }
 
 SPIRA_API void net_side_open(spira::net_side *side) {
@@ -139,11 +161,11 @@ template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
     w->limits.overlap = true;
-    BENCH_TRY(spira::net_plan_device<W>(w->table->layers, w->table->count, &w->scene.layout,
-                                        &w->limits, w->plan));
+    BENCH_TRY(spira::net_plan_device<W>(bench_gpu(), w->table->layers, w->table->count,
+                                        &w->scene.layout, &w->limits, w->plan));
 }
 
-// The sets on the host; the plan has room for just them.
+// Builds the sets on the host; the capacities of the plan are their sizes.
 template <typename W>
 static void net_sets_make(bench_pool *pool, net_work<W> *w) {
     w->limits.voxels = w->scene.set.capacity;
@@ -171,12 +193,12 @@ static void net_params_make(bench_session *s, net_work<W> *w) {
     w->loaded = bench_device<char>(&s->pool, (int64_t)plan->loaded_bytes);
     int keep = s->pool.blocks;
     const float *given = bench_upload(&s->pool, w->params, plan->params);
-    BENCH_TRY(spira::net_load(plan, given, w->loaded, plan->loaded_bytes, s->stream));
+    BENCH_TRY(spira::net_load(bench_gpu(), plan, given, w->loaded, plan->loaded_bytes, s->stream));
     bench_pool_free(&s->pool, keep);
 }
 
-// Whether the device has the memory for a plan and its parameters, once packed and once as they
-// come; says so if it has not.
+// Whether the device has memory for a plan and its parameters, packed and unpacked. Prints a
+// message if it has not.
 template <typename W>
 static bool net_fits(const net_work<W> *w) {
     double workspace = (double)w->plan->workspace_bytes;
@@ -191,7 +213,8 @@ static bool net_fits(const net_work<W> *w) {
     return fits;
 }
 
-// All but the workspace: the plan keeps all features. False: there is no memory for it.
+// Makes everything but the workspace, for a plan that keeps all features. Returns false where the
+// memory does not suffice.
 template <typename W>
 static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const float *values,
                           const net_job *job, net_work<W> *w) {
@@ -203,7 +226,6 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const f
     w->limits.channels = net_values;
     w->limits.shortcuts =
         s->options.apart ? spira::net_shortcuts_apart : spira::net_shortcuts_hidden;
-    w->limits.cells = s->options.cells;
     w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
     snprintf(w->label, sizeof w->label, "%.100s: %s, K %d, batch %d, %d-bit words", scene->input,
              job->name, job->K, job->batches, (int)(8 * sizeof(W)));
@@ -219,21 +241,22 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const f
     return true;
 }
 
-// ---- what a run has left ------------------------------------------------------------------------
+// ---- the results of a run -----------------------------------------------------------------------
 
 template <typename W>
 static spira::voxel_set<W> net_set(const net_work<W> *w, int set) {
     return spira::net_voxels(w->plan, set, w->scene.set, w->memory);
 }
 
-// The features of the last layer, and their bytes.
 template <typename W>
-static char *net_output(const net_work<W> *w) {
-    return w->memory + w->plan->step[w->plan->layer_count - 1].features;
+static spira::net_result<W> net_last(const net_work<W> *w) {
+    const spira::net_run_args<W> run = net_args(w);
+    return spira::net_output(w->plan, w->plan->layer_count - 1, &run);
 }
 
+// Bytes of the features of the last layer, up to the count.
 template <typename W>
-static int64_t net_output_bytes(const net_work<W> *w) {
+static int64_t net_last_bytes(const net_work<W> *w) {
     const spira::net_step *last = &w->plan->step[w->plan->layer_count - 1];
     return (int64_t)*w->sets[last->set].count * last->channels *
            spira::numeric_size(w->limits.type);

@@ -4,13 +4,13 @@
 //     build/bench_tune [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] [--sweep forms]
 //                      [--in FILE] [--out FILE] [--table FILE] data/*.vox32
 //
-// A line of output for each layer and scan has the best choice, and what the one without tuning
+// Prints one line for each layer and scan: the best choice, and what the choice without a record
 // takes; --sweep forms adds a line for each choice. --out writes the records as text, --table as
-// C++, and --in compares them with those of an earlier run. There are two records of a layer, the
-// second for those who want the same bits from run to run. All choices get a short measurement;
-// the best one and the one without tuning are then measured as the other benchmarks do it. Of two
-// scans with the same key, the first one's record is kept. What is not right cannot win, is named,
-// and the program fails at its end.
+// C++, and --in compares them with those of an earlier run. A layer has two records: the second is
+// for users who need the same bits from run to run. All choices get a short measurement; the best
+// one and the one without a record are then measured as in the other benchmarks. Of two scans with
+// the same key, the record of the first is kept. A choice with a wrong result cannot win; it is
+// named, and the program fails at its end.
 #include "bench.cuh"
 
 enum {
@@ -26,10 +26,9 @@ struct tuner_table {
 
 // What the run has found.
 static tuner_table tuner_found;
-static int tuner_refused, tuner_rows, tuner_near; // near: without tuning within 15 % of the best
-static double tuner_furthest;
+static int tuner_refused;
 
-// A submanifold kernel map in all forms that a choice may read.
+// A submanifold kernel map with every layout that a choice may read.
 struct tuner_map {
     int volume;
     spira::kernel_shape kernel;
@@ -37,9 +36,7 @@ struct tuner_map {
     const int32_t *count; // [1], device
     int32_t *map;         // [voxels, volume], device
     int64_t pairs;
-    spira::tile_layout tiles[2];
-    spira::order_layout order;
-    int64_t slots; // of the ordered layout
+    spira::conv_map form[spira::tune_maps_most]; // tiled with two numbers of rows, ordered
     spira::map_pairs lists;
 };
 
@@ -49,10 +46,8 @@ struct tuner_work {
     const float *weight; // [volume, cin, cout], device
     const int32_t *map;
     float *worst; // [1], device
-    spira::device_info device;
     spira::kernel_shape kernel;
     spira::tune_key key;
-    spira::tune_scene scene;
     spira::conv_hybrid_args hybrid[spira::tune_threshold_most]; // by threshold, from 1 on
     bench_dense dense[spira::tune_threshold_most];
     spira::tune_choice choice; // the one at hand
@@ -64,21 +59,23 @@ struct tuner_work {
 
 static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kernel, tuner_map *m) {
     const int rows[2] = {spira::tile_rows(m->volume), spira::tile_rows_limit(m->volume)};
-    for (int i = 0; i < (rows[0] == rows[1] ? 1 : 2); ++i) {
-        m->tiles[i] = bench_tiles(&s->pool, m->voxels, m->volume, rows[i], true);
-        BENCH_TRY(
-            spira::tile_build(m->map, m->volume, m->count, m->voxels, m->tiles[i], s->stream));
+    for (int i = 0; i < 2; ++i) {
+        const spira::tile_layout tiles = bench_tiles(&s->pool, m->voxels, m->volume, rows[i], true);
+        m->form[i] = spira::conv_map_of_tiles(&tiles, m->count, m->voxels);
+        BENCH_TRY(spira::tile_build(m->map, m->volume, m->count, m->voxels, tiles, s->stream));
     }
-    m->order = bench_order(&s->pool, m->voxels, m->volume, true);
-    const spira::order_request request = {*kernel,   spira::map_all, m->map, m->count,
-                                          m->voxels, m->order,       nullptr};
+    spira::order_request request = {};
+    request.kernel = *kernel;
+    request.threshold = spira::map_all;
+    request.map = m->map;
+    request.count = m->count;
+    request.capacity = m->voxels;
+    request.layout = bench_order(&s->pool, m->voxels, m->volume, true);
+    m->form[2] = spira::conv_map_of_order(&request.layout, m->count, m->voxels);
     size_t bytes = 0;
     int keep = s->pool.blocks;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
-    int64_t *slots = bench_device<int64_t>(&s->pool, 1);
-    BENCH_TRY(spira::order_slots(&m->order, m->count, m->voxels, slots, s->stream));
-    BENCH_CUDA(cudaMemcpyAsync(&m->slots, slots, sizeof *slots, cudaMemcpyDeviceToHost, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     bench_pool_free(&s->pool, keep);
 }
@@ -137,17 +134,18 @@ static void tuner_weights(bench_session *s, tuner_work *w) {
     }
     w->weight = bench_upload(&s->pool, host, elements);
     size_t bytes = 0, pairs_bytes = 0;
-    BENCH_TRY(spira::conv_weights_bytes(shape, &bytes));
-    BENCH_TRY(spira::conv_pairs_weights_bytes(shape, &pairs_bytes));
+    BENCH_TRY(spira::conv_weights_bytes(bench_gpu(), shape, &bytes));
+    BENCH_TRY(spira::conv_pairs_weights_bytes(bench_gpu(), shape, &pairs_bytes));
     char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
     char *pairs = bench_device<char>(&s->pool, (int64_t)pairs_bytes);
-    BENCH_TRY(spira::conv_weights_pack(shape, w->weight, packed, bytes, s->stream));
-    BENCH_TRY(spira::conv_pairs_weights_pack(shape, w->weight, pairs, pairs_bytes, s->stream));
+    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, w->weight, packed, bytes, s->stream));
+    BENCH_TRY(spira::conv_pairs_weights_pack(bench_gpu(), shape, w->weight, pairs, pairs_bytes,
+                                             s->stream));
     w->args.weights = packed;
     w->args.pairs_weights = pairs;
 }
 
-// What each threshold that divides the offsets has.
+// The inputs of conv_hybrid for each threshold that divides the offsets.
 static void tuner_hybrids(bench_session *s, const bench_scene<uint64_t> *scene, const tuner_map *m,
                           tuner_work *w) {
     w->args.hybrid = w->hybrid;
@@ -163,19 +161,19 @@ static void tuner_hybrids(bench_session *s, const bench_scene<uint64_t> *scene, 
     }
 }
 
-// Not copied: the arguments point to what it has.
+// Not copied: the arguments point into it.
 static void tuner_work_make(bench_session *s, const bench_scene<uint64_t> *scene,
                             const tuner_map *m, int cin, int cout, spira::numeric type,
                             tuner_work *w) {
     *w = {};
     w->input = scene->input;
     w->kernel = m->kernel;
-    w->args.shape = {m->volume, cin, 0, cout, type};
+    w->args.shape = spira::conv_shape_of(&m->kernel, cin, cout, type);
     w->args.in = tuner_features(s, type, (int64_t)m->voxels * cin);
     tuner_weights(s, w);
-    w->args.tiles[0] = &m->tiles[0];
-    w->args.tiles[1] = m->tiles[1].first ? &m->tiles[1] : nullptr;
-    w->args.order = &m->order;
+    for (int i = 0; i < spira::tune_maps_most; ++i) {
+        w->args.map[i] = &m->form[i];
+    }
     w->args.pairs = m->lists;
     w->args.sides = spira::pairs_sides_one;
     w->args.count = m->count;
@@ -184,10 +182,8 @@ static void tuner_work_make(bench_session *s, const bench_scene<uint64_t> *scene
         bench_device<char>(&s->pool, (int64_t)m->voxels * cout * spira::numeric_size(type));
     w->map = m->map;
     w->worst = bench_device<float>(&s->pool, 1);
-    BENCH_TRY(spira::device_info_query(&w->device));
-    w->key = spira::tune_key_make(spira::tune_gpu_of(&w->device), &w->args.shape, m->voxels,
+    w->key = spira::tune_key_make(spira::tune_gpu_of(bench_gpu()), &w->args.shape, m->voxels,
                                   m->pairs, false);
-    w->scene = {m->voxels, m->pairs, m->slots};
     tuner_hybrids(s, scene, m, w);
 }
 
@@ -208,7 +204,7 @@ struct tuner_text {
     char text[80];
 };
 
-// "os 64:2.1.4": dataflow, rows of a tile, sizes; "hybrid t=3": the threshold.
+// "os 64:2.1.4": dataflow, rows of a tile, sizes. "hybrid t=3": the threshold.
 static tuner_text tuner_choice_text(const spira::tune_choice *c) {
     tuner_text t;
     const char *name = spira::tune_value_name(spira::tune_field_dataflow, c->dataflow);
@@ -252,7 +248,7 @@ static void tuner_print_end(const bench_session *s) {
     fflush(stdout);
 }
 
-// A layer: the best choice, and the one without tuning.
+// A layer: the best choice, and the one without a record.
 static void tuner_print_layer(const bench_session *s, const tuner_work *w,
                               const spira::tune_record *best, const spira::tune_choice *guess,
                               double guess_us, int choices) {
@@ -263,16 +259,13 @@ static void tuner_print_layer(const bench_session *s, const tuner_work *w,
     bench_print_figure("over", over);
     bench_print_count("choices", choices);
     tuner_print_end(s);
-    ++tuner_rows;
-    tuner_near += over <= 1.15;
-    tuner_furthest = fmax(tuner_furthest, over);
 }
 
 // ---- measuring ----------------------------------------------------------------------------------
 
 static spira::status tuner_step(void *context, cudaStream_t stream) {
     const tuner_work *w = (const tuner_work *)context;
-    return spira::tune_run(&w->args, &w->choice, w->scratch, w->scratch_bytes, stream);
+    return spira::tune_run(bench_gpu(), &w->args, &w->choice, w->scratch, w->scratch_bytes, stream);
 }
 
 // The largest error of the choice at hand, as a multiple of its bound.
@@ -283,7 +276,8 @@ static double tuner_judge(bench_session *s, const tuner_work *w) {
         (size_t)w->args.capacity * (size_t)(shape->cout * spira::numeric_size(shape->type));
     BENCH_CUDA(cudaMemsetAsync(w->args.out, 0xff, bytes, s->stream));
     BENCH_TRY(tuner_step((void *)w, s->stream));
-    BENCH_TRY(spira::tune_judge(&w->args, w->weight, w->map, tuner_samples, w->worst, s->stream));
+    BENCH_TRY(spira::tune_judge(bench_gpu(), &w->args, w->weight, w->map, tuner_samples, w->worst,
+                                s->stream));
     BENCH_CUDA(cudaMemcpyAsync(&worst, w->worst, sizeof worst, cudaMemcpyDeviceToHost, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     return (double)worst;
@@ -324,8 +318,7 @@ static void tuner_keep(const spira::tune_record *record) {
 // Prints and returns the record of a layer.
 static spira::tune_record tuner_layer(bench_session *s, tuner_work *w) {
     static spira::tune_choice choices[spira::tune_candidates_most];
-    int count = spira::tune_candidates(&w->key, &w->kernel, &w->scene, w->args.capacity, &w->device,
-                                       choices);
+    int count = spira::tune_candidates(bench_gpu(), &w->key, &w->kernel, w->args.capacity, choices);
     tuner_scratch(s, w, choices, count);
     spira::tune_record quickest = spira::tune_record_begin(&w->key), best = quickest;
     for (int i = 0; i < count; ++i) {
@@ -336,7 +329,7 @@ static spira::tune_record tuner_layer(bench_session *s, tuner_work *w) {
         tuner_try(s, w, &quickest.choice, bench_most_us, &best);
     }
     if (guess_us <= 0) {
-        bench_fail("%s: the choice without tuning is wrong", w->input);
+        bench_fail("%s: the choice without a record is wrong", w->input);
     }
     tuner_print_layer(s, w, &best, &choices[0], guess_us, count);
     return best;
@@ -350,12 +343,9 @@ static void tuner_run(bench_session *s, const bench_scene<uint64_t> *scene, cons
         s->options.dtype >= 0 ? (spira::numeric)s->options.dtype : spira::numeric_f16;
     tuner_work_make(s, scene, m, cin, cout, type, &w);
     spira::tune_record best = tuner_layer(s, &w);
-    const spira::tune_choice guess =
-        spira::tune_guess(&w.key, &w.scene, w.args.capacity, &w.device);
-    bool same = spira::tune_is_deterministic(best.choice.dataflow) &&
-                spira::tune_is_deterministic(guess.dataflow);
+    const bool same = spira::tune_is_deterministic(best.choice.dataflow);
     tuner_keep(&best);
-    // The record of those who want the same bits each time: often the same.
+    // The record of a deterministic result: often the same.
     w.key.deterministic = best.key.deterministic = true;
     best = same ? best : tuner_layer(s, &w);
     tuner_keep(&best);
@@ -367,7 +357,12 @@ static void tuner_run_input(bench_session *s, const bench_input *input) {
     bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
     int keep = s->pool.blocks;
     const int *only = s->options.only;
-    const bench_target one = {"conv", BENCH_KITTI, nullptr, only[0], only[1], only[2], 0, 0};
+    bench_target one = {};
+    one.bench = "conv";
+    one.input = BENCH_KITTI;
+    one.cin = only[0];
+    one.cout = only[1];
+    one.K = only[2];
     const bench_target *layers = only[0] ? &one : bench_targets;
     int count = only[0] ? 1 : (int)(sizeof bench_targets / sizeof *bench_targets);
     tuner_map m = {};
@@ -429,8 +424,8 @@ static void tuner_write(const char *path, const char *head, tuner_writer write) 
 // What changed since an earlier run.
 static void tuner_compare(const tuner_table *before) {
     static spira::tune_difference differences[tuner_records_most];
-    int changed = 0, count = spira::tune_compare(before->record, before->count, tuner_found.record,
-                                                 tuner_found.count, differences);
+    const int count = spira::tune_compare(before->record, before->count, tuner_found.record,
+                                          tuner_found.count, differences);
     for (int i = 0; i < count; ++i) {
         const spira::tune_difference *d = &differences[i];
         tuner_print_key("tune-compare", &d->before->key);
@@ -441,9 +436,7 @@ static void tuner_compare(const tuner_table *before) {
         bench_print_figure("ratio", d->ratio);
         bench_print_text("changed", d->changed ? "yes" : "no");
         printf("}\n");
-        changed += d->changed;
     }
-    fprintf(stderr, "%d keys are in both tables, %d of them with another choice\n", count, changed);
 }
 
 int main(int argc, char **argv) {
@@ -464,9 +457,5 @@ int main(int argc, char **argv) {
     if (options.in) {
         tuner_compare(&before);
     }
-    fprintf(stderr,
-            "without tuning within 15 %% of the best choice: %d of %d rows; at most %.3f times as "
-            "long; %d results refused\n",
-            tuner_near, tuner_rows, tuner_furthest, tuner_refused);
     return result ? result : tuner_refused != 0;
 }

@@ -1,11 +1,18 @@
 // examples/engine.cu: an engine that captures a network once, from raw rows to features, in a CUDA
 // graph, and replays it on a folder of scans, round after round. Prints percentiles of the latency
-// of each scan and of all. Scans that pass a capacity are told by the status word; the engine goes
-// on.
-//   nvcc -std=c++17 -O3 -arch=native examples/engine.cu -o engine && ./engine folder
+// of each scan and of all scans. A scan that exceeds a capacity is reported by the status word, and
+// the engine goes on.
+//   nvcc -std=c++17 -O3 -arch=sm_90a examples/engine.cu -o engine && ./engine folder
+// (sm_90a for an H100 or H200; for other GPUs their own number, as in -arch=sm_80)
+//
+// Code for fp16 alone is compiled. With -DENGINE_ANY_TYPE all four number formats are, and --type
+// chooses: that takes several times as long to compile.
 //
 // Exit codes: 0 every frame was good; 1 the engine could not run; 2 the arguments; 3 it ran, and
-// some frames passed a capacity.
+// some frames exceeded a capacity.
+#if !defined(ENGINE_ANY_TYPE) && !defined(SIDE_FORMAT)
+#define SIDE_FORMAT spira::numeric_f16
+#endif
 #include "networks.h"
 #include "scan_input.h"
 #include "scan_side.h"
@@ -20,8 +27,8 @@ namespace engine {
 
 enum {
     row_columns = 7,                           // of a row: x, y, z, and the values of the network
-    rows_begin = spira::workspace_alignment,   // bytes: the rows stand this far behind their count
-    voxels_begin = spira::workspace_alignment, // and the count of voxels so far behind the status
+    rows_begin = spira::workspace_alignment,   // bytes from the count of the rows to the rows
+    voxels_begin = spira::workspace_alignment, // bytes from the status to the count of the voxels
     warm_rounds = 2,
 };
 
@@ -41,14 +48,14 @@ struct frame {
 
 enum mark { mark_began, mark_copied, mark_ran, mark_ended, marks };
 
-// One of two frames that are under way: while the GPU works on one, the host prepares the other.
+// One of two frames in flight: while the GPU works on one, the host prepares the other.
 struct slot {
-    char *staged; // pinned: the count, and behind it the rows
-    char *told;   // pinned: the status, and behind it the count of voxels
+    char *staged; // pinned: the count, then the rows
+    char *told;   // pinned: the status, then the count of voxels
     cudaEvent_t mark[marks];
 };
 
-// What became of a frame.
+// The outcome of a frame.
 struct outcome {
     spira::device_status trouble;
     int32_t voxels;
@@ -66,7 +73,7 @@ struct state {
 
 // ---- scans --------------------------------------------------------------------------------------
 
-// Adds the scans of a folder, by name; what is no folder is taken for a scan.
+// Adds the scans of a folder, sorted by name. A path that is no folder is taken for a scan.
 static void paths_add(const char *path, std::vector<std::string> *paths) {
     DIR *folder = opendir(path);
     if (!folder) {
@@ -83,7 +90,7 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
     std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
 }
 
-// Reads a scan. A file without rows is a frame without points, which is good.
+// Reads a scan. A file without rows is a valid frame without points.
 static spira::status frame_read(float voxel, frame *f) {
     scan::scan_cloud cloud;
     spira::status s = scan::scan_read(f->path.c_str(), &cloud);
@@ -124,7 +131,7 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
         }
         const spira::status s = scan::scan_bounds_points(&cloud, low, high);
         if (s.code == spira::status_not_finite) {
-            continue; // told of when the scan runs
+            continue; // reported when the scan runs
         }
         SPIRA_TRY(s);
         for (int a = 0; a < 3; ++a) {
@@ -142,8 +149,8 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
     return spira::word_fit(&need, &job->layout);
 }
 
-// How many voxels each set of the network has to hold for the scans: the most, set by set. Rows
-// that are no numbers are told of when their scan runs.
+// Finds the capacities that the sets of the network need: the most voxels of any scan, set by set.
+// Rows with NaN or infinity are reported when their scan runs.
 template <typename W>
 static spira::status sets_measure(const std::vector<frame> &frames, side::job *job,
                                   int32_t most[spira::net_sets_max]) {
@@ -172,7 +179,7 @@ static spira::status sets_measure(const std::vector<frame> &frames, side::job *j
     return spira::status_success();
 }
 
-// The capacities: as asked for, else of the largest scan. Coarser sets grow with the finest one.
+// The capacities: the given ones, or those of the largest scan. Coarser sets grow with the finest.
 template <typename W>
 static spira::status limits_choose(const choices *c, const std::vector<frame> &frames,
                                    side::job *job, spira::net_limits *limits) {
@@ -229,8 +236,8 @@ static spira::status slots_new(state<W> *e) {
     return spira::status_success();
 }
 
-// Allocates, plans, loads the weights and captures: all that happens once. The job has its network,
-// layout and input; `e` is zeroed before.
+// Everything that happens once: allocates, plans, loads the weights and captures. The job has its
+// network, layout and input; `e` is zeroed before.
 template <typename W>
 static spira::status state_new(const spira::net_limits *limits, state<W> *e) {
     side::device_job<W> *d = &e->d;
@@ -249,7 +256,7 @@ static spira::status state_new(const spira::net_limits *limits, state<W> *e) {
 template <typename W>
 static spira::status frame_submit(state<W> *e, slot *s, const frame *f) {
     cudaStream_t stream = e->d.stream;
-    int32_t kept = std::min(f->count, e->d.input.rows); // of a larger count the GPU complains
+    int32_t kept = std::min(f->count, e->d.input.rows); // the GPU reports a larger count
     size_t bytes = (size_t)kept * row_columns * sizeof(float);
     memcpy(s->staged, &f->count, sizeof f->count);
     memcpy(s->staged + rows_begin, f->rows.data(), bytes);
@@ -265,8 +272,8 @@ static spira::status frame_submit(state<W> *e, slot *s, const frame *f) {
     return spira::status_success();
 }
 
-// Waits for the frame of a slot. Its features, e->job.plan->step[last].features in d.memory, are
-// good until the next frame; an engine would read them in the same stream.
+// Waits for the frame of a slot. Its features (net_output of the last layer) are valid until the
+// next frame; an engine would read them in the same stream.
 static inline spira::status frame_collect(slot *s, outcome *o) {
     SIDE_CUDA(cudaEventSynchronize(s->mark[mark_ended]));
     memcpy((void *)&o->trouble, s->told, sizeof o->trouble);
@@ -296,8 +303,7 @@ static spira::status rounds_run(state<W> *e, const std::vector<frame> &frames, i
 
 // ---- what is printed ----------------------------------------------------------------------------
 
-// The smallest value that at least `percent` of the values do not pass; they are sorted, one or
-// more.
+// The smallest value that at least `percent` of the values do not exceed. sorted: one or more.
 static inline float percentile(const std::vector<float> &sorted, double percent) {
     size_t rank = (size_t)ceil(percent / 100 * (double)sorted.size());
     return sorted[rank ? rank - 1 : 0];
@@ -325,7 +331,7 @@ static void print_line(const char *name, const char *points, const char *voxels,
     printf("\n");
 }
 
-// A line for each scan, and below it what the device had to say; how many frames were not good.
+// Prints a line for each scan, and its first error below. Returns the number of failed frames.
 static int64_t print_scans(const std::vector<frame> &frames, const std::vector<outcome> &outcomes) {
     int64_t bad = 0;
     printf("%-28s %8s %8s  %-32s  %s\n%-46s ", "", "", "", "milliseconds, graph",
@@ -401,7 +407,7 @@ static int run(const choices *c, const std::vector<frame> &frames, const side::j
         return side::fail("running the engine", s);
     }
     if (bad) {
-        printf("%lld frames passed a capacity\n", (long long)bad);
+        printf("%lld frames exceeded a capacity\n", (long long)bad);
     }
     return bad ? 3 : 0;
 }
@@ -455,7 +461,8 @@ static int usage(const char *why) {
         "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n"
-        "--voxels, --points: capacities; without them, those of the largest scan\n",
+        "--voxels, --points: capacities; without them, those of the largest scan\n"
+        "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
         why);
     return 2;
 }

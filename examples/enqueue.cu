@@ -1,7 +1,8 @@
-// examples/enqueue.cu: a network in the shape of a TensorRT plugin, without TensorRT: the workspace
-// is asked for beforehand, enqueue launches into the stream that it is given, and all memory is the
-// runtime's. `main` plays the runtime and compares with net_run.
-//   nvcc -std=c++17 -O3 -arch=native examples/enqueue.cu -o enqueue && ./enqueue
+// examples/enqueue.cu: a network in the shape of a TensorRT plugin, without TensorRT. The plugin
+// tells its workspace beforehand, enqueue launches into the stream that it is given, and all memory
+// belongs to the runtime. `main` plays the runtime and compares the outputs with those of net_run.
+//   nvcc -std=c++17 -O3 -arch=sm_90a examples/enqueue.cu -o enqueue && ./enqueue
+// (sm_90a for an H100 or H200; for other GPUs their own number, as in -arch=sm_80)
 //
 //   here                TensorRT (IPluginV3), whose methods only forward
 //   plugin_create       IPluginCreatorV3One::createPlugin, clone, attachToContext
@@ -12,8 +13,9 @@
 //   plugin_accept       IPluginV3OneRuntime::onShapeChange
 //   plugin_enqueue      IPluginV3OneRuntime::enqueue
 //   plugin.record       IPluginV3OneRuntime::getFieldsToSerialize: one field of sizeof(record)
-//   bytes plugin_weights,     the packed weights are an input, a constant: pack them once, on the
-//   GPU plugin_pack         model that they are for
+//   plugin_weights,     the packed weights are a constant input; pack them once, on the GPU model
+//   plugin_pack         that runs them
+#include "../spira.cuh"
 #include "networks.h"
 #include "scan_scene.h"
 
@@ -21,9 +23,12 @@
 
 namespace {
 
-typedef uint64_t word; // always the wide one, so that a type of tensor follows from nothing else
+typedef uint64_t word; // always 64 bits: the tensor type must not depend on the scene
 
-// The tensors, in device memory. What the counts say is known there only: no host waits for it.
+// The only number format that is compiled; a record of another type is refused.
+const spira::numeric plugin_type = spira::numeric_f16;
+
+// The tensors, in device memory. Counts are known there only: the host never waits for them.
 enum { input_coords, input_values, input_count, input_weights, inputs };
 // int32 [points, 3]; float [points, channels]; int32 [1]; bytes [plugin_weights]
 
@@ -36,19 +41,30 @@ struct plugin_dims {
     int32_t voxels; // of any coordinate set
 };
 
-// What a plugin is made from, and all that is serialised: plain data without pointers.
+// What a plugin is made from, and everything that is serialised: plain data without pointers.
 struct plugin_record {
     char net[32];
-    spira::numeric type;
+    spira::numeric type;  // plugin_type
     spira::triple lo, hi; // bounds of the coordinates
     plugin_dims dims;     // 0: not configured
 };
 
+// A record that is not configured.
+plugin_record plugin_record_make(const char *net, spira::triple lo, spira::triple hi) {
+    plugin_record r = {};
+    snprintf(r.net, sizeof r.net, "%s", net);
+    r.type = plugin_type;
+    r.lo = lo;
+    r.hi = hi;
+    return r;
+}
+
 struct plugin {
     plugin_record record;
+    spira::device_info gpu; // queried once, in plugin_create
     networks::network net;
     spira::word_layout layout;
-    spira::net_plan plan; // points into `net`: a plugin is not copied, but created again
+    spira::net_plan plan; // points into `net`: do not copy a plugin, create another one
 };
 
 // Where everything is in the workspace.
@@ -68,7 +84,7 @@ spira::voxel_input plugin_input(plugin_dims dims, const void *coords, const void
     return in;
 }
 
-// Carves the workspace of a plan; over a null one it counts the bytes.
+// Carves the workspace of a plan. Null: only counts the bytes.
 spira::status plugin_carve(const spira::net_plan *plan, plugin_dims dims, void *workspace,
                            plugin_arrays *a, size_t *bytes) {
     const int32_t nothing[3] = {};
@@ -94,20 +110,21 @@ spira::status plugin_plan(const plugin *p, plugin_dims dims, spira::net_plan *pl
     limits.voxels = dims.voxels;
     limits.channels = p->net.input_channels;
     limits.type = p->record.type;
-    return spira::net_plan_device<word>(p->net.layers, p->net.count, &p->layout, &limits, plan);
+    return spira::net_plan_device<word>(&p->gpu, p->net.layers, p->net.count, &p->layout, &limits,
+                                        plan);
 }
 
 // ---- the methods --------------------------------------------------------------------------------
 
 // Plans for the largest dimensions of any frame.
 spira::status plugin_configure(plugin *p, plugin_dims dims) {
-    p->record.dims = {}; // unless all goes well
+    p->record.dims = {}; // not configured if planning fails
     SPIRA_TRY(plugin_plan(p, dims, &p->plan));
     p->record.dims = dims;
     return spira::status_success();
 }
 
-// Bytes of workspace for frames of up to such dimensions, whatever the plugin is configured for.
+// Bytes of workspace for frames up to these dimensions. Does not depend on plugin_configure.
 spira::status plugin_workspace(const plugin *p, plugin_dims dims, size_t *bytes) {
     spira::net_plan plan;
     plugin_arrays arrays;
@@ -115,13 +132,16 @@ spira::status plugin_workspace(const plugin *p, plugin_dims dims, size_t *bytes)
     return plugin_carve(&plan, dims, nullptr, &arrays, bytes);
 }
 
-// From a record: one that the caller fills, or one that was serialised, which is planned at once.
+// Creates a plugin from a record. A serialised record that was configured is planned at once.
 spira::status plugin_create(const plugin_record *record, plugin *p) {
     memset((void *)p, 0, sizeof *p);
     p->record = *record;
     p->record.net[sizeof p->record.net - 1] = 0;
     SPIRA_REQUIRE(networks::network_make(p->record.net, &p->net), spira::status_unsupported,
                   "record.net (no such network)", 0);
+    SPIRA_REQUIRE(p->record.type == plugin_type, spira::status_unsupported,
+                  "record.type (not compiled: see plugin_type)", p->record.type);
+    SPIRA_TRY(spira::device_info_query(&p->gpu));
     spira::word_need need = {};
     SPIRA_TRY(spira::net_need(p->net.layers, p->net.count, &need));
     need.lo = record->lo;
@@ -139,8 +159,7 @@ void plugin_shape(const plugin *p, int32_t *rows_most, int *channels) {
     *channels = last->channels;
 }
 
-// The dimensions of a frame must not pass those that were planned for; nothing else depends on
-// them.
+// The dimensions of a frame must not exceed the planned ones. Nothing else depends on them.
 spira::status plugin_accept(const plugin *p, int32_t points) {
     SPIRA_REQUIRE(points >= 0 && points <= p->record.dims.points, spira::status_capacity, "points",
                   points);
@@ -154,10 +173,11 @@ size_t plugin_weights(const plugin *p) {
 // Packs the parameters [plan.params], fp32 in device memory, to weights [plugin_weights].
 spira::status plugin_pack(const plugin *p, const float *params, void *weights,
                           cudaStream_t stream) {
-    return spira::net_load(&p->plan, params, weights, plugin_weights(p), stream);
+    return spira::net_load<plugin_type>(&p->gpu, &p->plan, params, weights, plugin_weights(p),
+                                        stream);
 }
 
-// The rows that there are: only the device knows how many. row: pairs of bytes of each.
+// Copies *rows rows: only the device knows how many. row: 16-bit elements of a row.
 __global__ void plugin_copy(const uint16_t *from, const int32_t *rows, int64_t row, uint16_t *to) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < *rows * row) {
@@ -165,21 +185,47 @@ __global__ void plugin_copy(const uint16_t *from, const int32_t *rows, int64_t r
     }
 }
 
-// The outputs, from where the network left them.
-spira::status plugin_outputs(const plugin *p, const plugin_arrays *a, void *const *out,
-                             cudaStream_t stream) {
-    const spira::net_step *last = &p->plan.step[p->plan.layer_count - 1];
-    spira::voxel_set<word> set = spira::net_voxels(&p->plan, last->set, a->set, a->memory);
-    int64_t row = last->channels * spira::numeric_size(p->record.type) / 2;
+// The arguments of a run over a carved workspace.
+spira::net_run_args<word> plugin_run(const plugin *p, const plugin_arrays *a, const void *weights,
+                                     spira::device_status *trouble) {
+    spira::net_run_args<word> run = {};
+    run.input = a->set;
+    run.features = a->features;
+    run.loaded = weights;
+    run.trouble = trouble;
+    run.memory = a->memory;
+    run.bytes = p->plan.workspace_bytes;
+    return run;
+}
+
+// Copies the result of the network to the output tensors.
+spira::status plugin_outputs(const plugin *p, const spira::net_run_args<word> *run,
+                             void *const *out, cudaStream_t stream) {
+    const spira::net_result<word> last = spira::net_output(&p->plan, p->plan.layer_count - 1, run);
+    const spira::voxel_set<word> set = last.set;
+    int64_t row = last.channels * spira::numeric_size(p->record.type) / 2;
     plugin_copy<<<(unsigned)spira::ceil_div(set.capacity * row, 256), 256, 0, stream>>>(
-        (const uint16_t *)((char *)a->memory + last->features), set.count, row,
-        (uint16_t *)out[output_features]);
+        (const uint16_t *)last.features, set.count, row, (uint16_t *)out[output_features]);
     SPIRA_TRY(spira::status_of_launch("copying the features"));
     cudaMemcpyAsync(out[output_words], set.words, (size_t)set.capacity * sizeof(word),
                     cudaMemcpyDeviceToDevice, stream);
     cudaMemcpyAsync(out[output_count], set.count, sizeof(int32_t), cudaMemcpyDeviceToDevice,
                     stream);
     return spira::status_of_launch("copying the words and their count");
+}
+
+// From raw coordinates to the features of the last layer.
+spira::status plugin_compute(const plugin *p, const plugin_arrays *a, const void *const *in,
+                             const spira::net_run_args<word> *run, cudaStream_t stream) {
+    const int channels = p->plan.limits.channels;
+    spira::voxel_input input = plugin_input(p->record.dims, in[input_coords], in[input_count]);
+    SPIRA_TRY(spira::device_status_clear(run->trouble, stream));
+    SPIRA_TRY(spira::voxelize(&p->layout, &input, a->set, a->rows, run->trouble, a->scratch,
+                              a->scratch_bytes, stream));
+    SPIRA_TRY(spira::voxel_features<plugin_type>(
+        spira::voxel_feature_mean, (const float *)in[input_values], channels, channels, a->rows,
+        a->set.count, a->set.capacity, p->record.type, a->features, stream));
+    return spira::net_run<word, plugin_type>(&p->gpu, &p->plan, run, stream);
 }
 
 spira::status plugin_launch(const plugin *p, const void *const *in, void *const *out,
@@ -194,26 +240,17 @@ spira::status plugin_launch(const plugin *p, const void *const *in, void *const 
     }
     size_t bytes;
     plugin_arrays a;
-    const spira::net_plan *plan = &p->plan;
-    const int channels = plan->limits.channels;
-    spira::device_status *trouble = (spira::device_status *)out[output_status];
-    spira::voxel_input input = plugin_input(p->record.dims, in[input_coords], in[input_count]);
-    SPIRA_TRY(plugin_carve(plan, p->record.dims, workspace, &a, &bytes));
-    SPIRA_TRY(spira::device_status_clear(trouble, stream));
-    SPIRA_TRY(spira::voxelize(&p->layout, &input, a.set, a.rows, trouble, a.scratch,
-                              a.scratch_bytes, stream));
-    SPIRA_TRY(spira::voxel_features(spira::voxel_feature_mean, (const float *)in[input_values],
-                                    channels, channels, a.rows, a.set.count, a.set.capacity,
-                                    p->record.type, a.features, stream));
-    SPIRA_TRY(spira::net_run(plan, a.set, a.features, in[input_weights], trouble, a.memory,
-                             plan->workspace_bytes, nullptr, stream));
-    return plugin_outputs(p, &a, out, stream);
+    SPIRA_TRY(plugin_carve(&p->plan, p->record.dims, workspace, &a, &bytes));
+    const spira::net_run_args<word> run =
+        plugin_run(p, &a, in[input_weights], (spira::device_status *)out[output_status]);
+    SPIRA_TRY(plugin_compute(p, &a, in, &run, stream));
+    return plugin_outputs(p, &run, out, stream);
 }
 
-// Launches a frame: 0, or the code of what was refused. Nothing is allocated, waited for or read
-// back, so that the runtime may capture it. Trouble that only the GPU can see (a capacity passed, a
-// coordinate outside of the bounds) is in the status tensor. From the count on, rows of the
-// features are not written.
+// Launches a frame. Returns 0, or the code of the refused argument. Allocates nothing, waits for
+// nothing and reads nothing back: the runtime may capture it. The status tensor reports what only
+// the GPU can see: an exceeded capacity, a coordinate outside of the bounds. Rows of the features
+// from the count on are not written.
 int plugin_enqueue(const plugin *p, const void *const *in, void *const *out, void *workspace,
                    cudaStream_t stream) {
     return (int)plugin_launch(p, in, out, workspace, stream).code;
@@ -298,7 +335,7 @@ spira::status bindings_new(const plugin *p, const frame *f, pool *m, bindings *b
     return s;
 }
 
-// Forgets the outputs, so that what is compared next is new.
+// Overwrites the outputs, so that the next comparison sees new ones.
 spira::status bindings_forget(const plugin *p, const bindings *b, cudaStream_t stream) {
     int32_t rows;
     int channels;
@@ -310,35 +347,21 @@ spira::status bindings_forget(const plugin *p, const bindings *b, cudaStream_t s
     return spira::status_success();
 }
 
-// net_run by itself, in memory of its own: what the outputs have to be.
-struct direct {
-    plugin_arrays arrays;
-    spira::device_status *trouble;
-};
-
+// net_run by itself, in memory of its own: the reference for the outputs.
 spira::status direct_run(const plugin *p, const bindings *b, pool *m, cudaStream_t stream,
-                         direct *d) {
+                         spira::net_run_args<word> *run) {
     void *memory, *trouble;
     size_t bytes;
-    const spira::net_plan *plan = &p->plan;
-    SPIRA_TRY(plugin_carve(plan, p->record.dims, nullptr, &d->arrays, &bytes));
+    plugin_arrays a;
+    SPIRA_TRY(plugin_carve(&p->plan, p->record.dims, nullptr, &a, &bytes));
     SPIRA_TRY(pool_take(m, bytes, nullptr, &memory));
-    SPIRA_TRY(pool_take(m, sizeof *d->trouble, nullptr, &trouble));
-    SPIRA_TRY(plugin_carve(plan, p->record.dims, memory, &d->arrays, &bytes));
-    d->trouble = (spira::device_status *)trouble;
-    const plugin_arrays *a = &d->arrays;
-    spira::voxel_input in = plugin_input(p->record.dims, b->in[input_coords], b->in[input_count]);
-    SPIRA_TRY(spira::device_status_clear(d->trouble, stream));
-    SPIRA_TRY(spira::voxelize(&p->layout, &in, a->set, a->rows, d->trouble, a->scratch,
-                              a->scratch_bytes, stream));
-    SPIRA_TRY(spira::voxel_features(spira::voxel_feature_mean, (const float *)b->in[input_values],
-                                    4, 4, a->rows, a->set.count, a->set.capacity, p->record.type,
-                                    a->features, stream));
-    return spira::net_run(plan, a->set, a->features, b->in[input_weights], d->trouble, a->memory,
-                          plan->workspace_bytes, nullptr, stream);
+    SPIRA_TRY(pool_take(m, sizeof(spira::device_status), nullptr, &trouble));
+    SPIRA_TRY(plugin_carve(&p->plan, p->record.dims, memory, &a, &bytes));
+    *run = plugin_run(p, &a, b->in[input_weights], (spira::device_status *)trouble);
+    return plugin_compute(p, &a, b->in, run, stream);
 }
 
-// Both are the same, `bytes` of them.
+// Fails unless `bytes` bytes of both device arrays are equal.
 spira::status compare(const char *what, const void *a, const void *b, size_t bytes) {
     char *host = (char *)malloc(2 * bytes + 1);
     cudaError_t error = cudaMemcpy(host, a, bytes, cudaMemcpyDeviceToHost);
@@ -352,23 +375,23 @@ spira::status compare(const char *what, const void *a, const void *b, size_t byt
     return spira::status_success();
 }
 
-spira::status outputs_compare(const plugin *p, const bindings *b, const direct *d,
-                              cudaStream_t stream, int32_t *rows) {
-    const spira::net_step *last = &p->plan.step[p->plan.layer_count - 1];
-    spira::voxel_set<word> set =
-        spira::net_voxels(&p->plan, last->set, d->arrays.set, d->arrays.memory);
+spira::status outputs_compare(const plugin *p, const bindings *b,
+                              const spira::net_run_args<word> *run, cudaStream_t stream,
+                              int32_t *rows) {
+    const spira::net_result<word> last = spira::net_output(&p->plan, p->plan.layer_count - 1, run);
+    const spira::voxel_set<word> set = last.set;
     spira::device_status trouble;
     ENQUEUE_CUDA(cudaStreamSynchronize(stream));
     ENQUEUE_CUDA(cudaMemcpy(rows, set.count, sizeof *rows, cudaMemcpyDeviceToHost));
     ENQUEUE_CUDA(
         cudaMemcpy(&trouble, b->out[output_status], sizeof trouble, cudaMemcpyDeviceToHost));
     SPIRA_TRY(spira::device_status_read(&trouble));
-    size_t row = (size_t)last->channels * (size_t)spira::numeric_size(p->record.type);
+    size_t row = (size_t)last.channels * (size_t)spira::numeric_size(p->record.type);
     SPIRA_TRY(compare("count (differs)", b->out[output_count], set.count, sizeof(int32_t)));
     SPIRA_TRY(compare("words (differ)", b->out[output_words], set.words,
                       (size_t)set.capacity * sizeof(word)));
-    return compare("features (differ)", b->out[output_features],
-                   (char *)d->arrays.memory + last->features, (size_t)*rows * row);
+    return compare("features (differ)", b->out[output_features], last.features,
+                   (size_t)*rows * row);
 }
 
 spira::status enqueue_good(const plugin *p, const bindings *b, cudaStream_t stream) {
@@ -393,13 +416,13 @@ spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t 
     return spira::status_success();
 }
 
-// One life of a plugin: made, asked, configured, bound, enqueued; serialised, and made again from
-// what was serialised.
+// One life of a plugin: created, asked for its workspace, configured, bound and enqueued; then
+// serialised and created again from the bytes.
 spira::status runtime(plugin *first, plugin *second, const frame *f, pool *m, cudaStream_t stream) {
-    plugin_record record = {"SparseResNet21", spira::numeric_f16, {0, 0, 0}, {255, 255, 31}, {}};
+    plugin_record record = plugin_record_make("SparseResNet21", {0, 0, 0}, {255, 255, 31});
     const plugin_dims dims = {30000, 25000};
     bindings b;
-    direct d;
+    spira::net_run_args<word> direct;
     int32_t rows;
     size_t bytes;
     SPIRA_TRY(plugin_create(&record, first));
@@ -408,10 +431,10 @@ spira::status runtime(plugin *first, plugin *second, const frame *f, pool *m, cu
     SPIRA_TRY(bindings_new(first, f, m, &b));
     SPIRA_TRY(plugin_pack(first, b.params, b.in[input_weights], stream));
     SPIRA_TRY(plugin_accept(first, f->count));
-    SPIRA_TRY(direct_run(first, &b, m, stream, &d));
+    SPIRA_TRY(direct_run(first, &b, m, stream, &direct));
     SPIRA_TRY(bindings_forget(first, &b, stream));
     SPIRA_TRY(enqueue_good(first, &b, stream));
-    SPIRA_TRY(outputs_compare(first, &b, &d, stream, &rows));
+    SPIRA_TRY(outputs_compare(first, &b, &direct, stream, &rows));
 
     char serialised[sizeof record];
     memcpy(serialised, &first->record, sizeof record);
@@ -419,7 +442,7 @@ spira::status runtime(plugin *first, plugin *second, const frame *f, pool *m, cu
     SPIRA_TRY(plugin_create(&record, second));
     SPIRA_TRY(bindings_forget(second, &b, stream));
     SPIRA_TRY(enqueue_captured(second, &b, stream));
-    SPIRA_TRY(outputs_compare(second, &b, &d, stream, &rows));
+    SPIRA_TRY(outputs_compare(second, &b, &direct, stream, &rows));
     printf("enqueue: %d voxels in, %d rows out, workspace %.1f MiB, weights %.1f MiB: the same as "
            "net_run, in a stream and in a graph\n",
            f->count, rows, (double)bytes / (1 << 20), (double)plugin_weights(first) / (1 << 20));

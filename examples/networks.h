@@ -5,7 +5,7 @@
 #ifndef SPIRA_EXAMPLES_NETWORKS_H
 #define SPIRA_EXAMPLES_NETWORKS_H
 
-#include "../spira.cuh"
+#include "../spira/net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -129,7 +129,7 @@ SPIRA_API bool network_make(const char *name, network *n) {
     return true;
 }
 
-// A number in [0, 1) for a seed and a position: weights do not depend on the order of filling.
+// A number in [0, 1) from a seed and a position, independent of the order of the calls.
 SPIRA_API float network_random(uint32_t seed, uint64_t position) {
     uint64_t z = position + (uint64_t)seed * 0x9e3779b97f4a7c15ull + 0x632be59bd9b4e019ull;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -137,9 +137,9 @@ SPIRA_API float network_random(uint32_t seed, uint64_t position) {
     return (float)((z ^ (z >> 31)) >> 40) / 16777216.0f;
 }
 
-// Parameters from a seed: uniform weights that keep the features' size where about half of the
-// offsets have a source, scales a little below 1, so that 16 residual blocks in a row stay within
-// fp16, and small shifts.
+// Generates parameters from a seed. Weights are uniform and preserve the magnitude of the features
+// where about half of the offsets have a source. Scales are a little below 1, so that 16 residual
+// blocks in a row stay within fp16. Shifts are small.
 SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float *params) {
     for (int i = 0; i < plan->layer_count; ++i) {
         if (!spira::net_is_conv(&plan->layers[i])) {

@@ -1,8 +1,8 @@
-// examples/scan.cu: from a raw scan to output features: reads a scan (or casts a street scene),
-// voxelises it, runs a network with weights from a file or a fixed seed, prints a line for each
-// layer and draws the voxels as the network labels them. Under nvcc it runs on the GPU and checks
-// every layer against the host; under a plain C++ compiler the host loops do it all. `make run`
-// does either.
+// examples/scan.cu: from a raw scan to output features. Reads a scan (or generates a street scene),
+// voxelises it, runs a network with weights from a file or a seed, prints a line for each layer and
+// draws the voxels in the colours of their labels. Under nvcc it runs on the GPU and checks every
+// layer against the host; under a plain C++ compiler the host loops compute everything. `make run`
+// builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
 #include "scan_picture.h"
@@ -49,16 +49,13 @@ static bool parse(int argc, char **argv, side::options *o) {
 static spira::status fit(const scan::scan_cloud *cloud, const networks::network *net, float voxel,
                          spira::voxel_input *in, spira::word_layout *layout) {
     spira::word_need need;
-    spira::voxel_input input = {cloud->points,
-                                cloud->voxels,
-                                nullptr,
-                                nullptr,
-                                (int32_t)cloud->rows,
-                                cloud->columns,
-                                {voxel, voxel, voxel},
-                                {0, 0, 0},
-                                spira::duplicates_merge};
-    *in = input;
+    *in = {};
+    in->points = cloud->points;
+    in->coords = cloud->voxels;
+    in->rows = (int32_t)cloud->rows;
+    in->columns = cloud->columns;
+    in->size[0] = in->size[1] = in->size[2] = voxel;
+    in->duplicates = spira::duplicates_merge;
     SPIRA_TRY(spira::net_need(net->layers, net->count, &need));
     need.batches = 1;
     if (cloud->points) {
@@ -74,7 +71,7 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
     return spira::word_fit(&need, layout);
 }
 
-// How a layer is cut by its tuning record, rows of a tile first; "rules" where it has none.
+// How the tuning record of a layer cuts it, tile rows first; "rules" where it has no record.
 static const char *cut_text(const spira::tune_choice *c, char *text, size_t size) {
     snprintf(text, size, c->rows || c->tiles ? "%d:%d.%d.%d" : "rules", c->rows, c->tiles,
              c->slices, c->split);
@@ -106,7 +103,7 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         if (s->fused_into < 0) {
             printf(" %9.3f", r->layer_ms[i]);
         } else {
-            printf(" %9s", "within"); // the layer that adds it
+            printf(" %9s", "fused"); // into the layer that adds it
         }
         if (tuned) {
             printf(" %10s", cut_text(&s->choice, text[0], sizeof text[0]));

@@ -1,8 +1,9 @@
 // examples/scan_check.h: compares every layer that the GPU computed with the host, output by
 // output.
 //
-// Each layer is recomputed in double precision from what the GPU gave it, so that a layer is judged
-// by its own error. Bound: 2 (terms + 8) eps32 * sum of magnitudes, and one rounding of the result.
+// Each layer is recomputed in double precision from the inputs that the layer had on the GPU: a
+// layer is judged by its own error. Bound: 2 (terms + 8) eps32 * sum of magnitudes, and one
+// rounding of the result.
 #ifndef SPIRA_EXAMPLES_SCAN_CHECK_H
 #define SPIRA_EXAMPLES_SCAN_CHECK_H
 
@@ -22,7 +23,7 @@ struct check_layer {
     float *weight;                    // rounded to the format
     double *sum;
     float *magnitude;            // the same sum of absolute values
-    const check_layer *shortcut; // computed within this one, from the same outputs; or null
+    const check_layer *shortcut; // fused into this one, of the same outputs; or null
 };
 
 static inline void absolute(float *values, int64_t count) {
@@ -111,7 +112,7 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
     return spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->magnitude);
 }
 
-// What the sums are computed from.
+// Frees the operands of the sums.
 static inline void check_free_operands(check_layer *c) {
     free(c->in);
     free(c->in2);
@@ -142,7 +143,7 @@ static spira::status check_sum(const job *j, const device_job<W> *d, const resul
     return check_compute(c, r->voxels[c->step->source_set], j->chosen->type);
 }
 
-// A layer, with its shortcut if that is computed along with it.
+// A layer, with its fused shortcut if it has one.
 template <typename W>
 static spira::status check_one(const job *j, const device_job<W> *d, const result<W> *r, int layer,
                                const int32_t *map, double *worst) {
@@ -167,7 +168,12 @@ template <typename W>
 static spira::status check_against(const job *j, const prepared<W> *p, const device_job<W> *d,
                                    const spira::net_plan *plan, void *memory, result<W> *r) {
     spira::device_status trouble = {};
-    SPIRA_TRY(spira::net_index_host(plan, p->set, &trouble, memory, plan->workspace_bytes));
+    spira::net_run_args<W> run = {};
+    run.input = p->set;
+    run.trouble = &trouble;
+    run.memory = memory;
+    run.bytes = plan->workspace_bytes;
+    SPIRA_TRY(spira::net_index_host(plan, &run));
     for (int s = 0; s < plan->sets; ++s) {
         int32_t voxels = *spira::net_voxels(plan, s, p->set, memory).count;
         SPIRA_REQUIRE(voxels == r->voxels[s], spira::status_bad_size,

@@ -1,36 +1,51 @@
-// examples/scan_side.h: the two sides that scan.cu runs a network on: the GPU under nvcc, else the
-// host. Both fill the same result.
+// examples/scan_side.h: what the examples on scans share: options, a job, and its run on the GPU
+// (under nvcc) or on the host (otherwise). Both sides fill the same result.
+//
+// SIDE_FORMAT, defined before this file is included, is the one number format that is compiled for
+// the GPU. Without it all four are, and --type chooses.
 #ifndef SPIRA_EXAMPLES_SCAN_SIDE_H
 #define SPIRA_EXAMPLES_SCAN_SIDE_H
 
+#include "../spira.cuh"
 #include "networks.h"
 
 #include <chrono>
 #include <stdlib.h>
 
+#ifndef SIDE_FORMAT
+#define SIDE_FORMAT spira::numeric_any
+#endif
+
 namespace side {
+
+constexpr spira::numeric format = SIDE_FORMAT;
 
 struct options {
     const char *scan; // null: a street scene
     float voxel;      // metres
     const char *net;
-    spira::numeric type; // of the GPU's features; the host is fp32
+    spira::numeric type; // of the features on the GPU; the host computes in fp32
     const char *picture;
     uint32_t seed;
     bool check;
-    const char *weights;      // a file to read them from; null: made up from the seed
-    const char *save_weights; // a file to write them to, or null
-    const char *records;      // a file with tuning records for the GPU's plan, or null
+    const char *weights;      // file to read weights from; null: generated from the seed
+    const char *save_weights; // file to write weights to, or null
+    const char *records;      // file with tuning records for the plan of the GPU, or null
 };
 
 static inline options options_standard() {
-    options o = {nullptr, 0.05f,   "MinkUNet42", spira::numeric_f16, "scan.png", 1, true,
-                 nullptr, nullptr, nullptr};
+    options o = {};
+    o.voxel = 0.05f;
+    o.net = "MinkUNet42";
+    o.type = spira::numeric_f16;
+    o.picture = "scan.png";
+    o.seed = 1;
+    o.check = true;
     return o;
 }
 
-// Takes one of the options that every example on scans has; false if it is none of them, or its
-// value makes no sense.
+// Takes an option that all examples on scans share. Returns false if it is none of them, if its
+// value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
     char *end = (char *)"";
     if (!strcmp(name, "--voxel")) {
@@ -54,7 +69,8 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     } else {
         return false;
     }
-    return *value && !*end && spira::numeric_valid(o->type);
+    const bool compiled = format == spira::numeric_any || o->type == format;
+    return *value && !*end && spira::numeric_valid(o->type) && compiled;
 }
 
 static inline int fail(const char *doing, spira::status s) {
@@ -70,10 +86,10 @@ struct job {
     const networks::network *net;
     spira::net_plan *plan;
     spira::word_layout layout;
-    spira::voxel_input input; // of host memory; count is filled in by the side
-    const float *values;      // [rows, 4] what the network sees of each row; null: columns 3 to 6
-                              // of input.points
-    const float *params;      // of the network, in the order of any plan of it
+    spira::voxel_input input;    // host memory; the side fills in the count
+    const float *values;         // [rows, 4] inputs of the network for each row; null: columns 3 to
+                                 // 6 of input.points
+    const float *params;         // of the network, in the order that all its plans have
     spira::tune_record *records; // [record_count] for plans of the GPU, or null
     int record_count;
 };
@@ -165,7 +181,7 @@ static prepared<W> prepared_new(job *j) {
     return p;
 }
 
-// Voxelises on the host. trouble: of rows, which are dropped then.
+// Voxelises on the host. Invalid rows are dropped and recorded in `trouble`.
 template <typename W>
 static spira::status prepare_set(job *j, prepared<W> *p, spira::device_status *trouble) {
     j->input.count = &p->rows;
@@ -173,7 +189,7 @@ static spira::status prepare_set(job *j, prepared<W> *p, spira::device_status *t
                                 spira::voxelize_host_workspace<W>(&j->input));
 }
 
-// The same, and the features; all rows have to be good.
+// Voxelises and computes the features. Fails if a row is invalid.
 template <typename W>
 static spira::status prepare(job *j, prepared<W> *p) {
     spira::device_status trouble = {};
@@ -184,7 +200,7 @@ static spira::status prepare(job *j, prepared<W> *p) {
         p->bookkeeping, *p->set.count, spira::numeric_f32, p->features);
 }
 
-// How many voxels each stride of the network has: what the sets of the plan have to hold.
+// Fills limits->set_voxels with the voxels that each set of the network has in this scan.
 template <typename W>
 static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
     spira::voxel_set<W> first = p->set;

@@ -15,14 +15,15 @@ enum { timing_runs = 20 };
 // The job in device memory.
 template <typename W>
 struct device_job {
+    spira::device_info gpu;
     cudaStream_t stream;
-    spira::net_side side;     // indexes the coarser sets beside the first layers
+    spira::net_side side;     // indexes the coarser sets while the first layers run
     char *base;               // all arrays that do not depend on the plan
     size_t base_bytes;        // of them
-    spira::voxel_input input; // with device pointers; the count, and right behind it the rows
-    const float *values;      // [rows, 4], or in the rows: see job
+    spira::voxel_input input; // device pointers: the count, directly followed by the rows
+    const float *values;      // [rows, 4], or columns of the rows: see job
     spira::device_status *trouble;
-    spira::voxel_set<W> set; // the count right behind `trouble`
+    spira::voxel_set<W> set; // its count directly follows `trouble`
     spira::voxel_rows rows;
     void *features; // [voxels, 4] of the chosen type
     char *scratch;  // of voxelize
@@ -71,10 +72,11 @@ static spira::status upload(const T *to, const T *from, int64_t count, cudaStrea
     return spira::status_success();
 }
 
-// Allocates what does not depend on the plan: for the rows of j->input.
+// Allocates the arrays that do not depend on the plan, for the rows of j->input.
 template <typename W>
 static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) {
     int64_t rows = j->input.rows, values = rows * j->input.columns;
+    SPIRA_TRY(spira::device_info_query(&d->gpu));
     SPIRA_TRY(device_streams_new(&d->stream, &d->side));
     SPIRA_TRY(spira::voxelize_workspace<W>(&j->input, voxels, &d->scratch_bytes));
     float *points = nullptr, *inputs = nullptr;
@@ -130,26 +132,42 @@ static spira::status device_set(const job *j, device_job<W> *d) {
 
 template <typename W>
 static spira::status device_features(const job *j, device_job<W> *d, cudaStream_t stream) {
-    return spira::voxel_features(spira::voxel_feature_mean, d->values, value_columns(j), 4, d->rows,
-                                 d->set.count, d->set.capacity, j->chosen->type, d->features,
-                                 stream);
+    return spira::voxel_features<format>(spira::voxel_feature_mean, d->values, value_columns(j), 4,
+                                         d->rows, d->set.count, d->set.capacity, j->chosen->type,
+                                         d->features, stream);
 }
 
-// To the features of the voxels.
+// From raw rows to the features of the voxels.
 template <typename W>
 static spira::status device_voxelize(const job *j, device_job<W> *d) {
     SPIRA_TRY(device_set(j, d));
     return device_features(j, d, d->stream);
 }
 
-// From there to the features of the last layer; side: or null.
+// The arguments of a run; side: or null.
 template <typename W>
-static spira::status device_net(const job *j, device_job<W> *d, const spira::net_side *side) {
-    return spira::net_run(j->plan, d->set, d->features, d->loaded, d->trouble, d->memory,
-                          j->plan->workspace_bytes, side, d->stream);
+static spira::net_run_args<W> device_args(const job *j, const device_job<W> *d,
+                                          const spira::net_side *side) {
+    spira::net_run_args<W> run = {};
+    run.input = d->set;
+    run.features = d->features;
+    run.loaded = d->loaded;
+    run.trouble = d->trouble;
+    run.memory = d->memory;
+    run.bytes = j->plan->workspace_bytes;
+    run.side = side;
+    return run;
 }
 
-// All of it; the features of the voxels are made beside the index.
+// From the features of the voxels to those of the last layer; side: or null.
+template <typename W>
+static spira::status device_net(const job *j, device_job<W> *d, const spira::net_side *side) {
+    const spira::net_run_args<W> run = device_args(j, d, side);
+    return spira::net_run<W, format>(&d->gpu, j->plan, &run, d->stream);
+}
+
+// From raw rows to the features of the last layer. The features of the voxels are computed while
+// the index is built.
 template <typename W>
 static spira::status device_pass(const job *j, device_job<W> *d) {
     const spira::net_side *side = &d->side;
@@ -179,7 +197,7 @@ static spira::status device_capture(const job *j, device_job<W> *d, cudaGraphExe
     return s;
 }
 
-// Waits, and reads what the device had to say.
+// Waits, and reads the device status.
 template <typename W>
 static spira::status device_settle(device_job<W> *d) {
     spira::device_status trouble;
@@ -196,8 +214,8 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     tuned.records = j->records;
     tuned.record_count = j->record_count;
     tuned.overlap = true;
-    SPIRA_TRY(
-        spira::net_plan_device<W>(j->net->layers, j->net->count, &j->layout, &tuned, j->plan));
+    SPIRA_TRY(spira::net_plan_device<W>(&d->gpu, j->net->layers, j->net->count, &j->layout, &tuned,
+                                        j->plan));
     cudaFree(d->memory);
     cudaFree(d->loaded);
     cudaFree(d->params);
@@ -206,7 +224,8 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     SIDE_CUDA(cudaMalloc(&d->loaded, j->plan->loaded_bytes));
     SIDE_CUDA(cudaMalloc(&d->params, (size_t)j->plan->params * sizeof(float)));
     SPIRA_TRY(upload(d->params, j->params, j->plan->params, d->stream));
-    return spira::net_load(j->plan, d->params, d->loaded, j->plan->loaded_bytes, d->stream);
+    return spira::net_load<format>(&d->gpu, j->plan, d->params, d->loaded, j->plan->loaded_bytes,
+                                   d->stream);
 }
 
 static inline double median(double *values, int count) {
@@ -230,17 +249,16 @@ template <typename W>
 static spira::status device_time_layers(const job *j, device_job<W> *d, cudaEvent_t *marks,
                                         double *times, result<W> *r) {
     const spira::net_plan *plan = j->plan;
-    int count = plan->layer_count + 3; // voxelise, index, layers: and one mark more
+    const spira::net_run_args<W> args = device_args<W>(j, d, nullptr);
+    int count = plan->layer_count + 3; // voxelise, index, layers, and one mark more
     for (int run = 0; run < timing_runs; ++run) {
         SIDE_CUDA(cudaEventRecord(marks[0], d->stream));
         SPIRA_TRY(device_voxelize(j, d));
         SIDE_CUDA(cudaEventRecord(marks[1], d->stream));
-        SPIRA_TRY(spira::net_index(plan, d->set, d->trouble, d->memory, plan->workspace_bytes,
-                                   d->stream));
+        SPIRA_TRY(spira::net_index(&d->gpu, plan, &args, d->stream));
         SIDE_CUDA(cudaEventRecord(marks[2], d->stream));
         for (int i = 0; i < plan->layer_count; ++i) {
-            SPIRA_TRY(spira::net_layer_run(plan, i, d->set, d->features, d->loaded, d->memory,
-                                           d->stream));
+            SPIRA_TRY((spira::net_layer_run<W, format>(&d->gpu, plan, i, &args, d->stream)));
             SIDE_CUDA(cudaEventRecord(marks[i + 3], d->stream));
         }
         SPIRA_TRY(marks_read(marks, count, run, times));

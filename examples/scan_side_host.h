@@ -10,14 +10,21 @@ template <typename W>
 static spira::status run_layers(const job *j, const prepared<W> *p, void *memory, result<W> *r) {
     const spira::net_plan *plan = j->plan;
     spira::device_status trouble = {};
+    spira::net_run_args<W> run = {};
+    run.input = p->set;
+    run.features = p->features;
+    run.loaded = j->params;
+    run.trouble = &trouble;
+    run.memory = memory;
+    run.bytes = plan->workspace_bytes;
     double start = now_ms();
-    SPIRA_TRY(spira::net_index_host(plan, p->set, &trouble, memory, plan->workspace_bytes));
+    SPIRA_TRY(spira::net_index_host(plan, &run));
     SPIRA_TRY(spira::device_status_read(&trouble));
     r->index_ms = now_ms() - start;
     for (int i = 0; i < plan->layer_count; ++i) {
         progress("layer", i, plan->layer_count);
         start = now_ms();
-        SPIRA_TRY(spira::net_layer_run_host(plan, i, p->set, p->features, j->params, memory));
+        SPIRA_TRY(spira::net_layer_run_host(plan, i, &run));
         r->layer_ms[i] = now_ms() - start;
         r->features_ms += r->layer_ms[i];
     }
@@ -31,9 +38,8 @@ static spira::status run_layers(const job *j, const prepared<W> *p, void *memory
             r->pairs[m] += pairs[k];
         }
     }
-    const spira::net_step *last = &plan->step[plan->layer_count - 1];
-    keep_last(j, r, spira::net_voxels(plan, last->set, p->set, memory).words,
-              (const float *)((char *)memory + last->features));
+    const spira::net_result<W> last = spira::net_output(plan, plan->layer_count - 1, &run);
+    keep_last(j, r, last.set.words, (const float *)last.features);
     return spira::status_success();
 }
 

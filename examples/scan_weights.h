@@ -1,8 +1,9 @@
-// examples/scan_weights.h: the parameters that the examples run a network with: from a file with a
-// blob (spira/blob.h), or made up from a seed; and such a file of them. And the tuning records.
+// examples/scan_weights.h: parameters of the examples' networks, read from a blob file
+// (spira/blob.h) or generated from a seed, and written to such a file; and files of tuning records.
 #ifndef SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 #define SPIRA_EXAMPLES_SCAN_WEIGHTS_H
 
+#include "../spira.cuh"
 #include "networks.h"
 #include "scan_file.h"
 #include "scan_side.h"
@@ -32,8 +33,8 @@ SPIRA_API spira::status file_read(const char *path, void **memory, size_t *bytes
     return s;
 }
 
-// Writes a file that is not there yet: one that is, is left as it is, and errno says so. No part of
-// one is left.
+// Writes a new file. An existing file is left as it is, and errno says so; after an error no
+// partial file remains.
 SPIRA_API spira::status file_write(const char *path, const void *data, size_t bytes) {
     FILE *file = fopen(path, "wbx");
     SPIRA_REQUIRE(file, spira::status_file_open, path, errno);
@@ -81,8 +82,8 @@ SPIRA_API spira::status records_read(const char *path, spira::tune_record **reco
     return s;
 }
 
-// Reads the records that are asked for into the job; they are freed by the caller, after an error
-// too. 0, or the exit code.
+// Reads the records of --records into the job. The caller frees them, after an error too. Returns 0
+// or the exit code.
 SPIRA_API int records_new(const side::options *o, side::job *job) {
     if (!o->records) {
         return 0;
@@ -106,7 +107,7 @@ SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, con
     return s;
 }
 
-// What has to do with the weights in a file: names the layer.
+// Prints an error about a weight file, with the name of the layer at fault.
 SPIRA_API int fail(const char *doing, const networks::network *net, spira::status s) {
     if (s.code == spira::status_layer) {
         fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
@@ -114,7 +115,7 @@ SPIRA_API int fail(const char *doing, const networks::network *net, spira::statu
     return side::fail(doing, s);
 }
 
-// Reads the parameters or makes them up, and saves them if that is wanted. 0, or the exit code.
+// Reads or generates the parameters, and saves them if asked to. Returns 0 or the exit code.
 SPIRA_API int params_fill(const side::options *o, const networks::network *net,
                           const spira::net_plan *plan, float *params) {
     if (o->weights) {
@@ -137,8 +138,8 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
     return 0;
 }
 
-// The same, into memory that the caller frees, after an error too. All plans of a network have the
-// parameters in the same order; `plan` becomes one of them. 0, or the exit code.
+// Does the same into new memory, which the caller frees, after an error too. All plans of a network
+// have the parameters in the same order; `plan` becomes one of them. Returns 0 or the exit code.
 SPIRA_API int params_new(const side::options *o, const networks::network *net,
                          spira::net_plan *plan, float **params) {
     spira::net_limits limits = {};

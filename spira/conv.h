@@ -40,6 +40,16 @@ struct conv_shape {
     numeric type;
 };
 
+// The shape of a convolution with one source.
+SPIRA_BOTH conv_shape conv_shape_of(const kernel_shape *kernel, int cin, int cout, numeric type) {
+    conv_shape s = {};
+    s.volume = kernel_volume(kernel);
+    s.cin = cin;
+    s.cout = cout;
+    s.type = type;
+    return s;
+}
+
 // Floats of a row of sums that one kernel leaves for another: four channels stand together.
 SPIRA_BOTH int conv_sums_pitch(int cout) {
     return (int)round_up(cout, 4);
@@ -56,9 +66,10 @@ SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, 
         sum += e->shift[channel];
     }
     sum += residual;
-    return e->act == activation_none || sum > 0.0f ? sum
-           : e->act == activation_relu             ? (sum == sum ? 0.0f : sum) // NaN is not hidden
-                                                   : sum * e->slope;
+    if (e->act == activation_none || float_is_nan(sum) || sum > 0.0f) { // NaN passes through ReLU
+        return sum;
+    }
+    return e->act == activation_relu ? 0.0f : sum * e->slope;
 }
 
 SPIRA_API status conv_shape_check(const conv_shape *s) {

@@ -1,10 +1,10 @@
 // spira/conv_hybrid.h: convolution by two dataflows (Spira paper: hybrid dataflow).
 //
-// The offsets of a kernel are divided by a threshold t: those with an L1 norm below it are dense,
-// since near voxels are often there, the others sparse. Dense offsets are added output-stationary,
-// from a layout of the map that has them alone (map_forms.os); sparse ones weight-stationary, from
-// lists of pairs (map_build_pairs with the same t). t = 0: all offsets are sparse.
-// t = kernel_norm_max + 1, or more: all are dense.
+// A threshold t divides the offsets of a kernel. Offsets with an L1 norm below t are dense: near
+// voxels are often present. The others are sparse. Dense offsets are added output-stationary, from
+// a layout of their map alone (map_forms.os); sparse offsets weight-stationary, from pair lists
+// (map_build_pairs with the same t). With t = 0 all offsets are sparse, with t > kernel_norm_max
+// all are dense.
 #ifndef SPIRA_CONV_HYBRID_H
 #define SPIRA_CONV_HYBRID_H
 
@@ -21,8 +21,7 @@ SPIRA_API status conv_hybrid_shape_check(const conv_shape *s, const kernel_shape
     return status_success();
 }
 
-// The convolution of the dense offsets alone: what conv_form_of is asked for. The volume is 0 where
-// there are none.
+// The convolution of the dense offsets alone. Its volume is 0 where there are none.
 SPIRA_BOTH conv_shape conv_hybrid_dense(const conv_shape *s, const kernel_shape *kernel,
                                         int threshold) {
     conv_shape dense = *s;
@@ -37,15 +36,15 @@ SPIRA_API void conv_hybrid_host_dense(const conv_shape *s, const kernel_shape *k
                                       float *sum) {
     const int64_t columns = map_os_columns(kernel, threshold, false);
     const int64_t pitch = (int64_t)(s->cin + s->cin2) * s->cout;
-    const int64_t block = 64, blocks = ceil_div(outputs, block); // shares weights in cache
+    const int64_t chunk = 64, chunks = ceil_div(outputs, chunk); // shares weights in cache
     SPIRA_PARALLEL_FOR
-    for (int64_t b = 0; b < blocks; ++b) {
+    for (int64_t c = 0; c < chunks; ++c) {
         int64_t column = 0;
         for (int k = 0; k < s->volume; ++k) {
             if (kernel_norm(kernel, k) >= threshold) {
                 continue;
             }
-            for (int64_t o = b * block; o < min_of(outputs, (b + 1) * block); ++o) {
+            for (int64_t o = c * chunk; o < min_of(outputs, (c + 1) * chunk); ++o) {
                 int64_t source = os[o * columns + column];
                 if (source >= 0) {
                     conv_host_add(s, in, in2, weight + k * pitch, source, sum + o * s->cout);
@@ -57,13 +56,13 @@ SPIRA_API void conv_hybrid_host_dense(const conv_shape *s, const kernel_shape *k
 }
 
 // A convolution in fp32 on the host by both dataflows: the host loop of conv_hybrid
-// (conv_hybrid.cuh). `shape.type` is not looked at.
+// (conv_hybrid.cuh). `shape.type` is not read.
 //
 // inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout] of all
-//          offsets; os [outputs, map_os_columns] of the dense offsets, pairs: of the others, as of
-//          map_build_pairs_host with the same kernel and threshold; what has no offsets is not
-//          looked at. The epilogue's residual is float [outputs, cout]
-// outputs  out [outputs, cout]; may be no other array
+//          offsets; os [outputs, map_os_columns]: map of the dense offsets; pairs: lists of the
+//          sparse ones; both of map_build_pairs_host with the same kernel and threshold, and not
+//          read where there are no such offsets. The epilogue's residual is float [outputs, cout]
+// outputs  out [outputs, cout]; must not be another of the arrays
 // errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0
 // The order of the additions is fixed: sparse offsets ascending, then dense ones, then channels.
 SPIRA_API status conv_hybrid_host(const conv_shape *s, const kernel_shape *kernel, int threshold,

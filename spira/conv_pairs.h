@@ -1,8 +1,8 @@
-// spira/conv_pairs.h: convolution over the lists of pairs of a kernel map, offset by offset
-// (Spira paper: weight-stationary dataflow).
+// spira/conv_pairs.h: convolution over the pair lists of a kernel map, offset by offset (Spira
+// paper: weight-stationary dataflow): what the lists mean, and the host loop.
 //
-// The lists are those of map_build_pairs: of all offsets, of those that a hybrid map leaves to
-// them, or of a half map, where the pair (i, o) of an offset is the pair (o, i) of its mirror.
+// map_build_pairs (map.h) makes the lists: of all offsets, of the sparse offsets of a hybrid map,
+// or of a half map, where the pair (i, o) of an offset is the pair (o, i) of its mirror.
 #ifndef SPIRA_CONV_PAIRS_H
 #define SPIRA_CONV_PAIRS_H
 
@@ -11,25 +11,27 @@
 
 namespace spira {
 
-// What is added for the pairs of the lists.
+// Which products the lists stand for.
 enum pairs_sides : int {
-    pairs_sides_one,    // the lists have each offset that is wanted
-    pairs_sides_both,   // half map: the pairs of an offset before the centre also serve its mirror
-    pairs_sides_centre, // the same, and the centre pairs each row with itself
+    pairs_sides_one,    // those of the listed pairs
+    pairs_sides_both,   // half map: a pair of an offset also stands for the mirrored offset's pair
+    pairs_sides_centre, // the same, and each row is paired with itself at the centre
 };
 
-// Where the pairs of an offset stand in the lists.
+// The pairs [begin, begin + count) of the lists.
 struct pairs_span {
     int32_t begin, count;
 };
 
-// The offset whose list has the pairs of offset k; negative: the centre, which has none.
+// The offset whose list holds the pairs of offset k; -1: the centre, which has no list.
 SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
     int mirror = volume - 1 - k;
     return sides == pairs_sides_one || k < mirror ? k : k > mirror ? mirror : -1;
 }
 
-// rows: of the outputs, for the centre. Lists that pass their capacity are cut off.
+// The pairs of offset k, clamped to the capacity of the lists.
+//
+// rows     number of outputs: the pairs of the centre
 SPIRA_BOTH pairs_span pairs_span_of(const map_pairs *pairs, int volume, pairs_sides sides,
                                     int32_t rows, int k) {
     pairs_span span = {0, sides == pairs_sides_centre ? rows : 0};
@@ -42,13 +44,14 @@ SPIRA_BOTH pairs_span pairs_span_of(const map_pairs *pairs, int volume, pairs_si
     return span;
 }
 
-// The rows that the pairs of offset k read, and those that they add to; null: each its own number.
+// The input rows of offset k's pairs, indexed like the lists; null: pair i has row i.
 SPIRA_BOTH const int32_t *pairs_sources(const map_pairs *pairs, int volume, pairs_sides sides,
                                         int k) {
     int own = pairs_own(volume, sides, k);
     return own < 0 ? nullptr : own == k ? pairs->input : pairs->output;
 }
 
+// The output rows of offset k's pairs; the same.
 SPIRA_BOTH const int32_t *pairs_targets(const map_pairs *pairs, int volume, pairs_sides sides,
                                         int k) {
     int own = pairs_own(volume, sides, k);
@@ -63,16 +66,16 @@ SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
     return status_success();
 }
 
-// Adds the pairs of one offset to sum [outputs, cout]. sources, targets [count], or null.
+// Adds the products of one offset to sum [outputs, cout]. sources, targets [count], or null.
 template <typename Sum>
 SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const float *in2,
                                     const float *weight, const int32_t *sources,
                                     const int32_t *targets, int32_t count, int32_t outputs,
                                     Sum *sum) {
-    const int64_t cout = s->cout, block = 64, blocks = ceil_div(count, block);
+    const int64_t cout = s->cout, chunk = 64, chunks = ceil_div(count, chunk);
     SPIRA_PARALLEL_FOR
-    for (int64_t b = 0; b < blocks; ++b) {
-        for (int64_t j = b * block; j < min_of(count, (b + 1) * block); ++j) {
+    for (int64_t c = 0; c < chunks; ++c) {
+        for (int64_t j = c * chunk; j < min_of(count, (c + 1) * chunk); ++j) {
             int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
             if (source >= 0 && target >= 0 && target < outputs) { // as the kernels do
                 conv_host_add(s, in, in2, weight, source, sum + target * cout);
@@ -81,11 +84,13 @@ SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const 
     }
 }
 
-// Adds all pairs to the sums: the host loop of conv_pairs_run (conv_pairs.cuh), in float or double.
+// Adds the products of all pairs to the sums: the host loop of conv_pairs_run (conv_pairs.cuh), in
+// float or double.
 //
 // inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
-//          pairs: as of map_build_pairs_host
-// outputs  sum [outputs, cout] is added to
+//          pairs: of map_build_pairs_host
+// outputs  sum [outputs, cout]: accumulated onto
+// errors   null pointers, sizes, a half map of an even volume
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
 SPIRA_API status conv_pairs_host(const conv_shape *s, const float *in, const float *in2,

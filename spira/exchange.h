@@ -1,22 +1,23 @@
 // spira/exchange.h: kernel maps in the forms that other engines read.
 //
-// form         arrays                                                        offsets in the order
-// spconv       indice_pairs [2, volume, stride], indice_pair_num [volume]    x fastest
-// TorchSparse  nbmaps [pairs, 2], nbsizes [volume]           x fastest; if the volume is even, z
-// Minkowski    begin [volume + 1], in [pairs], out [pairs]                   x fastest
-// CSR          begin [outputs + 1], offset [pairs], input [pairs]            z fastest (spira's)
+// form         arrays                                                       order of the offsets
+// spconv       indice_pairs [2, volume, stride], indice_pair_num [volume]   x fastest
+// TorchSparse  nbmaps [pairs, 2], nbsizes [volume]                          x fastest; z fastest if
+//                                                                           the volume is even
+// Minkowski    begin [volume + 1], in [pairs], out [pairs]                  x fastest
+// CSR          begin [outputs + 1], offset [pairs], input [pairs]           z fastest (spira's)
 //
-// The first three are the lists of map_pairs, put into the engine's order; within an offset the
-// outputs ascend. CSR, which goes output by output, is read from the output-stationary map: there
-// the sources of an output stand together and in order.
+// The first three are pair lists (map_pairs) in the engine's order; within an offset the outputs
+// ascend. CSR goes output by output. It is made from the output-stationary map, where the sources
+// of an output stand together and in order.
 //
-// Rows are numbered as in the layer's own sets: "input" is its source. The engines keep one map for
-// a strided layer and its inverse, and swap the two columns when they run the inverse: they swap
-// the strided layer's map, and must not swap that of a transposed kernel.
+// Rows are numbered as in the layer's own sets: "input" is a row of its source. The engines keep
+// one map for a strided layer and its inverse, and swap the two columns when they run the inverse.
+// They must do so with the strided layer's map, not with the map of a transposed kernel.
 //
-// Kernels stand where MinkowskiEngine puts them, and spconv with padding dilation * (size / 2) on
-// odd axes and 0 on even ones. TorchSparse shifts even sizes above 2 (4 is -1 .. 2): its own map of
-// such a kernel pairs other voxels.
+// Kernels are placed as MinkowskiEngine places them, and as spconv does with padding
+// dilation * (size / 2) on odd axes and 0 on even ones. TorchSparse shifts even sizes above 2 (size
+// 4 is -1 .. 2), so its own map of such a kernel pairs other voxels.
 #ifndef SPIRA_EXCHANGE_H
 #define SPIRA_EXCHANGE_H
 
@@ -26,29 +27,28 @@ namespace spira {
 
 // ---- the order of the offsets -------------------------------------------------------------------
 
-// The place of spira's offset k among the offsets of an engine: that of its weight, if a weight
-// has one element.
+// The place of spira's offset k among the offsets of an engine: the index of its weight, for
+// weights of one element.
 SPIRA_BOTH int exchange_place(weight_order order, triple size, int k) {
     return (int)weight_index(order, size, 1, 1, k, 0, 0);
 }
 
-// The other way: which offset has this place. "x fastest" of a kernel is "z fastest" of the one
-// with its axes reversed, so the same function turns back.
+// The inverse: the offset at a place. "x fastest" of a kernel is "z fastest" of the kernel with
+// reversed axes, so the same function inverts itself.
 SPIRA_BOTH int exchange_offset(weight_order order, triple size, int place) {
     return exchange_place(order, triple_make(size.z, size.y, size.x), place);
 }
 
 // ---- lists, offset by offset --------------------------------------------------------------------
 
-// Where an engine wants the lists. Pair i of the list at `place` stands at (start + i) * step of
-// `input` and `output`, where start is place * stride, or if stride is 0, the length of the lists
-// before it.
+// Where an engine wants the lists. Pair i of the list at `place` is element (start + i) * step of
+// `input` and `output`. start is place * stride; if stride is 0, the length of all lists before.
 struct exchange_lists {
     weight_order order;
     triple size; // of the kernel
     int32_t *input, *output;
     int step;
-    int32_t stride;  // > 0: each list has so many places, those that it does not need are -1
+    int32_t stride;  // > 0: room for each list, filled up with -1
     int32_t *counts; // [volume] lengths, or null
     int32_t *begin;  // [volume + 1] starts, or null
 };
@@ -57,18 +57,18 @@ SPIRA_BOTH int exchange_volume(const exchange_lists *to) {
     return to->size.x * to->size.y * to->size.z;
 }
 
-// How many of a list's pairs are kept.
+// The number of a list's pairs that are kept.
 SPIRA_BOTH int64_t exchange_kept(const exchange_lists *to, int64_t found) {
     return to->stride ? min_of(found, to->stride) : found;
 }
 
-// Writes the pair that stands `at` places from the start of all lists.
+// Writes pair number `at`, counted from the start of all lists.
 SPIRA_BOTH void exchange_put(const exchange_lists *to, int64_t at, int32_t input, int32_t output) {
     to->input[at * to->step] = input;
     to->output[at * to->step] = output;
 }
 
-// Writes where a list starts and how long it is.
+// Writes the start and the length of a list.
 SPIRA_BOTH void exchange_put_bounds(const exchange_lists *to, int place, int64_t start,
                                     int64_t count) {
     if (to->counts) {
@@ -114,12 +114,18 @@ SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pai
                                        exchange_lists *to) {
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
     SPIRA_REQUIRE(stride >= 1 && stride <= INT32_MAX / 2, status_bad_size, "stride", stride);
-    SPIRA_REQUIRE(indice_pairs, status_null_pointer, "indice_pairs", 0);
-    SPIRA_REQUIRE(indice_pair_num, status_null_pointer, "indice_pair_num", 0);
+    SPIRA_TRY(pointer_check(indice_pairs, alignof(int32_t), "indice_pairs"));
+    SPIRA_TRY(pointer_check(indice_pair_num, alignof(int32_t), "indice_pair_num"));
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
     int32_t *outputs = indice_pairs + (int64_t)kernel_volume(kernel) * stride;
-    *to = {weight_order_spconv, kernel->size, indice_pairs, outputs, 1, stride,
-           indice_pair_num,     nullptr};
+    *to = {};
+    to->order = weight_order_spconv;
+    to->size = kernel->size;
+    to->input = indice_pairs;
+    to->output = outputs;
+    to->step = 1;
+    to->stride = stride;
+    to->counts = indice_pair_num;
     return status_success();
 }
 
@@ -137,9 +143,15 @@ SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pair
 SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const map_pairs *pairs,
                                             int32_t *nbmaps, int32_t *nbsizes, exchange_lists *to) {
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_REQUIRE(nbmaps, status_null_pointer, "nbmaps", 0);
-    SPIRA_REQUIRE(nbsizes, status_null_pointer, "nbsizes", 0);
-    *to = {weight_order_torchsparse, kernel->size, nbmaps, nbmaps + 1, 2, 0, nbsizes, nullptr};
+    SPIRA_TRY(pointer_check(nbmaps, alignof(int32_t), "nbmaps"));
+    SPIRA_TRY(pointer_check(nbsizes, alignof(int32_t), "nbsizes"));
+    *to = {};
+    to->order = weight_order_torchsparse;
+    to->size = kernel->size;
+    to->input = nbmaps;
+    to->output = nbmaps + 1;
+    to->step = 2;
+    to->counts = nbsizes;
     return status_success();
 }
 
@@ -156,10 +168,16 @@ SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_
                                           int32_t *begin, int32_t *in, int32_t *out,
                                           exchange_lists *to) {
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_REQUIRE(begin, status_null_pointer, "begin", 0);
-    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
-    *to = {weight_order_minkowski, kernel->size, in, out, 1, 0, nullptr, begin};
+    SPIRA_TRY(pointer_check(begin, alignof(int32_t), "begin"));
+    SPIRA_TRY(pointer_check(in, alignof(int32_t), "in"));
+    SPIRA_TRY(pointer_check(out, alignof(int32_t), "out"));
+    *to = {};
+    to->order = weight_order_minkowski;
+    to->size = kernel->size;
+    to->input = in;
+    to->output = out;
+    to->step = 1;
+    to->begin = begin;
     return status_success();
 }
 
@@ -174,7 +192,7 @@ SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_pairs p
 
 // ---- rows, output by output ---------------------------------------------------------------------
 
-// A kernel map by compressed rows: entry e of output o, begin[o] <= e < begin[o + 1], adds weight
+// A kernel map by compressed rows. Entry e of output o, begin[o] <= e < begin[o + 1], adds weight
 // offset[e] times input row input[e].
 struct exchange_rows {
     int32_t *begin;  // [outputs.capacity + 1]
@@ -186,12 +204,14 @@ struct exchange_rows {
 SPIRA_API status exchange_csr_check(const int32_t *map, int volume, const int32_t *count,
                                     int32_t capacity, const exchange_rows *rows,
                                     const device_status *trouble) {
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
     SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
-    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
     SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   capacity);
-    SPIRA_REQUIRE(rows->begin && rows->offset && rows->input, status_null_pointer, "rows", 0);
+    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
+    SPIRA_TRY(pointer_check(rows->offset, alignof(int32_t), "rows.offset"));
+    SPIRA_TRY(pointer_check(rows->input, alignof(int32_t), "rows.input"));
     SPIRA_REQUIRE(rows->capacity >= 1 && rows->capacity <= INT32_MAX / 2, status_bad_size,
                   "rows.capacity", rows->capacity);
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);

@@ -1,795 +1,157 @@
-// spira/map.cuh: kernel maps on the GPU by z-delta search (Spira paper).
+// spira/map.cuh: kernel maps on the GPU, by z-delta search (Spira paper).
 //
-// One kernel writes all forms: a block searches a tile of outputs into shared memory
-// (search_block, search.cuh) and hands the tile to one writer for each form that is wanted. Tile
-// and writers (map_write_*) are for other kernels too. Up to 16 maps go in one launch.
+//   map_build          the output-stationary map
+//   map_build_forms    any forms of one map (map.h lists them)
+//   map_build_batch    any number of maps, up to 16 in a launch
+//   map_build_pairs    pair lists, also next to other forms
+//   map_count          how many pairs each offset has
 //
-// The filtered form takes three launches: the search packs the pairs of each tile, a scan over the
-// tiles finds where the lists start, and the pairs are moved there. So the search is done once, no
-// dense map is written, and the order does not depend on the order of the blocks. Of few outputs,
-// K = 3, each block of the move adds up what the scan would tell it.
-//
-// Cubic kernels of size 3 and 5, output-stationary alone (all of the map or half of it), compact or
-// as lists alone, have kernels of their own around index/compact.cuh, with the same results.
+// A call compiles only the kernels that it can launch. The kernels are in index/:
+//   map_search.cuh    any kernel size, any form
+//   plane_map.cuh     cubes of size 3 and 5: os, all of it or half
+//   compact.cuh       cubes of size 3 and 5: the compact form
+//   map_lists.cuh     pair lists of any kernel size
+//   plane_pairs.cuh   pair lists of cubes of size 3 and 5; plane_pairs_move.cuh is its last step
+//   map_count.cuh     pairs of each offset
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
-#include "base/launch.cuh"
+#include "device.h"
 #include "index/compact.cuh"
-#include "layout/tile.cuh"
+#include "index/map_count.cuh"
+#include "index/map_lists.cuh"
+#include "index/map_search.cuh"
+#include "index/plane_map.cuh"
+#include "index/plane_pairs_move.cuh"
 #include "map.h"
-#include "search.cuh"
 #include "status.cuh"
-
-#include <cub/block/block_reduce.cuh>
-#include <cub/block/block_scan.cuh>
 
 namespace spira {
 
-enum {
-    map_batch_max = 16, // maps of a launch
-};
+// ---- which kernel builds what -------------------------------------------------------------------
 
-// ---- writers: called by all threads of a block, over a tile that is complete --------------------
-
-// The tile to ws [columns, capacity].
-SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t capacity,
-                               int32_t *ws) {
-    int lane = threadIdx.x & 31, end = tile.k_end < columns ? tile.k_end : columns;
-    for (int k = tile.k_begin + threadIdx.x / 32; k < end; k += blockDim.x / 32) {
-        for (int row = lane; row < tile.rows; row += 32) {
-            ws[k * capacity + tile.first + row] = tile.taps[row * tile.pitch + k - tile.k_begin];
-        }
-    }
-}
-
-// The tile's offsets below `columns` to os [outputs, columns].
-SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os) {
-    int wide = min(tile.k_end, columns) - tile.k_begin;
-    int32_t *out = os + (int64_t)tile.first * columns + tile.k_begin;
-    if (wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
-        int count = tile.rows * columns; // the tile stands as it goes out
-        for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
-            ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
-        }
-        for (int i = count / 4 * 4 + threadIdx.x; i < count; i += blockDim.x) {
-            out[i] = tile.taps[i];
-        }
-        return;
-    }
-    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < wide; c += 32) {
-            out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
-        }
-    }
-}
-
-// Rows [rows, columns] that are complete, one behind the other, to out; shared and out aligned
-// to 4. A barrier, behind proxy_fence, has been passed since they were written; they stay as they
-// are up to map_copy_wait and a barrier.
-template <int threads>
-SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
-    int copied = 0;
-#if __CUDA_ARCH__ >= 900
-    copied = (uintptr_t)out & 15 ? 0 : count & ~3;
-    if (threadIdx.x == 0 && copied) {
-        bulk_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
-    }
-#else
-    if (((uintptr_t)out & 15) == 0) {
-        copied = count & ~3;
-        for (int i = threadIdx.x; i < count / 4; i += threads) {
-            ((int4 *)out)[i] = ((const int4 *)taps)[i];
-        }
-    }
-#endif
-#pragma unroll 1
-    for (int i = copied + threadIdx.x; i < count; i += threads) {
-        out[i] = taps[i];
-    }
-}
-
-// Before the rows are written again, with a barrier behind it, and before the block ends.
-SPIRA_DEVICE void map_copy_wait() {
-    if (threadIdx.x == 0) {
-        bulk_store_wait();
-    }
-}
-
-// The tile's offsets with chosen [k_end - k_begin] >= 0 to os [outputs, columns]: to that column.
-SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *chosen, int columns,
-                                      int32_t *os) {
-    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < tile.k_end - tile.k_begin; c += 32) {
-            if (chosen[c] >= 0) {
-                os[(int64_t)(tile.first + row) * columns + chosen[c]] =
-                    tile.taps[row * tile.pitch + c];
-            }
-        }
-    }
-}
-
-// The tile's offsets below `columns` to mask [outputs, words] and mask_any [ceil(outputs / 32),
-// words], either null. A kernel that is searched in pieces is written in ascending order of them,
-// by the same block: a piece adds its bits to a word that it shares with the one before, and the
-// last clears the words behind.
-SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
-                                  uint32_t *mask_any) {
-    int end = tile.k_end < columns ? tile.k_end : columns;
-    int word_first = tile.k_begin / 32, word_end = end < columns ? (end + 31) / 32 : words;
-    int lane = threadIdx.x & 31, groups = (tile.rows + 31) / 32;
-    for (int i = threadIdx.x / 32; i < (word_end - word_first) * groups; i += blockDim.x / 32) {
-        int word = word_first + i / groups, group = i % groups, row = group * 32 + lane;
-        int from = word * 32 > tile.k_begin ? word * 32 : tile.k_begin;
-        int to = word * 32 + 32 < end ? word * 32 + 32 : end;
-        uint32_t bits = 0;
-        for (int k = from; k < to && row < tile.rows; ++k) {
-            bits |= tile.taps[row * tile.pitch + k - tile.k_begin] >= 0 ? 1u << k % 32 : 0;
-        }
-        uint32_t any = bits;
-        for (int step = 16; step; step /= 2) {
-            any |= __shfl_xor_sync(~0u, any, step);
-        }
-        bool join = from > word * 32;
-        if (mask && row < tile.rows) {
-            uint32_t *out = mask + (int64_t)(tile.first + row) * words + word;
-            *out = join ? *out | bits : bits;
-        }
-        if (mask_any && lane == 0) {
-            uint32_t *out = mask_any + (int64_t)(tile.first / map_mask_tile + group) * words + word;
-            *out = join ? *out | any : any;
-        }
-    }
-}
-
-// ---- the pairs of a tile ------------------------------------------------------------------------
-
-// A pair as the search packs it: the input row; offset, output row in the tile, and its rank among
-// the pairs of the tile with this offset.
-struct map_entry {
-    int32_t input;
-    uint32_t where; // offset << 14 | row << 7 | rank
-};
-
-// Where the search leaves the pairs of the tiles. A unit is a tile, or a piece of one where the
-// kernel is searched in pieces.
-struct map_packed {
-    map_entry *entry;           // [capacity] unit by unit, in any order of the units
-    int64_t *unit_begin;        // [units]
-    int32_t *unit_pairs;        // [units]
-    int32_t *counts;            // [volume, tiles] pairs of each tile; after the scan, where they go
-    unsigned long long *cursor; // [1] pairs so far; must be 0 before the search
-    int32_t *totals;            // [volume] the same by offset, behind the cursor
-    int32_t capacity;
-    int32_t tiles;
-    int threshold; // offsets with a smaller norm are left out
-};
-
-SPIRA_DEVICE int map_norm(triple size, int k) {
-    int row = k / size.z;
-    int x = row / size.y + kernel_first(size.x), y = row % size.y + kernel_first(size.y);
-    int z = k - row * size.z + kernel_first(size.z);
-    return abs(x) + abs(y) + abs(z);
-}
-
-// What a block shares while it packs the pairs of a tile.
-struct map_tile_bits {
-    tile_bits has;
-    int32_t before[tile_words_most];  // [groups, 32 words]: pairs of the tile with a lower row
-    int32_t first[tile_columns_most]; // where the pairs of each column start among the tile's
-    int64_t begin;                    // where the tile's start
-    int32_t total;
-};
-
-// Counts the pairs of each column, for the tile and below each group of rows.
-SPIRA_DEVICE void map_count_bits(const search_tile &tile, int tile_number, const map_packed &out,
-                                 map_tile_bits *bits) {
-    int columns = tile.k_end - tile.k_begin;
-    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
-    for (int c = threadIdx.x; c < columns; c += search_threads) {
-        int count = 0;
-        for (int g = 0; g < groups; ++g) {
-            bits->before[g * (words * 32) + c] = count;
-            count += __popc(bits->has.column[g * (words * 32) + c]);
-        }
-        bits->first[c] = count;
-        out.counts[(int64_t)(tile.k_begin + c) * out.tiles + tile_number] = count;
-        if (count) {
-            atomicAdd(out.totals + tile.k_begin + c, count);
-        }
-    }
-}
-
-// first: counts to the numbers before each column; total. One warp.
-SPIRA_DEVICE void map_scan_columns(int columns, map_tile_bits *bits) {
-    int lane = threadIdx.x & 31, before = 0;
-    for (int c = lane; c - lane < columns; c += 32) {
-        const int mine = c < columns ? bits->first[c] : 0, sum = warp_sum_up_to(mine);
-        if (c < columns) {
-            bits->first[c] = before + sum - mine;
-        }
-        before += __shfl_sync(~0u, sum, 31);
-    }
-    bits->total = before;
-}
-
-// Packs the pairs of a tile, offset by offset, and counts them. stage [staged]: shared memory in
-// which they are put in order, where they fit, so that they leave in whole lines.
-SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int searched, int unit,
-                                   int tile_number, const map_packed &out, map_entry *stage,
-                                   int staged) {
-    __shared__ map_tile_bits bits;
-    int columns = tile.k_end - tile.k_begin;
-    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
-    const int threshold = out.threshold;
-    tile_find_bits(
-        tile,
-        [=](int k) { return k < searched && (threshold == 0 || map_norm(size, k) >= threshold); },
-        &bits.has);
-    __syncthreads();
-    map_count_bits(tile, tile_number, out, &bits);
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        map_scan_columns(columns, &bits);
-        if (threadIdx.x == 0) {
-            bits.begin = (int64_t)atomicAdd(out.cursor, (unsigned long long)bits.total);
-            out.unit_begin[unit] = bits.begin;
-            out.unit_pairs[unit] = bits.total;
-        }
-    }
-    __syncthreads();
-    int64_t room = max_of(out.capacity - bits.begin, 0);
-    map_entry *entry = out.entry + bits.begin;
-    bool stages = bits.total <= staged;
-    for (int i = threadIdx.x; i < words * groups * 32; i += search_threads) {
-        int word = i / (groups * 32), row = i - word * (groups * 32);
-        const int32_t *taps = tile.taps + row * tile.pitch;
-        uint32_t below = (1u << row % 32) - 1;
-        int at_row = row / 32 * (words * 32);
-        for (uint32_t has = bits.has.row[i]; has; has &= has - 1) {
-            int c = word * 32 + __ffs((int)has) - 1;
-            int rank = bits.before[at_row + c] + __popc(bits.has.column[at_row + c] & below);
-            int at = bits.first[c] + rank;
-            map_entry e = {taps[c], (uint32_t)((tile.k_begin + c) << 14 | row << 7 | rank)};
-            if (stages) {
-                stage[at] = e;
-            } else if (at < room) {
-                entry[at] = e;
-            }
-        }
-    }
-    if (stages) {
-        __syncthreads();
-        for (int i = threadIdx.x; i < bits.total && i < room; i += search_threads) {
-            entry[i] = stage[i];
-        }
-    }
-}
-
-// ---- the search kernel --------------------------------------------------------------------------
-
-// What a launch writes: the whole output-stationary map and nothing else; any forms but the tiled
-// layout; any.
-enum map_mode { map_mode_os, map_mode_forms, map_mode_tiles };
-
-// One map of a launch.
-template <typename W>
-struct map_task {
-    search_walk<W> walk;
-    search_shape shape;
-    const W *source, *outputs;
-    const int32_t *source_count, *output_count;
-    int32_t source_capacity, output_capacity;
-    int32_t block; // its first block
-    int os_columns;
-    map_mode mode;
-    map_forms forms;
-    search_choice choice;
-};
-
-template <typename W>
-struct map_batch {
-    int tasks;
-    map_task<W> task[map_batch_max];
-};
-
-// Column numbers of the offsets of a tile that are in os, or -1; `before` counts those of the
-// pieces before. One warp; returns the new count.
-SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int searched,
-                                    int threshold, int before, int16_t *chosen) {
-    int lane = threadIdx.x & 31;
-    for (int k = k_begin + lane; k - lane < k_end; k += 32) {
-        bool take = k < k_end && k < searched && map_norm(size, k) < threshold;
-        uint32_t all = __ballot_sync(~0u, take);
-        if (k < k_end) {
-            chosen[k - k_begin] =
-                take ? (int16_t)(before + __popc(all & ((1u << lane) - 1))) : (int16_t)-1;
-        }
-        before += __popc(all);
-    }
-    return before;
-}
-
-// All the forms of one tile.
-template <typename W>
-SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &tile, int searched,
-                                  int *chosen_before) {
-    __shared__ int16_t chosen[tile_columns_most];
-    const map_forms &f = task.forms;
-    triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
-    if (f.os && task.os_columns == searched) {
-        map_write_os(tile, searched, f.os);
-    } else if (f.os) {
-        if (threadIdx.x < 32) {
-            *chosen_before = map_choose_columns(size, tile.k_begin, tile.k_end, searched,
-                                                f.threshold, *chosen_before, chosen);
-        }
-        __syncthreads();
-        map_write_os_chosen(tile, chosen, task.os_columns, f.os);
-    }
-    if (f.ws) {
-        map_write_ws(tile, searched, task.output_capacity, f.ws);
-    }
-    if (f.mask || f.mask_any) {
-        map_write_masks(tile, searched, map_mask_words(task.walk.volume), f.mask, f.mask_any);
-    }
-}
-
-// The state of tile_write, where there is one.
-template <map_mode mode>
-struct map_tile_state : tile_state {};
-
-template <>
-struct map_tile_state<map_mode_os> {};
-
-template <>
-struct map_tile_state<map_mode_forms> {};
-
-// The tiles of the layout from number `tile` on that belong to this tile of the search: empty.
-template <typename W>
-SPIRA_DEVICE void map_write_empty(const map_task<W> &task, int tile_number, int tile) {
-    const tile_layout &t = task.forms.tiles;
-    for (; tile < min((tile_number + 1) * (task.shape.rows / t.rows), t.tiles); ++tile) {
-        tile_write_empty(tile, t);
-    }
-}
-
-template <typename W, map_mode mode>
-SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
-                                  const map_packed *packed, void *shared) {
-    __shared__ search_window windows[kernel_size_max];
-    __shared__ map_tile_state<mode> map_tiles;
-    const search_walk<W> &walk = task.walk;
-    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
-                           min(*task.output_count, task.output_capacity)};
-    int first = tile_number * task.shape.rows;
-    int rows = min(sets.total - first, task.shape.rows);
-    if (rows <= 0) {
-        if (packed && (int)threadIdx.x < task.shape.pieces) {
-            int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
-            packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
-        }
-        if (mode == map_mode_tiles && task.forms.tiles.first) {
-            map_write_empty(task, tile_number, first / task.forms.tiles.rows);
-        }
-        return;
-    }
-    int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
-    // The lists count every offset, other forms need not look behind those that are searched.
-    bool whole = !task.forms.half || packed || (mode == map_mode_tiles && task.forms.tiles.first);
-    int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
-    if constexpr (mode == map_mode_tiles) {
-        if (threadIdx.x < tile_units_most) {
-            map_tiles.done[threadIdx.x] = 0; // barriers follow, in search_block
-        }
-    }
-    for (int piece = 0; piece < task.shape.pieces; ++piece) {
-        if (piece) {
-            __syncthreads();
-        }
-        // Ascending offsets: a transposed kernel is walked from its last slab.
-        int slab = piece * task.shape.slabs;
-        int slabs = min(size_x - slab, task.shape.slabs);
-        if (slabs <= 0) {
-            break;
-        }
-        slab = walk.transposed ? walk.size_x - slab - slabs : slab;
-        search_tile tile =
-            search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
-                         first, rows, slab, slabs, shared, windows);
-        if (mode == map_mode_os) {
-            map_write_os(tile, walk.volume, task.forms.os);
-        } else {
-            map_write_forms(task, tile, searched, &chosen_before);
-        }
-        if constexpr (mode == map_mode_tiles) {
-            if (task.forms.tiles.first) {
-                tile_write(tile, searched, task.forms.tiles, shared,
-                           search_windows_bytes(task.shape), &map_tiles);
-            }
-        }
-        if (packed) {
-            triple size = {walk.size_x, walk.size_y, walk.size_z};
-            int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
-            map_write_packed(tile, size, searched, tile_number * task.shape.pieces + piece,
-                             tile_number, *packed, (map_entry *)shared, staged);
-        }
-    }
-    if (mode == map_mode_tiles && task.forms.tiles.first) {
-        int tile = (first + rows + task.forms.tiles.rows - 1) / task.forms.tiles.rows;
-        map_write_empty(task, tile_number, tile);
-    }
-}
-
-template <typename W, map_mode mode>
-SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
-    map_kernel(const __grid_constant__ map_batch<W> batch) {
-    extern __shared__ int4 map_shared[];
-    int t = 0;
-    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
-        ++t;
-    }
-    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
-                             map_shared);
-    pdl_wait(); // see map_build_batch
-}
-
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
-    map_pack_kernel(const __grid_constant__ map_task<W> task,
-                    const __grid_constant__ map_packed packed) {
-    extern __shared__ int4 map_shared[];
-    map_search_tile<W, map_mode_forms>(task, (int)blockIdx.x, &packed, map_shared);
-}
-
-// ---- output-stationary or compact alone, of small cubic kernels ---------------------------------
-
-// One map of a launch of map_slab_kernel or map_compact_kernel.
-template <typename W>
-struct map_slab_task {
-    search_walk<W> walk;
-    const W *source, *outputs;
-    const int32_t *source_count, *output_count;
-    int32_t source_capacity, output_capacity;
-    int32_t block;          // its first block
-    int32_t *to;            // the map
-    device_status *trouble; // map_compact_kernel
-};
-
-template <typename W>
-struct map_slab_batch {
-    int tasks;
-    map_slab_task<W> task[map_batch_max];
-};
-
-// The outputs of a block of a task, as each of its warps holds them; false if there are none.
-template <typename W, int K>
-SPIRA_DEVICE bool map_slab_begin(const map_slab_task<W> &task, int block, search_sets<W> *sets,
-                                 slab_outputs<W, K> *queries) {
-    int first = block * slab_rows(K);
-    slab_read<W, K>(task.outputs, task.output_capacity, first, queries);
-    *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
-             min(*task.output_count, task.output_capacity)};
-    int rows = min(sets->total - first, slab_rows(K));
-    slab_limit<W, K>(rows, queries); // before the branch, or the words are read behind it
-    return rows > 0;
-}
-
-// The task of this block.
-template <typename W>
-SPIRA_DEVICE const map_slab_task<W> &map_slab_find_task(const map_slab_batch<W> &batch) {
-    int t = 0;
-    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
-        ++t;
-    }
-    return batch.task[t];
-}
-
-template <typename W, int K, bool half>
-SPIRA_KERNEL void __launch_bounds__(32 * slab_slabs(K, half))
-    map_slab_kernel(const __grid_constant__ map_slab_batch<W> batch) {
-    extern __shared__ int4 map_shared[];
-    pdl_launch_dependents();
-    const map_slab_task<W> &task = map_slab_find_task(batch);
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
-        pdl_wait();
-        return;
-    }
-    const int32_t *taps = (const int32_t *)map_shared; // [outputs of a turn, columns]
-    const int slab = threadIdx.x / 32, columns = slab_columns(K, half);
-    const bool cut = half && slab == K / 2; // at the centre
-    uint32_t *windows = (uint32_t *)((char *)map_shared + slab_taps_bytes(K, half));
-    uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + slab * K * K);
-    slab_search<W, K> search =
-        slab_begin<W, K>(task.walk, sets, queries, slab, windows + slab * slab_window_words(K));
-#pragma unroll
-    for (int g = 0; g < slab_rows(K) / 32; g += slab_ahead(K)) {
-        const int left = queries.rows - g * 32;
-        if (left <= 0) {
-            break;
-        }
-        slab_found<K> found[slab_ahead(K)];
-        bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
-        if (g) {
-            map_copy_wait();
-            __syncthreads();
-        }
-        if (!near) {
-            slab_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
-        } else if (cut) {
-            slab_put<W, K, K * K / 2, columns>(search, found, g, to);
-        } else {
-            slab_put<W, K, K * K, columns>(search, found, g, to);
-        }
-        proxy_fence();
-        __syncthreads();
-        map_copy_rows<32 * slab_slabs(K, half)>(taps, min(left, slab_ahead(K) * 32) * columns,
-                                                task.to +
-                                                    (int64_t)(queries.first + g * 32) * columns);
-    }
-    map_copy_wait();
-    pdl_wait();
-}
-
-// The record of an output from its rows in a slab.
-template <int K>
-SPIRA_DEVICE void map_compact_record(const slab_found<K> &found, int32_t (&record)[K + 1]) {
-    record[K] = 0;
-#pragma unroll
-    for (int y = 0; y < K; ++y) {
-        record[y] = found.position[y];
-        record[K] |= (int32_t)((found.bits[y] & ((1u << K) - 1)) << (y * K));
-    }
-}
-
-// The same of a turn without a window: row by row from the source. Returns whether the sources of
-// each row stand side by side; those that do not are left out.
-template <typename W, int K>
-SPIRA_DEVICE bool map_compact_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                  const slab_search<W, K> &search, W output,
-                                  int32_t (&record)[K + 1]) {
-    bool whole = true;
-    int from = search.window.begin;
-    uint32_t has = 0;
-#pragma unroll
-    for (int y = 0; y < K; ++y) {
-        int next = -1;
-#pragma unroll 1
-        for (int c = y * K; c < y * K + K; ++c) {
-            W query = slab_far_query<W, K>(walk, output, search.slab, c);
-            const int tap = slab_far_tap(sets.source, sets.count, query, &from);
-            const bool first = next < 0, takes = tap >= 0 && (first || tap == next);
-            record[y] = first ? from : record[y];
-            has |= takes ? 1u << c : 0;
-            whole = whole && (tap < 0 || takes);
-            next = takes ? tap + 1 : next;
-        }
-    }
-    record[K] = (int32_t)has;
-    return whole;
-}
-
-// to: aligned to 16, or 8.
-template <int K>
-SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to) {
-    static_assert(K == 3 || K == 5, "four numbers, or six");
-    if constexpr (K == 3) {
-        *(int4 *)to = {record[0], record[1], record[2], record[3]};
-    } else {
-#pragma unroll
-        for (int i = 0; i < K + 1; i += 2) {
-            *(int2 *)(to + i) = {record[i], record[i + 1]};
-        }
-    }
-}
-
-// The compact form: each warp writes the records of its slab as it finds them.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
-    map_compact_kernel(const __grid_constant__ map_slab_batch<W> batch) {
-    extern __shared__ int4 map_shared[]; // [slab_windows_bytes(K)]
-    pdl_launch_dependents();
-    const map_slab_task<W> &task = map_slab_find_task(batch);
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
-        pdl_wait();
-        return;
-    }
-    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    slab_search<W, K> search = slab_begin<W, K>(
-        task.walk, sets, queries, slab, (uint32_t *)map_shared + slab * slab_window_words(K));
-    int32_t *to = task.to + slab_at(K, task.output_capacity, slab, queries.first);
-#pragma unroll
-    for (int g = 0; g < slab_rows(K) / 32 && g * 32 < queries.rows; g += slab_ahead(K)) {
-        slab_found<K> found[slab_ahead(K)];
-        const bool near = slab_next<W, K>(task.walk, sets, g, &search, found);
-#pragma unroll
-        for (int a = 0; a < slab_ahead(K); ++a) {
-            const int row = (g + a) * 32 + lane;
-            int32_t record[K + 1];
-            if (row >= queries.rows) {
-                continue;
-            }
-            if (near) {
-                map_compact_record<K>(found[a], record);
-            } else if (!map_compact_far<W, K>(task.walk, sets, search, queries.word[g + a],
-                                              record)) {
-                device_status_raise(task.trouble, device_flag_lattice,
-                                    (uint32_t)(queries.first + row));
-            }
-            map_compact_write<K>(record, to + row * slab_record_words(K));
-        }
-    }
-    pdl_wait();
-}
-
-template <typename W>
-SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shape *kernel,
-                                    const voxel_set<W> *source, const voxel_set<W> *outputs,
-                                    const map_forms *forms, int32_t block, bool packed) {
-    map_task<W> task;
-    bool linear = forms->os && forms->threshold >= map_all && !forms->half;
-    bool tiles = forms->tiles.first;
-    bool odd = packed || tiles || forms->ws || forms->mask || forms->mask_any || !linear;
-    task.walk = search_walk_make<W>(layout, kernel);
-    task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
-    task.source = source->words;
-    task.source_count = source->count;
-    task.source_capacity = source->capacity;
-    task.outputs = outputs->words;
-    task.output_count = outputs->count;
-    task.output_capacity = outputs->capacity;
-    task.block = block;
-    bool only_os = forms->os && !packed && !tiles && !forms->ws && !forms->mask && !forms->mask_any;
-    task.choice = search_choose(kernel, map_columns(kernel, forms->half),
-                                only_os ? forms->threshold : map_all);
-    task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
-    task.forms = *forms;
-    task.mode = tiles ? map_mode_tiles : only_os && linear ? map_mode_os : map_mode_forms;
-    return task;
-}
-
-template <typename W>
-SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
-    return (int32_t)ceil_div(task->output_capacity, task->shape.rows);
-}
-
-// One map of map_build_batch.
-template <typename W>
-struct map_request {
-    kernel_shape kernel;
-    voxel_set<W> source, outputs;
-    map_forms forms;
-};
-
-// The kernel that makes a map: map_slab_kernel of size 3 or 5, for all of a map or half of it,
-// map_compact_kernel, or map_kernel.
+// The kernels that build dense forms, in the order in which a batch launches them.
 enum map_maker {
-    map_maker_3,
+    map_maker_3, // plane_map.cuh: cubes of size 3 or 5, all of os or half
     map_maker_5,
     map_maker_half_3,
     map_maker_half_5,
-    map_maker_compact_3,
+    map_maker_compact_3, // compact.cuh
     map_maker_compact_5,
+    map_maker_any, // map_search.cuh
     map_makers
 };
 
+// The fastest kernel for a request.
 template <typename W>
-SPIRA_API map_maker map_choose_maker(const map_request<W> *r) {
-    const map_forms *f = &r->forms;
+SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
     const bool three = r->kernel.size.x == 3;
-    bool only_os =
-        f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any && !f->tiles.first;
-    if (f->slabs) {
+    const unsigned kind = map_kind_of(&r->forms);
+    if (kind == map_kind_compact) {
         return three ? map_maker_compact_3 : map_maker_compact_5;
     }
-    if (!only_os || !slab_takes(&r->kernel)) {
-        return map_makers;
+    if (compact_takes(&r->kernel) && kind == map_kind_os) {
+        return three ? map_maker_3 : map_maker_5;
     }
-    return f->half ? three ? map_maker_half_3 : map_maker_half_5
-           : three ? map_maker_3
-                   : map_maker_5;
+    if (compact_takes(&r->kernel) && kind == map_kind_half) {
+        return three ? map_maker_half_3 : map_maker_half_5;
+    }
+    return map_maker_any;
 }
 
+// Launches one kernel for up to map_batch_max requests of this maker and of the given kinds.
+template <typename W, unsigned kinds>
+SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
+                                  const map_request<W> *const *request, int requests,
+                                  bool programmatic, cudaStream_t stream) {
+    status (*launch)(const word_layout *, const map_request<W> *const *, int, bool, cudaStream_t) =
+        nullptr;
+    if constexpr (kinds & map_kind_os) {
+        launch = maker == map_maker_3 ? map_plane_launch<W, 3, false> : launch;
+        launch = maker == map_maker_5 ? map_plane_launch<W, 5, false> : launch;
+    }
+    if constexpr (kinds & map_kind_half) {
+        launch = maker == map_maker_half_3 ? map_plane_launch<W, 3, true> : launch;
+        launch = maker == map_maker_half_5 ? map_plane_launch<W, 5, true> : launch;
+    }
+    if constexpr (kinds & map_kind_compact) {
+        launch = maker == map_maker_compact_3 ? map_compact_launch<W, 3> : launch;
+        launch = maker == map_maker_compact_5 ? map_compact_launch<W, 5> : launch;
+    }
+    if constexpr (kinds & ~map_kind_compact) {
+        launch = maker == map_maker_any ? map_search_launch<W, kinds> : launch;
+    }
+    return launch(layout, request, requests, programmatic, stream);
+}
+
+// ---- dense forms --------------------------------------------------------------------------------
+
+// Builds a kernel map in any forms, with one search. Compiles only the kernels of `kinds`
+// (map_kind_of); forms of another kind are refused.
+//
+// inputs   layout, source, outputs: as for map_build
+// outputs  forms: see map_forms; entries of outputs from *outputs.count on are not written
+//          forms.trouble: coordinates off the lattice of the stride, if a compact map is wanted
+// errors   as map_build; arrays that are not aligned; a half map of a layer that is not
+//          submanifold; a compact map next to other forms
+// Asynchronous, deterministic, equal to map_build_forms_host; of compact maps the taps are equal,
+// entries that no tap uses may differ. No scratch.
+// cost     writes the forms; reads the words about size.x + 1 times, from L2
+template <typename W, unsigned kinds = map_kinds_all>
+SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
+                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
+                                 cudaStream_t stream) {
+    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    SPIRA_TRY(map_kinds_check(forms, kinds));
+    const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
+    SPIRA_TRY((map_maker_launch<W, kinds>(map_maker_choose(one), layout, &one, 1, false, stream)));
+    return status_of_launch("map_build");
+}
+
+// Builds an output-stationary kernel map.
+//
+// inputs   layout: its guard margin must cover the kernel's reach
+//          source, outputs: sorted sets; the same set for a submanifold layer, any two otherwise
+// outputs  map [outputs.capacity, volume]: source positions or -1; rows from *outputs.count on are
+//          not written
+// errors   null pointers, sizes, a kernel that reaches beyond the layout's margin
+// Asynchronous, deterministic, equal to map_build_host. No scratch.
+// cost     writes the map; reads the words about size.x + 1 times, from L2
 template <typename W>
-SPIRA_API map_slab_task<W> map_slab_task_make(const word_layout *layout, const kernel_shape *kernel,
-                                              const voxel_set<W> *source,
-                                              const voxel_set<W> *outputs, int32_t block,
-                                              int32_t *to, device_status *trouble) {
-    return {search_walk_make<W>(layout, kernel),
-            source->words,
-            outputs->words,
-            source->count,
-            outputs->count,
-            source->capacity,
-            outputs->capacity,
-            block,
-            to,
-            trouble};
+SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel,
+                           voxel_set<W> source, voxel_set<W> outputs, int32_t *map,
+                           cudaStream_t stream) {
+    SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
+    const map_forms forms = map_forms_os(map);
+    return map_build_forms<W, map_kind_os>(layout, kernel, source, outputs, &forms, stream);
 }
 
-enum map_slab_form { map_slab_whole, map_slab_half, map_slab_compact };
-
-template <typename W, int K, map_slab_form form>
-SPIRA_API status map_slab_launch(const word_layout *layout, const map_request<W> *const *request,
-                                 int requests, bool programmatic, cudaStream_t stream) {
-    map_slab_batch<W> batch;
-    int64_t blocks = 0;
-    batch.tasks = requests;
-    for (int i = 0; i < requests; ++i) {
-        const map_request<W> *r = request[i];
-        batch.task[i] = map_slab_task_make(
-            layout, &r->kernel, &r->source, &r->outputs, (int32_t)blocks,
-            form == map_slab_compact ? r->forms.slabs : r->forms.os, r->forms.trouble);
-        blocks += ceil_div(r->outputs.capacity, slab_rows(K));
-    }
-    const int slabs = slab_slabs(K, form == map_slab_half);
-    const int bytes = form == map_slab_compact ? slab_windows_bytes(K, K)
-                                               : slab_block_bytes(K, form == map_slab_half);
-    auto kernel = form == map_slab_compact ? map_compact_kernel<W, K>
-                                           : map_slab_kernel<W, K, form == map_slab_half>;
-    return kernel_launch(kernel, (unsigned)blocks, 32 * slabs, (size_t)bytes, programmatic, 1,
-                         stream, "map_build", batch);
-}
-
-template <typename W>
-SPIRA_API status map_launch(const word_layout *layout, const map_request<W> *const *request,
-                            int requests, bool programmatic, cudaStream_t stream) {
-    map_batch<W> batch;
-    int64_t blocks = 0;
-    int bytes = 0;
-    map_mode wanted = map_mode_os;
-    batch.tasks = requests;
-    for (int i = 0; i < requests; ++i) {
-        const map_request<W> *r = request[i];
-        batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
-                                      (int32_t)blocks, false);
-        blocks += map_task_tiles(batch.task + i);
-        bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
-        wanted = batch.task[i].mode > wanted ? batch.task[i].mode : wanted;
-    }
-    auto kernel = wanted == map_mode_os      ? map_kernel<W, map_mode_os>
-                  : wanted == map_mode_forms ? map_kernel<W, map_mode_forms>
-                                             : map_kernel<W, map_mode_tiles>;
-    return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,
-                         stream, "map_build", batch);
-}
-
-// map_build_batch. early: it needs nothing of the kernel before, which calls pdl_launch_dependents
-// and pdl_wait; the launches have nothing for each other either.
-template <typename W>
-SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W> *request,
-                                  int requests, bool programmatic, cudaStream_t stream) {
-    SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
-    SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
-    int64_t tiles = 0;
-    for (int i = 0; i < requests; ++i) {
-        const map_request<W> *r = request + i;
-        SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
-        tiles = i % map_batch_max ? tiles : 0; // of a launch
-        tiles += ceil_div(r->outputs.capacity, search_tile_rows(kernel_volume(&r->kernel)));
-        SPIRA_REQUIRE(tiles <= INT32_MAX, status_bad_size, "outputs.capacity (of a batch)", tiles);
-    }
-    status (*const launch[])(const word_layout *, const map_request<W> *const *, int, bool,
-                             cudaStream_t) = {map_slab_launch<W, 3, map_slab_whole>,
-                                              map_slab_launch<W, 5, map_slab_whole>,
-                                              map_slab_launch<W, 3, map_slab_half>,
-                                              map_slab_launch<W, 5, map_slab_half>,
-                                              map_slab_launch<W, 3, map_slab_compact>,
-                                              map_slab_launch<W, 5, map_slab_compact>,
-                                              map_launch<W>};
-    for (int maker = 0; maker <= map_makers; ++maker) {
+// Builds any number of kernel maps, in few launches: one for every 16 maps that the same kernel
+// builds (map_maker). Compiles only the kernels of `kinds`, as map_build_forms.
+//
+// inputs   gpu: from device_info_query
+//          layout: its guard margin must cover the reach of all kernels; request [requests]
+// outputs  the forms of each request, as from map_build_forms
+// errors   as map_build_forms, for the first request that is wrong; nothing is launched then
+// Asynchronous, deterministic. No scratch. Launches overlap from sm_90 on, so no request may write
+// what another one reads. The next kernel in the stream must not be launched as a programmatic
+// dependent (base/launch.cuh).
+template <typename W, unsigned kinds = map_kinds_all>
+SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layout,
+                                 const map_request<W> *request, int requests, cudaStream_t stream) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(map_requests_check(layout, request, requests, kinds));
+    bool programmatic = false; // from the second launch on: the maps are independent
+    for (int maker = 0; maker < map_makers; ++maker) {
         const map_request<W> *some[map_batch_max];
         int count = 0;
         for (int i = 0; i < requests; ++i) {
             some[count] = request + i;
-            count += map_choose_maker(request + i) == maker;
+            count += map_maker_choose(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                SPIRA_TRY(launch[maker](layout, some, count, programmatic, stream));
-                programmatic = true;
+                SPIRA_TRY((map_maker_launch<W, kinds>((map_maker)maker, layout, some, count,
+                                                      programmatic, stream)));
+                programmatic = gpu->programmatic;
                 count = 0;
             }
         }
@@ -797,1093 +159,81 @@ SPIRA_API status map_build_beside(const word_layout *layout, const map_request<W
     return status_of_launch("map_build");
 }
 
-// Builds any number of kernel maps, up to 16 in a launch: cubic ones of 3, of 5, halves of such,
-// compact ones, and others.
+// ---- pair lists ---------------------------------------------------------------------------------
+
+// Bytes of scratch for map_build_pairs.
 //
-// inputs   layout: its guard margin covers the reach of all kernels; request [requests]
-// outputs  the forms of each request, as of map_build_forms
-// errors   as map_build_forms, of the first request that is wrong; nothing is launched then
-// Asynchronous, deterministic. No scratch.
-template <typename W>
-SPIRA_API status map_build_batch(const word_layout *layout, const map_request<W> *request,
-                                 int requests, cudaStream_t stream) {
-    return map_build_beside(layout, request, requests, false, stream);
-}
-
-// Builds a kernel map by z-delta search, in all forms that are wanted.
-//
-// inputs   layout: its guard margin covers the kernel's reach
-//          source, outputs: sorted sets; the same for a submanifold layer, and any two otherwise
-// outputs  forms: see map_forms; what belongs to outputs from *outputs.count on is not written
-// errors   null pointers, sizes, a kernel beyond the layout's margin, a half map of a layer that is
-//          not submanifold, a compact form beside others
-// Asynchronous, deterministic, equal to map_build_forms_host; so are the taps that a compact form
-// tells. No scratch.
-// cost     writes the forms; reads the words about size.x + 1 times, from L2
-template <typename W>
-SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *kernel,
-                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
-                                 cudaStream_t stream) {
-    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
-    map_request<W> request = {*kernel, source, outputs, *forms};
-    return map_build_batch(layout, &request, 1, stream);
-}
-
-// Builds a kernel map by z-delta search, output-stationary.
-//
-// outputs  map [outputs.capacity, volume]: source positions or -1; rows from *outputs.count on are
-//          not written
-// Otherwise as map_build_forms; equal to map_build_host.
-template <typename W>
-SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel,
-                           voxel_set<W> source, voxel_set<W> outputs, int32_t *map,
-                           cudaStream_t stream) {
-    SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    map_forms forms = map_forms_os(map);
-    return map_build_forms(layout, kernel, source, outputs, &forms, stream);
-}
-
-// ---- the filtered form --------------------------------------------------------------------------
-
-enum { map_scan_threads = 1024, map_scan_items = 4, map_move_threads = 128 };
-
-typedef cub::BlockScan<int, map_scan_threads> map_scan;
-
-// The counts of an offset, count(0 ... tiles - 1), to the numbers before each, from `before` on;
-// returns the number behind the last. By a block of map_scan_threads; sums may be where the counts
-// are.
-template <typename F>
-SPIRA_DEVICE int map_scan_tiles(F count, int tiles, int before, int32_t *sums,
-                                typename map_scan::TempStorage &scratch) {
-    for (int at = 0; at < tiles; at += map_scan_threads * map_scan_items) {
-        int items[map_scan_items], total;
-        int from = at + threadIdx.x * map_scan_items;
-#pragma unroll
-        for (int j = 0; j < map_scan_items; ++j) {
-            items[j] = from + j < tiles ? count(from + j) : 0;
-        }
-        map_scan(scratch).ExclusiveSum(items, items, total);
-#pragma unroll
-        for (int j = 0; j < map_scan_items; ++j) {
-            if (from + j < tiles) {
-                sums[from + j] = before + items[j];
-            }
-        }
-        before += total;
-        __syncthreads();
-    }
-    return before;
-}
-
-// counts [volume, tiles] to where the pairs of each tile go, and pairs.begin. A block an offset,
-// and one more for the end.
-SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
-    map_scan_kernel(const __grid_constant__ map_packed packed, const int32_t *output_count,
-                    int32_t output_capacity, int rows, map_pairs pairs, device_status *trouble) {
-    typedef cub::BlockReduce<int, map_scan_threads> reduce;
-    __shared__ union {
-        typename map_scan::TempStorage scan;
-        typename reduce::TempStorage reduce;
-    } scratch;
-    __shared__ int32_t begin;
-    unsigned long long all = *packed.cursor;
-    int tiles = (min(*output_count, output_capacity) + rows - 1) / rows, lower = 0;
-    for (int k = threadIdx.x; k < (int)blockIdx.x; k += map_scan_threads) {
-        lower += packed.totals[k];
-    }
-    lower = reduce(scratch.reduce).Sum(lower);
-    if (threadIdx.x == 0) {
-        bool fits = all <= (unsigned long long)pairs.capacity;
-        begin = lower;
-        pairs.begin[blockIdx.x] = fits ? lower : 0;
-        if (!fits && blockIdx.x == 0) {
-            device_status_raise(trouble, device_flag_capacity,
-                                (uint32_t)min(all, (unsigned long long)UINT32_MAX));
-        }
-    }
-    __syncthreads();
-    tiles = blockIdx.x + 1 < gridDim.x ? tiles : 0;
-    int32_t *counts = packed.counts + (int64_t)blockIdx.x * packed.tiles;
-    map_scan_tiles([=](int tile) { return counts[tile]; }, tiles, begin, counts, scratch.scan);
-}
-
-// Moves the pairs of a unit to their lists.
-SPIRA_KERNEL void __launch_bounds__(map_move_threads)
-    map_move_kernel(const __grid_constant__ map_packed packed, int volume, int columns, int rows,
-                    int pieces, map_pairs pairs) {
-    __shared__ int32_t base[tile_columns_most];
-    int tile = blockIdx.x / pieces, k_begin = (blockIdx.x - tile * pieces) * columns;
-    int k_end = min(k_begin + columns, volume);
-    unsigned long long all = *packed.cursor;
-    int count = packed.unit_pairs[blockIdx.x];
-    const map_entry *entry = packed.entry + packed.unit_begin[blockIdx.x];
-    if (count == 0 || all > (unsigned long long)pairs.capacity) {
-        return;
-    }
-    const int ahead = 4; // entries under way while it is found out where they go
-    for (int from = threadIdx.x; from - (int)threadIdx.x < count;
-         from += ahead * map_move_threads) {
-        map_entry e[ahead];
-#pragma unroll
-        for (int j = 0; j < ahead; ++j) {
-            int i = from + j * map_move_threads;
-            e[j] = i < count ? entry[i] : map_entry{0, 0};
-        }
-        if (from == (int)threadIdx.x) {
-            for (int k = k_begin + threadIdx.x; k < k_end; k += map_move_threads) {
-                base[k - k_begin] = packed.counts[(int64_t)k * packed.tiles + tile];
-            }
-            __syncthreads();
-        }
-#pragma unroll
-        for (int j = 0; j < ahead; ++j) {
-            int k = (int)(e[j].where >> 14), row = (int)(e[j].where >> 7 & 127);
-            if (from + j * map_move_threads < count) {
-                int at = base[k - k_begin] + (int)(e[j].where & 127);
-                pairs.input[at] = e[j].input;
-                pairs.output[at] = tile * rows + row;
-            }
-        }
-    }
-}
-
-SPIRA_API int map_pieces(triple size) {
-    return (int)ceil_div((int64_t)size.x * size.y * size.z, search_tile_columns(size));
-}
-
-SPIRA_API map_packed map_packed_take(workspace *w, triple size, int32_t outputs, int32_t capacity) {
-    map_packed p;
-    int volume = size.x * size.y * size.z;
-    p.tiles = (int32_t)ceil_div(outputs, search_tile_rows(volume));
-    int64_t units = (int64_t)p.tiles * map_pieces(size);
-    p.capacity = capacity;
-    p.threshold = 0;
-    p.cursor = workspace_take<unsigned long long>(w, 1 + (volume + 1) / 2); // and the totals
-    p.totals = (int32_t *)(p.cursor + 1);
-    p.entry = workspace_take<map_entry>(w, capacity);
-    p.unit_begin = workspace_take<int64_t>(w, units);
-    p.unit_pairs = workspace_take<int32_t>(w, units);
-    p.counts = workspace_take<int32_t>(w, (int64_t)p.tiles * volume);
-    return p;
-}
-
-// ---- the same, of small cubic kernels -----------------------------------------------------------
-
-enum {
-    map_part = 128,     // outputs whose pairs are moved together: a lane has four, side by side
-    map_slab_ahead = 4, // offsets that are moved at a time
-};
-
-// Few outputs are done without a scan: a block has the parts of a bundle, and adds up the pairs of
-// the bundles before by itself. That is quicker as long as each block can read all of the sums.
-enum {
-    map_few_parts = 3,  // of a bundle
-    map_few_ahead = 8,  // bundles that a lane reads at a time
-    map_few_most = 512, // bundles: two reads of a warp
-};
-
-// Bundles, of which the last ones may be empty; 0: too many outputs, or not this kernel.
-SPIRA_API int map_few_bundles(int K, int32_t outputs) {
-    int64_t bundles = ceil_div(outputs, map_few_parts * map_part);
-    bundles = ceil_div(bundles, map_few_ahead) * map_few_ahead; // whole reads of a lane
-    return K == 3 && bundles <= map_few_most ? (int)bundles : 0;
-}
-
-// What the search finds of a part in a slab. The sources of a row of an output stand side by side.
-// A far slab is searched again, when the pairs are moved.
-template <int K>
-struct alignas(16) map_slab_record {
-    int32_t base[map_part / 32]; // of 32 outputs; of a far slab: where it begins, or before
-    uint32_t bits[map_part];     // the slab's offsets that it has, K * K bits; or map_slab_far
-    uint16_t from[K][map_part];  // where the sources of its row begin, from `base` on
-};
-
-enum : uint32_t { map_slab_far = 1u << 31 };
-
-// Words of counts for the offsets of a slab.
-SPIRA_BOTH constexpr int map_slab_words(int K) {
-    return (K * K + map_slab_ahead - 1) / map_slab_ahead;
-}
-
-// Where the search by slabs leaves what it finds. A tile is searched by a block; a part is one, or
-// two of them. Of few outputs a part is a tile, and a block has a bundle of them.
-template <int K>
-struct map_slab_lists {
-    map_slab_record<K> *found; // [parts, slabs]
-    uint32_t *counts; // [slabs, map_slab_words(K), tiles] pairs of each tile: a byte an offset
-    int32_t *before;  // [volume, parts] pairs with the offset in the parts before
-    unsigned long long *begin; // [volume + 1] where the list of each offset begins, once scanned
-    uint16_t *sums;            // [volume, bundles] pairs of each bundle: instead of these two
-    int32_t tiles, parts, bundles; // bundles: 0, or there are few outputs
-    uint32_t wanted[K];            // of each slab: the offsets in the lists, K * K bits
-};
-
-template <int K>
-SPIRA_API map_slab_lists<K> map_slab_lists_take(workspace *w, int32_t outputs) {
-    map_slab_lists<K> l = {};
-    l.bundles = map_few_bundles(K, outputs);
-    l.parts = l.bundles ? l.bundles * map_few_parts : (int32_t)ceil_div(outputs, map_part);
-    l.tiles = l.bundles ? l.parts : (int32_t)ceil_div(outputs, slab_rows(K));
-    l.found = workspace_take<map_slab_record<K>>(w, (int64_t)l.parts * K);
-    l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_slab_words(K));
-    if (l.bundles) {
-        l.sums = workspace_take<uint16_t>(w, (int64_t)l.bundles * K * K * K);
-    } else {
-        l.before = workspace_take<int32_t>(w, (int64_t)l.parts * K * K * K);
-        l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
-    }
-    return l;
-}
-
-// Four bits, from number c on, to a byte each.
-SPIRA_DEVICE uint32_t map_bytes(uint32_t bits, int c) {
-    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
-}
-
-// The bits of an output in a far slab.
-template <typename W, int K>
-SPIRA_DEVICE uint32_t map_slab_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
-                                        W output, int slab, int begin) {
-    uint32_t bits = 0;
-#pragma unroll 1
-    for (int c = 0; c < K * K; ++c) {
-        W query = slab_far_query<W, K>(walk, output, slab, c);
-        bits |= slab_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
-    }
-    return bits;
-}
-
-// Notes where the rows of a turn begin; bits [slab_ahead(K)]: the offsets that its outputs have.
-// at: the turn's first output, in the part.
-template <int K>
-SPIRA_DEVICE void map_slab_note(const slab_found<K> *row, int base, int at, int rows,
-                                map_slab_record<K> *found, uint32_t *bits) {
-    const int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int a = 0; a < slab_ahead(K); ++a) {
-#pragma unroll
-        for (int y = 0; y < K; ++y) {
-            found->from[y][at + a * 32 + lane] = (uint16_t)(row[a].position[y] - base);
-            bits[a] |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
-        }
-        bits[a] = a * 32 + lane < rows ? bits[a] : 0;
-    }
-    if (lane < slab_ahead(K)) {
-        found->base[at / 32 + lane] = base;
-    }
-}
-
-// The same of so many outputs, alike: nothing is there, or all of it is far.
-template <int K>
-SPIRA_DEVICE void map_slab_note_all(int at, int rows, uint32_t bits, int base,
-                                    map_slab_record<K> *found) {
-    for (int i = at + (int)(threadIdx.x & 31); i < at + rows; i += 32) {
-        found->base[i / 32] = base;
-        found->bits[i] = bits;
-        for (int y = 0; y < K; ++y) {
-            found->from[y][i] = 0;
-        }
-    }
-}
-
-// The bits of a turn without a window.
-template <typename W, int K>
-SPIRA_DEVICE void map_slab_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    const slab_search<W, K> &search, int g, uint32_t *bits) {
-#pragma unroll
-    for (int a = 0; a < slab_ahead(K); ++a) {
-        if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
-            bits[a] = map_slab_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.slab,
-                                              search.window.begin);
-        }
-    }
-}
-
-// The count of a tile with an offset of a slab: one byte of counts.
-template <int K>
-SPIRA_DEVICE uint8_t *map_slab_count(const map_slab_lists<K> &lists, int slab, int c, int tile) {
-    int64_t word = (int64_t)(slab * map_slab_words(K) + c / map_slab_ahead) * lists.tiles + tile;
-    return (uint8_t *)(lists.counts + word) + c % map_slab_ahead;
-}
-
-// Searches a slab of a tile, and notes what is there. Adds the lane's pairs to counts: a byte an
-// offset of the slab.
-template <typename W, int K>
-SPIRA_DEVICE void map_slab_search(const search_walk<W> &walk, const search_sets<W> &sets,
-                                  const slab_outputs<W, K> &queries, int slab,
-                                  const map_slab_lists<K> &lists, uint32_t *buffer,
-                                  uint32_t (&counts)[map_slab_words(K)]) {
-    const int ahead = slab_ahead(K), tile_rows = slab_rows(K), lane = threadIdx.x & 31;
-    static_assert(map_part % tile_rows == 0 && tile_rows <= UINT8_MAX, "parts, and counts");
-    static_assert(slab_window_words(K) <= UINT16_MAX, "from");
-    const int at = queries.first % map_part; // in the part
-    map_slab_record<K> *found = lists.found + ((int64_t)(queries.first / map_part) * K + slab);
-    slab_search<W, K> search = slab_begin<W, K>(walk, sets, queries, slab, buffer);
-    int begin = search.window.begin;
-    bool far = false;
-#pragma unroll
-    for (int g = 0; g < tile_rows / 32; g += ahead) {
-        uint32_t bits[ahead] = {};
-        if (g * 32 >= queries.rows) {
-            map_slab_note_all<K>(at + g * 32, ahead * 32, 0, 0, found);
-            continue;
-        }
-        slab_found<K> row[ahead];
-        if (slab_next<W, K>(walk, sets, g, &search, row)) {
-            map_slab_note<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32, found,
-                             bits);
-        } else {
-            map_slab_find_far<W, K>(walk, sets, search, g, bits);
-            far = true;
-        }
-#pragma unroll
-        for (int a = 0; a < ahead; ++a) {
-            found->bits[at + (g + a) * 32 + lane] = bits[a];
-            bits[a] &= lists.wanted[slab];
-#pragma unroll
-            for (int c = 0; c < map_slab_words(K); ++c) {
-                counts[c] += map_bytes(bits[a], c * map_slab_ahead);
-            }
-        }
-    }
-    if (far) {
-        __syncwarp(); // `base` is written again, by other lanes
-        map_slab_note_all<K>(at, tile_rows, map_slab_far, begin, found);
-    }
-}
-
-// Adds up and writes the counts of a slab of a tile. Returns, in lane l, word l of their sums.
-template <int K>
-SPIRA_DEVICE uint32_t map_slab_put_counts(const uint32_t (&counts)[map_slab_words(K)],
-                                          const map_slab_lists<K> &lists, int slab, int tile) {
-    const int words = map_slab_words(K), lane = threadIdx.x & 31;
-    uint32_t mine = 0;
-#pragma unroll
-    for (int c = 0; c < words; ++c) {
-        uint32_t sum = (uint32_t)warp_sum((int)counts[c]); // no byte passes the rows of a tile
-        mine = lane == c ? sum : mine;
-    }
-    if (lane < words) {
-        lists.counts[(int64_t)(slab * words + lane) * lists.tiles + tile] = mine;
-    }
-    return mine;
-}
-
-// Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
-SPIRA_BOTH constexpr int map_slab_find_resident(int K, int word) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return K <= 3 ? 10 : 6;
-#else
-    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
-#endif
-}
-
-// Searches, and counts the pairs of each tile.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_find_resident(K, sizeof(W)))
-    map_slab_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists<K> lists) {
-    extern __shared__ int4 map_shared[]; // [slab_windows_bytes]
-    const int slab = threadIdx.x / 32;
-    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
-    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
-        lists.begin[threadIdx.x] = 0;
-    }
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    if (!map_slab_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
-        return;
-    }
-    uint32_t counts[map_slab_words(K)] = {};
-    map_slab_search<W, K>(task.walk, sets, queries, slab, lists,
-                          (uint32_t *)map_shared + slab * slab_window_words(K), counts);
-    map_slab_put_counts<K>(counts, lists, slab, (int)blockIdx.x);
-}
-
-// The pairs of a part with an offset of a slab.
-template <int K>
-SPIRA_DEVICE int map_slab_part_count(const map_slab_lists<K> &lists, int slab, int c, int part,
-                                     int outputs) {
-    const int split = map_part / slab_rows(K);
-    int count = 0;
-#pragma unroll
-    for (int i = 0; i < split; ++i) {
-        int tile = part * split + i;
-        count += tile * slab_rows(K) < outputs ? *map_slab_count<K>(lists, slab, c, tile) : 0;
-    }
-    return count;
-}
-
-// before; begin. A block an offset.
-template <int K>
-SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
-    map_slab_scan_kernel(const __grid_constant__ map_slab_lists<K> lists,
-                         const int32_t *output_count, int32_t output_capacity) {
-    __shared__ typename map_scan::TempStorage scratch;
-    const int slab = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
-    const int outputs = min(*output_count, output_capacity);
-    int total = map_scan_tiles(
-        [&](int part) { return map_slab_part_count<K>(lists, slab, c, part, outputs); },
-        (int)ceil_div(outputs, map_part), 0, lists.before + (int64_t)blockIdx.x * lists.parts,
-        scratch);
-    for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
-        atomicAdd(lists.begin + k, (unsigned long long)total);
-    }
-}
-
-// Where the lists of a slab begin: of lane l, that of the slab's offset l. The first block tells.
-// Returns false if there are more pairs than the lists hold.
-template <int K>
-SPIRA_DEVICE bool map_slab_lists_begin(const map_slab_lists<K> &lists, int slab,
-                                       const map_pairs &pairs, device_status *trouble, int *begin) {
-    int lane = threadIdx.x & 31;
-    unsigned long long all = lists.begin[K * K * K];
-    bool fits = all <= (unsigned long long)pairs.capacity;
-    *begin = lane < K * K ? (int)lists.begin[slab * K * K + lane] : 0;
-    if (blockIdx.x == 0 && lane < K * K) {
-        pairs.begin[slab * K * K + lane] = fits ? *begin : 0;
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        pairs.begin[K * K * K] = fits ? (int)all : 0;
-        if (!fits) {
-            device_status_raise(trouble, device_flag_capacity,
-                                (uint32_t)min(all, (unsigned long long)UINT32_MAX));
-        }
-    }
-    return fits;
-}
-
-// Appends the pairs of 32 outputs with one offset to its list; returns where the next ones go.
-SPIRA_DEVICE int map_slab_append(const map_pairs &pairs, int at, bool has, int input, int output) {
-    uint32_t all = __ballot_sync(~0u, has);
-    if (has) {
-        int mine = at + __popc(all & ((1u << (threadIdx.x & 31)) - 1));
-        pairs.input[mine] = input;
-        pairs.output[mine] = output;
-    }
-    return at + __popc(all);
-}
-
-// A far slab of a part: searched once more. begin: where its members begin, or before.
-template <typename W, int K>
-SPIRA_DEVICE void map_slab_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    uint32_t wanted, int first, int slab, int base, int begin,
-                                    const map_pairs &pairs) {
-    const int groups = map_part / 32, lane = threadIdx.x & 31;
-#pragma unroll 1
-    for (int c = 0; c < K * K; ++c) {
-        int at = __shfl_sync(~0u, base, c);
-#pragma unroll 1
-        for (int g = 0; g < groups && (wanted >> c & 1); ++g) {
-            int output = first + g * 32 + lane, from = begin, tap = -1;
-            if (output < sets.total) {
-                W query = slab_far_query<W, K>(walk, sets.outputs[output], slab, c);
-                tap = slab_far_tap(sets.source, sets.count, query, &from);
-            }
-            at = map_slab_append(pairs, at, tap >= 0, tap, output);
-        }
-    }
-}
-
-static_assert(map_part == 4 * 32, "a lane has four outputs");
-static_assert(map_part <= UINT8_MAX && map_slab_ahead == 4, "ranks are bytes of a word");
-
-// What a lane has of a part in a slab: four outputs.
-template <int K>
-struct map_slab_four {
-    uint32_t bits[4];
-    uint2 from[K]; // 16 bits an output
-    int base;
-};
-
-// Reads that are begun in the order in which they are written, and not put off for the sake of
-// registers: so all of them are under way before the first is waited for.
-SPIRA_DEVICE uint32_t map_read(const void *from) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-                 : "=r"(v)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint32_t map_read_byte(const void *from) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];"
-                 : "=r"(v)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint2 map_read_2(const void *from) {
-    uint2 v;
-    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint4 map_read_4(const void *from) {
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-template <int K>
-SPIRA_DEVICE map_slab_four<K> map_slab_fetch(const map_slab_record<K> *found) {
-    const int lane = threadIdx.x & 31;
-    map_slab_four<K> four;
-    uint4 bits = map_read_4((const uint4 *)found->bits + lane);
-    four.bits[0] = bits.x, four.bits[1] = bits.y, four.bits[2] = bits.z, four.bits[3] = bits.w;
-#pragma unroll
-    for (int y = 0; y < K; ++y) {
-        four.from[y] = map_read_2((const uint2 *)found->from[y] + lane);
-    }
-    four.base = (int)map_read(found->base + lane / 8);
-    return four;
-}
-
-// Some of the pairs of a slab of a part, in shared memory.
-template <int K>
-struct alignas(16) map_slab_stage {
-    int2 pair[map_slab_ahead][map_part]; // (input, output), offset by offset, outputs ascending
-    int2 list[K * K];                    // where those of each offset go, and how many they are
-};
-
-// Adds what the lane `step` below has, if there is one.
-template <int step>
-SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
-    asm volatile("{ .reg .pred there; .reg .b32 below;\n"
-                 "shfl.sync.up.b32 below|there, %0, %1, 0, -1;\n"
-                 "@there add.u32 %0, %0, below; }"
-                 : "+r"(sum)
-                 : "n"(step));
-    return sum;
-}
-
-// Stages a pair `place` bytes behind `to`, if the bit is set; then the next one has the next input.
-template <int bit, int place>
-SPIRA_DEVICE void map_slab_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
-    asm volatile("{ .reg .pred has; .reg .b32 one;\n"
-                 "and.b32 one, %2, %4;\n"
-                 "setp.ne.u32 has, one, 0;\n"
-                 "@has st.shared.v2.s32 [%3 + %5], {%0, %1};\n"
-                 "@has add.s32 %0, %0, 1; }"
-                 : "+r"(next->x)
-                 : "r"(next->y), "r"(bits), "r"(to), "n"(1 << bit), "n"(place)
-                 : "memory");
-}
-
-// Stages the pairs of output number a of the lane with the slab's offsets c + j, ...; next: its
-// next pair. rank: byte j is how many pairs with offset c + j stand before it.
-template <int K, int c, int a, int j = 0>
-SPIRA_DEVICE void map_slab_stage_output(const map_slab_four<K> &four, uint32_t rank, int2 *next,
-                                        uint32_t to) {
-    if constexpr (j < map_slab_ahead && c + j < K * K) {
-        if constexpr ((c + j) % K == 0) {
-            uint32_t two = a < 2 ? four.from[(c + j) / K].x : four.from[(c + j) / K].y;
-            next->x = four.base + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
-        }
-        uint32_t at = __dp4a(rank, (uint32_t)sizeof(int2) << 8 * j, to); // of byte j alone
-        const int place = j * map_part * (int)sizeof(int2);
-        map_slab_stage_pair<c + j, place>(four.bits[a], next, at);
-        map_slab_stage_output<K, c, a, j + 1>(four, rank, next, to);
-    }
-}
-
-// Stages the pairs with the slab's offsets from c on. next [4]: of each of the lane's outputs, its
-// next pair. to: the shared address of the stage.
-template <int K, int c>
-SPIRA_DEVICE void map_slab_spread(const map_slab_four<K> &four, int2 *next, uint32_t to) {
-    uint32_t own[4], all = 0;
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-        own[a] = map_bytes(four.bits[a], c);
-        all += own[a];
-    }
-    uint32_t rank = map_add_below<1>(all);
-    rank = map_add_below<2>(rank);
-    rank = map_add_below<4>(rank);
-    rank = map_add_below<8>(rank);
-    rank = map_add_below<16>(rank) - all;
-    map_slab_stage_output<K, c, 0>(four, rank, next, to);
-    map_slab_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
-    map_slab_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);
-    map_slab_stage_output<K, c, 3>(four, rank += own[2], next + 3, to);
-}
-
-// Where `there`; without a branch, which would be longer.
-SPIRA_DEVICE void map_slab_write(int32_t *to, int v, bool there) {
-    asm volatile("{ .reg .pred there;\n"
-                 "setp.ne.u32 there, %2, 0;\n"
-                 "@there st.global.s32 [%0], %1; }" ::"l"(to),
-                 "r"(v), "r"((uint32_t)there)
-                 : "memory");
-}
-
-// The staged pairs, of the slab's offsets from c on, to their lists, 32 of each at a time: from
-// number `from` on.
-template <int K, int c, int from = 0>
-SPIRA_DEVICE void map_slab_leave(const map_slab_stage<K> &stage, const map_pairs &pairs) {
-    const int number = from + (int)(threadIdx.x & 31);
-    int2 pair[map_slab_ahead], list[map_slab_ahead] = {};
-    int most = 0;
-#pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
-        pair[j] = stage.pair[j][number];
-        list[j] = stage.list[c + j];
-        most = max(most, list[j].y);
-    }
-#pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
-        map_slab_write(pairs.input + (list[j].x + number), pair[j].x, number < list[j].y);
-    }
-#pragma unroll
-    for (int j = 0; j < map_slab_ahead && c + j < K * K; ++j) {
-        map_slab_write(pairs.output + (list[j].x + number), pair[j].y, number < list[j].y);
-    }
-    if constexpr (from + 32 < map_part) {
-        if (most > from + 32) {
-            map_slab_leave<K, c, from + 32>(stage, pairs);
-        }
-    }
-}
-
-// Moves the pairs of a slab of a part to their lists, from offset c on. next, to: as
-// map_slab_spread has them.
-template <int K, int c = 0>
-SPIRA_DEVICE void map_slab_move(const map_slab_four<K> &four, const map_slab_stage<K> &stage,
-                                int2 *next, uint32_t to, const map_pairs &pairs) {
-    map_slab_spread<K, c>(four, next, to);
-    __syncwarp();
-    map_slab_leave<K, c>(stage, pairs);
-    __syncwarp();
-    if constexpr (c + map_slab_ahead < K * K) {
-        map_slab_move<K, c + map_slab_ahead>(four, stage, next, to, pairs);
-    }
-}
-
-// Moves the pairs of a slab of a part to their lists. Of lane l: where those with the slab's offset
-// l go, and how many they are.
-template <typename W, int K>
-SPIRA_DEVICE void map_slab_move_part(const map_slab_task<W> &task, const map_slab_lists<K> &lists,
-                                     int part, int slab, const map_slab_four<K> &four, int begin,
-                                     int count, const map_pairs &pairs, map_slab_stage<K> *stage) {
-    const int first = part * map_part, lane = threadIdx.x & 31;
-    if (__any_sync(~0u, four.bits[0] == map_slab_far)) {
-        search_sets<W> sets = {task.source, task.outputs,
-                               min(*task.source_count, task.source_capacity),
-                               min(*task.output_count, task.output_capacity)};
-        int base = lists.found[(int64_t)part * K + slab].base[0];
-        map_slab_move_far<W, K>(task.walk, sets, lists.wanted[slab], first, slab, begin, base,
-                                pairs);
-        return;
-    }
-    if (lane < K * K) {
-        stage->list[lane] = {begin, count};
-    }
-    int2 next[4];
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-        next[a] = {0, first + lane * 4 + a};
-    }
-    map_slab_move<K>(four, *stage, next, shared_address(stage->pair), pairs);
-}
-
-// Blocks of the kernel below on a multiprocessor: so many have registers, without spills.
-SPIRA_BOTH constexpr int map_slab_resident(int K) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-    return K <= 3 ? 10 : 6; // 1024 threads
-#else
-    return K <= 3 ? 12 : 7;
-#endif
-}
-
-// Moves the pairs of a part to their lists: a warp a slab. All reads are under way before the first
-// pairs are staged.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_slab_resident(K))
-    map_slab_move_kernel(const __grid_constant__ map_slab_task<W> task,
-                         const __grid_constant__ map_slab_lists<K> lists,
-                         const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    __shared__ map_slab_stage<K> stages[K];
-    const int part = blockIdx.x, first = part * map_part;
-    const int slab = threadIdx.x / 32, lane = threadIdx.x & 31;
-    const map_slab_record<K> *found = lists.found + ((int64_t)part * K + slab);
-    const int total = min(*task.output_count, task.output_capacity);
-    const bool some = first < total && lists.wanted[slab];
-    map_slab_four<K> four = {};
-    int begin, before = 0, count = 0;
-    if (!some && part) {
-        return;
-    }
-    if (some && first + (lane * 4 & -slab_rows(K)) < total) { // the tile of its outputs
-        four = map_slab_fetch<K>(found);
-    }
-    if (some && lane < K * K) {
-        before = lists.before[(int64_t)(slab * K * K + lane) * lists.parts + part];
-        count = map_slab_part_count<K>(lists, slab, lane, part, total);
-    }
-    if (!map_slab_lists_begin<K>(lists, slab, pairs, trouble, &begin) || !some) {
-        return;
-    }
-    map_slab_move_part<W, K>(task, lists, part, slab, four, begin + before, count, pairs,
-                             stages + slab);
-}
-
-// ---- the same, of few outputs -------------------------------------------------------------------
-
-SPIRA_BOTH constexpr int map_few_threads(int K) {
-    return 32 * K * map_few_parts;
-}
-
-// Offsets that a warp adds up.
-SPIRA_BOTH constexpr int map_few_rows(int K) {
-    return K * K / map_few_parts;
-}
-
-// The sums of a bundle, of the counts of its parts in shared memory.
-template <int K>
-SPIRA_DEVICE void map_few_put_sums(const uint32_t (*counts)[K][map_slab_words(K)],
-                                   const map_slab_lists<K> &lists, int bundle) {
-    static_assert(map_few_parts * map_part <= UINT16_MAX, "sums");
-    if (threadIdx.x < K * K * K) {
-        const int slab = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
-        uint32_t sum = 0;
-#pragma unroll
-        for (int i = 0; i < map_few_parts; ++i) {
-            sum += ((const uint8_t *)counts[i][slab])[c];
-        }
-        lists.sums[(int)threadIdx.x * lists.bundles + bundle] = (uint16_t)sum;
-    }
-}
-
-// Searches, and counts the pairs of each part and bundle: a block a bundle, a warp a slab of a
-// part. Parts without outputs are noted too, so that they can be read before it is known which
-// ones.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_few_threads(K))
-    map_few_find_kernel(const __grid_constant__ map_slab_task<W> task,
-                        const __grid_constant__ map_slab_lists<K> lists) {
-    __shared__ uint32_t windows[K * map_few_parts][slab_window_words(K)];
-    __shared__ uint32_t counts[map_few_parts][K][map_slab_words(K)]; // a byte an offset
-    static_assert(slab_rows(K) == map_part, "a part is a tile");
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int part = (int)blockIdx.x * map_few_parts + warp / K;
-    search_sets<W> sets;
-    slab_outputs<W, K> queries;
-    uint32_t own[map_slab_words(K)] = {};
-    if (map_slab_begin<W, K>(task, part, &sets, &queries)) {
-        map_slab_search<W, K>(task.walk, sets, queries, slab, lists, windows[warp], own);
-    } else {
-        map_slab_note_all<K>(0, map_part, 0, 0, lists.found + ((int64_t)part * K + slab));
-    }
-    uint32_t sum = map_slab_put_counts<K>(own, lists, slab, part);
-    if (lane < map_slab_words(K)) {
-        counts[warp / K][slab][lane] = sum;
-    }
-    __syncthreads();
-    map_few_put_sums<K>(counts, lists, (int)blockIdx.x);
-}
-
-// A 1 in each of the first n bytes.
-SPIRA_DEVICE uint32_t map_few_ones(int n) {
-    return __funnelshift_rc(0x01010101u, 0, (uint32_t)(32 - 8 * min(max(n, 0), 4)));
-}
-
-// The pairs with some offsets, as a lane adds them up.
-template <int rows>
-struct map_few_total {
-    uint32_t before[rows], all[rows]; // in the bundles before the block's, and in all
-};
-
-template <int rows>
-SPIRA_DEVICE void map_few_read(const uint16_t *sums, int pitch, uint4 (&some)[rows]) {
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        some[r] = map_read_4(sums + r * pitch);
-    }
-}
-
-// Adds map_few_ahead sums of each offset: of those, so many are of bundles before the block's, and
-// so many count at all.
-template <int rows>
-SPIRA_DEVICE void map_few_add(const uint4 (&some)[rows], int before, int all,
-                              map_few_total<rows> *total) {
-    const uint32_t first = map_few_ones(before), last = map_few_ones(before - 4);
-    const uint32_t every = map_few_ones(all);
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        const uint4 v = some[r];
-        total->before[r] = __dp2a_hi(v.y, first, __dp2a_lo(v.x, first, total->before[r]));
-        total->before[r] = __dp2a_hi(v.w, last, __dp2a_lo(v.z, last, total->before[r]));
-        total->all[r] = __dp2a_hi(v.y, every, __dp2a_lo(v.x, every, total->all[r]));
-        total->all[r] = __dp2a_hi(v.w, every, __dp2a_lo(v.z, every, total->all[r]));
-    }
-}
-
-// What a warp has under way before it looks at any of it.
-template <int K>
-struct map_few_reads {
-    uint4 sums[map_few_rows(K)];   // of bundles from 8 * lane on: of offsets w, w + warps, ...
-    uint32_t count[map_few_parts]; // of lane l: the pairs with the slab's offset l of each part
-    map_slab_four<K> four;
-};
-
-// Where a lane's sums are, from bundle `at` on; not beyond the last.
-template <int K>
-SPIRA_DEVICE const uint16_t *map_few_sums_at(const map_slab_lists<K> &lists, int at) {
-    return lists.sums +
-           ((int)threadIdx.x / 32 * lists.bundles + min(at, lists.bundles - map_few_ahead));
-}
-
-template <int K>
-SPIRA_DEVICE map_few_reads<K> map_few_begin(const map_slab_lists<K> &lists, int bundle) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int warps = K * map_few_parts, first = bundle * map_few_parts; // part
-    static_assert(K * K % map_few_parts == 0, "each warp has as many offsets");
-    map_few_reads<K> reads;
-    map_few_read(map_few_sums_at<K>(lists, lane * map_few_ahead), warps * lists.bundles,
-                 reads.sums);
-    const uint8_t *count = map_slab_count<K>(lists, slab, min(lane, K * K - 1), first);
-#pragma unroll
-    for (int i = 0; i < map_few_parts; ++i) {
-        reads.count[i] = map_read_byte(count + i * (int)sizeof(uint32_t));
-    }
-    reads.four = map_slab_fetch<K>(lists.found + ((int64_t)(first + warp / K) * K + slab));
-    return reads;
-}
-
-// The pairs with each offset, (in the bundles before, in all), to sums [volume] in shared memory. A
-// barrier must follow.
-template <int K>
-SPIRA_DEVICE void map_few_sum(const map_slab_lists<K> &lists, int bundle, map_few_reads<K> *reads,
-                              uint2 *sums) {
-    const int rows = map_few_rows(K), warps = K * map_few_parts;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    int at = lane * map_few_ahead;
-    map_few_total<rows> total = {};
-    map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
-    if (lists.bundles > 32 * map_few_ahead) {
-        static_assert(map_few_most <= 2 * 32 * map_few_ahead, "one more");
-        at += 32 * map_few_ahead;
-        map_few_read<rows>(map_few_sums_at<K>(lists, at), warps * lists.bundles, reads->sums);
-        map_few_add<rows>(reads->sums, bundle - at, lists.bundles - at, &total);
-    }
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        uint2 sum = {(uint32_t)warp_sum((int)total.before[r]),
-                     (uint32_t)warp_sum((int)total.all[r])};
-        if (lane == 0) {
-            sums[warp + r * warps] = sum;
-        }
-    }
-}
-
-// Where the pairs of a bundle go: of lane l, in list l. sums: by map_few_sum. The first block tells
-// where the lists begin. Returns false if there are more pairs than they hold.
-template <int K>
-SPIRA_DEVICE bool map_few_lists_begin(const uint2 *sums, int bundle, const map_pairs &pairs,
-                                      device_status *trouble, int *begin) {
-    static_assert(K * K * K < 32, "a lane for each start of a list, and for the end");
-    const int lane = threadIdx.x & 31;
-    uint2 sum = lane < K * K * K ? sums[lane] : uint2{0, 0};
-    uint32_t end = map_add_below<1>(sum.y);
-    end = map_add_below<2>(end);
-    end = map_add_below<4>(end);
-    end = map_add_below<8>(end);
-    end = map_add_below<16>(end);
-    const uint32_t all = __shfl_sync(~0u, end, 31);
-    const bool fits = all <= (uint32_t)pairs.capacity;
-    if (bundle == 0 && threadIdx.x <= K * K * K) {
-        pairs.begin[lane] = fits ? (int)(end - sum.y) : 0;
-    }
-    if (bundle == 0 && threadIdx.x == 0 && !fits) {
-        device_status_raise(trouble, device_flag_capacity, all);
-    }
-    *begin = (int)(end - sum.y + sum.x);
-    return fits;
-}
-
-// Moves the pairs of a bundle to their lists: a warp a slab of a part.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_few_threads(K), 2)
-    map_few_move_kernel(const __grid_constant__ map_slab_task<W> task,
-                        const __grid_constant__ map_slab_lists<K> lists,
-                        const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    __shared__ map_slab_stage<K> stages[K * map_few_parts];
-    __shared__ uint2 sums[K * K * K];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, slab = warp % K;
-    const int bundle = blockIdx.x, part = bundle * map_few_parts + warp / K;
-    map_few_reads<K> reads = map_few_begin<K>(lists, bundle);
-    map_few_sum<K>(lists, bundle, &reads, sums);
-    uint32_t before = 0, count = 0; // of the parts before, and of this one
-#pragma unroll
-    for (int i = 0; i < map_few_parts; ++i) {
-        before += i < warp / K ? reads.count[i] : 0;
-        count = i == warp / K && lane < K * K ? reads.count[i] : count;
-    }
-    __syncthreads();
-    int begin;
-    bool fits = map_few_lists_begin<K>(sums, bundle, pairs, trouble, &begin);
-    begin = __shfl_sync(~0u, begin, slab * K * K + lane) + (int)before;
-    if (fits && __any_sync(~0u, count)) {
-        map_slab_move_part<W, K>(task, lists, part, slab, reads.four, begin, (int)count, pairs,
-                                 stages + warp);
-    }
-}
-
-// The offsets of each slab that are in the lists.
-SPIRA_API void map_slab_want(const kernel_shape *kernel, const map_forms *forms, uint32_t *wanted) {
-    int plane = kernel->size.y * kernel->size.z;
-    for (int slab = 0; slab < kernel->size.x; ++slab) {
-        wanted[slab] = 0;
-        for (int c = 0; c < plane; ++c) {
-            bool have = map_pairs_have(kernel, forms->threshold, forms->half, slab * plane + c);
-            wanted[slab] |= have ? 1u << c : 0;
-        }
-    }
-}
-
-template <typename W, int K>
-SPIRA_API void map_slab_pairs_launch(const word_layout *layout, const kernel_shape *kernel,
-                                     const voxel_set<W> *source, const voxel_set<W> *outputs,
-                                     const map_forms *forms, const map_pairs *pairs,
-                                     device_status *trouble, void *scratch, cudaStream_t stream) {
-    workspace w = workspace_begin(scratch);
-    map_slab_lists<K> lists = map_slab_lists_take<K>(&w, outputs->capacity);
-    map_slab_want(kernel, forms, lists.wanted);
-    map_slab_task<W> task =
-        map_slab_task_make(layout, kernel, source, outputs, 0, nullptr, nullptr);
-    if constexpr (K == 3) {
-        if (lists.bundles) {
-            int64_t blocks = ceil_div(outputs->capacity, map_few_parts * map_part);
-            map_few_find_kernel<W, K>
-                <<<(unsigned)lists.bundles, map_few_threads(K), 0, stream>>>(task, lists);
-            map_few_move_kernel<W, K>
-                <<<(unsigned)blocks, map_few_threads(K), 0, stream>>>(task, lists, *pairs, trouble);
-            return;
-        }
-    }
-    map_slab_find_kernel<W, K>
-        <<<(unsigned)lists.tiles, 32 * K, (size_t)slab_windows_bytes(K, K), stream>>>(task, lists);
-    map_slab_scan_kernel<K>
-        <<<K * K * K, map_scan_threads, 0, stream>>>(lists, outputs->count, outputs->capacity);
-    map_slab_move_kernel<W, K>
-        <<<(unsigned)lists.parts, 32 * K, 0, stream>>>(task, lists, *pairs, trouble);
-}
-
-// Bytes of scratch for map_build_pairs: `outputs` is the capacity of the output set, `pairs` that
-// of the lists.
+// outputs  capacity of the output set
+// pairs    capacity of the lists
 SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs, int32_t pairs,
                                      size_t *bytes) {
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
     SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
-    workspace w = workspace_begin(nullptr), slabs = w;
-    map_packed_take(&w, kernel->size, outputs, pairs);
-    if (slab_takes(kernel) && kernel->size.x == 3) {
-        map_slab_lists_take<3>(&slabs, outputs);
-    } else if (slab_takes(kernel)) {
-        map_slab_lists_take<5>(&slabs, outputs);
+    workspace any = workspace_begin(nullptr), planes = any;
+    map_packed_take(&any, kernel->size, outputs, pairs);
+    if (compact_takes(kernel) && kernel->size.x == 3) {
+        map_plane_lists_take<3>(&planes, outputs);
+    } else if (compact_takes(kernel)) {
+        map_plane_lists_take<5>(&planes, outputs);
     }
-    *bytes = max_of(w.used, slabs.used);
+    *bytes = max_of(any.used, planes.used);
     return status_success();
 }
 
-// Builds the filtered weight-stationary form, or with forms->os and a threshold the hybrid one.
+// Builds pair lists (the filtered form); with forms->os and a threshold, the hybrid form.
 //
-// inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
-// outputs  pairs: the offsets with a norm of forms->threshold or more (with 0, all of them; of a half
-//          map, those below the centre): for each the list of its pairs, outputs ascending. Other
-//          offsets, and those without pairs, have empty lists
-//          forms: as map_build_forms
-//          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then
+// inputs   as map_build_forms. forms may be null: then there is no other form, and all offsets have
+//          lists
+// outputs  pairs: for each offset with a norm of forms->threshold or more (0: every offset) the list
+//          of its pairs, outputs ascending. Of a half map, only offsets below the centre have
+//          lists. Other offsets have empty lists forms: as map_build_forms trouble: more pairs than
+//          pairs.capacity are recorded; all lists are empty then
+// scratch  of map_pairs_workspace bytes
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search, writing 8 bytes a pair and reading them (lists alone, where slab_takes the
-//          kernel: 4 + 2 K bytes a slab of each output), writing 8 bytes a pair; three launches,
-//          and but for those kernels a memset; of few outputs (map_few_bundles), two launches
+// cost     the search; writes 8 bytes for each pair twice and reads them once. For lists alone of a
+//          cube of size K = 3 or 5: writes and reads 4 + 2 K bytes for each output and plane,
+//          writes 8 bytes for each pair. Three launches, and otherwise a memset
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
                                  map_pairs pairs, device_status *trouble, void *scratch,
                                  size_t scratch_bytes, cudaStream_t stream) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
-    const map_forms *f = forms ? forms : &none;
+    const map_forms none = {}, *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, f));
     size_t needed;
     SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    if (slab_takes(kernel) && !f->os && !f->ws && !f->mask && !f->mask_any) {
-        auto launch =
-            kernel->size.x == 3 ? map_slab_pairs_launch<W, 3> : map_slab_pairs_launch<W, 5>;
-        launch(layout, kernel, &source, &outputs, f, &pairs, trouble, scratch, stream);
-        return status_of_launch("map_build_pairs");
+    const map_request<W> request = {*kernel, source, outputs, *f};
+    const bool alone = !f->os && !f->ws && !f->mask && !f->mask_any;
+    if (!alone || !compact_takes(kernel)) {
+        return map_lists_launch(layout, &request, pairs, trouble, scratch, stream);
     }
-    workspace w = workspace_begin(scratch);
-    map_packed packed = map_packed_take(&w, kernel->size, outputs.capacity, pairs.capacity);
-    packed.threshold = f->threshold;
-    map_task<W> task = map_task_make(layout, kernel, &source, &outputs, f, 0, true);
-    int volume = task.walk.volume, rows = task.shape.rows, pieces = map_pieces(kernel->size);
-    int64_t units = (int64_t)packed.tiles * pieces;
-    SPIRA_TRY(status_from_cuda(
-        cudaMemsetAsync(packed.cursor, 0,
-                        sizeof *packed.cursor + (size_t)task.walk.volume * sizeof *packed.totals,
-                        stream),
-        "pairs"));
-    map_pack_kernel<W><<<(unsigned)packed.tiles, search_threads,
-                         (size_t)search_block_bytes(task.shape), stream>>>(task, packed);
-    map_scan_kernel<<<(unsigned)volume + 1, map_scan_threads, 0, stream>>>(
-        packed, outputs.count, outputs.capacity, rows, pairs, trouble);
-    map_move_kernel<<<(unsigned)units, map_move_threads, 0, stream>>>(
-        packed, volume, search_tile_columns(kernel->size), rows, pieces, pairs);
-    return status_of_launch("map_build_pairs");
+    return kernel->size.x == 3
+               ? map_plane_pairs_launch<W, 3>(layout, &request, pairs, trouble, scratch, stream)
+               : map_plane_pairs_launch<W, 5>(layout, &request, pairs, trouble, scratch, stream);
 }
 
-enum { map_count_threads = 256, map_count_rows = 512 };
+// ---- pairs of each offset -----------------------------------------------------------------------
 
-SPIRA_KERNEL void __launch_bounds__(map_count_threads)
-    map_count_kernel(const int32_t *__restrict__ map, int volume, const int32_t *count,
-                     int32_t capacity, int32_t *pairs) {
-    extern __shared__ int32_t map_pairs[]; // [volume]
-    int64_t first = (int64_t)blockIdx.x * map_count_rows;
-    int64_t last = min_of(first + map_count_rows, min_of(*count, capacity));
-    if (first >= last) {
-        return;
-    }
-    for (int k = threadIdx.x; k < volume; k += blockDim.x) {
-        map_pairs[k] = 0;
-    }
-    __syncthreads();
-    for (int64_t i = first * volume + threadIdx.x; i < last * volume; i += blockDim.x) {
-        if (map[i] >= 0) {
-            atomicAdd(&map_pairs[i % volume], 1);
-        }
-    }
-    __syncthreads();
-    for (int k = threadIdx.x; k < volume; k += blockDim.x) {
-        atomicAdd(&pairs[k], map_pairs[k]);
-    }
-}
-
-// How many pairs each offset has.
+// Counts the pairs of each offset.
 //
-// inputs   map [capacity, volume]; count [1]: rows that are read
+// inputs   map [capacity, volume]; count [1]: rows to read
 // outputs  pairs [volume]
-// Asynchronous, deterministic.
-SPIRA_API status map_count(const int32_t *map, int volume, const int32_t *count, int32_t capacity,
-                           int32_t *pairs, cudaStream_t stream) {
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
-    SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
+// Asynchronous, deterministic, equal to map_count_host. No scratch.
+// cost     reads the map once; a memset and one launch
+SPIRA_LAUNCHER status map_count(const int32_t *map, int volume, const int32_t *count,
+                                int32_t capacity, int32_t *pairs, cudaStream_t stream) {
+    SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
+    SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
+    SPIRA_TRY(pointer_check(pairs, alignof(int32_t), "pairs"));
     SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
-    size_t bytes = (size_t)volume * sizeof(int32_t);
+    const size_t bytes = (size_t)volume * sizeof(int32_t);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(pairs, 0, bytes, stream), "pairs"));
     map_count_kernel<<<(unsigned)ceil_div(capacity, map_count_rows), map_count_threads, bytes,
                        stream>>>(map, volume, count, capacity, pairs);

@@ -1,20 +1,22 @@
 // spira/map.h: kernel maps, in every form that feature computation and other engines read.
 //
-// A kernel map tells where the source voxel of each output and offset stands in the source set. A
-// submanifold layer has the same set on both sides, a strided one a coarser output set, a
-// transposed (inverse) one a finer output set and a kernel with `transposed` set. The output set
-// may be any sorted set of the same layout, also one that is not derived from the source.
+// A kernel map says, for each output voxel and each offset of the kernel, where the source voxel is
+// in the source set. A submanifold layer has the same set on both sides. A strided layer has a
+// coarser output set. A transposed (inverse) layer has a finer output set and a kernel with
+// `transposed` set. The output set may be any sorted set of the same word layout; it need not be
+// derived from the source.
 //
-// Forms (Spira paper: output-stationary, weight-stationary and hybrid dataflow):
-//   output-stationary   os [outputs, columns]: a source position or -1
-//   weight-stationary   ws [columns, outputs.capacity]: the same, offset by offset
-//   filtered            for each offset the list of its (input, output) pairs, outputs ascending
-//   hybrid              offsets with an L1 norm below a threshold t in os, the others filtered
-//   masks               one bit for each offset that an output has
-//   compact             a number for each row of offsets instead of each offset: see
-//   index/compact.h tiled               what convolutions read: see layout/tile.h; or, made of os:
-//   see layout/order.h
-// The half map of a submanifold layer has only the offsets before the centre: the pair (i, o) of
+// Forms (the first four: Spira paper, output-stationary, weight-stationary and hybrid dataflow):
+//   os         output-stationary [outputs, columns]: a source position or -1
+//   ws         weight-stationary [columns, outputs.capacity]: the same, offset after offset
+//   filtered   for each offset the list of its (input, output) pairs, outputs ascending: map_pairs
+//   hybrid     os for offsets with an L1 norm below a threshold, lists for the others
+//   masks      one bit for each offset that an output has
+//   compact    one position for each row of offsets, and presence bits: index/compact.h
+//   tiled      lists of pairs for tiles of outputs: layout/tile.h
+// layout/order.h describes the ordered layout, which is made from os or compact.
+//
+// The half map of a submanifold layer has only the offsets before the centre. The pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with
 // itself.
 #ifndef SPIRA_MAP_H
@@ -26,6 +28,106 @@
 #include "voxel.h"
 
 namespace spira {
+
+// A threshold above every L1 norm: os has all offsets.
+enum { map_all = 1 << 20 };
+
+// Outputs that share a word of mask_any.
+enum { map_mask_tile = 32 };
+
+enum { map_batch_max = 16 }; // maps of one launch
+
+// What one search writes. Null members are not written.
+struct map_forms {
+    int32_t *os;            // [outputs.capacity, map_os_columns]
+    int32_t *ws;            // [map_columns, outputs.capacity]
+    uint32_t *mask;         // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
+    uint32_t *mask_any;     // [ceil(outputs.capacity / 32), map_mask_words]: the union of 32 masks
+    int threshold;          // os has the offsets with an L1 norm below it, ascending; 0: none
+    bool half;              // only offsets below volume / 2; submanifold layers with odd kernels
+    tile_layout tiles;      // for the outputs' capacity, from tile_layout_take
+    int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
+    device_status *trouble; // required with `compact`: coordinates off the lattice of the stride
+};
+
+// The output-stationary map alone.
+SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
+    map_forms f = {};
+    f.os = os;
+    f.threshold = map_all;
+    return f;
+}
+
+// The tiled layout alone.
+SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
+    map_forms f = {};
+    f.threshold = map_all;
+    f.tiles = tiles;
+    return f;
+}
+
+// The compact form alone. Requires compact_takes(kernel).
+SPIRA_BOTH map_forms map_forms_compact(int32_t *compact, device_status *trouble) {
+    map_forms f = {};
+    f.threshold = map_all;
+    f.compact = compact;
+    f.trouble = trouble;
+    return f;
+}
+
+// Kinds of forms. A call that builds only some kinds compiles only their kernels.
+enum : unsigned {
+    map_kind_os = 1,      // os alone, with all offsets
+    map_kind_half = 2,    // os alone, half
+    map_kind_compact = 4, // compact
+    map_kind_tiles = 8,   // the tiled layout, alone or with other forms
+    map_kind_mixed = 16,  // everything else
+    map_kinds_all = 31
+};
+
+// The kind of forms.
+SPIRA_BOTH unsigned map_kind_of(const map_forms *f) {
+    const bool only_os = f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any;
+    return f->compact       ? map_kind_compact
+           : f->tiles.first ? map_kind_tiles
+           : !only_os       ? map_kind_mixed
+           : f->half        ? map_kind_half
+                            : map_kind_os;
+}
+
+// Number of offsets that are searched, from 0 on: all, or those of the half map.
+SPIRA_BOTH int map_columns(const kernel_shape *kernel, bool half) {
+    return half ? kernel_volume(kernel) / 2 : kernel_volume(kernel);
+}
+
+// Number of columns of os.
+SPIRA_BOTH int map_os_columns(const kernel_shape *kernel, int threshold, bool half) {
+    return kernel_norm_count(kernel, threshold, map_columns(kernel, half));
+}
+
+// Number of words of a mask.
+SPIRA_BOTH int map_mask_words(int volume) {
+    return (volume + 31) / 32;
+}
+
+// Pair lists (the filtered form). Pair p of offset k, begin[k] <= p < begin[k + 1], adds weight k
+// times input row input[p] to output row output[p].
+struct map_pairs {
+    int32_t *begin;  // [volume + 1]
+    int32_t *input;  // [capacity]
+    int32_t *output; // [capacity] ascending for each offset
+    int32_t capacity;
+};
+
+// One map of map_build_batch.
+template <typename W>
+struct map_request {
+    kernel_shape kernel;
+    voxel_set<W> source, outputs;
+    map_forms forms;
+};
+
+// ---- checks -------------------------------------------------------------------------------------
 
 template <typename W>
 SPIRA_API status map_sets_check(const word_layout *layout, const kernel_shape *kernel,
@@ -42,13 +144,92 @@ SPIRA_API status map_check(const word_layout *layout, const kernel_shape *kernel
                            const voxel_set<W> *source, const voxel_set<W> *outputs,
                            const int32_t *map) {
     SPIRA_TRY(map_sets_check(layout, kernel, source, outputs));
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    return pointer_check(map, alignof(int32_t), "map");
+}
+
+// The array of a form: null, or aligned to its elements.
+SPIRA_API status map_array_check(const void *array, const char *name) {
+    return array ? pointer_check(array, alignof(int32_t), name) : status_success();
+}
+
+SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *forms) {
+    const bool alone =
+        !forms->os && !forms->ws && !forms->mask && !forms->mask_any && !forms->tiles.first;
+    SPIRA_REQUIRE(compact_takes(kernel), status_unsupported, "forms.compact (with this kernel)", 0);
+    SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
+                  0);
+    SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (with forms.compact)", 0);
+    return pointer_check(forms->compact, compact_alignment, "forms.compact");
+}
+
+template <typename W>
+SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *kernel,
+                                 const voxel_set<W> *source, const voxel_set<W> *outputs,
+                                 const map_forms *forms) {
+    SPIRA_REQUIRE(forms, status_null_pointer, "forms", 0);
+    SPIRA_TRY(map_sets_check(layout, kernel, source, outputs));
+    SPIRA_TRY(map_array_check(forms->os, "forms.os"));
+    SPIRA_TRY(map_array_check(forms->ws, "forms.ws"));
+    SPIRA_TRY(map_array_check(forms->mask, "forms.mask"));
+    SPIRA_TRY(map_array_check(forms->mask_any, "forms.mask_any"));
+    if (forms->tiles.first) {
+        SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
+    }
+    SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    if (forms->compact) {
+        SPIRA_TRY(map_compact_check(kernel, forms));
+    }
+    if (forms->half) {
+        SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
+                      "forms.half (with an even or transposed kernel)", 0);
+        SPIRA_REQUIRE(source->words == outputs->words && source->count == outputs->count &&
+                          source->capacity == outputs->capacity,
+                      status_unsupported, "forms.half (with two different sets)", 0);
+    }
     return status_success();
 }
 
+SPIRA_API status map_kinds_check(const map_forms *forms, unsigned kinds) {
+    SPIRA_REQUIRE(map_kind_of(forms) & kinds, status_unsupported,
+                  "forms (of a kind that this call does not compile)", map_kind_of(forms));
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status map_requests_check(const word_layout *layout, const map_request<W> *request,
+                                    int requests, unsigned kinds) {
+    SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
+    SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
+    for (int i = 0; i < requests; ++i) {
+        const map_request<W> *r = request + i;
+        SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
+        SPIRA_TRY(map_kinds_check(&r->forms, kinds));
+    }
+    return status_success();
+}
+
+SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *trouble) {
+    SPIRA_TRY(pointer_check(pairs->begin, alignof(int32_t), "pairs.begin"));
+    SPIRA_TRY(pointer_check(pairs->input, alignof(int32_t), "pairs.input"));
+    SPIRA_TRY(pointer_check(pairs->output, alignof(int32_t), "pairs.output"));
+    SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
+                  "pairs.capacity", pairs->capacity);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    return status_success();
+}
+
+// The forms that lists may be built with: not the tiled layout and not the compact form.
+SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
+    SPIRA_REQUIRE(!forms->compact, status_unsupported, "forms.compact (next to pair lists)", 0);
+    SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (next to pair lists)", 0);
+    return status_success();
+}
+
+// ---- host loops ---------------------------------------------------------------------------------
+
 // Builds a kernel map: the host loop of `map_build` (map.cuh).
 //
-// inputs   layout: its guard margin covers the kernel's reach; source, outputs: sorted sets
+// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
 // outputs  map [outputs.capacity, volume]; rows from *outputs.count on are not written
 template <typename W>
 SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
@@ -66,131 +247,20 @@ SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *k
     return status_success();
 }
 
-// A threshold above every L1 norm: all offsets are in os.
-enum { map_all = 1 << 20 };
-
-// Masks of neighbouring outputs are united over this many.
-enum { map_mask_tile = 32 };
-
-// What one search writes: the members that are not null.
-struct map_forms {
-    int32_t *os;        // [outputs.capacity, map_os_columns]
-    int32_t *ws;        // [map_columns, outputs.capacity]
-    uint32_t *mask;     // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
-    uint32_t *mask_any; // [ceil(outputs.capacity / 32), map_mask_words]: any of 32 outputs has k
-    int threshold;      // os has the offsets with an L1 norm below it, ascending; 0: none
-    bool half;          // only offsets below volume / 2; submanifold layers with odd kernels
-    tile_layout
-        tiles;      // of the outputs' capacity, by tile_layout_take; not wanted if `first` is null
-    int32_t *slabs; // [size.x, outputs.capacity, slab_record_words] of a kernel that
-    device_status *trouble; // slab_takes, and alone: see index/compact.h; and what is told of sets
-                            // with coordinates off the stride's lattice: such pairs may be missing
-};
-
-// The plain output-stationary map.
-SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
-    map_forms f = {os, nullptr, nullptr, nullptr, map_all, false, {}, nullptr, nullptr};
-    return f;
-}
-
-// The tiled layout alone.
-SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
-    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, tiles, nullptr, nullptr};
-    return f;
-}
-
-// The compact form alone.
-SPIRA_BOTH map_forms map_forms_slabs(int32_t *slabs, device_status *trouble) {
-    map_forms f = {nullptr, nullptr, nullptr, nullptr, map_all, false, {}, slabs, trouble};
-    return f;
-}
-
-// Offsets that are searched, [0, map_columns): all, or those of the half map.
-SPIRA_BOTH int map_columns(const kernel_shape *kernel, bool half) {
-    return half ? kernel_volume(kernel) / 2 : kernel_volume(kernel);
-}
-
-// Columns of os.
-SPIRA_BOTH int map_os_columns(const kernel_shape *kernel, int threshold, bool half) {
-    return kernel_norm_count(kernel, threshold, map_columns(kernel, half));
-}
-
-SPIRA_BOTH int map_mask_words(int volume) {
-    return (volume + 31) / 32;
-}
-
-// The filtered weight-stationary form: pair p of offset k, begin[k] <= p < begin[k + 1], adds
-// weight k times input row input[p] to output row output[p].
-struct map_pairs {
-    int32_t *begin;  // [volume + 1]
-    int32_t *input;  // [capacity]
-    int32_t *output; // [capacity] ascending for each offset
-    int32_t capacity;
-};
-
-SPIRA_API status map_slabs_check(const kernel_shape *kernel, const map_forms *forms) {
-    const bool alone =
-        !forms->os && !forms->ws && !forms->mask && !forms->mask_any && !forms->tiles.first;
-    SPIRA_REQUIRE(slab_takes(kernel), status_unsupported, "forms.slabs (of such a kernel)", 0);
-    SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.slabs (beside other forms)", 0);
-    SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (beside forms.slabs)", 0);
-    SPIRA_REQUIRE((uintptr_t)forms->slabs % slab_alignment == 0, status_alignment, "forms.slabs",
-                  slab_alignment);
-    return status_success();
-}
-
+// The compact form. Outputs are visited in order, so that the first one at fault is recorded.
 template <typename W>
-SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *kernel,
-                                 const voxel_set<W> *source, const voxel_set<W> *outputs,
-                                 const map_forms *forms) {
-    SPIRA_REQUIRE(forms, status_null_pointer, "forms", 0);
-    SPIRA_TRY(map_sets_check(layout, kernel, source, outputs));
-    if (forms->tiles.first) {
-        SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
-    }
-    SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
-    if (forms->slabs) {
-        SPIRA_TRY(map_slabs_check(kernel, forms));
-    }
-    if (forms->half) {
-        SPIRA_REQUIRE(kernel_is_odd(kernel) && !kernel->transposed, status_unsupported,
-                      "forms.half (of a kernel that is even or transposed)", 0);
-        SPIRA_REQUIRE(source->words == outputs->words && source->count == outputs->count &&
-                          source->capacity == outputs->capacity,
-                      status_unsupported, "forms.half (the two sets are not the same)", 0);
-    }
-    return status_success();
-}
-
-SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *trouble) {
-    SPIRA_REQUIRE(pairs->begin && pairs->input && pairs->output, status_null_pointer, "pairs", 0);
-    SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
-                  "pairs.capacity", pairs->capacity);
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
-    return status_success();
-}
-
-// The other forms that the lists come with: any but the tiled layout and the compact form.
-SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
-    SPIRA_REQUIRE(!forms->slabs, status_unsupported, "forms.slabs (beside the lists)", 0);
-    SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (beside the lists)", 0);
-    return status_success();
-}
-
-// The compact form: outputs one after the other, so that the first at fault is told.
-template <typename W>
-SPIRA_API void map_slabs_host(const word_layout *layout, const kernel_shape *kernel,
-                              voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
+SPIRA_API void map_compact_host(const word_layout *layout, const kernel_shape *kernel,
+                                voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
     const int K = kernel->size.x;
     const int32_t count = voxel_set_count(outputs);
     const int32_t sources = voxel_set_count(source);
     for (int32_t i = 0; i < count; ++i) {
-        int32_t taps[slab_size_most * slab_size_most * slab_size_most];
+        int32_t taps[compact_size_most * compact_size_most * compact_size_most];
         search_voxel(layout, kernel, source.words, sources, outputs.words[i], taps);
         bool whole = true;
         for (int s = 0; s < K; ++s) {
-            int32_t *to = f->slabs + slab_at(K, outputs.capacity, s, i);
-            whole = slab_record_put(taps + s * K * K, K, to) && whole;
+            int32_t *to = f->compact + compact_at(K, outputs.capacity, s, i);
+            whole = compact_record_put(taps + s * K * K, K, to) && whole;
         }
         if (!whole) {
             device_status_note(f->trouble, device_flag_lattice, (uint32_t)i);
@@ -198,7 +268,7 @@ SPIRA_API void map_slabs_host(const word_layout *layout, const kernel_shape *ker
     }
 }
 
-// One output's row of taps [volume] into the forms: `at` is its number.
+// Writes the taps [volume] of output `at` to the forms.
 SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int64_t at,
                              int64_t capacity, int os_columns, const int32_t *taps) {
     int words = map_mask_words(kernel_volume(kernel)), column = 0;
@@ -219,7 +289,7 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
     }
 }
 
-// The tiled layout of a map that nobody wrote: offsets below `columns`.
+// The tiled layout, from a search of its own. Offsets from `columns` on have no pairs.
 template <typename W>
 SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *kernel,
                               voxel_set<W> source, voxel_set<W> outputs, int columns,
@@ -247,20 +317,19 @@ SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *ker
     }
 }
 
-// All forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
+// Builds any forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
 //
-// inputs   layout, kernel, source, outputs: as for map_build
-// outputs  forms: those that are not null; what belongs to outputs from *outputs.count on is not
-//          written
-// errors   as map_build; a half map of a layer that is not submanifold; a compact form beside
-// others
+// inputs   layout, kernel, source, outputs: as for map_build_host
+// outputs  forms: its non-null members; entries of outputs from *outputs.count on are not written
+// errors   as map_build_host; a half map of a layer that is not submanifold; a compact form next to
+//          others
 template <typename W>
 SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms) {
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
-    if (forms->slabs) {
-        map_slabs_host(layout, kernel, source, outputs, forms);
+    if (forms->compact) {
+        map_compact_host(layout, kernel, source, outputs, forms);
         return status_success();
     }
     int64_t count = voxel_set_count(outputs);
@@ -289,25 +358,25 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
     return status_success();
 }
 
-// Whether the lists have offset k: whatever is searched and not in os.
+// Whether offset k has a list: it is searched, and not in os.
 SPIRA_BOTH bool map_pairs_have(const kernel_shape *kernel, int threshold, bool half, int k) {
     return k < map_columns(kernel, half) && kernel_norm(kernel, k) >= threshold;
 }
 
-// The filtered form: the host loop of `map_build_pairs` (map.cuh).
+// Builds pair lists: the host loop of `map_build_pairs` (map.cuh).
 //
-// inputs   as map_build_forms; forms may be null: no other form, and all offsets in the lists
-// outputs  pairs: the offsets that are searched and have a norm of forms->threshold or more, with 0
-//          all of them; forms: as map_build_forms
-//          trouble: more pairs than pairs.capacity are recorded, and all lists are empty then: what
-//          `input` and `output` hold means nothing
+// inputs   as map_build_forms_host. forms may be null: then there is no other form, and all offsets
+//          have lists
+// outputs  pairs: a list for each offset that is searched and has a norm of forms->threshold or more
+//          (0: every offset); forms: as map_build_forms_host
+//          trouble: more pairs than pairs.capacity are recorded. Then all lists are empty, and the
+//          contents of `input` and `output` are unspecified
 template <typename W>
 SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms, map_pairs pairs,
                                       device_status *trouble) {
-    map_forms none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
-    const map_forms *f = forms ? forms : &none;
+    const map_forms none = {}, *f = forms ? forms : &none;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));
     SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
@@ -339,13 +408,13 @@ SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_sh
     return status_success();
 }
 
-// How many pairs each offset has: the host loop of `map_count` (map.cuh).
+// Counts the pairs of each offset: the host loop of `map_count` (map.cuh).
 //
 // inputs   map [count, volume]
 // outputs  pairs [volume]
 SPIRA_API status map_count_host(const int32_t *map, int volume, int32_t count, int32_t *pairs) {
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
+    SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
+    SPIRA_TRY(pointer_check(pairs, alignof(int32_t), "pairs"));
     SPIRA_REQUIRE(volume >= 1, status_bad_size, "volume", volume);
     std::fill(pairs, pairs + volume, 0);
     for (int64_t o = 0; o < count; ++o) {

@@ -41,7 +41,7 @@ SPIRA_API double numeric_epsilon(numeric n) {
     return epsilon[n];
 }
 
-SPIRA_API uint32_t float_bits(float f) {
+SPIRA_BOTH uint32_t float_bits(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
@@ -56,6 +56,11 @@ SPIRA_API float float_from_bits(uint32_t u) {
 // By the bits, so that it also holds under -ffast-math.
 SPIRA_API bool float_is_finite(float f) {
     return (float_bits(f) & 0x7f800000u) != 0x7f800000u;
+}
+
+// The same of NaN.
+SPIRA_BOTH bool float_is_nan(float f) {
+    return (float_bits(f) & 0x7fffffffu) > 0x7f800000u;
 }
 
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.

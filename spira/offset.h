@@ -1,13 +1,13 @@
 // spira/offset.h: the offsets of a kernel, their order, rows, symmetry and norms.
 //
-// Order: offset k = (ix * size.y + iy) * size.z + iz, with ix, iy, iz ascending: the lexicographic
-// order of (x, y, z), which is the order of the words too. The offsets of one (ix, iy) form a row
-// (a z-row of the Spira paper); rows are numbered ix * size.y + iy.
+// Order: offset k = (ix * size.y + iy) * size.z + iz, with ix, iy, iz ascending. This is the
+// lexicographic order of (x, y, z), and so the order of the words. The offsets of one (ix, iy) form
+// a row (a z-row of the Spira paper). Rows are numbered ix * size.y + iy.
 //
-// An odd axis is centred: -(size-1)/2 .. (size-1)/2. An even one starts at the voxel: 0 .. size-1,
-// as in spconv and MinkowskiEngine (and TorchSparse for 2; its 4 is -1 .. 2). Offsets are
-// multiplied by dilation * stride, where stride is the spacing of the finer of the two sets that
-// the kernel connects.
+// An odd axis is centred: -(size-1)/2 .. (size-1)/2. An even axis starts at the voxel: 0 .. size-1,
+// as in spconv and MinkowskiEngine. (TorchSparse agrees for size 2; its size 4 is -1 .. 2.) Offsets
+// are multiplied by dilation * stride. stride is the spacing of the finer of the two sets that the
+// kernel connects.
 #ifndef SPIRA_OFFSET_H
 #define SPIRA_OFFSET_H
 
@@ -24,8 +24,8 @@ struct kernel_shape {
     triple size;     // 1 .. 15
     triple dilation; // >= 1
     triple stride;   // spacing of the finer set, >= 1
-    // false: out[p] reads in[p + offset]. true: out[p] reads in[p - offset], which is the kernel
-    // map of a transposed (inverse) convolution: the forward map read from the other side.
+    // false: out[p] reads in[p + offset]. true: out[p] reads in[p - offset], the kernel map of a
+    // transposed (inverse) convolution: the forward map with inputs and outputs exchanged.
     bool transposed;
 };
 
@@ -70,7 +70,7 @@ SPIRA_API status kernel_check(const kernel_shape *s) {
     return status_success();
 }
 
-// Offset k on the kernel's own lattice, before dilation and stride: ix, iy, iz as in the order.
+// Offset k on the kernel's own lattice: before dilation and stride.
 SPIRA_BOTH triple kernel_lattice(const kernel_shape *s, int k) {
     int row = k / s->size.z;
     return triple_make(row / s->size.y + kernel_first(s->size.x),
@@ -79,18 +79,18 @@ SPIRA_BOTH triple kernel_lattice(const kernel_shape *s, int k) {
 }
 
 // The displacement from an output voxel to the source voxel of offset k, in voxels of the finest
-// grid; the sign of a transposed kernel is in it.
+// grid. It includes the sign of a transposed kernel.
 SPIRA_BOTH triple kernel_displacement(const kernel_shape *s, int k) {
     triple d = triple_multiply(triple_multiply(kernel_lattice(s, k), s->dilation), s->stride);
     return s->transposed ? triple_make(-d.x, -d.y, -d.z) : d;
 }
 
-// The distance in z between neighbours of a row.
+// The distance in z between neighbouring members of a row.
 SPIRA_BOTH int kernel_step(const kernel_shape *s) {
     return s->dilation.z * s->stride.z;
 }
 
-// The displacement of a row's anchor: its member of lowest z, where the search of the row starts.
+// The displacement of a row's anchor, its member of lowest z.
 SPIRA_BOTH triple kernel_anchor(const kernel_shape *s, int row) {
     return kernel_displacement(s, row * s->size.z + (s->transposed ? s->size.z - 1 : 0));
 }
@@ -104,7 +104,7 @@ SPIRA_BOTH int kernel_reach_axis(int size, int dilation, int stride) {
     return (size % 2 ? size / 2 : size - 1) * dilation * stride;
 }
 
-// The largest |displacement| on each axis: what word_fit wants as reach.
+// The largest |displacement| on each axis: the `reach` of word_fit.
 SPIRA_BOTH triple kernel_reach(const kernel_shape *s) {
     return triple_make(kernel_reach_axis(s->size.x, s->dilation.x, s->stride.x),
                        kernel_reach_axis(s->size.y, s->dilation.y, s->stride.y),
@@ -123,7 +123,7 @@ SPIRA_BOTH int kernel_norm_max(const kernel_shape *s) {
            kernel_reach_axis(s->size.z, 1, 1);
 }
 
-// Of the first `offsets`, how many have a norm below the threshold.
+// How many of the first `offsets` offsets have a norm below the threshold.
 SPIRA_BOTH int kernel_norm_count(const kernel_shape *s, int threshold, int offsets) {
     int count = 0;
     for (int k = 0; k < offsets; ++k) {
@@ -136,7 +136,7 @@ SPIRA_BOTH bool kernel_is_odd(const kernel_shape *s) {
     return s->size.x % 2 && s->size.y % 2 && s->size.z % 2;
 }
 
-// The offset with the opposite displacement; odd kernels only.
+// The offset with the opposite displacement. Odd kernels only.
 SPIRA_BOTH int kernel_mirror(const kernel_shape *s, int k) {
     return kernel_volume(s) - 1 - k;
 }
@@ -153,7 +153,7 @@ enum weight_order : int {
     weight_order_minkowski,
 };
 
-// Where element (k, i, o) of a layer stands in an engine's array, k in spira's order.
+// The index of weight (k, i, o) in an engine's array; k is in spira's order.
 SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int cout, int k, int i,
                                 int o) {
     int ix = k / (size.y * size.z), iy = k / size.z % size.y, iz = k % size.z;
@@ -174,7 +174,7 @@ SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int co
 // Copies a layer's weights from an engine's order into spira's.
 //
 // inputs   source [volume * cin * cout] elements of element_size bytes, in `order`
-// outputs  target [volume, cin, cout], offsets in spira's order; must not overlap source
+// outputs  target [volume, cin, cout]: offsets in spira's order; must not overlap source
 SPIRA_API status weight_reorder(weight_order order, triple size, int cin, int cout,
                                 size_t element_size, const void *source, void *target) {
     SPIRA_REQUIRE(source, status_null_pointer, "source", 0);

@@ -36,33 +36,34 @@ SPIRA_API status pool_device_check(pool_kind kind, numeric type, const void *in,
                                    const void *out) {
     SPIRA_TRY(pool_check(kind, in, channels, out));
     SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
-    const unsigned element = (unsigned)numeric_size(type);
-    SPIRA_REQUIRE((uintptr_t)in % element == 0, status_alignment, "in", element);
-    SPIRA_REQUIRE((uintptr_t)out % element == 0, status_alignment, "out", element);
-    return status_success();
+    const size_t element = (size_t)numeric_size(type);
+    SPIRA_TRY(pointer_check(in, element, "in"));
+    return pointer_check(out, element, "out");
 }
 
 // Local max or average pooling over a kernel map.
 //
 // inputs   in [inputs, channels] of `type`; map [capacity, volume]; count [1]: outputs
-// outputs  out [capacity, channels], not `in`: 0 where there is no source; rows from the count on not written
+// outputs  out [capacity, channels], not `in`: 0 where there is no source; rows from the count on
+//          are not written
 // Asynchronous, deterministic, equal to pool_host.
+template <numeric format = numeric_any>
 SPIRA_API status pool(pool_kind kind, numeric type, const void *in, int channels,
                       const int32_t *map, int volume, const int32_t *count, int32_t capacity,
                       void *out, cudaStream_t stream) {
     SPIRA_TRY(pool_device_check(kind, type, in, channels, out));
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(count, status_null_pointer, "count", 0);
+    SPIRA_TRY(pointer_check(map, sizeof(int32_t), "map"));
+    SPIRA_TRY(pointer_check(count, sizeof(int32_t), "count"));
     SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
     int64_t grid = ceil_div((int64_t)capacity * channels, 256);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
-    element_dispatch(type, [&](auto e) {
-        typedef decltype(e) E;
+    return numeric_dispatch<format>(type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
         pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const E *)in, channels, map, volume,
                                                         count, capacity, (E *)out);
+        return status_of_launch("pool");
     });
-    return status_of_launch("pool");
 }
 
 enum { pool_splits = 64, pool_threads = 256 }; // parts of a batch, summed in a fixed order
@@ -146,7 +147,7 @@ SPIRA_API status pool_global_start(pool_kind kind, const word_layout *layout,
 // inputs   set: the voxels of the features; in [voxels, channels] of `type`
 // outputs  out [batches, channels] of `type`: 0 for a batch index without voxels
 // Asynchronous, deterministic: 64 partial sums in fp32, joined in order.
-template <typename W>
+template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global(pool_kind kind, numeric type, const word_layout *layout,
                              voxel_set<W> set, const void *in, int channels, void *out,
                              void *scratch, size_t scratch_bytes, cudaStream_t stream) {
@@ -158,8 +159,8 @@ SPIRA_API status pool_global(pool_kind kind, numeric type, const word_layout *la
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     float *part = pool_global_carve(&w, layout, channels);
-    return element_dispatch(type, [&](auto e) {
-        typedef decltype(e) E;
+    return numeric_dispatch<format>(type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
         return pool_global_start(kind, layout, &set, (const E *)in, channels, (E *)out, part,
                                  stream);
     });

@@ -24,7 +24,7 @@ SPIRA_API status pool_check(pool_kind kind, const void *in, int channels, const 
 
 // NaN wins a maximum, as in the frameworks.
 SPIRA_BOTH float pool_larger(float a, float b) {
-    return a > b || a != a ? a : b;
+    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
 }
 
 // Local pooling over a kernel map: the host loop of `pool` (pool.cuh).

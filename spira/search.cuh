@@ -1,14 +1,14 @@
 // spira/search.cuh: the z-delta search for a block of consecutive outputs.
 //
-// Consecutive sorted outputs ask for consecutive stretches of the source: for one x-offset of the
-// kernel, the words that can answer a whole tile of outputs form one window of little more than the
-// tile's length. A warp brackets the window with one search and copies it to shared memory, as
-// 32-bit distances from the window's lowest query, whatever the width of the words. There each
-// thread finds the anchor of one row of one output by a binary search without branches, reads
-// the few words above it, and keeps those that are members of the row. What it finds goes to a tile
-// of the map in shared memory, from which map.cuh writes every layout.
+// Consecutive sorted outputs look for words in consecutive parts of the source. A slab is the set
+// of offsets that share x. For one slab, the words that a whole tile of outputs can look for form
+// one window, little longer than the tile. A warp brackets the window with one search and copies it
+// to shared memory, as 32-bit distances from the window's lowest query, for words of any width.
+// Then each thread finds the anchor of one row of one output by a branch-free binary search, reads
+// the few words above it, and keeps the members of the row. They go to a tile of the map in shared
+// memory; map.cuh writes every form from there.
 //
-// By one thread: search.h. By a warp: search_warp_*. By a block: search_block.
+// Scopes: one thread, search.h; a warp, search_warp_*; a thread block, search_block.
 #ifndef SPIRA_SEARCH_CUH
 #define SPIRA_SEARCH_CUH
 
@@ -18,14 +18,14 @@
 
 namespace spira {
 
-// A kernel as the search walks it: displacements ascending, whatever the sign of the kernel. Step
-// number a, counted in that order, is offset a, or volume - 1 - a of a transposed kernel.
+// A kernel as the search walks it: by ascending displacement. Step number a is offset a, or offset
+// volume - 1 - a of a transposed kernel.
 template <typename W>
 struct search_walk {
     W base, step_x, step_y; // packed: the lowest displacement, and from one to the next
     uint32_t span;          // from the lowest to the highest member of a row
     uint32_t step;          // between neighbours of a row
-    int shift;              // log2(step); where that is no whole number, -1
+    int shift;              // log2(step), or -1 if step is no power of two
     int size_x, size_y, size_z, volume;
     bool transposed;
 };
@@ -49,7 +49,7 @@ SPIRA_API search_walk<W> search_walk_make(const word_layout *layout, const kerne
     return walk;
 }
 
-// The same, its sizes known when it is compiled; K 0: as they are.
+// The same walk with sizes known at compile time; K = 0: unchanged.
 template <typename W, int K>
 SPIRA_BOTH search_walk<W> search_walk_fix(search_walk<W> walk) {
     if (K > 0) {
@@ -59,27 +59,27 @@ SPIRA_BOTH search_walk<W> search_walk_fix(search_walk<W> walk) {
     return walk;
 }
 
-// How a block searches a kernel: chosen by its size.
+// How a thread block searches a kernel. The kernel's size determines it.
 struct search_shape {
     int rows;       // outputs of a tile: 32, 64 or 128
-    int slabs;      // x-offsets that are searched at a time
+    int slabs;      // slabs that are searched at a time
     int pieces;     // of the kernel: ceil(size.x / slabs)
     int window;     // words of a window's buffer, a power of two
     int pitch;      // taps from one output of the tile to the next
-    int fixed_size; // 2, 3, 5: a cubic kernel of that size, its step a power of two; 0: any other
+    int fixed_size; // 2, 3, 5: cubes of that size whose step is a power of two; 0: any other kernel
 };
 
 enum {
-    search_threads = 128,    // of a block
-    search_slab_taps = 8192, // of a tile at a time, where the kernel has more
-    search_slabs_most = 8,   // x-offsets at a time
-    search_reach_min = 64,   // windows are padded to this at least
+    search_threads = 128,    // of a thread block
+    search_slab_taps = 8192, // taps of a tile at a time, if the kernel has more
+    search_slabs_most = 8,   // slabs at a time
+    search_reach_min = 64,   // windows are padded to this length at least
     search_tile_slack = 32,  // taps that may be read behind a tile
-    search_words_ahead = 3,  // a thread reads as many words above an anchor at a time
-    search_rows_ahead = 4,   // and, of other sizes, has as many searches under way
+    search_words_ahead = 3,  // words above an anchor that a thread reads at a time
+    search_rows_ahead = 4,   // searches of a thread in flight, where fixed_size is 0
 };
 
-// Outputs of a tile: what fits shared memory several times over.
+// Outputs of a tile: small enough for several thread blocks per multiprocessor.
 SPIRA_BOTH int search_tile_rows(int volume) {
     return volume <= 32 ? 128 : volume <= 128 ? 64 : 32;
 }
@@ -93,8 +93,8 @@ SPIRA_BOTH int search_tile_columns(triple size) {
     return (int)ceil_div(size.x, pieces) * slab;
 }
 
-// step: kernel_step. odd: a pitch that keeps columns of the tile in different banks. Otherwise the
-// tile is a piece of map [outputs, volume] as it stands.
+// step: kernel_step. odd: an odd pitch, which keeps the columns of the tile in different banks.
+// Without it the tile has the layout of map [outputs, volume].
 SPIRA_BOTH search_shape search_shape_choose(triple size, int step, bool odd) {
     search_shape shape;
     int columns = search_tile_columns(size);
@@ -110,10 +110,10 @@ SPIRA_BOTH search_shape search_shape_choose(triple size, int step, bool odd) {
 }
 
 SPIRA_BOTH int search_window_pitch(const search_shape &shape) {
-    return shape.window + 4; // room to read ahead, and 16-byte alignment
+    return shape.window + 4; // room for reads ahead; keeps 16-byte alignment
 }
 
-// Bytes of shared memory for the windows, and for windows and tile; multiples of 16.
+// Bytes of shared memory for the windows; for windows and tile. Multiples of 16.
 SPIRA_BOTH int search_windows_bytes(const search_shape &shape) {
     return shape.slabs * search_window_pitch(shape) * (int)sizeof(uint32_t);
 }
@@ -123,7 +123,7 @@ SPIRA_BOTH int search_block_bytes(const search_shape &shape) {
            search_tile_slack * (int)sizeof(int32_t);
 }
 
-// What a block searches: the sets, counted and clamped.
+// The sets that a thread block searches, with their counts clamped to the capacities.
 template <typename W>
 struct search_sets {
     const W *source;  // [count] sorted
@@ -131,11 +131,11 @@ struct search_sets {
     int count, total;
 };
 
-// The words that can answer the queries of one slab: source [begin, ...), as distances from the
+// The words that the queries of one slab can find: source [begin, ...), as distances from the
 // lowest query, padded with UINT32_MAX.
 struct search_window {
     int begin;
-    int reach; // a power of two above the number of words; 0: too many, or too far, for the buffer
+    int reach; // a power of two above the number of words; 0: no window, too many words or too far
 };
 
 // A piece of the map in shared memory: `rows` outputs from `first` on, offsets [k_begin, k_end).
@@ -146,9 +146,9 @@ struct search_tile {
     int pitch;
 };
 
-// Where the lower bound of `key` in source [0, count) is: the first of `slack` + 1 positions, by a
-// whole warp, starting near `hint`: one probe at exponentially growing distances, then 33-ary
-// steps.
+// Returns a position p such that the lower bound of `key` in source [0, count) is in
+// [p, p + slack]. Starts near `hint`: one probe of each lane at exponentially growing distances,
+// then 33-ary steps. Called by a whole warp.
 template <typename W>
 SPIRA_DEVICE int search_warp_bracket(const W *source, int count, W key, int hint, int slack) {
     int lane = threadIdx.x & 31;
@@ -156,11 +156,11 @@ SPIRA_DEVICE int search_warp_bracket(const W *source, int count, W key, int hint
     int probe = lane < 16 ? hint - away : hint + away;
     bool below = probe < 0 || (probe < count && source[probe] < key);
     int passed = __popc(__ballot_sync(~0u, below));
-    int begin = __shfl_sync(~0u, probe, passed - 1) + 1; // of lane 31 if none passed
+    int begin = __shfl_sync(~0u, probe, passed - 1) + 1; // lane 31's if none passed
     int end = __shfl_sync(~0u, probe, passed);
     begin = passed == 0 || begin < 0 ? 0 : begin;
     end = passed == 32 || end > count ? count : end;
-    while (end - begin > slack) { // the answer is in [begin, end]
+    while (end - begin > slack) { // the lower bound is in [begin, end]
         int step = (end - begin + 31) >> 5;
         int at = begin + (lane + 1) * step - 1;
         below = at < end && source[at] < key;
@@ -172,18 +172,18 @@ SPIRA_DEVICE int search_warp_bracket(const W *source, int count, W key, int hint
     return begin;
 }
 
-// The lower bound itself. About three loads deep near the hint.
+// Returns the lower bound itself. Takes about three dependent loads near the hint.
 template <typename W>
 SPIRA_DEVICE int search_warp_lower_bound(const W *source, int count, W key, int hint) {
     return search_warp_bracket(source, count, key, hint, 0);
 }
 
-// Copies the distances from `base` of the source words from `begin` up to base + span into buffer
-// [capacity + 2], pads them with UINT32_MAX, and returns the window's reach; 0 if they do not fit.
+// Copies the source words from `begin` up to base + span to buffer [capacity + 2], as distances
+// from `base`, padded with UINT32_MAX. Returns the window's reach; 0 if they do not fit.
 template <typename W>
 SPIRA_DEVICE int search_warp_window(const W *source, int count, int begin, W base, uint32_t span,
                                     uint32_t *buffer, int capacity) {
-    const int loads = 4; // in flight: more are slower, most windows need no more
+    const int loads = 4; // in flight: enough for most windows
     int lane = threadIdx.x & 31, words = 0, loaded = 0;
     while (words == loaded && loaded < capacity) {
         W away[loads];
@@ -211,7 +211,7 @@ SPIRA_DEVICE int search_warp_window(const W *source, int count, int begin, W bas
     return reach;
 }
 
-// Windows are walked by their 32-bit shared addresses: one register each.
+// Windows are addressed by 32-bit shared addresses, which take one register each.
 template <int index>
 SPIRA_DEVICE uint32_t search_load(uint32_t at) {
     uint32_t word;
@@ -219,7 +219,7 @@ SPIRA_DEVICE uint32_t search_load(uint32_t at) {
     return word;
 }
 
-// One step of a search without branches: moves by `step` words if the last of them is below key.
+// One step of a branch-free search: advances by `step` words if the last of them is below key.
 template <int step>
 SPIRA_DEVICE void search_step(uint32_t *at, uint32_t key) {
     asm volatile("{ .reg .pred below; .reg .b32 word;\n"
@@ -243,8 +243,9 @@ SPIRA_DEVICE void search_steps(uint32_t (&at)[rows], const uint32_t (&key)[rows]
     }
 }
 
-// Which member of a row is `above` its anchor: size_z or more if none. Where the step is a power of
-// two (as it is for fixed sizes), a rotation puts what must be zero on top.
+// Returns which member of its row is `above` the anchor, or a number >= size_z if none is. If the
+// step is a power of two (fixed sizes: always), a rotation moves the bits that must be zero to the
+// top.
 template <typename W, int K>
 SPIRA_DEVICE uint32_t search_member(const search_walk<W> &walk, uint32_t above) {
     if (K > 0 || walk.shift >= 0) {
@@ -253,13 +254,14 @@ SPIRA_DEVICE uint32_t search_member(const search_walk<W> &walk, uint32_t above) 
     return above > walk.span || above % walk.step ? UINT32_MAX : above / walk.step;
 }
 
-// `rows` (up to `ahead`) rows of one output in a padded window, their searches interleaved: each is
-// a walk to the first word that is not below the anchor, six steps of three instructions and one
-// more for each doubling of the reach; then the words above it that are members of the row go to
-// the taps.
+// Searches `rows` rows of one output in a padded window, at most `ahead`, interleaved. Each search
+// walks to the first word that is not below the anchor, in six steps of three instructions and one
+// more step for each doubling of the reach. Then it writes the members of the row to the taps.
 //
-// words: the window's shared address; anchor: of the first row, as a distance; step_y to the next
-// taps: shared address of its lowest member; row_taps, side: bytes to the next row and member
+// words     shared address of the window
+// anchor    of the first row, as a distance; the next row's is step_y higher
+// taps      shared address of the first row's lowest member
+// row_taps  bytes to the next row; side: bytes to the next member
 template <typename W, int K, int ahead>
 SPIRA_DEVICE void search_window_rows(const search_walk<W> &walk, uint32_t words,
                                      search_window window, uint32_t anchor, int rows, uint32_t taps,
@@ -308,7 +310,7 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
     W span =
         sets.outputs[first + rows - 1] - lowest + (W)(walk.size_y - 1) * walk.step_y + walk.span;
     bool near = span < (W)(UINT32_MAX - 1); // distances are exact
-    // Where the sets are the same, or one is the floor of the other, the answer is near this.
+    // A good guess where the sets are the same, or one is the floor of the other.
     int hint = (int)__fdividef((float)first * (float)sets.count, (float)sets.total);
     for (int s = threadIdx.x / 32; s < slabs; s += search_threads / 32) {
         W base = lowest + walk.base + (W)(slab + s) * walk.step_x;
@@ -323,7 +325,7 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
     }
 }
 
-// A row whose window did not fit: straight from the source [begin, count). Rare, and out of line.
+// Searches a row without a window, in source [begin, count). Rare, so it is not inlined.
 template <typename W>
 [[maybe_unused]] static __device__ __noinline__ void
 search_far_row(const W *source, int begin, int count, W anchor, uint32_t step, int size_z,
@@ -334,14 +336,13 @@ search_far_row(const W *source, int begin, int count, W anchor, uint32_t step, i
     }
 }
 
-// Which rows of the kernel are wanted, slab by slab in the order of the walk: [begin, end). Rows
-// beside them may be searched as well.
+// The rows of each slab that are wanted, [begin, end), slabs in the order of the walk. Rows next to
+// them may be searched as well.
 struct search_choice {
     uint8_t begin[kernel_size_max + 1], end[kernel_size_max + 1];
 };
 
-// Rows with an offset below k_end (the lower half of a submanifold kernel) and |x| + |y| < norm on
-// the kernel's lattice.
+// Chooses the rows that have an offset below k_end, and |x| + |y| < norm on the kernel's lattice.
 SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int norm) {
     search_choice choice;
     for (int slab = 0; slab < kernel->size.x; ++slab) {
@@ -362,8 +363,8 @@ SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int
     return choice;
 }
 
-// One output and `rows` rows of a slab, from row y on. away: the first row's anchor, as a distance
-// from that of the tile's first output; query: the output itself.
+// Searches `rows` rows of a slab for one output, from row y on. away: the first row's anchor, as a
+// distance from the tile's first output's anchor; query: the output.
 template <typename W, int K, int ahead>
 SPIRA_DEVICE void search_some_rows(const search_walk<W> &walk, const search_sets<W> &sets,
                                    uint32_t words, search_window window, uint32_t away, W query,
@@ -381,7 +382,7 @@ SPIRA_DEVICE void search_some_rows(const search_walk<W> &walk, const search_sets
     }
 }
 
-// What the threads of a block share while they search.
+// The arguments that all threads of a block have in common.
 template <typename W>
 struct search_scene {
     search_walk<W> walk;
@@ -394,8 +395,9 @@ struct search_scene {
     int slab, slabs;
 };
 
-// A thread's part of a tile, its windows ready: threads that share an output take turns at its
-// slabs. K 2, 3, 5: a cubic kernel of that size; 0: any, at some more instructions.
+// Searches a thread's share of a tile, in windows that are loaded. Threads that share an output
+// take alternate slabs. K = 2, 3, 5: a cube of that size; K = 0: any kernel, with more
+// instructions.
 template <typename W, int K>
 SPIRA_DEVICE void search_block_rows(const search_scene<W> &scene, const search_shape &shape,
                                     const search_choice *choice, W query) {
@@ -425,23 +427,31 @@ SPIRA_DEVICE void search_block_rows(const search_scene<W> &scene, const search_s
     }
 }
 
-// Searches the x-offsets [slab, slab + slabs) of the kernel, in ascending order of displacement,
-// for the outputs [first, first + rows).
+// Searches the slabs [slab, slab + slabs) of the kernel, by ascending displacement, for the outputs
+// [first, first + rows).
 //
-// inputs   shape: of search_shape_choose; slabs <= shape.slabs; rows <= shape.rows, >= 1
+// inputs   shape: from search_shape_choose; slabs <= shape.slabs; 1 <= rows <= shape.rows
 //          shared [search_block_bytes]: aligned to 16; windows [shape.slabs]: shared memory
-//          choice: rows that are left out stay -1; null: all are wanted
-// returns  the tile, in `shared`, complete: there is a barrier at the end
-// Called by all threads of a block of search_threads. Calls in a row need a barrier between.
+//          choice: taps of rows that it leaves out are -1; null: all rows are searched
+// returns  the tile, in `shared`. It is complete: the call ends with a barrier
+// Called by all threads of a block of search_threads. Two calls need a barrier between them.
 template <typename W>
 SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_shape &shape,
                                       const search_sets<W> &sets, const search_choice *choice,
                                       int first, int rows, int slab, int slabs, void *shared,
                                       search_window *windows) {
     int32_t *taps = (int32_t *)((char *)shared + search_windows_bytes(shape));
-    search_scene<W> scene = {
-        walk, sets, windows, (uint32_t *)shared, taps, sets.outputs[first], first,
-        rows, slab, slabs};
+    search_scene<W> scene;
+    scene.walk = walk;
+    scene.sets = sets;
+    scene.windows = windows;
+    scene.words = (uint32_t *)shared;
+    scene.taps = taps;
+    scene.lowest = sets.outputs[first];
+    scene.first = first;
+    scene.rows = rows;
+    scene.slab = slab;
+    scene.slabs = slabs;
     int row = threadIdx.x & (shape.rows - 1);
     W query = row < rows ? sets.outputs[first + row] : 0;
     int fill = (shape.rows * shape.pitch + 3) / 4 + search_tile_slack / 4;
@@ -450,7 +460,7 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
     }
     search_block_windows(walk, shape, sets, first, rows, slab, slabs, (uint32_t *)shared, windows);
     __syncthreads();
-    switch (shape.fixed_size) { // most networks have these
+    switch (shape.fixed_size) { // sizes of most networks
     case 2:
         search_block_rows<W, 2>(scene, shape, choice, query);
         break;

@@ -1,14 +1,15 @@
 // spira/search.h: the z-delta search (Spira paper), for one query at a time.
 //
-// A kernel map asks, for each output voxel q and each offset d of the kernel, where q + d stands in
-// the sorted array of source words. The offsets of one z-row ask for words that lie close together:
-// one binary search finds the row's anchor (its lowest z), a short scan upward answers the rest.
+// A kernel map needs, for each output voxel q and each offset d of the kernel, the position of q +
+// d in the sorted array of source words. The offsets of one z-row look for words that lie close
+// together: one binary search finds the row's anchor (its lowest z), and a short scan upward finds
+// the others.
 //
-// These functions run on the host and in kernels, allocate nothing and need no other part of spira
-// than the coordinate word and the offsets: lift them out as they are.
+// These functions run on the host and in kernels, and allocate nothing. They need only the
+// coordinate word (word.h) and the offsets (offset.h), so they can be lifted out as they are.
 //
-// Invariants: `source` is sorted ascending and without duplicates; every voxel is inside of the
-// layout, whose reach covers the kernel (the guard margin), so that no query wraps.
+// Invariants: `source` ascends, without duplicates. Every voxel is inside the layout, and the
+// layout's guard margin covers the kernel's reach, so that no query wraps.
 #ifndef SPIRA_SEARCH_H
 #define SPIRA_SEARCH_H
 
@@ -17,7 +18,7 @@
 
 namespace spira {
 
-// The first position in source [begin, end) whose word is not below `key`; `end` if there is none.
+// Returns the first position in source [begin, end) whose word is not below `key`, or `end`.
 template <typename W>
 SPIRA_BOTH int search_lower_bound(const W *source, int begin, int end, W key) {
     while (begin < end) {
@@ -31,9 +32,9 @@ SPIRA_BOTH int search_lower_bound(const W *source, int begin, int end, W key) {
     return begin;
 }
 
-// One step of the local scan: moves the cursor up to `query` and returns where it stands in the
-// source, or -1. It moves while the source is smaller, however many words lie between two members
-// of a row, and never reads at or past `end`.
+// One step of the scan: advances the cursor to the first word that is not below `query`, and
+// returns its position if it is `query`, or -1. Any number of words may lie between two members of
+// a row. It never reads at or past `end`.
 template <typename W>
 SPIRA_BOTH int search_scan(const W *source, int end, W query, int *cursor) {
     int c = *cursor;
@@ -44,8 +45,8 @@ SPIRA_BOTH int search_scan(const W *source, int end, W query, int *cursor) {
     return c < end && source[c] == query ? c : -1;
 }
 
-// One row of one output: fills taps [size.z], spaced `spacing` apart, with source positions or -1,
-// in the order of the offsets.
+// Searches one row of one output: writes taps [size.z], `spacing` apart, source positions or -1, in
+// the order of the offsets.
 //
 // inputs   source [end] sorted words; the search looks at [begin, end)
 //          query: the output's word; row: 0 .. kernel_rows - 1
@@ -62,7 +63,7 @@ SPIRA_BOTH void search_row(const word_layout *layout, const kernel_shape *kernel
     }
 }
 
-// All offsets of one output: fills taps [volume], row by row.
+// Searches all offsets of one output: writes taps [volume], row by row.
 template <typename W>
 SPIRA_BOTH void search_voxel(const word_layout *layout, const kernel_shape *kernel, const W *source,
                              int count, W query, int32_t *taps) {
@@ -71,7 +72,7 @@ SPIRA_BOTH void search_voxel(const word_layout *layout, const kernel_shape *kern
     }
 }
 
-// How a kernel that is not covered by the layout's guard margin is refused.
+// Refuses a kernel that reaches beyond the layout's guard margin.
 SPIRA_API status search_check(const word_layout *layout, const kernel_shape *kernel) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     SPIRA_TRY(kernel_check(kernel));

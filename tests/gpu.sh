@@ -1,12 +1,17 @@
 #!/bin/bash
-# tests/gpu.sh: builds, tests, sanitises and measures on a machine with a GPU and nvcc.
+# tests/gpu.sh: builds, tests, sanitizes and measures on a machine with a GPU and nvcc.
 #
-#     tests/gpu.sh [build] [test] [sanitize] [bench]     no step given: all, in this order
+#     tests/gpu.sh [build] [test] [sanitize] [bench]     without a step: all, in this order
+#     ARCH=90 tests/gpu.sh build test                    on Hopper: the kernels of all other GPUs
 #
-# Environment: OUT (out/gpu) takes a log for each part and the JSON lines of the benchmarks;
-# BENCH_ARGS (the scans in data/) goes to each benchmark; TEST_FILTER picks tests for the sanitizers;
-# LANES says how many processes of tests a sanitizer has at a time; ARCH is the architecture to build
-# for. Ends with a table; fails if any part failed.
+# Environment:
+#     ARCH         architecture to build for; that of the GPU otherwise
+#     OUT          folder for a log of each part and the JSON lines of the benchmarks (out/gpu)
+#     BENCH_ARGS   arguments of each benchmark (the scans in data/)
+#     TEST_FILTER  names of the tests to run under the sanitizers (all)
+#     LANES        processes that run under a sanitizer at a time (4)
+#
+# Ends with a table. Fails if a part failed.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -15,7 +20,7 @@ mkdir -p "$out"
 PATH=$PATH:/usr/local/cuda/bin
 names=() results=() seconds=()
 
-part() { # name command...: runs it into a log, keeps the end of the log on the screen
+part() { # name command...: runs it, writes a log, prints the end of the log
     local name=$1 start=$SECONDS
     shift
     echo "== $name"
@@ -26,10 +31,10 @@ part() { # name command...: runs it into a log, keeps the end of the log on the 
     return $status
 }
 
-# A process takes seconds to begin under a sanitizer, and some tests take a minute: so a few tests to
-# a process, and some processes at a time; those that fail are shown last. The host loops' threads do
-# not spin while they wait, which would take the cores from the other processes.
-spread() { # command...: the tests by it; ends with the sum of their counts
+# A process takes seconds to start under a sanitizer, and some tests take a minute. So each process runs
+# four tests, and LANES processes run at a time; the logs of those that fail are printed last. OpenMP's
+# threads do not spin while they wait: the other processes need the cores.
+spread() { # command...: runs the tests under it; the last line is the sum of their counts
     local told status
     told=$(mktemp -d)
     # shellcheck disable=SC2016,SC2086
@@ -46,14 +51,14 @@ spread() { # command...: the tests by it; ends with the sum of their counts
     return $status
 }
 
-sanitize() { # tool options...: the quick tests under one tool
+sanitize() { # tool options...: the tests at their small sizes under one tool
     local tool=$1
     shift
     part "sanitize-$tool" spread env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }
 
-measure() { # benchmark: its JSON lines, apart from what it says besides
+measure() { # benchmark: its JSON lines go to a file of their own, other output to the log
     local name
     name=$(basename "$1")
     # shellcheck disable=SC2086
@@ -71,27 +76,27 @@ for step in ${*:-build test sanitize bench}; do
         part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
         part test-calls env SPIRA_NEED_GPU=1 build/test_calls
         [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
-        part run make run ${ARCH:+ARCH=$ARCH} # the main job, and what is compared there
+        part run make run ${ARCH:+ARCH=$ARCH} # compares a whole network with the host loops
         ;;
     sanitize)
-        # Each tool sees best what the harness does not hide: true ends of buffers for memcheck,
-        # memory that nothing has set for initcheck.
+        # Sentinels and poison would hide errors from the tools: memcheck needs buffers of their exact
+        # size, initcheck needs memory that nothing has written.
         setting=(SPIRA_EXACT=1)
         sanitize memcheck --leak-check full
-        # initcheck does not see what the copy engine writes, and maps leave by it: what is copied to
-        # the host is not looked at. Poison shows there what was not written.
+        # initcheck does not see bulk stores (cp.async.bulk), by which maps are written. So copies to
+        # the host are not checked; in the other runs poison shows what was not written.
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
         sanitize initcheck --check-api-memory-access no
         setting=()
-        sanitize racecheck --kernel-name kns=spira # CUB's own kernels take minutes
-        sanitize synccheck --num-cuda-barriers 16384 # 32 overflow, 65536 take tens of GB
+        sanitize racecheck --kernel-name kns=spira # kernels of cuBLAS and CUB take minutes
+        sanitize synccheck --num-cuda-barriers 16384 # 32 are too few, 65536 take tens of GB
         ;;
     bench)
         found=0
         for source in bench/*.cu; do
             [ -e "$source" ] || continue
             found=1
-            # Where there is no cuBLAS, it was not built.
+            # It is not built where there is no cuBLAS.
             [ "$source" != bench/cublas.cu ] || [ -x build/bench_cublas ] || continue
             part "bench-$(basename "$source" .cu)" measure "build/bench_$(basename "$source" .cu)"
         done

@@ -1,8 +1,8 @@
 # tests/run_checkpoint.py: see run_checkpoint.sh.
 #
-# The scan example writes the weights that it makes up; they are put in the order of each engine
-# here, converted by checkpoint.py, and must come out as the same bytes. What this network does not
-# have is checked against sums and loops written out here.
+# The scan example writes random weights. These tests reorder them as each engine stores them, convert
+# them back with checkpoint.py, and expect the same bytes. Layers that the example's network does not
+# have are compared with loops written out here.
 import importlib.util
 import json
 import os
@@ -75,7 +75,7 @@ def save_safetensors(name, tensors, types):
 # ---- engines ------------------------------------------------------------------------------------
 
 def order_of(engine, size):
-    """The offsets of a kernel in an engine's order, as triples of indices along x, y, z."""
+    """The offsets of a kernel in the engine's order, as triples of indices along x, y, z."""
     nx, ny, nz = size
     if engine == "spira" or (engine == "torchsparse" and nx * ny * nz % 2 == 0):
         return [(x, y, z) for x in range(nx) for y in range(ny) for z in range(nz)]
@@ -83,7 +83,7 @@ def order_of(engine, size):
 
 
 def to_engine(engine, weight):
-    """[x, y, z, cin, cout] as the engine's module has it."""
+    """Reorders [x, y, z, cin, cout] as the engine's module stores it."""
     nx, ny, nz, cin, cout = weight.shape
     listed = np.stack([weight[offset] for offset in order_of(engine, (nx, ny, nz))])
     if engine in ("torchsparse", "minkowski"):
@@ -95,7 +95,7 @@ def to_engine(engine, weight):
 
 
 def network_tensors(engine, blob):
-    """A checkpoint of the network of a blob, and the map of it."""
+    """Makes an engine's checkpoint of the weights in a blob, and the map for checkpoint.py."""
     tensors, lines = {}, ["# layer conv norm", ""]
     kernel = "kernel" if engine in ("torchsparse", "minkowski") else "weight"
     for name in dict(blob.keys()):
@@ -111,7 +111,7 @@ def network_tensors(engine, blob):
 
 
 def check_network():
-    """Through every engine's order and each kind of file: the same bytes."""
+    """Converts through each engine's order and each kind of file: the bytes must be the same."""
     random = np.random.default_rng(1)
     write("points.xyz32", (random.random((400, 3)) * 20).astype("<f4").tobytes())
     made = scan("--save-weights", "made.blob", "--picture", "made.png")
@@ -131,7 +131,7 @@ def check_network():
 
 
 def check_example(want):
-    """What the example does with such files."""
+    """Loads converted files, good and bad ones, into the scan example."""
     done = scan("--weights", "spconv.blob", "--save-weights", "again.blob", "--picture",
                 "again.png")
     check(done.returncode == 0 and "0 entries of no layer" in done.stdout, done.stdout)
@@ -151,10 +151,10 @@ def check_example(want):
         check(done.returncode == 1 and words in done.stdout, f"{name}: {done.stdout}")
 
 
-# ---- what that network does not have ------------------------------------------------------------
+# ---- layers that the example's network does not have --------------------------------------------
 
 def converted(tensors, line, *arguments):
-    """The entries that one line of a map makes."""
+    """Converts one line of a map and returns the entries of the blob."""
     np.savez(path("one.npz"), **tensors)
     out = path("one.blob")
     if os.path.exists(out):
@@ -167,7 +167,7 @@ def converted(tensors, line, *arguments):
 
 
 def numbers(*shape):
-    """Distinct numbers that every type holds."""
+    """Returns distinct numbers that every type can represent."""
     return (np.arange(np.prod(shape)) % 251 - 125).reshape(shape).astype(np.float32) / 16
 
 

@@ -1,14 +1,14 @@
 #!/bin/sh
-# tests/run_checkpoint.sh: examples/checkpoint.py against the reader and writer of the scan example.
+# tests/run_checkpoint.sh: tests examples/checkpoint.py against the scan example's reader and writer.
 #
 #     tests/run_checkpoint.sh SCAN      SCAN: examples/scan.cu, built for the host
 #
-# Skipped where there is no python3 with NumPy: nothing else of spira needs either.
+# Skipped without python3 and NumPy. Nothing else in spira needs them.
 set -eu
 
 here=$(dirname "$0")
 if ! python3 -c 'import numpy' 2>/dev/null; then
-    echo 'skipped the checks of checkpoint.py: there is no python3 with NumPy'
+    echo 'skipped the tests of checkpoint.py: there is no python3 with NumPy'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 fi

@@ -1,61 +1,139 @@
 #!/bin/sh
-# tests/run_layers.sh: the rules between the headers.
+# tests/run_layers.sh: the rules of includes between the headers of spira/.
 #
-#     tests/run_layers.sh [table [directory]]   checks the tree
-#     tests/run_layers.sh --self-test           plants violations, each of which must be caught
+#     tests/run_layers.sh [table [folder]]   checks tests/layers.txt and spira/
+#     tests/run_layers.sh --self-test        plants violations, each of which must be found
 #
-# Rules: every file is in the table; a file includes (in quotes) lower layers and its own twin only;
-# a .h includes no .cuh and no CUDA header; cuBLAS belongs to the opt-in files; include guards are
-# SPIRA_NAME_H or SPIRA_NAME_CUH; the umbrella, beside the directory, includes all but the opt-in
-# files.
+# 1. Every .h and .cuh file is in a layer of the table.
+# 2. A file includes files of its own layer and of lower layers, and no cycle of includes exists.
+# 3. Files of spira/ are included in quotes, by the shortest relative path.
+# 4. A .h includes no .cuh and no header of the CUDA toolkit.
+# 5. Headers of cuBLAS, CUB and Thrust are included by opt-in files only.
+# 6. The include guard is SPIRA_ and the path in capitals: SPIRA_BASE_MMA_CUH for base/mma.cuh.
+# 7. The umbrella reaches every file but the opt-in ones, and no opt-in file. Nothing includes it.
 set -eu
 
-check() { # table directory: prints the violations, fails if there are any
-    ls "$2".cuh "$2"/* 2>/dev/null | awk -v table="$1" '
+check() { # table folder: prints the violations; fails if there are any
+    { ls "$2.cuh" 2>/dev/null; find "$2" -name '*.h' -o -name '*.cuh' 2>/dev/null | sort; } |
+        awk -v table="$1" -v root="$2/" '
         function complain(text) {
             print text
             ++bad
         }
-        function guard_of(name) {
-            gsub(/\./, "_", name)
-            return "SPIRA_" toupper(name)
+
+        # ---- the table --------------------------------------------------------------------------
+
+        function pattern_of(glob) { # as a regular expression
+            gsub(/\./, "[.]", glob)
+            gsub(/\*/, ".*", glob)
+            return "^" glob "$"
         }
-        function twins(name, other) {
-            return name ~ /\.cuh$/ && other == substr(name, 1, length(name) - 3) "h"
+        function read_table(    text, word, n, i) {
+            while ((getline text < table) > 0) {
+                sub(/#.*/, "", text)
+                n = split(text, word)
+                if (n && word[1] != "umbrella" && word[1] != "opt-in") {
+                    layer_name[++layers] = word[1]
+                }
+                for (i = 2; i <= n; ++i) {
+                    if (word[1] == "umbrella") {
+                        umbrella = word[i]
+                    } else if (word[1] == "opt-in") {
+                        opt_in_pattern[++opt_ins] = pattern_of(word[i])
+                    } else {
+                        pattern[++patterns] = pattern_of(word[i])
+                        pattern_layer[patterns] = layers
+                    }
+                }
+            }
+            if (!patterns || umbrella == "") {
+                complain(table ": no layers, or no umbrella")
+            }
         }
-        function check_quoted(where, name, target) {
+        function layer_of(name,    i) { # 1, 2 ...; 0: in none
+            for (i = 1; i <= patterns; ++i) {
+                if (name ~ pattern[i]) {
+                    return pattern_layer[i]
+                }
+            }
+            return 0
+        }
+        function is_opt_in(name,    i) {
+            for (i = 1; i <= opt_ins; ++i) {
+                if (name ~ opt_in_pattern[i]) {
+                    return 1
+                }
+            }
+            return 0
+        }
+
+        # ---- one include ------------------------------------------------------------------------
+
+        function folder_of(name) {
+            return name ~ /\// ? substr(name, 1, match(name, /\/[^\/]*$/)) : ""
+        }
+        function resolve(name, target,    folder) { # the path under spira/; "" if it is outside
+            folder = folder_of(name)
+            while (sub(/^\.\.\//, "", target)) {
+                if (folder == "") {
+                    return ""
+                }
+                folder = folder_of(substr(folder, 1, length(folder) - 1))
+            }
+            return folder target
+        }
+        function shortest(name, to,    folder, up) { # how a file names another
+            folder = folder_of(name)
+            while (substr(to, 1, length(folder)) != folder) {
+                folder = folder_of(substr(folder, 1, length(folder) - 1))
+                up = up "../"
+            }
+            return up substr(to, length(folder) + 1)
+        }
+        function check_quoted(where, name, target,    to) {
             if (name == umbrella && !sub(/^spira\//, "", target)) {
                 complain(where ": the umbrella includes files of spira/")
-            } else if (target ~ /\//) {
-                complain(where ": \"" target "\": files of spira/ are included by their bare name")
-            } else if (!(target in layer)) {
-                complain(where ": \"" target "\" is in no layer")
-            } else if (target == umbrella) {
-                complain(where ": nothing includes the umbrella")
-            } else if (name == umbrella) {
-                held[target] = 1
-            } else if (layer[target] >= layer[name] && !twins(name, target)) {
-                complain(where ": \"" target "\" (layer " layer[target] ") is not below layer " \
-                         layer[name])
+                return
             }
-            if (name ~ /\.h$/ && target ~ /\.cuh$/) {
+            to = name == umbrella ? target : resolve(name, target)
+            if (to == "" || to == umbrella || !(to in file)) {
+                complain(where ": \"" target "\" is no file of spira/")
+                return
+            }
+            if (name != umbrella && shortest(name, to) != target) {
+                complain(where ": \"" target "\" should be \"" shortest(name, to) "\"")
+            }
+            if (name ~ /\.h$/ && to ~ /\.cuh$/) {
                 complain(where ": a .h includes \"" target "\"")
             }
+            if (name != umbrella && layer_of(to) > layer_of(name)) {
+                complain(where ": \"" target "\" (" layer_name[layer_of(to)] ") is above " \
+                         layer_name[layer_of(name)])
+            }
+            edge[name, ++edges[name]] = to
         }
         function check_angled(where, name, target) {
             if (name ~ /\.h$/ &&
                 target ~ /^(cu[a-z_0-9A-Z]*(\.h|\.hpp|\.cuh)|(cub|cuda|thrust|cute|cutlass|cooperative_groups|nv)\/.*|cooperative_groups\.h|mma\.h|device_launch_parameters\.h|vector_types\.h|vector_functions\.h|math_constants\.h|nvtx3\/.*|nccl\.h)$/) {
                 complain(where ": a .h includes the CUDA header <" target ">")
             }
-            if (target ~ /^cublas/ && !(name in optin)) {
-                complain(where ": <" target "> belongs to the opt-in files")
+            if (target ~ /^(cublas|cub\/|thrust\/)/ && !is_opt_in(name)) {
+                complain(where ": <" target "> belongs in opt-in files")
             }
             if (target ~ /(^|\/)spira\//) {
-                complain(where ": files of spira/ are included by their bare name")
+                complain(where ": files of spira/ are included in quotes")
             }
         }
-        function check_file(path, name,    line, text, where, guard, opened, defined) {
-            guard = guard_of(name)
+
+        # ---- one file ---------------------------------------------------------------------------
+
+        function check_file(name,    path, guard, line, text, where, directives, guarded) {
+            path = file[name]
+            guard = "SPIRA_" toupper(name)
+            gsub(/[.\/]/, "_", guard)
+            if (name != umbrella && !layer_of(name)) {
+                complain(path ": is in no layer of " table)
+            }
             while ((getline text < path) > 0) {
                 where = path ":" ++line
                 if (text ~ /^[ \t]*#[ \t]*include[ \t]*"/) {
@@ -67,60 +145,69 @@ check() { # table directory: prints the violations, fails if there are any
                     sub(/>.*/, "", text)
                     check_angled(where, name, text)
                 } else if (text ~ /^[ \t]*#/) { # the first two directives are the guard
-                    ++opened
-                    defined += (opened == 1 && text == "#ifndef " guard) ||
-                               (opened == 2 && text == "#define " guard)
+                    ++directives
+                    guarded += (directives == 1 && text == "#ifndef " guard) ||
+                               (directives == 2 && text == "#define " guard)
                 }
             }
             close(path)
-            if (defined != 2) {
+            if (guarded != 2) {
                 complain(path ": the include guard is not " guard)
             }
         }
-        BEGIN {
-            while ((getline text < table) > 0) {
-                sub(/#.*/, "", text)
-                n = split(text, word)
-                for (i = 2; i <= n; ++i) {
-                    if (word[1] == "umbrella") {
-                        umbrella = word[i]
-                        layer[word[i]] = 1000
-                    } else if (word[1] == "opt-in") {
-                        optin[word[i]] = 1
-                    } else if (word[i] in layer) {
-                        complain(table ": " word[i] " is in two layers")
-                    } else {
-                        layer[word[i]] = word[1] + 0
-                    }
+
+        # ---- the graph of includes --------------------------------------------------------------
+
+        function visit(name, trail,    i, to) { # depth first; state: 1 on the trail, 2 done
+            state[name] = 1
+            for (i = 1; i <= edges[name]; ++i) {
+                to = edge[name, i]
+                if (state[to] == 1) {
+                    complain("a cycle of includes: " trail " " to)
+                } else if (!state[to]) {
+                    visit(to, trail " " to)
                 }
             }
-            if (umbrella == "") {
-                complain(table ": no table, or no umbrella in it")
+            state[name] = 2
+        }
+        function reach(name,    i) {
+            reached[name] = 1
+            for (i = 1; i <= edges[name]; ++i) {
+                if (!(edge[name, i] in reached)) {
+                    reach(edge[name, i])
+                }
             }
+        }
+
+        BEGIN {
+            read_table()
         }
         {
-            name = $0
-            sub(/.*\//, "", name)
-            found[name] = $0
-            if (!(name in layer)) {
-                complain($0 ": is in no layer of " table)
-            } else {
-                check_file($0, name)
-            }
+            name = substr($0, 1, length(root)) == root ? substr($0, length(root) + 1) : umbrella
+            file[name] = $0
+            order[++files] = name
         }
         END {
-            for (name in found) {
-                if (name != umbrella && name in layer && !(name in optin) && !(name in held)) {
-                    complain(found[name] ": the umbrella does not include it")
-                }
-            }
-            for (name in optin) {
-                if (name in held) {
-                    complain(umbrella " includes the opt-in " name)
-                }
-            }
-            if (!(umbrella in found)) {
+            if (!(umbrella in file)) {
                 complain(umbrella ": the umbrella is missing")
+                exit 1
+            }
+            for (i = 1; i <= files; ++i) {
+                check_file(order[i])
+            }
+            for (i = 1; i <= files; ++i) {
+                if (!state[order[i]]) {
+                    visit(order[i], order[i])
+                }
+            }
+            reach(umbrella)
+            for (i = 1; i <= files; ++i) {
+                name = order[i]
+                if (is_opt_in(name) && name in reached) {
+                    complain(umbrella " includes the opt-in " name)
+                } else if (!is_opt_in(name) && !(name in reached)) {
+                    complain(file[name] ": the umbrella does not include it")
+                }
             }
             exit bad != 0
         }'
@@ -128,44 +215,52 @@ check() { # table directory: prints the violations, fails if there are any
 
 # ---- self-test ------------------------------------------------------------------------------------
 
-header() { # name includes...: a file of the planted tree
-    name=$1
-    folder=spira/
-    prefix=
-    [ "$name" != spira.cuh ] || folder= prefix=spira/
-    guard=SPIRA_$(printf '%s' "$1" | tr 'a-z.' 'A-Z_')
+header() { # name includes...: writes a file of the planted tree
+    path=$tree/spira/$1
+    [ "$1" != spira.cuh ] || path=$tree/spira.cuh
+    guard=SPIRA_$(printf '%s' "$1" | tr 'a-z./' 'A-Z__')
+    mkdir -p "$(dirname "$path")"
     {
         printf '#ifndef %s\n#define %s\n' "$guard" "$guard"
         shift
         for target; do
             case $target in
             '<'*) printf '#include %s\n' "$target" ;;
-            *) printf '#include "%s%s"\n' "$prefix" "$target" ;;
+            *) printf '#include "%s"\n' "$target" ;;
             esac
         done
         printf '#endif\n'
-    } >"$tree/$folder$name"
+    } >"$path"
 }
 
 plant_good() {
     rm -rf "$tree/spira"
     mkdir -p "$tree/spira"
-    printf '%s\n' '0 a.h' '1 b.h b.cuh' '1 side.h' '2 d.cuh # the top' 'umbrella spira.cuh' \
-        '3 e.cuh' 'opt-in e.cuh' >"$tree/table"
-    header a.h '<stdint.h>' '<string.h>'
-    header b.h a.h '<math.h>'
-    header b.cuh b.h a.h '<cuda_runtime.h>' '<cub/cub.cuh>'
-    header side.h
-    header d.cuh b.cuh side.h
-    header e.cuh d.cuh '<cublas_v2.h>'
-    header spira.cuh a.h b.h b.cuh side.h d.cuh
+    printf '%s\n' 'ground a.h base/*' 'middle b.h b.cuh mid/* top/low.h # exact first' \
+        'top d.cuh top/*' 'extra e.cuh extra/*' 'umbrella spira.cuh' 'opt-in e.cuh extra/*' \
+        >"$tree/table"
+    header a.h '<stdint.h>' '<string.h>' base/x.h
+    header base/x.h
+    header base/deep/y.cuh ../x.h ../../a.h
+    header b.h a.h '<math.h>' mid/m.h
+    header b.cuh b.h a.h '<cuda_runtime.h>' mid/n.cuh
+    header mid/m.h ../a.h ../base/x.h
+    header mid/n.cuh m.h ../b.h ../base/deep/y.cuh ../top/low.h
+    header top/low.h
+    header d.cuh b.cuh top/t.cuh
+    header top/t.cuh ../b.h
+    header e.cuh d.cuh extra/g.cuh '<cublas_v2.h>'
+    header extra/g.cuh ../a.h '<cub/cub.cuh>'
+    header spira.cuh spira/a.h spira/b.h spira/d.cuh
 }
 
-expect() { # caught|clean what: what the checker must say of the planted tree
+expect() { # clean|TEXT what: the checker finds nothing, or complains with this text
     if check "$tree/table" "$tree/spira" >"$tree/log" 2>&1; then
         said=clean
+    elif grep -qF -e "$1" "$tree/log"; then
+        said=$1
     else
-        said=caught
+        said='something else'
     fi
     if [ "$said" = "$1" ]; then
         passed=$((passed + 1))
@@ -177,53 +272,94 @@ expect() { # caught|clean what: what the checker must say of the planted tree
     plant_good
 }
 
+replace() { # expression file: sed in place
+    sed "$1" "$2" >"$tree/edited" && mv "$tree/edited" "$2"
+}
+
 self_test() {
     tree=$(mktemp -d)
     trap 'rm -rf "$tree"' EXIT
     passed=0 failed=0
     plant_good
     expect clean 'a good tree'
-    rm "$tree/spira/e.cuh"
-    expect clean 'a file of the table that does not exist yet'
-    header b.h a.h side.h
-    expect caught 'a sideways include'
-    header a.h b.h
-    expect caught 'an upward include'
-    header b.h b.cuh
-    expect caught 'a .h that includes its .cuh'
-    header side.h spira.cuh
-    expect caught 'an include of the umbrella'
-    header side.h ../spira/a.h
-    expect caught 'an include by path'
-    header side.h '<spira/a.h>'
-    expect caught 'an include by path in angles'
-    header side.h unknown.h
-    expect caught 'an include of an unknown file'
-    for target in cuda_runtime.h cuda_fp16.h cub/cub.cuh cuda/std/limits thrust/sort.h mma.h \
-        cublas_v2.h curand.h vector_types.h; do
-        header side.h "<$target>"
-        expect caught "a .h that includes <$target>"
-    done
-    header b.cuh b.h '<cublas_v2.h>'
-    expect caught 'cuBLAS outside of the opt-in files'
+    rm -r "$tree/spira/e.cuh" "$tree/spira/extra"
+    expect clean 'a pattern that matches no file'
+    echo 'text' >"$tree/spira/README.md"
+    expect clean 'a file that is no header'
+
     header new.h
-    expect caught 'a file that is in no layer'
-    sed 's/SPIRA_B_H/SPIRA_B/' "$tree/spira/b.h" >"$tree/b" && mv "$tree/b" "$tree/spira/b.h"
-    expect caught 'a wrong include guard'
-    sed '/^#define/d' "$tree/spira/b.h" >"$tree/b" && mv "$tree/b" "$tree/spira/b.h"
-    expect caught 'a guard that defines nothing'
-    printf '#pragma once\n' >"$tree/spira/b.h"
-    expect caught 'no include guard'
-    header spira.cuh a.h b.h b.cuh side.h
-    expect caught 'an umbrella that lacks a file'
-    header spira.cuh a.h b.h b.cuh side.h d.cuh e.cuh
-    expect caught 'an umbrella with an opt-in file'
+    replace 's/"spira\/a.h"/"spira\/new.h"/' "$tree/spira.cuh"
+    expect 'is in no layer' 'a file that is in no layer'
+    header a.h base/x.h b.h
+    expect 'is above' 'an upward include'
+    header b.h a.h top/t.cuh
+    expect 'is above' 'an upward include of a folder'
+    header base/x.h ../mid/m.h
+    expect 'is above' 'an upward include from a folder'
+    header top/low.h ../d.cuh
+    expect 'is above' 'an upward include of a file that an earlier pattern takes out of its folder'
+    header mid/m.h ../b.h
+    expect 'a cycle of includes' 'a cycle of two'
+    header a.h a.h base/x.h
+    expect 'a cycle of includes' 'a file that includes itself'
+    header base/x.h deep/z.h
+    header base/deep/z.h ../../a.h
+    expect 'a cycle of includes' 'a cycle of three'
+    header extra/g.cuh ../e.cuh
+    expect 'a cycle of includes' 'a cycle among opt-in files'
+
+    header b.h spira.cuh
+    expect 'is no file of spira/' 'an include of the umbrella as if it stood in the folder'
+    header b.h ../spira.cuh
+    expect 'is no file of spira/' 'an include of the umbrella'
+    header b.h ../spira/a.h
+    expect 'is no file of spira/' 'an include by a path that leaves the folder'
+    header mid/m.h ../mid/../a.h ../base/x.h
+    expect 'is no file of spira/' 'an include by a detour'
+    header mid/n.cuh ../mid/m.h ../b.h ../base/deep/y.cuh ../top/low.h
+    expect 'should be "m.h"' 'a neighbour by more than its name'
+    header b.h '<spira/a.h>' mid/m.h
+    expect 'in quotes' 'an include in angles'
+    header b.h unknown.h mid/m.h
+    expect 'is no file of spira/' 'an include of an unknown file'
+    header spira.cuh spira/a.h spira/b.h spira/d.cuh a.h
+    expect 'the umbrella includes files' 'an umbrella that includes a file outside of the folder'
+
+    header mid/m.h n.cuh
+    header mid/n.cuh ../base/deep/y.cuh ../top/low.h
+    expect 'a .h includes "n.cuh"' 'a .h that includes a .cuh'
+    for toolkit in cuda_runtime.h cuda_fp16.h cub/cub.cuh cuda/std/limits thrust/sort.h mma.h \
+        cublas_v2.h curand.h vector_types.h; do
+        header top/low.h "<$toolkit>"
+        expect "a .h includes the CUDA header <$toolkit>" "a .h that includes <$toolkit>"
+    done
+    for toolkit in cublas_v2.h cublasLt.h cub/cub.cuh cub/block/block_scan.cuh thrust/sort.h; do
+        header top/t.cuh "<$toolkit>"
+        expect 'belongs in opt-in files' "<$toolkit> outside of the opt-in files"
+    done
+
+    replace 's/SPIRA_B_H/SPIRA_B/' "$tree/spira/b.h"
+    expect 'the include guard is not SPIRA_B_H' 'a wrong include guard'
+    replace 's/SPIRA_MID_M_H/SPIRA_M_H/' "$tree/spira/mid/m.h"
+    expect 'the include guard is not SPIRA_MID_M_H' 'an include guard without the folder'
+    replace '/^#define/d' "$tree/spira/b.h"
+    expect 'the include guard is not' 'a guard that defines nothing'
+    printf '#pragma once\n' >"$tree/spira/top/low.h"
+    expect 'the include guard is not' 'no include guard'
+
+    header spira.cuh spira/a.h spira/b.h spira/b.cuh
+    expect 'does not include it' 'an umbrella that lacks a file'
+    header d.cuh b.cuh
+    expect 'does not include it' 'an umbrella that lacks a file of a folder'
+    header spira.cuh spira/a.h spira/b.h spira/d.cuh spira/e.cuh
+    expect 'includes the opt-in' 'an umbrella with an opt-in file'
+    header top/t.cuh ../b.h ../extra/g.cuh
+    echo 'ground extra/*' | cat - "$tree/table" >"$tree/edited" && mv "$tree/edited" "$tree/table"
+    expect 'includes the opt-in' 'an umbrella that reaches an opt-in file through another'
     rm "$tree/spira.cuh"
-    expect caught 'no umbrella'
-    echo '2 a.h' >>"$tree/table"
-    expect caught 'a file in two layers'
+    expect 'the umbrella is missing' 'no umbrella'
     : >"$tree/table"
-    expect caught 'an empty table'
+    expect 'no layers' 'an empty table'
     echo "$passed passed, $failed failed, 0 skipped"
     [ "$failed" = 0 ]
 }

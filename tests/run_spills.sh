@@ -1,17 +1,17 @@
 #!/bin/sh
 # tests/run_spills.sh: no kernel of spira may spill registers.
 #
-#     tests/run_spills.sh LOG       LOG: what nvcc -Xptxas -v said
+#     tests/run_spills.sh LOG           LOG: the output of nvcc -Xptxas -v
 #     tests/run_spills.sh --self-test
 #
-# Kernels of CUB and Thrust are not ours to judge. A log without a kernel is a failure: a ptxas that
-# speaks differently must not look clean.
+# Kernels of CUB and Thrust are not checked. A log without a kernel fails: if ptxas changes its words,
+# spills must not go unnoticed.
 set -eu
 
 check() {
     demangle=$(command -v cu++filt || command -v c++filt || echo cat)
     awk '
-        /Function properties for / { # of a kernel, or of a device function that was not inlined
+        /Function properties for / { # a kernel, or a device function that was not inlined
             name = $0
             sub(/.*Function properties for /, "", name)
             next

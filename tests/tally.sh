@@ -1,7 +1,11 @@
 #!/bin/sh
-# tests/tally.sh: runs each argument as a command and shows what it says; the last line is the sum of
-# their last counts, `N passed, N failed, N skipped`. A command that ends without a count (a crash, an
-# error of the build), or fails with none failed, is one failure. TALLY_SKIPPED adds to the skipped.
+# tests/tally.sh: runs test programs and adds up their counts.
+#
+#     tests/tally.sh COMMAND...     each argument is one command line
+#
+# Each command ends with a line `N passed, N failed, N skipped`; the last line here is the sum. A command
+# without such a line (a crash, a failed build) counts as one failure, and so does a command that fails
+# with a count of 0 failed. TALLY_SKIPPED is added to the skipped.
 set -u
 
 log=$(mktemp)

@@ -1,8 +1,8 @@
-// spira/base/async.cuh: asynchronous copies to shared memory, and the barriers there that tell of
-// them; each PTX form wrapped once. Shared memory is given by its address as the instructions take
-// it.
+// spira/base/async.cuh: shared memory by address, warp operations, asynchronous copies, mbarriers
+// and clusters; each PTX form wrapped once.
 //
-// Copies are for sm_80 and later, barriers for sm_90 and later.
+// Shared memory is given by the 32-bit address that the instructions take (shared_address). Copies
+// are for sm_80 and later; mbarriers, bulk copies and clusters for sm_90 and later.
 #ifndef SPIRA_BASE_ASYNC_CUH
 #define SPIRA_BASE_ASYNC_CUH
 
@@ -16,7 +16,8 @@ SPIRA_DEVICE uint32_t shared_address(const void *shared) {
     return (uint32_t)__cvta_generic_to_shared(shared);
 }
 
-// Loads and stores that need no generic address.
+// ---- shared memory ------------------------------------------------------------------------------
+
 SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
     float2 v;
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
@@ -29,7 +30,7 @@ SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
     return v;
 }
 
-// By the lane of a whole warp that warp_elect chooses, for all of them. For sm_90 and later.
+// The lane that warp_elect chooses loads for the whole warp. For sm_90 and later.
 SPIRA_DEVICE uint32_t shared_load_elected(uint32_t from) {
     uint32_t v = 0;
 #if __CUDA_ARCH__ >= 900
@@ -53,7 +54,7 @@ SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
     return v;
 }
 
-// Where `there`.
+// Stores if `there`.
 SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %3, 0;\n"
@@ -76,7 +77,10 @@ SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
                  : "memory");
 }
 
-// Whether the lane is the one that the hardware chooses of a whole warp. For sm_90 and later.
+// ---- warps --------------------------------------------------------------------------------------
+// A whole warp calls these.
+
+// Whether the lane is the one that the hardware elects. For sm_90 and later.
 SPIRA_DEVICE bool warp_elect() {
     uint32_t chosen = 0;
 #if __CUDA_ARCH__ >= 900
@@ -88,14 +92,14 @@ SPIRA_DEVICE bool warp_elect() {
     return chosen != 0;
 }
 
-// A lane's number, of which nothing is kept: for where registers are scarce.
+// The lane's number, read anew at each call: where registers are scarce.
 SPIRA_DEVICE int warp_lane() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
 }
 
-// The sum over a whole warp, in all lanes.
+// The sum over all lanes, in each lane.
 SPIRA_DEVICE int warp_sum(int value) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_add_sync(~0u, value);
@@ -107,7 +111,7 @@ SPIRA_DEVICE int warp_sum(int value) {
 #endif
 }
 
-// The sum over the lanes of a whole warp up to the own one.
+// Inclusive prefix sum: the sum over the lanes up to the own one.
 SPIRA_DEVICE int warp_sum_up_to(int value) {
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -117,7 +121,7 @@ SPIRA_DEVICE int warp_sum_up_to(int value) {
     return value;
 }
 
-// The bits of all lanes together.
+// Bitwise or over all lanes, in each lane.
 SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_or_sync(~0u, bits);
@@ -129,11 +133,11 @@ SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #endif
 }
 
-// The lanes of a whole warp that have the same number, of `bits` bits.
+// A mask of the lanes that have the same number, of `bits` bits.
 template <int bits>
 SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
     uint32_t peers = ~0u;
-    int32_t rest = (int32_t)(number << (32 - bits)); // the bit in turn is the sign
+    int32_t rest = (int32_t)(number << (32 - bits)); // the current bit is the sign
 #pragma unroll
     for (int b = 0; b < bits; ++b) {
         peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
@@ -152,8 +156,9 @@ SPIRA_DEVICE uint32_t poll_nonzero(const uint32_t *from) {
     return word;
 }
 
-// Copies 16 bytes, both sides aligned to 16; where `there` is false, writes zeros, and `from` is
-// not looked at.
+// ---- asynchronous copies ------------------------------------------------------------------------
+
+// Copies 16 bytes, both sides aligned to 16. If `there` is false, writes zeros and does not read.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("{ .reg .pred missing;\n"
@@ -164,21 +169,24 @@ SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #endif
 }
 
-// Copies 4 bytes, both sides aligned to 4; what is read stays in the multiprocessor's cache.
+// Copies 4 bytes, both sides aligned to 4, through the multiprocessor's cache (L1).
 SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 #endif
 }
 
-// Waits for all copies that the thread has started.
+// Waits for all copies of the calling thread.
 SPIRA_DEVICE void async_copy_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
-// A barrier in shared memory for `arrivals` of each phase; phases alternate between 0 and 1.
+// ---- mbarriers ----------------------------------------------------------------------------------
+
+// Initialises an mbarrier in shared memory that expects `arrivals` in each phase. Waits take the
+// parity of a phase: 0, 1, 0, ..
 SPIRA_DEVICE void mbarrier_init(uint64_t *barrier, int arrivals) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
@@ -186,14 +194,14 @@ SPIRA_DEVICE void mbarrier_init(uint64_t *barrier, int arrivals) {
 #endif
 }
 
-// After mbarrier_init: other thread blocks of the cluster and the copy engine are to see it.
+// After mbarrier_init: makes it visible to the cluster and to the copy engine.
 SPIRA_DEVICE void mbarrier_init_fence() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
-// Its memory is free for other use; nobody looks at it any more.
+// Frees the mbarrier's memory for other use. No thread may use it afterwards.
 SPIRA_DEVICE void mbarrier_inval(uint64_t *barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -208,14 +216,15 @@ SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
 #endif
 }
 
-// Arrives when the copies that the thread has started are done.
+// Arrives when all earlier copies of the calling thread have completed. Does not release its
+// stores.
 SPIRA_DEVICE void mbarrier_arrive_copies(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 #endif
 }
 
-// Arrives, and expects so many bytes of mbarrier_bulk_copy before the phase can end.
+// Arrives, and adds `bytes` of bulk copies that must complete before the phase can end.
 SPIRA_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .b64 state;\n"
@@ -225,7 +234,8 @@ SPIRA_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
 #endif
 }
 
-// Copies a multiple of 16 bytes, both sides aligned to 16, by the copy engine.
+// The copy engine copies a multiple of 16 bytes, both sides aligned to 16, and reports the bytes to
+// the mbarrier.
 SPIRA_DEVICE void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes,
                                      uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
@@ -236,14 +246,14 @@ SPIRA_DEVICE void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t byt
 #endif
 }
 
-// Makes what the thread has stored in shared memory visible to the copy engine.
+// Makes the thread's stores to shared memory visible to the copy engine.
 SPIRA_DEVICE void proxy_fence() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// Copies a multiple of 16 bytes, both sides aligned to 16, to global memory by the copy engine.
+// The copy engine copies a multiple of 16 bytes, both sides aligned to 16, to global memory.
 SPIRA_DEVICE void bulk_store(void *to, uint32_t from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
@@ -253,15 +263,15 @@ SPIRA_DEVICE void bulk_store(void *to, uint32_t from, uint32_t bytes) {
 #endif
 }
 
-// Waits until what the thread gave to bulk_store has been read, before it is written again or the
-// block ends.
+// Waits until the copy engine has read the sources of the thread's bulk_store calls. Required
+// before they are overwritten and before the thread block ends.
 SPIRA_DEVICE void bulk_store_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
 }
 
-// Waits for the end of a phase.
+// Waits until the phase of this parity has completed.
 SPIRA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t phase) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred done;\n"
@@ -273,12 +283,14 @@ SPIRA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t phase) {
 #endif
 }
 
-// A barrier of some of the block's warps: `threads` of them; number 1 .. 15.
+// ---- named barriers -----------------------------------------------------------------------------
+
+// A barrier of `threads` threads of the thread block, whole warps. number: 1 .. 15.
 SPIRA_DEVICE void named_barrier_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// The same barrier; whether any of its threads says so.
+// The same. Returns whether `mine` is true in any of the threads.
 SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
     uint32_t any;
     asm volatile("{ .reg .pred mine, any;\n"
@@ -291,16 +303,16 @@ SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
     return any != 0;
 }
 
-// A barrier as named_barrier_sync, for warps that come to it from several places of the code:
-// bar.sync is the aligned form, which synccheck holds to one instruction.
+// The same, for warps that reach it at different instructions. (bar.sync is the aligned form:
+// synccheck requires one instruction.)
 SPIRA_DEVICE void named_barrier_sync_divergent(int number, int threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // ---- clusters -----------------------------------------------------------------------------------
-// Thread blocks of a cluster reach each other's shared memory, for sm_90 and later.
+// The thread blocks of a cluster access each other's shared memory.
 
-// Where a thread block of the cluster has what this one has at an address.
+// Maps an address of this thread block to the same variable of thread block `rank`.
 SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     uint32_t there = 0;
 #if __CUDA_ARCH__ >= 900
@@ -309,8 +321,8 @@ SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     return there;
 }
 
-// Stores there without waiting; a barrier there is told of the bytes when they have come, and who
-// waits by cluster_wait then sees them.
+// Stores 16 bytes asynchronously and reports them to an mbarrier of the same thread block. Threads
+// that wait there with cluster_wait see them.
 SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
@@ -320,8 +332,8 @@ SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
 #endif
 }
 
-// Arrives at a barrier of a thread block of the cluster; who waits by cluster_wait sees what the
-// thread has stored before.
+// Arrives at an mbarrier of the cluster. Threads that wait there with cluster_wait see all earlier
+// stores of the calling thread.
 SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
@@ -329,6 +341,7 @@ SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
 #endif
 }
 
+// Waits until the phase of this parity has completed, with the cluster's visibility.
 SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred done;\n"
@@ -340,8 +353,8 @@ SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
 #endif
 }
 
-// All threads of the cluster, in two steps. Of what a thread has done before the first, others are
-// sure to see no more than barriers (mbarrier_init_fence).
+// A barrier of all threads of the cluster, in two steps: arrive, wait. It orders no memory accesses
+// except the initialisation of mbarriers (mbarrier_init_fence).
 SPIRA_DEVICE void cluster_sync_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -354,7 +367,7 @@ SPIRA_DEVICE void cluster_sync_end() {
 #endif
 }
 
-// All threads of the cluster.
+// A barrier of all threads of the cluster that orders their memory accesses.
 SPIRA_DEVICE void cluster_sync() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");

@@ -1,4 +1,4 @@
-// spira/base/mma.cuh: the warp's matrix instructions, each PTX form wrapped once.
+// spira/base/mma.cuh: the warp's matrix instructions (mma.sync), each PTX form wrapped once.
 //
 // mma_step<E>: sum[16, 8] += a[16, depth] * b[depth, 8], depth 16 for 16-bit elements and 8 for
 // tf32. With g = lane / 4 and t = lane % 4, a lane holds
@@ -7,7 +7,7 @@
 //   b    column g; b0 at "low", b1 at "high"
 // where low = {2t, 2t+1}, high = {2t+8, 2t+9} (16 bits), or low = t, high = t+4 (tf32).
 //
-// For sm_80 and later: below, conv.cuh does not choose this path.
+// For sm_80 and later; conv.cuh does not choose kernels that use it on older GPUs.
 #ifndef SPIRA_BASE_MMA_CUH
 #define SPIRA_BASE_MMA_CUH
 

@@ -1,9 +1,9 @@
-// spira/base/wgmma.cuh: Hopper's matrix instruction, each PTX form wrapped once (sm_90a).
+// spira/base/wgmma.cuh: Hopper's matrix instruction (wgmma), each PTX form wrapped once (sm_90a).
 //
 // wgmma_step<E, columns>: sum[64, columns] += a[64, 16] * b[16, columns], by the four warps of a
-// warpgroup, asynchronously. Both are in shared memory, as base/wgmma.h says, `b` transposed: 64
-// and `columns` rows of elements of 16 bits, of which a step takes 32 bytes. With w the warp, g =
-// lane / 4 and t = lane % 4, a lane has, for each 8 columns j,
+// warpgroup, asynchronously. Both operands are in shared memory (base/wgmma.h), `b` transposed: 64
+// and `columns` rows of 16-bit elements, of which a step reads 32 bytes. With w the warp, g =
+// lane / 4 and t = lane % 4, a lane holds, for each 8 columns j,
 //   sum[4 j ..]  (16 w + g, 8 j + 2 t) (.., 8 j + 2 t + 1) (16 w + g + 8, 8 j + 2 t) (..)
 #ifndef SPIRA_BASE_WGMMA_CUH
 #define SPIRA_BASE_WGMMA_CUH
@@ -11,7 +11,7 @@
 #include "../numeric.cuh"
 #include "wgmma.h"
 
-// Where the compiler may use it: the target is sm_90a.
+// Whether the target is sm_90a, which has the instruction.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SPIRA_WGMMA 1
 #else
@@ -20,8 +20,8 @@
 
 namespace spira {
 
-// Before steps: registers are as the steps are to see them, and shared memory, too, if it was
-// written by other threads' copies.
+// Call before steps: makes registers and shared memory, also copies of other threads, visible to
+// them.
 SPIRA_DEVICE void wgmma_begin() {
 #if SPIRA_WGMMA
     asm volatile("fence.proxy.async.shared::cta;\n"
@@ -30,14 +30,14 @@ SPIRA_DEVICE void wgmma_begin() {
 #endif
 }
 
-// After them: they are a group.
+// Call after steps: makes them a group.
 SPIRA_DEVICE void wgmma_end() {
 #if SPIRA_WGMMA
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
 
-// Waits until at most `groups` are not done.
+// Waits until at most `groups` groups are in flight.
 template <int groups>
 SPIRA_DEVICE void wgmma_wait() {
 #if SPIRA_WGMMA
@@ -45,8 +45,8 @@ SPIRA_DEVICE void wgmma_wait() {
 #endif
 }
 
-// Registers of each thread of the warpgroup from here on, a multiple of 8: fewer, or more, which it
-// waits for. What a thread block has is shared out, not more.
+// Sets the register budget of each thread of the warpgroup from here on, a multiple of 8: fewer, or
+// more. More registers are waited for until other warpgroups have released enough.
 template <int registers>
 SPIRA_DEVICE void setmaxnreg_dec() {
 #if SPIRA_WGMMA
@@ -61,7 +61,7 @@ SPIRA_DEVICE void setmaxnreg_inc() {
 #endif
 }
 
-// After the wait for all: sums are not to be read before it.
+// Call after wgmma_wait<0>: keeps the compiler from reading the accumulators earlier.
 template <int floats>
 SPIRA_DEVICE void wgmma_settle(float (&sum)[floats]) {
 #pragma unroll
@@ -73,7 +73,7 @@ SPIRA_DEVICE void wgmma_settle(float (&sum)[floats]) {
 template <typename E, int columns>
 struct wgmma_sums;
 
-// a, b: wgmma_address of the step's bytes of the first rows
+// a, b: wgmma_address of the step's bytes of the first row; form: wgmma_form.
 template <typename E, int columns>
 SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
     wgmma_sums<E, columns>::step(sum, a, b, form);

@@ -1,8 +1,8 @@
-// spira/base/wgmma.h: how Hopper's matrix instruction (base/wgmma.cuh) finds its operands in shared
+// spira/base/wgmma.h: how operands of Hopper's matrix instruction (base/wgmma.cuh) lie in shared
 // memory.
 //
-// An operand is rows of 1 << log (32, 64, 128) bytes, side by side, from a multiple of wgmma_align
-// on; wgmma_place says where each byte stands.
+// An operand is contiguous rows of 1 << log (32, 64, 128) bytes, aligned to wgmma_align and
+// swizzled within 8 rows (wgmma_place).
 #ifndef SPIRA_BASE_WGMMA_H
 #define SPIRA_BASE_WGMMA_H
 
@@ -18,17 +18,17 @@ enum {
     wgmma_align = 1024,
 };
 
-// Where byte `at` of the rows (row << log | byte of the row) stands: the swizzle.
+// The swizzle: where byte `at` of the rows (row << log | byte of the row) is stored.
 SPIRA_BOTH uint32_t wgmma_place(uint32_t at, int log) {
     return at ^ (at >> 3 & ((1u << log) - 16));
 }
 
-// What the instruction is told of rows of 1 << log bytes: the distance of 8 rows, the swizzle.
+// Upper half of the matrix descriptor for rows of 1 << log bytes: stride of 8 rows, swizzle mode.
 SPIRA_BOTH uint32_t wgmma_form(int log) {
     return 1u << (log - 1) | (uint32_t)(wgmma_row_log_most + 1 - log) << 30;
 }
 
-// And of where they are (shared address): 16 bytes more are 1 more.
+// Lower half: the shared address of the rows. Adding 1 moves it by 16 bytes.
 SPIRA_BOTH uint32_t wgmma_address(uint32_t rows) {
     return (rows >> 4 & 0x3fff) | 1u << 16;
 }

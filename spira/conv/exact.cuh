@@ -1,13 +1,14 @@
 // spira/conv/exact.cuh: output-stationary convolution in plain fp32 multiply-adds.
 //
-// For exact fp32, and for every format on GPUs whose tensor cores do not know it. A block owns the
-// outputs of a tile and 32 output channels, a warp a quarter of the outputs, a lane one channel; the
-// sums stay in shared memory. The source rows of 8 pairs are staged there as well, 32 channels at a
+// For exact fp32 everywhere, and for all formats on GPUs before sm_80. A thread block owns the
+// outputs of a tile and 32 output channels, a warp a quarter of the outputs, a lane one channel.
+// The sums stay in shared memory. The source rows of 8 pairs are staged there too, 32 channels at a
 // time, and read as broadcasts.
 #ifndef SPIRA_CONV_EXACT_CUH
 #define SPIRA_CONV_EXACT_CUH
 
 #include "../conv.h"
+#include "../device.cuh"
 #include "../layout/tile.h"
 #include "../numeric.cuh"
 #include "../status.cuh"
@@ -16,12 +17,13 @@ namespace spira {
 
 enum { exact_warps = 4, exact_channels = 32, exact_group = 8 };
 
-// Packed weights [volume, cin + cin2, cout]: operands of the format, as fp32.
+// Packed weights [volume, cin + cin2, cout]: rounded to the format, stored as fp32. Returns the
+// number of elements.
 SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
     return (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
 }
 
-SPIRA_KERNEL void __launch_bounds__(256)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
     conv_exact_pack_kernel(numeric type, const float *__restrict__ weight, int64_t total,
                            float *__restrict__ packed) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,12 +40,12 @@ struct conv_exact_params {
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
-    const float *sums; // [capacity, conv_sums_pitch(cout)] to begin from, or null
+    const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
     conv_shape shape;
     int slices, rows; // rows: of a tile
 };
 
-// Adds one source's contribution of one offset. source: of row lane % 8, or -1.
+// Adds the products of 8 pairs of one offset. source: of pair lane % 8, or -1.
 template <typename E>
 SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int cout, int channel,
                                  bool tf32, int32_t source, float (*stage)[exact_group],
@@ -70,14 +72,14 @@ SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int 
     }
 }
 
-// The pairs of some outputs, side by side.
+// The compacted pairs of a warp's outputs.
 struct exact_pairs {
     int32_t source[32];
     int32_t row[32];
 };
 
-// Adds the pairs of one offset, entries [first, last) of the tile's list, whose outputs are in
-// [low, high), to the sums [rows, 32].
+// Adds the pairs of one offset to the sums [rows, 32]: entries [first, last) of the tile's list
+// whose outputs are in [low, high).
 template <typename E>
 SPIRA_DEVICE void conv_exact_offset(const conv_exact_params &p, const int32_t *input,
                                     const uint8_t *rows, int first, int last, int low, int high,
@@ -115,7 +117,7 @@ SPIRA_DEVICE void conv_exact_offset(const conv_exact_params &p, const int32_t *i
     }
 }
 
-// The identity: each output's only pair.
+// Writes the pairs of the identity.
 SPIRA_DEVICE void conv_exact_identity(int first_row, int32_t *input, uint8_t *row) {
     for (int i = threadIdx.x; i < tile_rows_most; i += 32 * exact_warps) {
         input[i] = first_row + i;
@@ -170,6 +172,12 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     }
 }
 
+// Whether this file is compiled for a GPU that computes a format this way.
+SPIRA_API constexpr bool exact_compiled(numeric type) {
+    return type == numeric_f32 || device_code_within(0, 79);
+}
+
+// Computes a layer.
 template <typename E>
 SPIRA_API status conv_exact_launch(conv_exact_params p, cudaStream_t stream) {
     p.rows = p.layout.first ? p.layout.rows : tile_rows(1);

@@ -1,17 +1,16 @@
-// spira/conv/tile.cuh: the pieces of the convolution on tensor cores: the order of its weights,
-// where the sums of a tile stand in shared memory, and the epilogue.
+// spira/conv/tile.cuh: what the convolution kernels share: parameters, packed weights, accumulators
+// in shared memory, and the epilogue.
 //
-// The sums of a tile of outputs stay on the chip from the first offset to the epilogue, in fp32, so
-// that each output is written once. Only the rows that the map has are multiplied (compaction): 16
-// pairs of one offset are the instruction's 16, output channels its 8, and what they give is added
-// to the sums of the 16 outputs; no output has two pairs of one offset.
+// The accumulators of a tile of outputs stay on the chip from the first offset to the epilogue, in
+// fp32, so that each output is written once. Only pairs that the kernel map has are multiplied
+// (compaction): the matrix instruction's 16 rows are 16 pairs of one offset, its 8 columns are 8
+// output channels, a "channel group". No output has two pairs of one offset.
 //
-// A lane loads exactly the bytes of a row that it will multiply: 16 bytes, which are both depth
-// halves of two instructions once the weights are packed in the same order.
+// A lane loads exactly the bytes of a row that it multiplies: 16 bytes. They are both depth halves
+// of two instructions, since the weights are packed in the same order.
 //
-// All that is for conv/tensor.cuh. The kernel of few channels (conv/narrow.cuh) and Hopper's
-// (conv/hopper.cuh) pack their weights and keep their sums in ways of their own, and share the
-// parameters, the reads of odd rows and the epilogue.
+// conv/tensor.cuh and conv_pairs.cuh use all of it; conv/narrow.cuh and conv/hopper.cuh use the
+// parameters, the loads of unaligned rows and the epilogue.
 #ifndef SPIRA_CONV_TILE_CUH
 #define SPIRA_CONV_TILE_CUH
 
@@ -26,9 +25,9 @@
 namespace spira {
 
 enum {
-    conv_lane_bytes = 16,  // a lane's part of a row's chunk
-    conv_chunk_bytes = 64, // a chunk: 4 lanes of one row; 32 channels of 16 bits, 16 of 32 bits
-    conv_part_bytes = 512, // a lane's parts of 8 rows; weights of a chunk and 8 output channels
+    conv_lane_bytes = 16,  // a lane's bytes of a chunk
+    conv_chunk_bytes = 64, // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
+    conv_part_bytes = 512, // a warp's bytes: weights of a chunk and a channel group
 };
 
 // Chunks of one source's channels.
@@ -41,7 +40,7 @@ SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
     return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
 }
 
-// Blocks of 8 output channels: of a slice, what a warp computes, and of all slices.
+// Channel groups of a slice, which is what one warp computes.
 SPIRA_BOTH int conv_slice_blocks(int cout) {
     return cout <= 16 ? 2 : 4;
 }
@@ -50,25 +49,28 @@ SPIRA_BOTH int conv_slices(int cout) {
     return (int)ceil_div(cout, 8 * conv_slice_blocks(cout));
 }
 
+// Channel groups of all slices.
 SPIRA_BOTH int conv_blocks(int cout) {
     return conv_slices(cout) * conv_slice_blocks(cout);
 }
 
 // Packed weights [volume, chunks, conv_blocks, 32 lanes] of 16 bytes: the lane's operand of two
-// mma_steps, input channels side by side. Channels beyond the ends are zero.
+// mma_steps, with neighbouring input channels. Channels past the last are zero. Returns the number
+// of lanes' operands.
 SPIRA_API int64_t conv_tensor_weights(const conv_shape *s) {
     return (int64_t)s->volume * conv_blocks(s->cout) * conv_shape_chunks(s) * 32;
 }
 
-// Where 16 bytes of packed weights [volume, chunks, blocks, 32 lanes] belong, by their number.
+// The indices of operand `number` of packed weights [volume, chunks, channel groups, 32 lanes].
 struct conv_packed_place {
     int64_t offset;
-    int chunk, block, lane;
+    int chunk, group, lane;
 };
 
-SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks, int blocks) {
-    return {number / 32 / blocks / chunks, (int)(number / 32 / blocks % chunks),
-            (int)(number / 32 % blocks), (int)(number % 32)};
+SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks,
+                                                    int channel_groups) {
+    return {number / 32 / channel_groups / chunks, (int)(number / 32 / channel_groups % chunks),
+            (int)(number / 32 % channel_groups), (int)(number % 32)};
 }
 
 template <typename E>
@@ -85,7 +87,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int chunks1 = conv_chunks(s.cin, s.type);
     bool second = at.chunk >= chunks1;
     int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
-    int out = at.block * 8 + at.lane / 4;
+    int out = at.group * 8 + at.lane / 4;
     for (int e = 0; e < per_lane; ++e) {
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
@@ -98,24 +100,32 @@ SPIRA_KERNEL void __launch_bounds__(256)
 
 enum { conv_sizes_most = 256 };
 
-// How the work of a layer is cut.
+// How the work of a layer is cut. What a member means depends on the kernel:
+//
+//          conv/tensor.cuh                 conv/narrow.cuh     conv/hopper.cuh
+//   tiles  of a thread block               1                   under way at a time: 1, 2
+//   slices of a thread block, up to 32     1                   columns / 32
+//          output channels each
+//   split  warps that share the list of    warps that share    thread blocks that share the
+//          a tile: 1, 2, 4                 places: 1, 2, 4     offsets of a tile: 1, 2
+//   depth  chunks multiplied at a time:    1                   stages of the ring
+//          1, 2, 4
+//
+// Launchers choose `depth` themselves and ignore the caller's.
 struct conv_sizes {
-    int tiles;  // of a block; 1 (conv/narrow.cuh); that it has under way: 1, 2 (conv/hopper.cuh)
-    int slices; // of a block: of up to 32 output channels each; 1 (conv/narrow.cuh)
-    int split;  // warps that share the list of a tile, or places (conv/narrow.cuh): 1, 2, 4; thread
-                // blocks that share the offsets of a tile (conv/hopper.cuh): 1, 2
-    int depth;  // chunks that are multiplied at a time: 1, 2, 4; not read of the caller's
+    int tiles, slices, split, depth;
 };
 
-// A 1x1x1 convolution whose outputs are added: see conv_shortcut.
+// A 1x1x1 convolution that is added to the outputs: see conv_shortcut.
 struct conv_tensor_shortcut {
     const void *in, *in2, *weights;
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2;
-    int parts; // of a row, of 128 bytes; 0: there is no shortcut
+    int parts; // of a row, 128 bytes each; 0: no shortcut
     bool wide_in, wide_in2;
 };
 
+// The parameters of the kernels on tensor cores.
 struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
@@ -124,22 +134,24 @@ struct conv_tensor_params {
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
-    const float *sums; // [capacity, conv_sums_pitch(cout)] to begin from, or null
+    const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
     int volume, cin, cin2, cout;
-    int chunks1, chunks; // parts of the input channels: of the first source, of both; where these
-                         // are read as one (conv/hopper.cuh), `chunks` alone counts
-    int slices;          // of the output channels, a block's together
+    int chunks1, chunks; // of the first source, of both. conv/hopper.cuh: `chunks` is the parts of
+                         // both together
+    int slices;          // thread blocks that share the output channels of a tile
     int part;            // bytes of a part of a row; conv/hopper.cuh
     int multiprocessors; // of the device; conv/narrow.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
-    bool wide_in, wide_in2;        // rows of the sources are multiples of 16 bytes, and aligned
-    bool wide_out;                 // outputs and residual: multiples of 4 elements, and aligned
+    bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes
+    bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
     bool programmatic;             // see conv_args.programmatic; conv/narrow.cuh, conv/hopper.cuh
     conv_tensor_shortcut shortcut; // conv/hopper.cuh
 };
 
-// Reads element by element what there is of 16 bytes.
+// ---- unaligned rows -----------------------------------------------------------------------------
+
+// Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
 template <typename E>
 SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
@@ -157,68 +169,68 @@ SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
     return v.all;
 }
 
-// Not in line: it is called in many places, and seldom.
+// Not inlined: many places call it, seldom.
 template <typename E>
-[[maybe_unused]] static __device__ __noinline__ uint4 conv_read_narrow(const char *from,
-                                                                       int bytes) {
+[[maybe_unused]] static __device__ __noinline__ uint4 conv_read_unaligned(const char *from,
+                                                                          int bytes) {
     return conv_read_each<E>(from, bytes);
 }
 
-// ---- sums in shared memory ----------------------------------------------------------------------
+// ---- accumulators in shared memory --------------------------------------------------------------
 
-// Four rows whose numbers differ modulo 4 have the same channels in different banks: the 32 bytes
-// of a block of 8 channels are moved by this. See tile_pair_place (layout/tile.h).
-template <int blocks>
+// Swizzle: moves the 32 bytes of a channel group, so that rows that differ modulo 4 have the same
+// channels in different banks. See tile_pair_place (layout/tile.h).
+template <int channel_groups>
 SPIRA_DEVICE uint32_t conv_swizzle(uint32_t row) {
-    return blocks == 2 ? (row & 2) << 4 : (row & 3) << 5;
+    return channel_groups == 2 ? (row & 2) << 4 : (row & 3) << 5;
 }
 
-// Where, from the sums of a tile [rows, 8 blocks], a lane has its two channels of the first block
-// of a row.
-template <int blocks>
+// Where a lane has its two channels of a row's first channel group, in bytes from the accumulators
+// of the tile [rows, 8 channel_groups].
+template <int channel_groups>
 SPIRA_DEVICE uint32_t conv_sums_place(uint32_t row) {
-    return row * (blocks * 32) + (threadIdx.x % 4 * 8 | conv_swizzle<blocks>(row));
+    return row * (channel_groups * 32) + (threadIdx.x % 4 * 8 | conv_swizzle<channel_groups>(row));
 }
 
-// And of block m.
+// The same of channel group m.
 SPIRA_DEVICE uint32_t conv_sums_at(uint32_t place, int m) {
     return (place ^ (uint32_t)(m % 4 * 32)) + (uint32_t)(m / 4 * 128);
 }
 
-// A lane's sums of 16 pairs: of rows g and g + 8 (g = lane / 4), of each block of 8 channels the
-// channels 2 t and 2 t + 1 (t = lane % 4).
-template <int blocks>
+// A lane's accumulators of 16 pairs: of rows g and g + 8 (g = lane / 4), channels 2 t and 2 t + 1
+// (t = lane % 4) of each channel group.
+template <int channel_groups>
 struct conv_sums {
-    float at[blocks][4];
+    float at[channel_groups][4];
 };
 
-// Exchanges a lane's channels of row g (r = 0) or g + 8 (1) with the sums in shared memory. Tiles
-// start at multiples of 128 bytes.
-template <int blocks>
-SPIRA_DEVICE void conv_sums_load(uint32_t tile, uint32_t place, int r, conv_sums<blocks> &sum) {
+// Loads a lane's channels of row g (r = 0) or g + 8 (r = 1). Tiles are aligned to 128 bytes.
+template <int channel_groups>
+SPIRA_DEVICE void conv_sums_load(uint32_t tile, uint32_t place, int r,
+                                 conv_sums<channel_groups> &sum) {
 #pragma unroll
-    for (int m = 0; m < blocks; ++m) {
+    for (int m = 0; m < channel_groups; ++m) {
         float2 two = shared_load_float_2(conv_sums_at(tile + place, m));
         sum.at[m][2 * r] = two.x;
         sum.at[m][2 * r + 1] = two.y;
     }
 }
 
-// Where `there`.
-template <int blocks>
+// Stores them, if `there`.
+template <int channel_groups>
 SPIRA_DEVICE void conv_sums_store(uint32_t tile, uint32_t place, int r, bool there,
-                                  const conv_sums<blocks> &sum) {
+                                  const conv_sums<channel_groups> &sum) {
 #pragma unroll
-    for (int m = 0; m < blocks; ++m) {
+    for (int m = 0; m < channel_groups; ++m) {
         shared_store_float_2(conv_sums_at(tile + place, m),
                              make_float2(sum.at[m][2 * r], sum.at[m][2 * r + 1]), there);
     }
 }
 
-// The sums [rows, 8 blocks] begin at zero. A whole warp.
-template <int blocks>
+// Zeroes the accumulators [rows, 8 channel_groups]. A whole warp calls this.
+template <int channel_groups>
 SPIRA_DEVICE void conv_begin_sums(int rows, char *sums) {
-    for (int i = threadIdx.x % 32; i < rows * (blocks * 2); i += 32) {
+    for (int i = threadIdx.x % 32; i < rows * (channel_groups * 2); i += 32) {
         ((float4 *)sums)[i] = make_float4(0, 0, 0, 0);
     }
 }
@@ -228,32 +240,32 @@ SPIRA_DEVICE uint4 conv_tf32(uint4 v) {
                       tf32_bits(__uint_as_float(v.z)), tf32_bits(__uint_as_float(v.w)));
 }
 
-// Adds one chunk: a lane's parts of rows g and g + 8, times the weights of the blocks.
-template <typename E, int blocks>
-SPIRA_DEVICE void conv_multiply_chunk(uint4 low, uint4 high, const uint4 (&weights)[blocks],
-                                      conv_sums<blocks> &sum) {
+// Multiplies one chunk: a lane's bytes of rows g and g + 8 by the weights of all channel groups.
+template <typename E, int channel_groups>
+SPIRA_DEVICE void conv_multiply_chunk(uint4 low, uint4 high, const uint4 (&weights)[channel_groups],
+                                      conv_sums<channel_groups> &sum) {
     if (sizeof(E) == 4) { // tf32
         low = conv_tf32(low);
         high = conv_tf32(high);
     }
     uint4 a = make_uint4(low.x, high.x, low.y, high.y),
           b = make_uint4(low.z, high.z, low.w, high.w);
-    // One copy of the operands for all blocks.
+    // Keeps one copy of the operands for all channel groups.
     asm volatile("" : "+r"(a.x), "+r"(a.y), "+r"(a.z), "+r"(a.w));
     asm volatile("" : "+r"(b.x), "+r"(b.y), "+r"(b.z), "+r"(b.w));
 #pragma unroll
-    for (int m = 0; m < blocks; ++m) {
+    for (int m = 0; m < channel_groups; ++m) {
         mma_step<E>(sum.at[m], a, weights[m].x, weights[m].y);
     }
 #pragma unroll
-    for (int m = 0; m < blocks; ++m) {
+    for (int m = 0; m < channel_groups; ++m) {
         mma_step<E>(sum.at[m], b, weights[m].z, weights[m].w);
     }
 }
 
 // ---- epilogue -----------------------------------------------------------------------------------
 
-// The larger of two, NaN if one is.
+// The larger of two numbers; NaN if one is NaN.
 SPIRA_DEVICE float conv_max_nan(float a, float b) {
 #if __CUDA_ARCH__ >= 800
     float m;
@@ -264,7 +276,7 @@ SPIRA_DEVICE float conv_max_nan(float a, float b) {
 #endif
 }
 
-// floor: 0 for ReLU, else -infinity, so that one instruction does for both and for none.
+// floor: 0 for ReLU, otherwise -infinity, so that one instruction serves all activations.
 SPIRA_DEVICE float conv_activate(float x, float floor, bool leaky, float slope) {
     x = conv_max_nan(x, floor);
     return leaky && x < 0.0f ? x * slope : x;
@@ -304,7 +316,7 @@ SPIRA_DEVICE void conv_quad_store(E *to, int left, const conv_quad<E> &q) {
     }
 }
 
-// What is done to the sums of four channels: scale * sum + shift, the bias folded in, and so on.
+// The epilogue of four channels. The bias is folded into the shift.
 struct conv_output {
     alignas(16) float scale[4], shift[4];
     float floor;
@@ -329,8 +341,8 @@ SPIRA_DEVICE conv_output conv_output_of(const conv_tensor_params &p, int channel
     return f;
 }
 
-// Four neighbouring channels of a row of sums, of which `left` are there: behind the last nobody
-// has written.
+// Loads four neighbouring channels of a row of initial sums, of which `left` are there: those past
+// the last are not initialised.
 SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     if (left >= 4) {
         return *(const float4 *)from;
@@ -338,17 +350,17 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
 }
 
-// Adds the sums that an output begins from; wide: p.wide_out. Hopper's kernel has its own way.
+// Adds the initial sums of an output. wide: p.wide_out. conv/hopper.cuh has its own way.
 template <bool wide>
 SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int channel, float4 sum) {
     const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);
-    asm volatile("" : "+r"(row)); // or the compiler keeps an address for each row
+    asm volatile("" : "+r"(row)); // otherwise the compiler keeps an address for each row
     const float *from = p.sums + (int64_t)row * pitch + channel;
     float4 first = conv_sums_fetch(from, wide ? 4 : p.cout - channel);
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Finishes four channels of an output, from p.sums on if there are any; wide: p.wide_out.
+// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out.
 template <typename E, bool wide>
 SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
                                        float4 sum) {
@@ -378,15 +390,15 @@ SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_outp
     }
 }
 
-// Finishes outputs [first_row, + there), channels [channel, + 8 blocks): a lane of the warp keeps
-// its four channels from row to row.
+// Finishes outputs [first_row, + there), channels [channel, + 8 channel_groups). A lane has the
+// same four channels of every row.
 //
-// sums: of the tile, of which these are the rows from `from` on; `copies` of them, `apart` bytes
-// from each other, are added up in their order
-template <typename E, int blocks>
+// sums  accumulators of the tile, whose rows these are from `from` on; `copies` of them, `apart`
+//       bytes from each other, are added up in order
+template <typename E, int channel_groups>
 SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int there, int channel,
                               int from, const char *sums, int copies, int apart) {
-    enum { quads = blocks * 2, at_a_time = 32 / quads };
+    enum { quads = channel_groups * 2, at_a_time = 32 / quads };
     int lane = threadIdx.x % 32, quad = lane % quads;
     channel += quad * 4;
     if (channel >= p.cout) {
@@ -395,8 +407,9 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
     conv_output output = conv_output_of(p, channel);
 #pragma unroll 4
     for (int row = lane / quads; row < there; row += at_a_time) {
-        const char *own = sums + (from + row) * (blocks * 32) +
-                          ((uint32_t)(quad * 16) ^ conv_swizzle<blocks>((uint32_t)(from + row)));
+        const char *own =
+            sums + (from + row) * (channel_groups * 32) +
+            ((uint32_t)(quad * 16) ^ conv_swizzle<channel_groups>((uint32_t)(from + row)));
         float4 sum = *(const float4 *)own;
         for (int c = 1; c < copies; ++c) {
             float4 more = *(const float4 *)(own + c * apart);

@@ -1,16 +1,16 @@
 // spira/gemm/group.h: which products of a gather-GEMM-scatter convolution are done together.
 //
-// Each offset that has pairs is a product: its gathered input rows times its weight. There are many
-// of them, of any size, and small ones do not fill a GPU. A batched product does several in one
-// call, if all have the same number of rows: the shorter ones are padded. A rule trades the rows
-// that are wasted for fewer calls.
+// Each offset that has pairs is one product: its gathered input rows times its weight. Small
+// products do not fill a GPU. A batched call computes several products of the same number of rows,
+// so that shorter ones are padded. A rule trades padding for fewer calls.
 //
-//   each      a call for each offset, no padding
-//   adaptive  neighbours in the order of the offsets (TorchSparse paper, adaptive grouping)
-//   sorted    neighbours in the order of their sizes (Minuet paper, padding-efficient grouping)
-//   grouped   all in one call that takes products of different sizes, no padding
+//   each      one call for each offset, no padding
+//   adaptive  batches neighbours in the order of the offsets (TorchSparse paper, adaptive grouping)
+//   sorted    batches neighbours in the order of their sizes (Minuet paper, padding-efficient
+//             grouping)
+//   grouped   one call for products of different sizes, no padding
 //
-// A rule needs the sizes and nothing else, so that it runs on the host; cublas.cuh does the rest.
+// A rule needs only the sizes and runs on the host. For ../cublas.cuh, which alone includes it.
 #ifndef SPIRA_GEMM_GROUP_H
 #define SPIRA_GEMM_GROUP_H
 
@@ -31,20 +31,20 @@ SPIRA_API const char *ggs_rule_name(ggs_rule rule) {
 
 struct ggs_grouping {
     ggs_rule rule;
-    double waste;  // epsilon: the share of a batch's rows that may be padding, 0 .. 1
-    int32_t small; // S: a batch is made of products with fewer rows than this, others go alone
-    bool mirrored; // adaptive: each offset k next to volume - 1 - k, which is as large in a
+    double waste;  // epsilon: the fraction of a batch's rows that may be padding, 0 .. 1
+    int32_t small; // S: only products with fewer rows are batched
+    bool mirrored; // adaptive: orders offset k next to volume - 1 - k, which has as many pairs in a
                    // submanifold layer
 };
 
 enum ggs_kind : int32_t {
     ggs_kind_one,     // one product
-    ggs_kind_batch,   // products of the same number of rows, with padding
-    ggs_kind_grouped, // products of their own numbers of rows
-    ggs_kind_direct,  // one product whose rows need not be gathered
+    ggs_kind_batch,   // products padded to the same number of rows
+    ggs_kind_grouped, // products of different numbers of rows
+    ggs_kind_direct,  // one product whose rows are not gathered
 };
 
-// Products that one call does.
+// Products of one call.
 struct ggs_group {
     int32_t first, count; // members: order[first] .. order[first + count - 1], ascending offsets
     int32_t rows;         // of each member in the buffers, padding included; grouped: 0, see sizes
@@ -81,8 +81,8 @@ SPIRA_API status ggs_sizes_check(const ggs_grouping *g, const int32_t *sizes, in
     return status_success();
 }
 
-// The order in which a rule looks at the offsets; those without pairs are left out. Returns how
-// many there are.
+// Writes the offsets that have pairs in the order in which a rule visits them. Returns their
+// number.
 SPIRA_API int32_t ggs_group_order(const ggs_grouping *g, const int32_t *sizes, int volume,
                                   int32_t *order) {
     bool mirrored = g->mirrored && g->rule == ggs_rule_adaptive;
@@ -106,11 +106,11 @@ SPIRA_API void ggs_group_add(ggs_groups *out, int32_t first, int32_t count, int3
     out->group[out->count++] = {first, count, rows, kind};
 }
 
-// Makes a batch of order[first .. end), or a call for each where a batch is not worth it.
+// Makes a batch of order[first .. end), or single products if they are not small or only one.
 SPIRA_API void ggs_group_close(const ggs_grouping *g, const int32_t *sizes, int32_t first,
                                int32_t end, int32_t most, ggs_groups *out) {
     if (end - first > 1 && most < g->small) {
-        std::sort(out->order + first, out->order + end); // weights at one distance, where they can
+        std::sort(out->order + first, out->order + end); // equidistant weights, where possible
         ggs_group_add(out, first, end - first, most, ggs_kind_batch);
         out->rows += (int64_t)most * (end - first);
         return;
@@ -122,7 +122,7 @@ SPIRA_API void ggs_group_close(const ggs_grouping *g, const int32_t *sizes, int3
     }
 }
 
-// Neighbours of the order, as many as the waste allows: of `most * count` rows, `sum` are used.
+// Batches neighbours of the order while the waste allows: `sum` of `most * count` rows are used.
 SPIRA_API void ggs_group_neighbours(const ggs_grouping *g, const int32_t *sizes, ggs_groups *out) {
     int32_t first = 0, most = 0;
     int64_t sum = 0;
@@ -143,12 +143,12 @@ SPIRA_API void ggs_group_neighbours(const ggs_grouping *g, const int32_t *sizes,
 
 // Groups the products of a layer.
 //
-// inputs   grouping: the rule; sizes [volume]: the pairs of each offset, 0 leaves an offset out
-// outputs  out: order [volume] and group [volume] are the caller's memory; all else is written.
-//          Every offset with pairs is in one group
+// inputs   grouping: the rule; sizes [volume]: the pairs of each offset; an offset with 0 is skipped
+// outputs  out: the caller sets order [volume] and group [volume]; the rest is written. Every offset
+//          with pairs is in exactly one group
 // errors   null pointers, sizes, a waste beyond 0 .. 1, mirrored offsets of different sizes, more
 //          than 2^30 rows with padding
-// A waste of 0 batches equal sizes only, 1 any sizes; with small = 0 there are no batches.
+// A waste of 0 batches equal sizes only, 1 any sizes; small = 0: no batches.
 // cost     O(volume log volume)
 SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *sizes, int volume,
                                    ggs_groups *out) {
@@ -175,7 +175,7 @@ SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *
     return status_success();
 }
 
-// Adds a product behind the others whose rows stand ready in the input: it is not gathered.
+// Appends a product whose rows are those of the input: it is not gathered.
 SPIRA_API void ggs_group_direct(ggs_groups *out, int k, int32_t rows) {
     out->order[out->products] = k;
     ggs_group_add(out, out->products++, 1, rows, ggs_kind_direct);
@@ -183,12 +183,12 @@ SPIRA_API void ggs_group_direct(ggs_groups *out, int k, int32_t rows) {
     out->real_rows += rows;
 }
 
-// Rows of a member of a group in the buffers, with padding.
+// Rows of a member of a group in the buffers, padding included.
 SPIRA_BOTH int32_t ggs_group_rows(const ggs_group *g, int32_t size) {
     return g->kind == ggs_kind_grouped ? size : g->rows;
 }
 
-// Where the rows of each offset start in the buffers: row [volume], 0 for offsets without pairs.
+// row [volume]: where the rows of each offset start in the buffers; 0 for offsets without pairs.
 SPIRA_API void ggs_group_place(const ggs_groups *g, const int32_t *sizes, int volume,
                                int32_t *row) {
     int32_t at = 0;
@@ -202,7 +202,7 @@ SPIRA_API void ggs_group_place(const ggs_groups *g, const int32_t *sizes, int vo
     }
 }
 
-// Rows with padding over rows without: 1 is no waste; 1 too where there are no rows.
+// Rows with padding over rows without; 1 if there are none.
 SPIRA_API double ggs_padding_ratio(const ggs_groups *g) {
     return g->real_rows ? (double)g->rows / (double)g->real_rows : 1.0;
 }

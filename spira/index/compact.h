@@ -1,13 +1,12 @@
-// spira/index/compact.h: the compact form of the kernel map of a small cubic kernel: a position for
-// each row of K offsets (z) instead of one for each offset.
+// spira/index/compact.h: the compact form of the kernel map of a small cubic kernel: one position
+// for each row of K offsets (z), and presence bits.
 //
-// The sources of a row stand side by side, if all coordinates are multiples of the stride and no
-// voxel is there twice: no other word lies between them. So it is enough to know where the first of
-// them stands, and which offsets have one. The rows of a slab (x-offset) make a record: [K + 1]
-// begin 0 .. K - 1, has.
-//
-//   begin  where the sources of a row begin; of a row without sources, anything
-//   has    bit c: there is a source for offset c of the slab, number slab * K * K + c of the kernel
+// The sources of a row stand side by side in the source set if all coordinates are multiples of the
+// stride and no voxel occurs twice: then no other word lies between them. So the position of the
+// first one and a bit for each offset are enough. The K rows of an x-plane of the kernel make a
+// record of K + 1 numbers, [begin 0, .., begin K - 1, has]:
+//   begin  position of the first source of the row; unspecified if the row has none
+//   has    bit c: offset c of the plane (offset plane * K * K + c of the kernel) has a source
 #ifndef SPIRA_INDEX_COMPACT_H
 #define SPIRA_INDEX_COMPACT_H
 
@@ -15,41 +14,44 @@
 
 namespace spira {
 
-enum { slab_size_most = 5, slab_alignment = 16 };
+enum {
+    compact_size_most = 5,
+    compact_alignment = 16, // bytes
+};
 
-// Whether kernel maps of a kernel have this form: a cube of 3 or 5. Dilated rows have other words
-// between their members.
-SPIRA_API bool slab_takes(const kernel_shape *kernel) {
+// Whether a kernel has this form: cubes of 3 or 5, not transposed, with a stride in z that is a
+// power of two. Rows that are dilated in z may have other words between their members.
+SPIRA_API bool compact_takes(const kernel_shape *kernel) {
     triple size = kernel->size;
     return size.x == size.y && size.y == size.z && (size.x == 3 || size.x == 5) &&
            kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) && !kernel->transposed;
 }
 
-// Numbers of a record.
-SPIRA_BOTH constexpr int slab_record_words(int K) {
+// Numbers in a record.
+SPIRA_BOTH constexpr int compact_record_words(int K) {
     return K + 1;
 }
 
-// Numbers of a compact map.
-SPIRA_BOTH int64_t slab_total(int K, int32_t capacity) {
-    return (int64_t)K * capacity * slab_record_words(K);
+// Numbers in a compact map.
+SPIRA_BOTH int64_t compact_total(int K, int32_t capacity) {
+    return (int64_t)K * capacity * compact_record_words(K);
 }
 
-// Where the record of an output and slab stands in a compact map [K, capacity, slab_record_words].
-SPIRA_BOTH int64_t slab_at(int K, int32_t capacity, int slab, int32_t output) {
-    return ((int64_t)slab * capacity + output) * slab_record_words(K);
+// Index of the record of a plane and an output, in a compact map [K, capacity, K + 1].
+SPIRA_BOTH int64_t compact_at(int K, int32_t capacity, int plane, int32_t output) {
+    return ((int64_t)plane * capacity + output) * compact_record_words(K);
 }
 
-// The source of offset c of a slab, or -1.
-SPIRA_BOTH int32_t slab_source(const int32_t *record, int K, int c) {
+// Returns the source of offset c of the record's plane, or -1.
+SPIRA_BOTH int32_t compact_source(const int32_t *record, int K, int c) {
     const uint32_t has = (uint32_t)record[K];
     const uint32_t before = has >> (c / K * K) & ((1u << c % K) - 1);
     return has >> c & 1 ? record[c / K] + count_bits(before) : -1;
 }
 
-// The record of an output's taps of a slab [K * K]; false if the sources of a row do not stand side
-// by side: then it lacks those behind the first gap.
-SPIRA_API bool slab_record_put(const int32_t *taps, int K, int32_t *record) {
+// Makes the record of the taps [K * K] of one output and plane. Returns false if the sources of a
+// row do not stand side by side: then the record lacks those behind the first gap.
+SPIRA_API bool compact_record_put(const int32_t *taps, int K, int32_t *record) {
     bool whole = true;
     uint32_t has = 0;
     for (int row = 0; row < K; ++row) {

@@ -1,58 +1,100 @@
-// tests/build/all_kernels.cu: every kernel in every form that the library offers, so that `make
-// check` builds each for all architectures and looks for spilled registers. A new template argument
-// needs a line.
+// tests/build/all_kernels.cu: every kernel in every form that the library offers. `make check`
+// compiles it for all architectures and looks for spilled registers. A launcher, or a template
+// argument of one, that reaches new kernels needs a line here.
 #include "../../spira.cuh"
 
 using namespace spira;
 
+// Whatever a launcher takes. Nothing here runs, so the values do not matter.
+struct any_arguments {
+    device_info gpu;
+    word_layout layout;
+    kernel_shape kernel;
+    voxel_input points;
+    voxel_rows rows;
+    device_status *trouble;
+    int32_t *map; // [capacity, volume]
+    int32_t *count;
+    int32_t capacity;
+    map_forms forms;
+    map_pairs pairs;
+    exchange_rows csr;
+    expand_rule rule;
+    tile_layout tiles;
+    order_request order;
+    conv_shape shape;
+    conv_args conv;
+    conv_pairs_args conv_pairs;
+    conv_hybrid_args hybrid;
+    tune_args tune;
+    net_plan plan;
+    const float *weight;
+    float *worst;
+    int64_t *slots;
+    void *memory;
+    size_t bytes;
+    cudaStream_t stream;
+};
+
 template <typename W>
-static status all_of_word(const word_layout *layout, const kernel_shape *kernel,
-                          const voxel_input *in, voxel_set<W> set, voxel_rows rows,
-                          device_status *trouble, int32_t *map, void *out) {
-    SPIRA_TRY(voxelize(layout, in, set, rows, trouble, nullptr, 0, nullptr));
-    SPIRA_TRY(downsample(layout, set, kernel->stride, set, trouble, nullptr, 0, nullptr));
-    expand_rule rule = {kernel->stride, kernel->size, {}};
-    SPIRA_TRY(expand(layout, kernel, &rule, set, set, trouble, nullptr, 0, nullptr));
-    map_forms forms = map_forms_os(map);
-    map_pairs pairs = {map, map, map, 1};
-    const cell_request<W> cells = {*kernel, set, set, {map, (uint32_t *)map, map, map, 1, 8}};
-    SPIRA_TRY(cell_order(layout, &cells, 1, out, 0, nullptr));
-    SPIRA_TRY(map_build_forms(layout, kernel, set, set, &forms, nullptr));
+static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(
-        map_build_pairs(layout, kernel, set, set, &forms, pairs, trouble, nullptr, 0, nullptr));
-    return pool_global(pool_max, numeric_f32, layout, set, map, 1, out, nullptr, 0, nullptr);
+        voxelize(&a->layout, &a->points, set, a->rows, a->trouble, a->memory, a->bytes, a->stream));
+    SPIRA_TRY(downsample(&a->layout, set, a->kernel.stride, set, a->trouble, a->memory, a->bytes,
+                         a->stream));
+    SPIRA_TRY(expand(&a->layout, &a->kernel, &a->rule, set, set, a->trouble, a->memory, a->bytes,
+                     a->stream));
+    map_request<W> map = {};
+    map.kernel = a->kernel;
+    map.source = map.outputs = set;
+    map.forms = a->forms;
+    SPIRA_TRY(map_build(&a->layout, &a->kernel, set, set, a->map, a->stream));
+    SPIRA_TRY(map_build_forms(&a->layout, &a->kernel, set, set, &a->forms, a->stream));
+    SPIRA_TRY(map_build_batch(&a->gpu, &a->layout, &map, 1, a->stream));
+    SPIRA_TRY(map_build_pairs(&a->layout, &a->kernel, set, set, &a->forms, a->pairs, a->trouble,
+                              a->memory, a->bytes, a->stream));
+    conv_map_request<W> request = {};
+    request.words = &a->layout;
+    request.kernel = a->kernel;
+    request.shape = a->shape;
+    request.source = request.outputs = set;
+    conv_map built;
+    SPIRA_TRY(conv_map_build(&a->gpu, &request, a->memory, a->bytes, &built, a->stream));
+    net_run_args<W> run = {};
+    run.input = set;
+    SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
+    return pool_global(pool_max, numeric_f32, &a->layout, set, a->map, 1, a->memory, a->memory,
+                       a->bytes, a->stream);
 }
 
-// External linkage keeps the compiler from dropping what it calls.
-int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
-                voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
-                device_status *trouble, int32_t *map, const conv_args *args,
-                const conv_pairs_args *pairs, const tune_args *tuned, void *out);
+// External linkage: the compiler must not drop what is called here.
+int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide);
 
-int all_kernels(const word_layout *layout, const kernel_shape *kernel, const voxel_input *in,
-                voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide, voxel_rows rows,
-                device_status *trouble, int32_t *map, const conv_args *args,
-                const conv_pairs_args *pairs, const tune_args *tuned, void *out) {
-    order_request order = {*kernel, map_all, map, map, 1, {map, (uint32_t *)map, map, map, 1, 1},
-                           nullptr};
-    // Which kernels run is chosen at run time: each launcher brings in all of its own.
+// Which kernel runs is chosen at run time: each launcher compiles all of its own.
+int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide) {
     const status all[] = {
-        all_of_word(layout, kernel, in, narrow, rows, trouble, map, out),
-        all_of_word(layout, kernel, in, wide, rows, trouble, map, out),
-        device_status_clear(trouble, nullptr),
-        voxel_features(voxel_feature_mean, in->points, 4, 4, rows, map, 1, numeric_f32, out,
-                       nullptr),
-        map_count(map, 27, map, 1, map, nullptr),
-        exchange_spconv(kernel, {map, map, map, 1}, 1, map, map, trouble, nullptr),
-        exchange_csr(map, 27, map, 1, {map, map, map, 1}, trouble, nullptr, 0, nullptr),
-        tile_build(map, 27, map, 1, *args->layout, nullptr),
-        order_build(&order, 1, nullptr, 0, nullptr),
-        order_slots(&order.layout, map, 1, (int64_t *)out, nullptr),
-        conv_weights_pack(&args->shape, (const float *)out, out, 0, nullptr),
-        conv(args, nullptr, 0, nullptr),
-        conv_pairs_run(pairs, nullptr, 0, nullptr),
-        tune_judge(tuned, (const float *)out, map, 1, (float *)out, nullptr),
-        pool(pool_max, numeric_f32, out, 1, map, 27, map, 1, out, nullptr),
+        all_of_word(a, narrow),
+        all_of_word(a, wide),
+        device_status_clear(a->trouble, a->stream),
+        voxel_features(voxel_feature_mean, a->points.points, 4, 4, a->rows, a->count, a->capacity,
+                       numeric_f32, a->memory, a->stream),
+        map_count(a->map, 27, a->count, a->capacity, a->map, a->stream),
+        exchange_spconv(&a->kernel, a->pairs, 1, a->map, a->map, a->trouble, a->stream),
+        exchange_csr(a->map, 27, a->count, a->capacity, a->csr, a->trouble, a->memory, a->bytes,
+                     a->stream),
+        tile_build(a->map, 27, a->count, a->capacity, a->tiles, a->stream),
+        order_build(&a->order, 1, a->memory, a->bytes, a->stream),
+        order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
+        conv_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
+        conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, a->weight, a->memory, a->bytes, a->stream),
+        conv<numeric_any, true>(&a->gpu, &a->conv, a->stream),
+        conv_pairs_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
+        conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
+        conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
+        tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
+        pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
+             a->stream),
+        net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
     };
     int failed = 0;
     for (const status &s : all) {

@@ -1,14 +1,15 @@
-// tests/build/link_a.cu: built for sm_80 and linked with link_b.cu, built for sm_90a, into one
-// binary. Were a kernel or a launcher shared, the linker would keep that of one architecture for
-// both.
+// tests/build/link_a.cu: compiled for sm_80, and linked into one binary with link_b.cu, which is
+// compiled for sm_90a. If a kernel or a launcher were shared, the linker would keep that of one
+// architecture for both.
 #include "../../spira.cuh"
 
 bool link_b();
 
-// The same in both files: what must not be shared is what has the same name.
+// The same code as in link_b.cu, so that everything in the two objects has the same names.
 bool link_a() {
-    spira::conv_args none = {};
-    return spira::status_failed(spira::conv(&none, nullptr, 0, nullptr));
+    const spira::device_info gpu = {};
+    const spira::conv_args none = {};
+    return spira::status_failed(spira::conv<spira::numeric_f16>(&gpu, &none, nullptr));
 }
 
 int main() {

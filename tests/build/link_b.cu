@@ -4,6 +4,7 @@
 bool link_b();
 
 bool link_b() {
-    spira::conv_args none = {};
-    return spira::status_failed(spira::conv(&none, nullptr, 0, nullptr));
+    const spira::device_info gpu = {};
+    const spira::conv_args none = {};
+    return spira::status_failed(spira::conv<spira::numeric_f16>(&gpu, &none, nullptr));
 }

@@ -1,8 +1,9 @@
-// tests/gpu/calls.cu: the engine of the examples: what a frame costs in calls of the CUDA runtime,
-// that a replay gives what a run gives, and how the program ends. A binary of its own, because its
-// calls are intercepted when it is linked (calls_wrap.cpp).
+// tests/gpu/calls.cu: how many calls of the CUDA runtime one frame of the engine example makes, and
+// how many one convolution; a replay gives what a run gives; how the program ends. A binary of its
+// own, because its calls are intercepted when it is linked (calls_wrap.cpp).
 #include "../support/calls.h"
 #include "../support/device.cuh"
+#include "../support/gpu.cuh"
 #include "../support/reference.h"
 
 #include <set>
@@ -34,7 +35,27 @@ struct expected_calls {
     long long count;
 };
 
-// What was called since `before` is what is expected, and nothing else.
+// How often a function was called since `before`; 0 if the object does not call it at all.
+long long calls_of(const std::vector<long long> &before, const char *name) {
+    const std::vector<long long> now = calls_now();
+    long long count = 0;
+    for (int i = 0; i < calls_functions; ++i) {
+        count += strcmp(calls_table[i].name, name) ? 0 : now[(size_t)i] - before[(size_t)i];
+    }
+    return count;
+}
+
+// All calls since `before`.
+long long calls_all(const std::vector<long long> &before) {
+    const std::vector<long long> now = calls_now();
+    long long count = 0;
+    for (size_t i = 0; i < now.size(); ++i) {
+        count += now[i] - before[i];
+    }
+    return count;
+}
+
+// The calls since `before` are the expected ones and no others.
 bool calls_are(const std::vector<long long> &before, const std::vector<expected_calls> &expected) {
     std::vector<long long> now = calls_now(), wanted(now.size(), 0);
     bool good = true;
@@ -84,7 +105,7 @@ int64_t voxels_of(const frame *f, int32_t points) {
     return (int64_t)voxels.size();
 }
 
-// Frames of all kinds: empty, a single point, ordinary ones, too many voxels, too many points.
+// Frames of all kinds: empty, a single point, ordinary, too many voxels, too many points.
 enum { points_most = 4000, voxels_most = 1500 };
 
 std::vector<frame> frames_make() {
@@ -153,7 +174,7 @@ void check_outcome(const frame *f, const outcome *o) {
 
 // ---- the steady state ---------------------------------------------------------------------------
 
-// One launch of a graph for each frame; the copies and the events are the caller's own.
+// Each frame is one graph launch; the copies and events belong to the engine.
 template <typename W>
 void check_calls(const char *net) {
     std::vector<frame> frames = frames_make();
@@ -182,14 +203,15 @@ void check_calls(const char *net) {
 template <typename W>
 std::vector<float> features_of(machine<W> *m) {
     side::device_job<W> *d = &m->state.d;
-    const net_step *last = &m->plan.step[m->plan.layer_count - 1];
-    int32_t rows = device_value(net_voxels(&m->plan, last->set, d->set, d->memory).count);
-    std::vector<float> features((size_t)rows * (size_t)last->channels);
+    const net_run_args<W> run = side::device_args<W>(&m->state.job, d, nullptr);
+    const net_result<W> last = net_output(&m->plan, m->plan.layer_count - 1, &run);
+    int32_t rows = device_value(last.set.count);
+    std::vector<float> features((size_t)rows * (size_t)last.channels);
     CHECK_OK(side::device_fetch(&m->state.job, d, m->plan.layer_count - 1, rows, features.data()));
     return features;
 }
 
-// Frame by frame, a replay gives the bits that a run without a graph gives in forgotten memory.
+// For each frame, a replay is bit-identical to a run without a graph in overwritten memory.
 template <typename W>
 void check_features(const char *net) {
     std::vector<frame> frames = frames_make();
@@ -279,7 +301,8 @@ TEST(calls_are_counted) {
     }
     CHECK(version >= 12000);
     CHECK(calls_are(before, {{"cudaRuntimeGetVersion", 3}}));
-    // What launches, waits or allocates is in the table: it is linked, so it is counted.
+    // Functions that launch, wait or allocate are in the table: they are linked, so they are
+    // counted.
     int found = 0;
     for (int i = 0; i < calls_functions; ++i) {
         for (const char *name : {"cudaGraphLaunch", "cudaMemcpyAsync", "cudaMalloc",
@@ -313,6 +336,7 @@ TEST(engine_refuses_arguments) {
         {"build/tmp/scans", "--points", "12x"},
         {"build/tmp/scans", "--rounds", "-1"},
         {"build/tmp/scans", "--type", "fp8"},
+        {"build/tmp/scans", "--type", "bf16"}, // needs -DENGINE_ANY_TYPE
         {"build/tmp/scans", "--what", "1"},
     };
     for (const std::vector<const char *> &arguments : wrong) {
@@ -360,7 +384,7 @@ DEVICE_TEST(engine_replay_is_the_run) {
     check_features<uint64_t>("SparseResNet21");
 }
 
-// A pass without a graph is many calls, which are counted.
+// A pass without a graph makes many calls, and they are counted.
 DEVICE_TEST(engine_planted_launches_are_found) {
     std::vector<frame> frames = frames_make();
     machine<uint32_t> *m = machine_make<uint32_t>("SparseResNet21", frames);
@@ -376,6 +400,83 @@ DEVICE_TEST(engine_planted_launches_are_found) {
     }
     CHECK(launches >= m->plan.layer_count);
     machine_free(m);
+}
+
+namespace {
+
+// A convolution of fp16 over the kernel map of a set of a few voxels, ready to be launched.
+struct conv_case {
+    conv_map map;
+    conv_args args;
+};
+
+void conv_case_make(int cin, int cout, conv_case *c) {
+    const int32_t voxels = 100, capacity = 128;
+    random_state r = random_make((uint64_t)cin);
+    const word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {31, 31, 15}, 1, {1, 1, 1}, {1, 1, 1});
+    std::vector<uint32_t> words(capacity, word_none<uint32_t>());
+    CHECK_EQUAL(
+        reference_random_set(&r, &layout, {0, 0, 0}, {31, 31, 15}, {1, 1, 1}, voxels, words.data()),
+        voxels);
+    const voxel_set<uint32_t> set = {device_upload(words.data(), capacity),
+                                     device_upload(&voxels, 1), capacity};
+    const kernel_shape kernel = kernel_cube(3, 1);
+    conv_map_request<uint32_t> request = {};
+    request.words = &layout;
+    request.kernel = kernel;
+    request.shape = conv_shape_of(&kernel, cin, cout, numeric_f16);
+    request.source = request.outputs = set;
+    request.trouble = device_zeros<device_status>(1);
+    size_t bytes = 0, packed_bytes = 0;
+    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+    CHECK_OK(
+        conv_map_build(gpu(), &request, device_new<char>((int64_t)bytes), bytes, &c->map, nullptr));
+    CHECK_OK(conv_weights_bytes(gpu(), &request.shape, &packed_bytes));
+    char *packed = device_new<char>((int64_t)packed_bytes);
+    CHECK_OK(conv_weights_pack<numeric_f16>(gpu(), &request.shape,
+                                            device_zeros<float>((int64_t)27 * cin * cout), packed,
+                                            packed_bytes, nullptr));
+    c->args = {};
+    c->args.shape = request.shape;
+    c->args.map = &c->map;
+    c->args.in = device_zeros<__half>((int64_t)capacity * cin);
+    c->args.weights = packed;
+    c->args.out = device_new<__half>((int64_t)capacity * cout);
+}
+
+} // namespace
+
+// One convolution outside of a graph is one launch, and at most one cudaFuncSetAttribute before it.
+// No attribute of the device or of a kernel is queried.
+DEVICE_TEST(conv_queries_nothing) {
+    for (int channels : {16, 32, 64, 96, 128, 256}) {
+        conv_case c;
+        conv_case_make(channels, channels, &c);
+        CHECK(expect_no_cuda_error());
+        for (int run = 0; run < 2; ++run) { // the first one loads the kernel
+            const std::vector<long long> before = calls_now();
+            CHECK_OK(conv<numeric_f16>(gpu(), &c.args, nullptr));
+            long long launches = 0;
+            for (const char *launch : {"cudaLaunchKernel", "cudaLaunchKernelExC",
+                                       "__cudaLaunchKernel", "__cudaLaunchKernelExC"}) {
+                launches += calls_of(before, launch);
+            }
+            const long long set = calls_of(before, "cudaFuncSetAttribute");
+            CHECK_EQUAL(launches, 1);
+            CHECK(set <= 1);
+            for (const char *query :
+                 {"cudaGetDevice", "cudaDeviceGetAttribute", "cudaFuncGetAttributes",
+                  "cudaGetDeviceProperties", "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+                  "cudaMalloc", "cudaFree", "cudaStreamSynchronize", "cudaDeviceSynchronize"}) {
+                CHECK_EQUAL(calls_of(before, query), 0);
+            }
+            // A launch by <<<>>> also pushes and pops its configuration and reads the last error,
+            // and the first one looks the kernel up.
+            CHECK(calls_all(before) <= (gpu()->hopper ? 1 : 5) + set);
+        }
+    }
+    CHECK(expect_no_cuda_error());
 }
 
 DEVICE_TEST(engine_program_ends_as_it_says) {
@@ -397,7 +498,7 @@ DEVICE_TEST(engine_program_ends_as_it_says) {
     CHECK(says(said, "capacity was passed"));
     CHECK_EQUAL(run({"--points", "100"}), 3);
     CHECK(says(said, "a capacity was passed; needed: 3000"));
-    CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "bf16"}), 0);
+    CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "fp16"}), 0);
     CHECK(says(said, "for 9000 points and 5000 voxels"));
 }
 

@@ -1,6 +1,7 @@
 // tests/gpu/conv.cu: convolution on the GPU against sums in double, each output within its bound
 // (reference.h), and the same bits from run to run.
 #include "../../spira/conv.cuh"
+#include "../support/devices.h"
 #include "../support/problems.cuh"
 
 using namespace problems;
@@ -71,7 +72,7 @@ DEVICE_TEST(gpu_conv_every_channel_count) {
             random_state random = random_make((uint64_t)(4 * c + type));
             int other = others[c % 11], second = c % 3 ? 0 : others[(c / 3) % 11];
             for (int side = 0; side < 3; ++side) {
-                conv_shape s = {2, c, second, other, type};
+                conv_shape s = shape_make(2, c, second, other, type);
                 if (side == 1) {
                     s.cin = other;
                     s.cout = c;
@@ -100,7 +101,7 @@ DEVICE_TEST(gpu_conv_many_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             problem p = problem_make(&random, s, 70, 66, type == numeric_f16 ? 5000 : 66);
             p.identity = s.volume == 1;
             p.rows = type == numeric_bf16 ? tile_rows_limit(s.volume) : p.rows;
@@ -123,7 +124,7 @@ DEVICE_TEST(gpu_conv_every_size) {
         for (numeric type : numerics) {
             for (int room : {0, 1, 1500}) {
                 random_state random = random_make((uint64_t)(4 * n + type));
-                conv_shape s = {room == 1 ? 1 : 5, 9, room ? 0 : 3, 20, type};
+                conv_shape s = shape_make(room == 1 ? 1 : 5, 9, room ? 0 : 3, 20, type);
                 int32_t capacity = n + room > 0 ? n + room : 1;
                 problem p = problem_make(&random, s, room == 1 ? n : n / 2 + 1, n, capacity);
                 p.identity = room == 1;
@@ -147,7 +148,7 @@ DEVICE_TEST(gpu_conv_clamps_the_count) {
                 }
                 random_state random = random_make((uint64_t)(capacity + type));
                 const int volume = which % 2 ? 5 : 1;
-                conv_shape s = {volume, 40, 0, which < 2 ? 20 : 40, type};
+                conv_shape s = shape_make(volume, 40, 0, which < 2 ? 20 : 40, type);
                 problem p = problem_make(&random, s, capacity, capacity, capacity);
                 p.identity = volume == 1;
                 p.rows = capacity % 2 ? tile_rows_limit(volume) : p.rows;
@@ -156,7 +157,7 @@ DEVICE_TEST(gpu_conv_clamps_the_count) {
                 device_problem d;
                 device_problem_make(&p, &d);
                 for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
-                    d.args.count = device_upload(&told, 1);
+                    d.map.count = device_upload(&told, 1);
                     CHECK_OK(device_problem_start(&d));
                     std::vector<char> out = device_problem_fetch(&p, &d);
                     problem_good(&p, out);
@@ -179,7 +180,7 @@ DEVICE_TEST(gpu_conv_many_tiles) {
                 continue;
             }
             random_state random = random_make((uint64_t)(4 * cout + type));
-            conv_shape s = {3, cin, turn % 3 ? 0 : 16, cout, type};
+            conv_shape s = shape_make(3, cin, turn % 3 ? 0 : 16, cout, type);
             int32_t outputs = test_quick() ? 100 : 1500;
             problem p = problem_make(&random, s, 700, outputs, 40000);
             p.rows = turn % 2 ? tile_rows_limit(s.volume) : p.rows;
@@ -197,7 +198,7 @@ DEVICE_TEST(gpu_conv_every_epilogue) {
     for_each_epilogue([](const epilogue_case &c, random_state random) {
         for (int more : {0, 30}) { // channels
             int cout = more + (c.what % 3 ? 21 : 24);
-            conv_shape s = {4, 10 + more, c.what % 2 ? 7 : 0, cout, c.type};
+            conv_shape s = shape_make(4, 10 + more, c.what % 2 ? 7 : 0, cout, c.type);
             problem p = problem_make(&random, s, 50, 77, 80);
             problem_fill_map(&random, &p, 30); // some rows have no tap: the epilogue alone
             problem_fill_case(&random, &p, c);
@@ -214,7 +215,7 @@ DEVICE_TEST(gpu_conv_residual_in_place) {
     for (numeric type : numerics) {
         for (int cout : {5, 16, 40, 66}) {
             random_state random = random_make((uint64_t)(cout + type));
-            conv_shape s = {3, cout < 40 ? 12 : cout, 0, cout, type};
+            conv_shape s = shape_make(3, cout < 40 ? 12 : cout, 0, cout, type);
             problem p = problem_make(&random, s, 150, 190, 200);
             problem_fill_map(&random, &p, 50);
             problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -246,7 +247,7 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + off + type));
-                    conv_shape s = {3, channels, channels, channels, type};
+                    conv_shape s = shape_make(3, channels, channels, channels, type);
                     problem p = problem_make(&random, s, 40, 70, off % 2 ? 70 : 40000);
                     p.rows = which % 2 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 50);
@@ -281,7 +282,7 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
 DEVICE_TEST(gpu_conv_refuses_pointers_between_elements) {
     for (numeric type : numerics) {
         random_state random = random_make(3);
-        conv_shape s = {2, 16, 16, 16, type};
+        conv_shape s = shape_make(2, 16, 16, 16, type);
         problem p = problem_make(&random, s, 10, 10, 10);
         problem_fill_map(&random, &p, 50);
         problem_fill_epilogue(&random, &p, with_residual, activation_none);
@@ -320,8 +321,9 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + bad + type));
-                    conv_shape s = {4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3,
-                                    channels < 32 ? 18 : 40, type};
+                    conv_shape s =
+                        shape_make(4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3,
+                                   channels < 32 ? 18 : 40, type);
                     problem p = problem_make(&random, s, 50, 130, 140);
                     p.rows = bad == 20 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 15);
@@ -368,7 +370,7 @@ DEVICE_TEST(gpu_conv_small_and_large_values) {
         for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f}) {
             for (int cout : {24, 48}) {
                 random_state random = random_make((uint64_t)(type + 1));
-                conv_shape s = {5, 40, 0, cout, type};
+                conv_shape s = shape_make(5, 40, 0, cout, type);
                 problem p = problem_make(&random, s, 100, 150, 150);
                 problem_fill_map(&random, &p, 60);
                 reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
@@ -385,7 +387,7 @@ DEVICE_TEST(gpu_conv_small_and_large_values) {
 DEVICE_TEST(gpu_conv_cancelling_terms) {
     for (numeric type : numerics) {
         random_state random = random_make(17);
-        conv_shape s = {8, 64, 0, 32, type};
+        conv_shape s = shape_make(8, 64, 0, 32, type);
         problem p = problem_make(&random, s, 80, 100, 100);
         problem_fill_map(&random, &p, 100);
         for (size_t i = 0; i < p.in.size(); ++i) {
@@ -420,7 +422,7 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
                 const std::vector<uint32_t> &to = form == 1 ? coarse : fine;
                 kernel_shape k = kernel_cube(size, 1);
                 k.transposed = form == 2;
-                conv_shape s = {kernel_volume(&k), 16, form == 2 ? 16 : 0, 24, type};
+                conv_shape s = shape_make(kernel_volume(&k), 16, form == 2 ? 16 : 0, 24, type);
                 problem p = problem_make(&random, s, (int32_t)from.size(), (int32_t)to.size(),
                                          (int32_t)to.size() + 5);
                 p.rows = form == 2 ? tile_rows_limit(s.volume) : p.rows;
@@ -454,7 +456,7 @@ DEVICE_TEST(gpu_conv_agrees_with_a_dense_convolution) {
                 }
             }
             int32_t rows = (int32_t)words.size();
-            conv_shape s = {size * size * size, cin, 0, cout, type};
+            conv_shape s = shape_make(size * size * size, cin, 0, cout, type);
             problem p = problem_make(&random, s, rows, rows, rows);
             problem_map_sets(&p, &kernel, &layout, words, words);
             problem_name(&p, "dense");
@@ -497,7 +499,7 @@ void check_real_scan(const char *name, int size, int cin, int cout, numeric type
     kernel_shape k = kernel_cube(size, 1);
     int32_t rows = (int32_t)words.size();
     random_state random = random_make(19);
-    conv_shape s = {kernel_volume(&k), cin, 0, cout, type};
+    conv_shape s = shape_make(kernel_volume(&k), cin, 0, cout, type);
     problem p = problem_make(&random, s, rows, rows, rows);
     p.rows = type == numeric_f16 ? tile_rows_limit(s.volume) : p.rows;
     problem_map_sets(&p, &k, &layout, words, words);
@@ -528,8 +530,8 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
     for (numeric type : numerics) {
         for (int seed = 0; seed < (test_quick() ? 3 : 30); ++seed) {
             random_state random = random_make((uint64_t)(4 * seed + type));
-            conv_shape s = {1, channels_random(&random, channels_edges), 0,
-                            channels_random(&random, channels_edges), type};
+            conv_shape s = shape_make(1, channels_random(&random, channels_edges), 0,
+                                      channels_random(&random, channels_edges), type);
             s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
             s.volume = seed % 5 ? 6 : 1;
             problem p = problem_make(&random, s, 90, 90, 100);
@@ -545,7 +547,11 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             conv_exact_pack_kernel<<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(
                 type, device_upload(p.weight.data(), total), total, plain);
             d.args.weights = plain;
-            CHECK_OK(conv_run_exact(&d.args, stream_get()));
+            d.map = map_upload(&p, p.identity ? conv_form_identity : conv_form_tiles);
+            CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {
+                typedef typename decltype(tag)::element E;
+                return conv_run_exact<E>(&d.args, stream_get());
+            }));
             std::vector<char> out = device_problem_fetch(&p, &d);
             problem_good(&p, out);
             CHECK(device_problem_untouched(&p, &d));
@@ -564,10 +570,8 @@ int problem_rows(const problem *p) {
 
 // The ways to cut a problem: all that are listed, or each `stride`th.
 std::vector<conv_sizes> sizes_listed(const problem *p, int stride = 1) {
-    device_info device;
-    CHECK_OK(device_info_query(&device));
     std::vector<conv_sizes> all(conv_sizes_most), some;
-    int count = conv_sizes_list(&p->shape, problem_rows(p), &device, all.data());
+    int count = conv_sizes_list(&p->shape, problem_rows(p), gpu(), all.data());
     CHECK(count > 0 && count <= conv_sizes_most);
     for (int i = p->outputs % std::min(stride, count); i < count; i += stride) {
         some.push_back(all[(size_t)i]);
@@ -656,7 +660,7 @@ DEVICE_TEST(gpu_conv_every_way_to_cut) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)turn);
-                conv_shape s = {volume, c[0], c[1], c[2], type};
+                conv_shape s = shape_make(volume, c[0], c[1], c[2], type);
                 int32_t outputs = test_quick() ? 130 : products > 10000 ? 300 : 1300;
                 int32_t inputs = identity ? outputs : 250;
                 problem p = problem_make(&random, s, inputs, outputs, outputs + 70);
@@ -686,7 +690,7 @@ DEVICE_TEST(gpu_conv_every_form) {
                     }
                     random_state random = random_make((uint64_t)(100 * cout + 10 * chunks + lie));
                     const int less[] = {0, chunk / 4, 1, 0, chunk / 2 + 1};
-                    conv_shape s = {7, chunks * chunk - less[lie], 0, cout, type};
+                    conv_shape s = shape_make(7, chunks * chunk - less[lie], 0, cout, type);
                     if (lie > 2) { // of two sources
                         s.cin = (chunks / 2 + 1) * chunk - less[(lie + cout) % 3];
                         s.cin2 = (chunks + 1) / 2 * chunk - less[lie];
@@ -715,7 +719,7 @@ DEVICE_TEST(gpu_conv_many_offsets) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)turn);
-                    conv_shape s = {volume, cin, 0, turn % 2 ? 12 : 36, type};
+                    conv_shape s = shape_make(volume, cin, 0, turn % 2 ? 12 : 36, type);
                     s.cin = volume > 1000 && cin > 40 ? 72 : cin;
                     problem p = problem_make(&random, s, 90, 200, 230);
                     p.rows = rows;
@@ -732,12 +736,11 @@ DEVICE_TEST(gpu_conv_many_offsets) {
 // What fits need not be listed, where warps own tiles: three tiles, slices that leave some over,
 // one warp.
 DEVICE_TEST(gpu_conv_cut_at_random) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     for (int seed = 0; seed < (test_quick() ? 4 : 100); ++seed) {
         random_state random = random_make((uint64_t)seed);
-        conv_shape s = {random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
-                        random_int(&random, 1, 260), tensor_numerics[seed % 3]};
+        conv_shape s =
+            shape_make(random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
+                       random_int(&random, 1, 260), tensor_numerics[seed % 3]);
         s.cin2 = seed % 4 == 1 ? channels_random(&random, channels_edges) : 0;
         s.volume = seed % 10 == 7 ? 1 : s.volume;
         int32_t outputs = random_int(&random, 1, test_quick() ? 150 : 900);
@@ -750,11 +753,11 @@ DEVICE_TEST(gpu_conv_cut_at_random) {
         problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
         problem_name(&p, "cut at random");
         std::vector<conv_sizes> sizes = {
-            conv_sizes_choose(&s, problem_rows(&p), problem_capacity(&p), &device)};
+            conv_sizes_choose(&s, problem_rows(&p), problem_capacity(&p), gpu())};
         for (int i = 0; i < 2000 && sizes.size() < (test_quick() ? 6 : 40); ++i) {
             conv_sizes c = {random_int(&random, 1, 8), random_int(&random, 1, 8),
                             1 << random_int(&random, 0, 2), conv_depth(conv_shape_chunks(&s))};
-            if (conv_sizes_fit(&s, problem_rows(&p), &device, &c)) {
+            if (conv_sizes_fit(&s, problem_rows(&p), gpu(), &c)) {
                 sizes.push_back(c);
             }
         }
@@ -764,8 +767,6 @@ DEVICE_TEST(gpu_conv_cut_at_random) {
 
 // The same bits as of the sizes that are chosen; tiles of both sizes give the same.
 DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     for (numeric type : numerics) {
         for (int channels : {16, 33, 128}) {
             for (int32_t capacity : {300, 40000}) {
@@ -773,7 +774,7 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(channels + type));
-                conv_shape s = {27, channels, 0, channels, type};
+                conv_shape s = shape_make(27, channels, 0, channels, type);
                 problem p = problem_make(&random, s, 200, 280, capacity);
                 problem_fill_map(&random, &p, 30);
                 std::vector<char> whole[2];
@@ -785,9 +786,9 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     CHECK_OK(device_problem_start(&d));
                     std::vector<char> out = device_problem_fetch(&p, &d);
                     problem_good(&p, out);
-                    conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, &device);
+                    conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, gpu());
                     sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
-                    size = conv_kernel_form(conv_kernel_of(&s, &device)) == conv_form_order
+                    size = conv_kernel_form(conv_kernel_of(&s, gpu())) == conv_form_order
                                ? conv_sizes{1, 1, 1, 1}
                                : conv_sizes{2, 1, 1, conv_depth(conv_shape_chunks(&s))};
                     whole[large] = sizes_run(&p, &d, &size);
@@ -801,14 +802,12 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
 
 // What does not fit is refused, and nothing is written.
 DEVICE_TEST(gpu_conv_refuses_sizes) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     for (numeric type : tensor_numerics) {
-        if (!conv_uses_tensor(type, device.capability)) {
+        if (!conv_uses_tensor(type, gpu()->capability)) {
             SKIP("needs sm_80: sizes are of the tensor cores");
         }
         random_state random = random_make(31);
-        conv_shape s = {27, 70, 0, 96, type}; // more than two chunks, three slices
+        conv_shape s = shape_make(27, 70, 0, 96, type); // more than two chunks, three slices
         const int depth = conv_depth_most;
         const conv_sizes bad[] = {
             {0, 1, 1, depth},  {-1, 1, 1, depth}, {-1, -1, 1, depth},     {1, 0, 1, depth},
@@ -834,7 +833,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
             sizes_check(device_problem_start(&d).code == status_unsupported, &p, &size,
                         "is not refused");
         };
-        bool hopper = hopper_takes(&s, &device);
+        bool hopper = hopper_takes(&s, gpu());
         std::for_each(std::begin(bad), std::end(bad), refused);
         if (hopper) {
             std::for_each(std::begin(hopper_bad), std::end(hopper_bad), refused);
@@ -856,11 +855,9 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
 
 // Few channels are cut in three ways.
 DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     for (numeric type : {numeric_f16, numeric_bf16}) {
-        conv_shape s = {27, 12, 0, 16, type};
-        if (conv_kernel_of(&s, &device) != conv_kernel_narrow) {
+        conv_shape s = shape_make(27, 12, 0, 16, type);
+        if (conv_kernel_of(&s, gpu()) != conv_kernel_narrow) {
             SKIP("needs sm_80");
         }
         random_state random = random_make(33);
@@ -884,7 +881,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
 // Sizes are of the tensor cores: exact sums do not hear of them.
 DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
     random_state random = random_make(43);
-    conv_shape s = {27, 20, 0, 40, numeric_f32};
+    conv_shape s = shape_make(27, 20, 0, 40, numeric_f32);
     problem p = problem_make(&random, s, 100, 150, 150);
     problem_fill_map(&random, &p, 30);
     problem_name(&p, "exact");
@@ -963,18 +960,19 @@ void check_few_fits(const conv_shape *s, int rows, const device_info *d) {
 
 // What is listed fits, and so does what is chosen, whatever the device.
 TEST(conv_sizes_fit_the_device) {
-    const device_info devices[] = {{80, 108, 166912, false},  {86, 82, 101376, false},
-                                   {87, 16, 166912, false},   {89, 128, 101376, false},
-                                   {90, 132, 232448, false},  {90, 132, 232448, true},
-                                   {100, 148, 232448, false}, {120, 170, 101376, false}};
+    const device_info devices[] = {
+        device_made(80, 108, 166912, false),  device_made(86, 82, 101376, false),
+        device_made(87, 16, 166912, false),   device_made(89, 128, 101376, false),
+        device_made(90, 132, 232448, false),  device_made(90, 132, 232448, true),
+        device_made(100, 148, 232448, false), device_made(120, 170, 101376, false)};
     random_state random = random_make(47);
     const int most[] = {40, 130, 1024};
     int kernels[4] = {};
     for (int i = 0; i < 500; ++i) {
-        conv_shape s = {random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
-                        random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
-                        random_int(&random, 1, most[random_int(&random, 0, 2)]),
-                        tensor_numerics[i % 3]};
+        conv_shape s = shape_make(random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
+                                  random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
+                                  random_int(&random, 1, most[random_int(&random, 0, 2)]),
+                                  tensor_numerics[i % 3]);
         s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
         int rows = i % 2 ? tile_rows(s.volume) : tile_rows_limit(s.volume);
         for (const device_info &d : devices) {
@@ -1009,10 +1007,31 @@ TEST(conv_capability_of_the_code) {
     CHECK_EQUAL(device_code_capability(70, 70), 70);
 }
 
+// A GPU that this file is not compiled for: refused by name.
+TEST(conv_gpu_without_code) {
+    const device_info turing = device_made(75, 40, 65536, false);
+    conv_shape s = shape_make(1, 16, 0, 16, numeric_f16);
+    alignas(256) static char memory[65536];
+    const int32_t count = 1;
+    const conv_map map = conv_map_identity(&count, 1);
+    conv_args args = {};
+    args.shape = s;
+    args.map = &map;
+    args.in = memory;
+    args.weights = memory;
+    args.out = memory + 256;
+    if (!conv_compiled(conv_kernel_exact, numeric_f16)) {
+        const status said = conv<numeric_f16>(&turing, &args, nullptr);
+        CHECK_STATUS(said, status_unsupported);
+        CHECK(strstr(said.subject, "gpu") != nullptr);
+    }
+    CHECK(conv_compiled(conv_kernel_exact, numeric_f32));
+}
+
 // On an H200: 256 output channels at a time where there are tiles for all thread blocks, or for all
 // pairs of them, which then share a tile each; fewer channels at a time where there are not.
 TEST(conv_hopper_sizes_of_many_channels) {
-    const device_info d = {90, 132, 232448, true};
+    const device_info d = device_made(90, 132, 232448, true);
     const struct {
         int volume, cin, cout;
         int32_t capacity;
@@ -1027,7 +1046,7 @@ TEST(conv_hopper_sizes_of_many_channels) {
         {27, 128, 128, 31757, {1, 4, 1, 1}},
     };
     for (const auto &l : layers) {
-        const conv_shape s = {l.volume, l.cin, 0, l.cout, numeric_f16};
+        const conv_shape s = shape_make(l.volume, l.cin, 0, l.cout, numeric_f16);
         const conv_sizes c = hopper_sizes_choose(&s, l.capacity, &d);
         char name[80];
         snprintf(name, sizeof name, "%d,%d,%d of %d: %d slices, split %d", l.volume, l.cin, l.cout,
@@ -1052,7 +1071,7 @@ TEST(conv_hopper_parts) {
         {128, 96, 96, 128, 4}, {160, 97, 96, 192, 3}, {288, 0, 96, 192, 3}, {289, 0, 96, 128, 5},
     };
     for (auto &e : expected) {
-        const conv_shape s = {5, e.cin, e.cin2, e.cout, numeric_f16};
+        const conv_shape s = shape_make(5, e.cin, e.cin2, e.cout, numeric_f16);
         CHECK_EQUAL(hopper_part_bytes(&s), e.part);
         CHECK_EQUAL(hopper_parts(&s), e.parts);
         CHECK_EQUAL(hopper_stages_of_tile(&s), e.part == 64 ? 3 : 5 * e.parts);
@@ -1069,8 +1088,8 @@ DEVICE_TEST(gpu_conv_channel_edges) {
     const int count = (int)(sizeof edges / sizeof *edges);
     for (int seed = 0; seed < (test_quick() ? 40 : 250); ++seed) {
         random_state random = random_make((uint64_t)(1000 + seed));
-        conv_shape s = {1, edges[random_int(&random, 0, count - 1)], 0,
-                        edges[random_int(&random, 0, count - 1)], numerics[seed % 4]};
+        conv_shape s = shape_make(1, edges[random_int(&random, 0, count - 1)], 0,
+                                  edges[random_int(&random, 0, count - 1)], numerics[seed % 4]);
         s.cin2 = random_int(&random, 0, 1) ? edges[random_int(&random, 0, count - 1)] : 0;
         const int volumes[] = {27, 8, 2, 1};
         const int products = (s.cin + s.cin2) * s.cout;
@@ -1108,38 +1127,29 @@ DEVICE_TEST(gpu_conv_channel_edges) {
 const numeric half_numerics[] = {numeric_f16, numeric_bf16};
 
 bool reads_order(const conv_shape *s) {
-    conv_form form = conv_form_tiles;
-    CHECK_OK(conv_form_of(s, &form));
-    return form == conv_form_order;
+    return conv_form_of(gpu(), s) == conv_form_order;
 }
 
 DEVICE_TEST(gpu_conv_form_of) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     for (int volume : {1, 8, 27, 32, 33, 125, 1024, 1025, 3375}) {
         for (int channels : {1, 16, 31, 32, 33, 63, 64, 65, 128, 1024}) {
             for (numeric type : numerics) {
-                const conv_shape s = {volume, channels, 0, channels, type};
-                bool ordered = reads_order(&s), few = narrow_takes(&s, &device);
-                CHECK_EQUAL(ordered, few || hopper_takes(&s, &device));
+                const conv_shape s = shape_make(volume, channels, 0, channels, type);
+                bool ordered = reads_order(&s), few = narrow_takes(&s, gpu());
+                CHECK_EQUAL(ordered, few || hopper_takes(&s, gpu()));
                 CHECK_EQUAL(few,
-                            numeric_size(type) == 2 && device.capability >= 80 && channels <= 32);
-                CHECK(few || !ordered || (numeric_size(type) == 2 && device.capability == 90));
+                            numeric_size(type) == 2 && gpu()->capability >= 80 && channels <= 32);
+                CHECK(few || !ordered || (numeric_size(type) == 2 && gpu()->capability == 90));
             }
         }
     }
     for (const conv_shape &s :
-         {conv_shape{27, 33, 0, 8, numeric_f16}, // one channel too many
-          conv_shape{27, 8, 0, 33, numeric_f16}, conv_shape{27, 8, 1, 8, numeric_f16}}) {
-        CHECK(!narrow_takes(&s, &device));
+         {shape_make(27, 33, 0, 8, numeric_f16), // one channel too many
+          shape_make(27, 8, 0, 33, numeric_f16), shape_make(27, 8, 1, 8, numeric_f16)}) {
+        CHECK(!narrow_takes(&s, gpu()));
     }
-    conv_shape s = {27, 64, 0, 64, numeric_f16}, none = s;
-    none.cin = 0;
-    conv_form form = conv_form_order;
-    CHECK_EQUAL(reads_order(&s), device.hopper); // the kernel is used at all
-    CHECK_STATUS(conv_form_of(nullptr, &form), status_null_pointer);
-    CHECK_STATUS(conv_form_of(&s, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_form_of(&none, &form), status_bad_size);
+    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
+    CHECK_EQUAL(reads_order(&s), gpu()->hopper); // the kernel is used at all
 }
 
 // Volumes and channels on both sides of where other kernels begin.
@@ -1155,7 +1165,7 @@ DEVICE_TEST(gpu_conv_ordered_edges_of_shapes) {
                 continue;
             }
             random_state random = random_make((uint64_t)(volume + c[0] + c[2]));
-            conv_shape s = {volume, c[0], c[1], c[2], half_numerics[(volume + c[0]) % 2]};
+            conv_shape s = shape_make(volume, c[0], c[1], c[2], half_numerics[(volume + c[0]) % 2]);
             problem p = problem_make(&random, s, 90, 200, 270);
             problem_fill_map(&random, &p, volume > 65 ? 2 : 30);
             problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
@@ -1179,8 +1189,9 @@ DEVICE_TEST(gpu_conv_ordered_edges_of_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(4 * cin + which));
-            conv_shape s = {which == 3 ? 1 : 9, cin, 0, edges[random_int(&random, 0, count - 1)],
-                            half_numerics[which % 2]};
+            conv_shape s =
+                shape_make(which == 3 ? 1 : 9, cin, 0, edges[random_int(&random, 0, count - 1)],
+                           half_numerics[which % 2]);
             s.cin2 = which == 2 ? edges[random_int(&random, 0, count - 1)] : 0;
             s.cout = test_quick() ? std::min(s.cout, 65) : s.cout;
             problem p = problem_make(&random, s, 200, 200, 220);
@@ -1214,8 +1225,8 @@ DEVICE_TEST(gpu_conv_ordered_parts) {
             }
             random_state random = random_make((uint64_t)(1000 * c[0] + 10 * c[1] + cout));
             const int outputs = 64 * random_int(&random, 0, 6) + random_int(&random, 1, 64);
-            conv_shape s = {random_int(&random, 2, 30), c[0], c[1], cout,
-                            half_numerics[random_int(&random, 0, 1)]};
+            conv_shape s = shape_make(random_int(&random, 2, 30), c[0], c[1], cout,
+                                      half_numerics[random_int(&random, 0, 1)]);
             problem p = problem_make(&random, s, 200, outputs, outputs + 20);
             const int offs[] = {0, 0, 8, 1};
             for (int *off : {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual}) {
@@ -1231,11 +1242,14 @@ DEVICE_TEST(gpu_conv_ordered_parts) {
 
 // Shapes whose offsets share a stage, fill one, or take more than one, and the identity.
 const conv_shape order_shapes[] = {
-    {27, 32, 0, 32, numeric_f16},   {8, 20, 12, 32, numeric_bf16},  {5, 64, 0, 96, numeric_f16},
-    {40, 128, 0, 64, numeric_bf16}, {3, 70, 90, 140, numeric_f16},  {1, 32, 0, 64, numeric_f16},
-    {1, 96, 64, 129, numeric_bf16}, {64, 300, 0, 64, numeric_bf16}, {27, 16, 0, 16, numeric_f16},
-    {125, 4, 0, 32, numeric_bf16},  {3, 24, 0, 9, numeric_f16},     {1, 16, 0, 20, numeric_bf16},
-    {1030, 7, 0, 5, numeric_f16},   {27, 96, 0, 96, numeric_f16},   {2, 200, 70, 90, numeric_bf16},
+    shape_make(27, 32, 0, 32, numeric_f16),   shape_make(8, 20, 12, 32, numeric_bf16),
+    shape_make(5, 64, 0, 96, numeric_f16),    shape_make(40, 128, 0, 64, numeric_bf16),
+    shape_make(3, 70, 90, 140, numeric_f16),  shape_make(1, 32, 0, 64, numeric_f16),
+    shape_make(1, 96, 64, 129, numeric_bf16), shape_make(64, 300, 0, 64, numeric_bf16),
+    shape_make(27, 16, 0, 16, numeric_f16),   shape_make(125, 4, 0, 32, numeric_bf16),
+    shape_make(3, 24, 0, 9, numeric_f16),     shape_make(1, 16, 0, 20, numeric_bf16),
+    shape_make(1030, 7, 0, 5, numeric_f16),   shape_make(27, 96, 0, 96, numeric_f16),
+    shape_make(2, 200, 70, 90, numeric_bf16),
 };
 
 // Outputs around the row blocks and the tiles of them, as many as the capacity and fewer.
@@ -1286,9 +1300,10 @@ DEVICE_TEST(gpu_conv_ordered_blocks_without_pairs) {
 
 // More tiles than there are blocks of threads at a time.
 DEVICE_TEST(gpu_conv_ordered_many_tiles) {
-    const conv_shape shapes[] = {{3, 32, 0, 32, numeric_f16},  {3, 64, 0, 128, numeric_bf16},
-                                 {3, 96, 0, 96, numeric_f16},  {2, 96, 32, 96, numeric_bf16},
-                                 {2, 33, 0, 256, numeric_f16}, {3, 16, 0, 16, numeric_bf16}};
+    const conv_shape shapes[] = {
+        shape_make(3, 32, 0, 32, numeric_f16),  shape_make(3, 64, 0, 128, numeric_bf16),
+        shape_make(3, 96, 0, 96, numeric_f16),  shape_make(2, 96, 32, 96, numeric_bf16),
+        shape_make(2, 33, 0, 256, numeric_f16), shape_make(3, 16, 0, 16, numeric_bf16)};
     for (const conv_shape &s : shapes) {
         random_state random = random_make((uint64_t)s.cout);
         const int32_t outputs = test_quick() ? 500 : s.cout <= 32 ? 80000 : 40000;
@@ -1303,12 +1318,11 @@ DEVICE_TEST(gpu_conv_ordered_many_tiles) {
 // Tiles that follow each other in two thread blocks that share each: what one hands the other is
 // not to be overwritten before it is read. Few products, so that sanitizers see it too.
 DEVICE_TEST(gpu_conv_shared_tiles) {
-    const conv_shape shapes[] = {{3, 33, 0, 64, numeric_f16},    {2, 64, 0, 128, numeric_f16},
-                                 {3, 40, 24, 120, numeric_bf16}, {2, 64, 0, 256, numeric_f16},
-                                 {3, 33, 7, 250, numeric_bf16},  {2, 16, 0, 512, numeric_f16}};
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
-    if (!device.hopper) {
+    const conv_shape shapes[] = {
+        shape_make(3, 33, 0, 64, numeric_f16),    shape_make(2, 64, 0, 128, numeric_f16),
+        shape_make(3, 40, 24, 120, numeric_bf16), shape_make(2, 64, 0, 256, numeric_f16),
+        shape_make(3, 33, 7, 250, numeric_bf16),  shape_make(2, 16, 0, 512, numeric_f16)};
+    if (!gpu()->hopper) {
         SKIP("no kernel of this device shares tiles");
     }
     for (const conv_shape &s : shapes) {
@@ -1321,39 +1335,25 @@ DEVICE_TEST(gpu_conv_shared_tiles) {
     }
 }
 
-// The layout that a layer does not read may be missing, or be nonsense; it is no substitute for the
-// other one, and makes no identity of a map of one offset.
-DEVICE_TEST(gpu_conv_looks_at_one_layout) {
+// A map of the form that the layer does not read is refused by name, and is no identity.
+DEVICE_TEST(gpu_conv_refuses_maps_of_the_other_form) {
     for (numeric type : numerics) {
         for (int which = 0; which < 4; ++which) {
             const int channels = which % 2 ? 40 : 8;
             random_state random = random_make((uint64_t)(channels + type));
-            conv_shape s = {which < 2 ? 4 : 1, channels, 0, channels, type};
+            conv_shape s = shape_make(which < 2 ? 4 : 1, channels, 0, channels, type);
             problem p = problem_make(&random, s, 100, 150, 160);
             problem_fill_map(&random, &p, 40);
             problem_name(&p, "one layout");
             device_problem d;
             device_problem_make(&p, &d);
-            CHECK_OK(device_problem_start(&d));
-            std::vector<char> out = device_problem_fetch(&p, &d);
-            problem_good(&p, out);
-            const conv_args good = d.args;
-            const bool ordered = reads_order(&s);
-            tile_layout tiles;
-            order_layout order;
-            memset((void *)&tiles, guarded_poison, sizeof tiles);
-            memset((void *)&order, guarded_poison, sizeof order);
-            for (bool missing : {true, false}) {
-                d.args.layout = !ordered ? good.layout : missing ? nullptr : &tiles;
-                d.args.order = ordered ? good.order : missing ? nullptr : &order;
-                CUDA_CHECK(cudaMemset(d.out, 0xff, (size_t)d.out_bytes));
-                CUDA_CHECK(cudaDeviceSynchronize());
-                CHECK_OK(device_problem_start(&d));
-                CHECK(device_problem_fetch(&p, &d) == out);
-            }
-            d.args.layout = ordered ? good.layout : nullptr;
-            d.args.order = ordered ? nullptr : good.order;
-            CHECK_STATUS(device_problem_start(&d), status_null_pointer);
+            const conv_map other =
+                map_upload(&p, reads_order(&s) ? conv_form_tiles : conv_form_order);
+            d.args.map = &other;
+            const status said = device_problem_start(&d);
+            CHECK_STATUS(said, status_unsupported);
+            CHECK(strstr(said.subject, "conv_form") != nullptr);
+            CHECK(device_untouched(d.out, 0, d.out_bytes));
             guarded_finish();
         }
     }
@@ -1368,7 +1368,7 @@ std::vector<char> run_chain(const problem *p, const device_problem *d, bool prog
     CUDA_CHECK(cudaDeviceSynchronize());
     for (int layer = 0; layer < 7; ++layer) {
         args.epilogue.residual = args.in;
-        CHECK_OK(conv(&args, d->scratch, d->scratch_bytes, stream_get()));
+        CHECK_OK(conv(gpu(), &args, stream_get()));
         const void *in = args.in;
         args.in = args.out;
         args.out = (void *)in;
@@ -1386,8 +1386,8 @@ DEVICE_TEST(gpu_conv_begins_early) {
             }
             const int32_t rows = test_quick() ? 150 : 10000;
             const int volume = channels % 64 ? 9 : 60; // thread blocks share tiles
-            problem p =
-                problem_make(&random, {volume, channels, 0, channels, type}, rows, rows, rows);
+            problem p = problem_make(&random, shape_make(volume, channels, 0, channels, type), rows,
+                                     rows, rows);
             for (float &w : p.weight) {
                 w *= 0.02f;
             }
@@ -1428,7 +1428,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         random_state random = random_make(23);
 
         // The input side: one tap for each output, all from marked rows.
-        conv_shape s = {2, wide, 0, few, type};
+        conv_shape s = shape_make(2, wide, 0, few, type);
         problem p = problem_make(&random, s, 8, 8, 8);
         p.map.clear();
         for (int32_t o = 0; o < 8; ++o) {
@@ -1452,7 +1452,7 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         problem_good(&p, out);
 
         // The output side: few input channels, 1024 output channels.
-        conv_shape back = {1, few, 0, wide, type};
+        conv_shape back = shape_make(1, few, 0, wide, type);
         problem q = problem_make(&random, back, 8, 8, 8);
         q.identity = true;
         problem_name(&q, "output beyond 2^31");
@@ -1464,11 +1464,9 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
         device_problem e;
         device_problem_make(&q, &e);
         e.args.in = device_upload(in_stored.data(), (int64_t)in_stored.size());
-        e.args.count = device_upload(&rows, 1);
-        e.args.capacity = rows;
+        e.map.count = device_upload(&rows, 1);
+        e.map.capacity = rows;
         e.args.out = huge;
-        CHECK_OK(conv_workspace(&e.args, &e.scratch_bytes));
-        e.scratch = device_new<char>((int64_t)e.scratch_bytes);
         CHECK_OK(device_problem_start(&e));
         std::vector<char> rows_out((size_t)(8 * wide * element));
         for (int i = 0; i < 8; ++i) {
@@ -1482,89 +1480,95 @@ DEVICE_TEST(gpu_conv_beyond_32_bits) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
+// What a convolution says of arguments and a map that `spoil` has changed.
+template <typename F>
+status start_spoiled(const device_problem *d, F spoil) {
+    conv_args args = d->args;
+    conv_map map = d->map;
+    args.map = &map;
+    spoil(&args, &map);
+    return conv(gpu(), &args, stream_get());
+}
+
 DEVICE_TEST(gpu_conv_refuses) {
+    static const struct {
+        status_code code;
+        void (*spoil)(conv_args *, conv_map *);
+    } bad[] = {
+        {status_null_pointer, [](conv_args *a, auto *) { a->in = nullptr; }},
+        {status_null_pointer, [](conv_args *a, auto *) { a->in2 = nullptr; }},
+        {status_null_pointer, [](conv_args *a, auto *) { a->weights = nullptr; }},
+        {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
+        {status_null_pointer, [](conv_args *a, auto *) { a->map = nullptr; }},
+        {status_null_pointer, [](auto *, conv_map *m) { m->count = nullptr; }},
+        {status_alignment,
+         [](auto *, conv_map *m) { m->count = (int32_t *)((char *)m->count + 2); }},
+        {status_bad_size, [](auto *, conv_map *m) { m->capacity = 0; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->capacity = -1; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->volume = 4; }},
+        {status_unsupported, [](auto *, conv_map *m) { m->form = (conv_form)7; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 0; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 3376; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 0; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = -3; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 1025; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = -1; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = 1025; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 0; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 1025; }},
+        {status_unsupported, [](conv_args *a, auto *) { a->shape.type = (numeric)9; }},
+        {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = (activation)3; }},
+        {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in; }},
+        {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in2; }},
+    };
     random_state random = random_make(29);
     for (numeric type : numerics) {
-        conv_shape s = {3, 6, 5, 7, type};
+        conv_shape s = shape_make(3, 6, 5, 7, type);
         problem p = problem_make(&random, s, 10, 12, 20);
         problem_fill_map(&random, &p, 50);
         device_problem d;
         device_problem_make(&p, &d);
-        struct {
-            status_code code;
-            void (*spoil)(conv_args *, tile_layout *);
-        } const bad[] = {
-            {status_null_pointer, [](conv_args *a, auto *) { a->in = nullptr; }},
-            {status_null_pointer, [](conv_args *a, auto *) { a->in2 = nullptr; }},
-            {status_null_pointer, [](conv_args *a, auto *) { a->weights = nullptr; }},
-            {status_null_pointer, [](conv_args *a, auto *) { a->count = nullptr; }},
-            {status_null_pointer, [](conv_args *a, auto *) { a->out = nullptr; }},
-            {status_null_pointer, [](conv_args *a, auto *) { a->layout = nullptr; }},
-            {status_null_pointer,
-             [](conv_args *a, auto *) {
-                 a->layout = nullptr;
-                 a->order = nullptr;
-             }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->first = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->offset = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->input = nullptr; }},
-            {status_null_pointer, [](conv_args *, tile_layout *t) { t->row = nullptr; }},
-            {status_bad_size, [](conv_args *, tile_layout *t) { t->volume = 4; }},
-            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 0; }},
-            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 32; }},
-            {status_bad_size, [](conv_args *, tile_layout *t) { t->rows = 256; }},
-            {status_capacity,
-             [](conv_args *a, tile_layout *t) { t->tiles = tile_count(a->capacity, 64) - 1; }},
-            {status_capacity,
-             [](conv_args *a, tile_layout *t) { a->capacity = t->tiles * t->rows + 1; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->capacity = 0; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->capacity = -1; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 0; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 3376; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 0; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = -3; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 1025; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = -1; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = 1025; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 0; }},
-            {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 1025; }},
-            {status_unsupported, [](conv_args *a, auto *) { a->shape.type = (numeric)9; }},
-            {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = (activation)3; }},
-            {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in; }},
-            {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in2; }},
-        };
         for (auto &b : bad) {
-            conv_args args = d.args;
-            tile_layout layout = d.layout;
-            args.layout = &layout;
-            b.spoil(&args, &layout);
-            CHECK_STATUS(conv(&args, d.scratch, d.scratch_bytes, stream_get()), b.code);
+            CHECK_STATUS(start_spoiled(&d, b.spoil), b.code);
         }
-        CHECK_STATUS(conv(nullptr, d.scratch, d.scratch_bytes, stream_get()), status_null_pointer);
-        if (d.scratch_bytes) { // there may be no need of any
-            CHECK_STATUS(conv(&d.args, nullptr, d.scratch_bytes, stream_get()),
-                         status_null_pointer);
-            CHECK_STATUS(conv(&d.args, d.scratch, d.scratch_bytes - 1, stream_get()),
-                         status_workspace);
-        }
-        size_t bytes = 0;
-        conv_args none = d.args;
-        none.shape.cin = 0;
-        CHECK_STATUS(conv_workspace(nullptr, &bytes), status_null_pointer);
-        CHECK_STATUS(conv_workspace(&d.args, nullptr), status_null_pointer);
-        CHECK_STATUS(conv_workspace(&none, &bytes), status_bad_size);
+        CHECK_STATUS(conv(gpu(), nullptr, stream_get()), status_null_pointer);
+        CHECK_STATUS(conv(nullptr, &d.args, stream_get()), status_null_pointer);
+        const status other = type == numeric_f16 ? conv<numeric_bf16>(gpu(), &d.args, stream_get())
+                                                 : conv<numeric_f16>(gpu(), &d.args, stream_get());
+        CHECK_STATUS(other, status_unsupported); // another format than it is compiled for
         CHECK(device_untouched(d.out, 0, d.out_bytes));
     }
 }
 
-// What is said of arguments and an ordered layout that `spoil` has changed.
-template <typename F>
-status start_spoiled_order(const device_problem *d, F spoil) {
-    conv_args args = d->args;
-    order_layout order = d->order;
-    args.order = &order;
-    spoil(&args, &order);
-    return conv(&args, d->scratch, d->scratch_bytes, stream_get());
+// A tiled layout that is incomplete, or of another kernel or capacity.
+DEVICE_TEST(gpu_conv_refuses_tiles) {
+    static const struct {
+        status_code code;
+        void (*spoil)(conv_args *, conv_map *);
+    } bad[] = {
+        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.first = nullptr; }},
+        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.offset = nullptr; }},
+        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.input = nullptr; }},
+        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.row = nullptr; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->tiles.volume = 4; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 0; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 32; }},
+        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 256; }},
+        {status_capacity,
+         [](auto *, conv_map *m) { m->tiles.tiles = tile_count(m->capacity, 64) - 1; }},
+        {status_capacity,
+         [](auto *, conv_map *m) { m->capacity = m->tiles.tiles * m->tiles.rows + 1; }},
+    };
+    random_state random = random_make(31);
+    conv_shape s = shape_make(3, 6, 5, 7, numeric_f32);
+    problem p = problem_make(&random, s, 10, 12, 20);
+    problem_fill_map(&random, &p, 50);
+    device_problem d;
+    device_problem_make(&p, &d);
+    for (auto &b : bad) {
+        CHECK_STATUS(start_spoiled(&d, b.spoil), b.code);
+    }
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
 }
 
 // The same of the ordered layout, where that is read.
@@ -1572,27 +1576,21 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
     static const struct {
         status_code code;
         const char *subject;
-        void (*spoil)(conv_args *, order_layout *);
+        void (*spoil)(conv_args *, conv_map *);
     } bad[] = {
-        {status_null_pointer, "order", [](conv_args *a, auto *) { a->order = nullptr; }},
-        {status_null_pointer, "order",
-         [](conv_args *a, auto *) {
-             a->layout = nullptr;
-             a->order = nullptr;
-         }},
-        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->row = nullptr; }},
-        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->mask = nullptr; }},
-        {status_null_pointer, "layout", [](auto *, order_layout *t) { t->source = nullptr; }},
-        {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 4; }},
-        {status_bad_size, "layout.volume", [](auto *, order_layout *t) { t->volume = 0; }},
-        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { --t->blocks; }},
-        {status_capacity, "layout.blocks", [](auto *, order_layout *t) { t->blocks = -1; }},
-        {status_capacity, "layout.blocks",
-         [](conv_args *a, order_layout *t) { a->capacity = t->blocks * order_rows + 1; }},
-        {status_bad_size, "capacity", [](conv_args *a, auto *) { a->capacity = 0; }},
+        {status_null_pointer, "layout", [](auto *, conv_map *m) { m->order.row = nullptr; }},
+        {status_null_pointer, "layout", [](auto *, conv_map *m) { m->order.mask = nullptr; }},
+        {status_null_pointer, "layout", [](auto *, conv_map *m) { m->order.source = nullptr; }},
+        {status_bad_size, "layout.volume", [](auto *, conv_map *m) { m->order.volume = 4; }},
+        {status_bad_size, "layout.volume", [](auto *, conv_map *m) { m->order.volume = 0; }},
+        {status_capacity, "layout.groups", [](auto *, conv_map *m) { --m->order.groups; }},
+        {status_capacity, "layout.groups", [](auto *, conv_map *m) { m->order.groups = -1; }},
+        {status_capacity, "layout.groups",
+         [](auto *, conv_map *m) { m->capacity = m->order.groups * order_rows + 1; }},
+        {status_bad_size, "capacity", [](auto *, conv_map *m) { m->capacity = 0; }},
     };
     for (numeric type : half_numerics) {
-        conv_shape s = {3, 40, 5, 33, type};
+        conv_shape s = shape_make(3, 40, 5, 33, type);
         if (!reads_order(&s)) {
             SKIP("no layer reads the ordered layout here");
         }
@@ -1602,7 +1600,7 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
         device_problem d;
         device_problem_make(&p, &d);
         for (auto &b : bad) {
-            status said = start_spoiled_order(&d, b.spoil);
+            const status said = start_spoiled(&d, b.spoil);
             CHECK_STATUS(said, b.code);
             CHECK(strstr(said.subject, b.subject) != nullptr);
         }
@@ -1610,9 +1608,9 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
     }
 }
 
-// The kernel of few channels reads 16 bytes of it at a time.
+// The narrow kernel reads 16 bytes of it at a time.
 DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
-    conv_shape s = {3, 8, 0, 8, numeric_f16};
+    conv_shape s = shape_make(3, 8, 0, 8, numeric_f16);
     if (!reads_order(&s)) {
         SKIP("needs sm_80");
     }
@@ -1622,8 +1620,8 @@ DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
     device_problem d;
     device_problem_make(&p, &d);
     for (bool row : {false, true}) {
-        status said = start_spoiled_order(
-            &d, [&](auto *, order_layout *t) { (row ? t->row : t->source) += 2; });
+        const status said = start_spoiled(
+            &d, [&](auto *, conv_map *m) { (row ? m->order.row : m->order.source) += 2; });
         CHECK_STATUS(said, status_alignment);
         CHECK(strstr(said.subject, "layout") != nullptr);
     }
@@ -1632,25 +1630,30 @@ DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
 
 DEVICE_TEST(gpu_conv_weights_refuses) {
     for (numeric type : numerics) {
-        conv_shape s = {3, 6, 5, 7, type}, none = s;
+        conv_shape s = shape_make(3, 6, 5, 7, type), none = s;
         none.cout = 0;
         size_t bytes = 0;
-        CHECK_OK(conv_weights_bytes(&s, &bytes));
+        CHECK_OK(conv_weights_bytes(gpu(), &s, &bytes));
         REQUIRE(bytes > 0);
-        CHECK_STATUS(conv_weights_bytes(nullptr, &bytes), status_null_pointer);
-        CHECK_STATUS(conv_weights_bytes(&s, nullptr), status_null_pointer);
-        CHECK_STATUS(conv_weights_bytes(&none, &bytes), status_bad_size);
+        CHECK_STATUS(conv_weights_bytes(gpu(), nullptr, &bytes), status_null_pointer);
+        CHECK_STATUS(conv_weights_bytes(gpu(), &s, nullptr), status_null_pointer);
+        CHECK_STATUS(conv_weights_bytes(gpu(), &none, &bytes), status_bad_size);
         float *weight = device_zeros<float>(3 * 11 * 7);
         char *packed = device_new<char>((int64_t)bytes);
         cudaStream_t stream = stream_get();
-        CHECK_STATUS(conv_weights_pack(nullptr, weight, packed, bytes, stream),
+        CHECK_STATUS(conv_weights_pack(gpu(), nullptr, weight, packed, bytes, stream),
                      status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(&s, nullptr, packed, bytes, stream), status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(&s, weight, nullptr, bytes, stream), status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(&s, weight, packed, bytes - 1, stream), status_workspace);
-        CHECK_STATUS(conv_weights_pack(&s, weight, packed, 0, stream), status_workspace);
-        CHECK_STATUS(conv_weights_pack(&s, weight, packed + 4, bytes, stream), status_alignment);
-        CHECK_STATUS(conv_weights_pack(&none, weight, packed, bytes, stream), status_bad_size);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, nullptr, packed, bytes, stream),
+                     status_null_pointer);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, nullptr, bytes, stream),
+                     status_null_pointer);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed, bytes - 1, stream),
+                     status_workspace);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed, 0, stream), status_workspace);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed + 4, bytes, stream),
+                     status_alignment);
+        CHECK_STATUS(conv_weights_pack(gpu(), &none, weight, packed, bytes, stream),
+                     status_bad_size);
         CHECK(device_untouched(packed, 0, (int64_t)bytes));
     }
 }
@@ -1669,7 +1672,7 @@ DEVICE_TEST(gpu_conv_planted_errors_are_found) {
 // Sums kept in halves, and sums rounded at every offset, look right on average and are not.
 DEVICE_TEST(gpu_conv_planted_half_sums_are_found) {
     random_state random = random_make(41);
-    conv_shape s = {27, 32, 0, 8, numeric_f16};
+    conv_shape s = shape_make(27, 32, 0, 8, numeric_f16);
     problem p = problem_make(&random, s, 50, 60, 60);
     problem_fill_map(&random, &p, 80);
     problem_name(&p, "half sums");

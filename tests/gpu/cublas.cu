@@ -1,212 +1,12 @@
 // tests/gpu/cublas.cu: convolution by gather, cuBLAS products and scatter, against sums in double,
 // each output within its bound (reference.h), and the same bits from run to run. A binary of its
 // own, because it is linked with cuBLAS.
-#include "../../spira/cublas.cuh"
 #include "../../spira/map.cuh"
-#include "../support/problems.cuh"
+#include "../support/cublas.cuh"
 
 using namespace problems;
 
 namespace {
-
-// ---- handles ------------------------------------------------------------------------------------
-
-enum { lanes_most = 3, blas_bytes = 32 << 20 };
-
-// A pool with `lanes` streams beside the run's. Lives until blas_free.
-struct blas {
-    ggs_pool pool;
-    ggs_lane lane[lanes_most];
-    void *memory[lanes_most + 1]; // workspaces
-};
-
-bool check_cublas(cublasStatus_t s, int line) {
-    char text[100];
-    snprintf(text, sizeof text, "cuBLAS says %d", (int)s);
-    return test_check(s == CUBLAS_STATUS_SUCCESS, __FILE__, line, text);
-}
-
-void blas_bind(cublasHandle_t handle, cudaStream_t stream, void *memory) {
-    check_cublas(cublasSetStream(handle, stream), __LINE__);
-    check_cublas(cublasSetWorkspace(handle, memory, blas_bytes), __LINE__);
-}
-
-blas *blas_make(int lanes) {
-    blas *b = (blas *)calloc(1, sizeof *b);
-    CUDA_CHECK(cudaMalloc(&b->memory[lanes], blas_bytes));
-    check_cublas(cublasCreate(&b->pool.handle), __LINE__);
-    blas_bind(b->pool.handle, stream_get(), b->memory[lanes]);
-    for (int i = 0; i < lanes; ++i) {
-        ggs_lane *l = b->lane + i;
-        CUDA_CHECK(cudaMalloc(&b->memory[i], blas_bytes));
-        CUDA_CHECK(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
-        CUDA_CHECK(cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming));
-        check_cublas(cublasCreate(&l->handle), __LINE__);
-        blas_bind(l->handle, l->stream, b->memory[i]);
-    }
-    if (lanes) {
-        CUDA_CHECK(cudaEventCreateWithFlags(&b->pool.fork, cudaEventDisableTiming));
-    }
-    b->pool.lane = b->lane;
-    b->pool.lanes = lanes;
-    return b;
-}
-
-void blas_free(blas *b) {
-    CUDA_CHECK(cudaDeviceSynchronize());
-    check_cublas(cublasDestroy(b->pool.handle), __LINE__);
-    for (int i = 0; i < b->pool.lanes; ++i) {
-        check_cublas(cublasDestroy(b->lane[i].handle), __LINE__);
-        CUDA_CHECK(cudaStreamDestroy(b->lane[i].stream));
-        CUDA_CHECK(cudaEventDestroy(b->lane[i].done));
-    }
-    if (b->pool.lanes) {
-        CUDA_CHECK(cudaEventDestroy(b->pool.fork));
-    }
-    for (void *memory : b->memory) {
-        CUDA_CHECK(cudaFree(memory));
-    }
-    free(b);
-}
-
-// ---- problems -----------------------------------------------------------------------------------
-
-struct ggs_problem : problem {
-    ggs_options options;
-};
-
-ggs_problem ggs_problem_make(random_state *random, conv_shape shape, int32_t inputs,
-                             int32_t outputs) {
-    return {problem_make(random, shape, inputs, outputs), ggs_options_default()};
-}
-
-// Offset k pairs every row with itself, as the centre of a submanifold layer.
-void problem_fill_centre(problem *p, int k) {
-    for (int32_t o = 0; o < p->outputs; ++o) {
-        p->map[(size_t)o * (size_t)p->shape.volume + (size_t)k] = o;
-    }
-}
-
-void ggs_problem_name(ggs_problem *p, const char *what) {
-    const ggs_options *o = &p->options;
-    char more[100];
-    snprintf(more, sizeof more, ", %s %.2f %d%s, by %s, tiles %d %d%s",
-             ggs_rule_name(o->grouping.rule), o->grouping.waste, o->grouping.small,
-             o->grouping.mirrored ? " mirrored" : "", o->order == ggs_order_rows ? "rows" : "pairs",
-             o->gather_tile, o->scatter_tile, o->direct ? ", direct" : "");
-    problem_name(p, what, more);
-}
-
-bool has_rule(ggs_rule rule, numeric type) {
-    return rule != ggs_rule_grouped || numeric_size(type) == 4;
-}
-
-ggs_options options_random(random_state *random, numeric type) {
-    const double wastes[] = {0, 0.05, 0.2, 0.5, 1};
-    const int32_t smalls[] = {0, 20, INT32_MAX, INT32_MAX};
-    ggs_options o = ggs_options_default();
-    do {
-        o.grouping.rule = (ggs_rule)random_int(random, ggs_rule_each, ggs_rule_grouped);
-    } while (!has_rule(o.grouping.rule, type));
-    o.grouping.waste = wastes[random_int(random, 0, 4)];
-    o.grouping.small = smalls[random_int(random, 0, 3)];
-    o.order = random_int(random, 0, 2) ? ggs_order_rows : ggs_order_pairs;
-    o.gather_tile = 1 << random_int(random, 0, 3);
-    o.scatter_tile = 1 << random_int(random, 0, 3);
-    o.direct = random_int(random, 0, 3) != 0;
-    return o;
-}
-
-// ---- the same in device memory ------------------------------------------------------------------
-
-struct device_ggs {
-    ggs_map map;
-    ggs_args args;
-    ggs_layer layer;
-    int32_t *host;
-    char *out, *memory, *scratch;
-    size_t memory_bytes, scratch_bytes;
-    int64_t out_bytes;
-};
-
-const void *weights_store(const conv_shape *shape, const std::vector<float> &weight) {
-    char *stored = device_new<char>((int64_t)weight.size() * numeric_size(shape->type));
-    CHECK_OK(ggs_weights_store(shape, device_upload(weight.data(), (int64_t)weight.size()), stored,
-                               stream_get()));
-    return stored;
-}
-
-// Plans over memory of exactly the size that is asked for. What the plan does not keep is
-// overwritten.
-void device_ggs_plan(const ggs_problem *p, device_ggs *d) {
-    d->host = guarded_new<int32_t>(ggs_host_size(p->shape.volume));
-    d->memory_bytes = d->scratch_bytes = 0;
-    CHECK_OK(ggs_plan_workspace(&p->shape, &d->map, &p->options, &d->memory_bytes));
-    d->memory = device_new<char>((int64_t)d->memory_bytes);
-    d->layer = {};
-    CHECK_OK(ggs_plan(&p->shape, &d->map, &p->options, d->host, d->memory, d->memory_bytes,
-                      &d->layer, stream_get()));
-    CUDA_CHECK(cudaDeviceSynchronize());
-    CHECK(d->layer.kept_bytes <= d->memory_bytes);
-    CUDA_CHECK(
-        cudaMemset(d->memory + d->layer.kept_bytes, 0xff, d->memory_bytes - d->layer.kept_bytes));
-    CHECK_OK(ggs_run_workspace(&d->layer, &d->scratch_bytes));
-    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
-}
-
-void device_ggs_make(const ggs_problem *p, ggs_map map, device_ggs *d) {
-    d->map = map;
-    d->args.weights = weights_store(&p->shape, p->weight);
-    device_problem_arrays(p, d);
-    device_ggs_plan(p, d);
-}
-
-// Of the problem's map.
-void device_ggs_make(const ggs_problem *p, device_ggs *d) {
-    int32_t inputs = std::max(p->inputs + p->room, 1);
-    ggs_map map = {pairs_upload(p), inputs, device_upload(&p->outputs, 1), problem_capacity(p)};
-    device_ggs_make(p, map, d);
-}
-
-status device_ggs_start(const device_ggs *d, const blas *b) {
-    return ggs_run(&d->layer, &d->args, &b->pool, d->scratch, d->scratch_bytes, stream_get());
-}
-
-// ---- judging ------------------------------------------------------------------------------------
-
-// What a plan says of itself, against the map.
-void layer_check(const problem *p, const ggs_layer *l) {
-    std::vector<int32_t> sizes((size_t)p->shape.volume);
-    int64_t pairs = 0;
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        sizes[i % sizes.size()] += p->map[i] >= 0;
-        pairs += p->map[i] >= 0;
-    }
-    CHECK_EQUAL(l->pairs, pairs);
-    CHECK_EQUAL(l->outputs, p->outputs);
-    CHECK_EQUAL(l->groups.real_rows, pairs);
-    CHECK_EQUAL(l->groups.rows, l->rows);
-    CHECK_EQUAL(l->padding, l->rows - l->pairs);
-    CHECK_EQUAL(l->gathered + (l->direct < 0 ? 0 : l->outputs), l->rows);
-    for (size_t k = 0; k < sizes.size(); ++k) {
-        CHECK_EQUAL(l->sizes[k], sizes[k]);
-    }
-}
-
-// The same bits twice. Frees all buffers of the test.
-std::vector<char> ggs_problem_run(const ggs_problem *p, const blas *b) {
-    device_ggs d;
-    device_ggs_make(p, &d);
-    layer_check(p, &d.layer);
-    std::vector<char> out =
-        device_problem_run(p, &d, true, [&] { return device_ggs_start(&d, b); });
-    guarded_finish();
-    return out;
-}
-
-bool ggs_problem_check(const ggs_problem *p, const blas *b, int line = __builtin_LINE()) {
-    return problem_good(p, ggs_problem_run(p, b), __FILE__, line);
-}
 
 // ---- random shapes ------------------------------------------------------------------------------
 
@@ -266,7 +66,7 @@ DEVICE_TEST(gpu_cublas_many_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             ggs_problem p = ggs_problem_make(&random, s, 70, 66);
             problem_fill_lists(&random, &p, 90);
             problem_fill_centre(&p, s.volume / 2);
@@ -293,7 +93,7 @@ DEVICE_TEST(gpu_cublas_every_rule_and_order) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)(volume + type + rule));
-                        conv_shape s = {volume, 12, volume == 5 ? 6 : 0, 20, type};
+                        conv_shape s = shape_make(volume, 12, volume == 5 ? 6 : 0, 20, type);
                         ggs_problem p = ggs_problem_make(&random, s, 100, 90);
                         problem_fill_lists(&random, &p, 50);
                         problem_fill_centre(&p, volume / 2);
@@ -319,7 +119,8 @@ DEVICE_TEST(gpu_cublas_every_tile) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + type));
-                    conv_shape s = {4, channels, channels == 36 ? 9 : 0, channels + 4, type};
+                    conv_shape s =
+                        shape_make(4, channels, channels == 36 ? 9 : 0, channels + 4, type);
                     ggs_problem p = ggs_problem_make(&random, s, 50, 60);
                     problem_fill_lists(&random, &p, 70);
                     problem_fill_epilogue(&random, &p, with_all, activation_leaky);
@@ -338,7 +139,7 @@ DEVICE_TEST(gpu_cublas_every_tile) {
 // Sizes that are known: what the plan makes of them.
 DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
     random_state random = random_make(3);
-    conv_shape s = {4, 8, 4, 8, numeric_f16};
+    conv_shape s = shape_make(4, 8, 4, 8, numeric_f16);
     ggs_problem p = ggs_problem_make(&random, s, 40, 40);
     p.map.assign(40 * 4, -1);
     for (int32_t o = 0; o < 40;
@@ -384,7 +185,7 @@ DEVICE_TEST(gpu_cublas_plan_says_what_it_does) {
 DEVICE_TEST(gpu_cublas_direct_only_where_it_is_right) {
     for (numeric type : numerics) {
         random_state random = random_make(5);
-        conv_shape s = {3, 8, 0, 8, type};
+        conv_shape s = shape_make(3, 8, 0, 8, type);
         ggs_problem p = ggs_problem_make(&random, s, 50, 40);
         problem_fill_lists(&random, &p, 100);
         problem_fill_centre(&p, 1);
@@ -414,7 +215,7 @@ DEVICE_TEST(gpu_cublas_empty_lists_and_single_pairs) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)(outputs + type));
-                        conv_shape s = {pairs == 1 ? 1 : 9, 5, 0, 6, type};
+                        conv_shape s = shape_make(pairs == 1 ? 1 : 9, 5, 0, 6, type);
                         ggs_problem p = ggs_problem_make(&random, s, outputs ? 4 : 0, outputs);
                         p.map.assign((size_t)(outputs * s.volume), -1);
                         for (int i = 0; i < pairs && outputs; ++i) { // one pair an offset
@@ -441,7 +242,7 @@ DEVICE_TEST(gpu_cublas_every_size) {
         }
         for (numeric type : numerics) {
             random_state random = random_make((uint64_t)(4 * n + type));
-            conv_shape s = {5, 9, 3, 20, type};
+            conv_shape s = shape_make(5, 9, 3, 20, type);
             ggs_problem p = ggs_problem_make(&random, s, n, n);
             problem_fill_lists(&random, &p, 40);
             problem_fill_centre(&p, 2);
@@ -459,7 +260,7 @@ DEVICE_TEST(gpu_cublas_every_size) {
 DEVICE_TEST(gpu_cublas_every_epilogue) {
     blas *b = blas_make(0);
     for_each_epilogue([&](const epilogue_case &c, random_state random) {
-        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        conv_shape s = shape_make(4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type);
         ggs_problem p = ggs_problem_make(&random, s, 50, 77);
         problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
         problem_fill_case(&random, &p, c);
@@ -477,7 +278,7 @@ DEVICE_TEST(gpu_cublas_residual_in_place) {
         for (int cout : {5, 16, 40}) {
             for (ggs_order order : {ggs_order_rows, ggs_order_pairs}) {
                 random_state random = random_make((uint64_t)(cout + type));
-                conv_shape s = {3, 12, 0, cout, type};
+                conv_shape s = shape_make(3, 12, 0, cout, type);
                 ggs_problem p = ggs_problem_make(&random, s, 150, 190);
                 problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -511,7 +312,7 @@ DEVICE_TEST(gpu_cublas_unaligned_pointers) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(channels + off + type));
-                    conv_shape s = {3, channels, channels, channels, type};
+                    conv_shape s = shape_make(3, channels, channels, channels, type);
                     ggs_problem p = ggs_problem_make(&random, s, 70, 70);
                     problem_fill_lists(&random, &p, 50);
                     if (off % 2) { // cuBLAS reads the features where they stand
@@ -545,7 +346,7 @@ DEVICE_TEST(gpu_cublas_special_values_stay_in_their_rows) {
             for (float special : {NAN, INFINITY}) {
                 random_state random = random_make((uint64_t)(channels + type));
                 const int32_t bad = 20;
-                conv_shape s = {6, channels, channels == 8 ? 0 : 3, 18, type};
+                conv_shape s = shape_make(6, channels, channels == 8 ? 0 : 3, 18, type);
                 ggs_problem p = ggs_problem_make(&random, s, 50, 130);
                 problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = bad;
@@ -591,7 +392,7 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
     for (numeric type : numerics) {
         for (float size : {3e-7f, 1e-4f, 300.0f, 20000.0f, 0.0f}) {
             random_state random = random_make((uint64_t)(type + 1));
-            conv_shape s = {8, 40, 0, 24, type};
+            conv_shape s = shape_make(8, 40, 0, 24, type);
             ggs_problem p = ggs_problem_make(&random, s, 100, 150);
             problem_fill_lists(&random, &p, 60);
             reference_random_values(&random, type, size, (int64_t)p.in.size(), p.in.data());
@@ -611,7 +412,7 @@ DEVICE_TEST(gpu_cublas_small_large_and_cancelling_values) {
 
 DEVICE_TEST(gpu_cublas_weights_are_rounded_once) {
     for (numeric type : numerics) {
-        conv_shape s = {3, 5, 2, 7, type};
+        conv_shape s = shape_make(3, 5, 2, 7, type);
         random_state random = random_make(9);
         std::vector<float> weight(3 * 7 * 7);
         for (float &w : weight) {
@@ -653,7 +454,7 @@ DEVICE_TEST(gpu_cublas_lanes) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(lanes + type));
-                conv_shape s = {27, 33, 10, 40, type};
+                conv_shape s = shape_make(27, 33, 10, 40, type);
                 ggs_problem p = ggs_problem_make(&random, s, 400, 400);
                 problem_fill_lists(&random, &p, 40);
                 problem_fill_centre(&p, 13);
@@ -709,7 +510,7 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(rule + type));
-                    conv_shape s = {27, 16, 0, 24, type};
+                    conv_shape s = shape_make(27, 16, 0, 24, type);
                     ggs_problem p = ggs_problem_make(&random, s, 200, 200);
                     problem_fill_lists(&random, &p, 40);
                     problem_fill_centre(&p, 13);
@@ -728,7 +529,7 @@ DEVICE_TEST(gpu_cublas_in_a_graph) {
 // A plan waits for its stream, which a captured stream cannot: it says so, and the capture goes on.
 DEVICE_TEST(gpu_cublas_plan_refuses_to_be_captured) {
     random_state random = random_make(2);
-    conv_shape s = {2, 4, 0, 4, numeric_f16};
+    conv_shape s = shape_make(2, 4, 0, 4, numeric_f16);
     ggs_problem p = ggs_problem_make(&random, s, 10, 10);
     problem_fill_lists(&random, &p, 60);
     device_ggs d;
@@ -749,7 +550,7 @@ DEVICE_TEST(gpu_cublas_plan_refuses_to_be_captured) {
 DEVICE_TEST(gpu_cublas_plan_refuses) {
     for (numeric type : numerics) {
         random_state random = random_make(29);
-        conv_shape s = {3, 6, 5, 7, type};
+        conv_shape s = shape_make(3, 6, 5, 7, type);
         ggs_problem p = ggs_problem_make(&random, s, 10, 12);
         problem_fill_lists(&random, &p, 50);
         p.options.grouping.rule = ggs_rule_adaptive;
@@ -818,7 +619,7 @@ DEVICE_TEST(gpu_cublas_plan_refuses) {
 // Lists that no map has: what the host sees of them is refused.
 DEVICE_TEST(gpu_cublas_plan_refuses_lists_that_are_none) {
     random_state random = random_make(31);
-    conv_shape s = {3, 4, 0, 4, numeric_f32};
+    conv_shape s = shape_make(3, 4, 0, 4, numeric_f32);
     ggs_problem p = ggs_problem_make(&random, s, 10, 12);
     problem_fill_lists(&random, &p, 100);
     device_ggs d;
@@ -844,7 +645,7 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
     blas *b = blas_make(2);
     for (numeric type : numerics) {
         random_state random = random_make(37);
-        conv_shape s = {3, 6, 5, 7, type};
+        conv_shape s = shape_make(3, 6, 5, 7, type);
         ggs_problem p = ggs_problem_make(&random, s, 10, 12);
         problem_fill_lists(&random, &p, 50);
         problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -973,8 +774,9 @@ DEVICE_TEST(gpu_cublas_scenes) {
         numeric type = numerics[seed / forms_kinds % 4];
         kernel_shape kernel = reference_random_kernel(&random, 3, 2, {1, 1, 1});
         forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(&random, kind, kernel);
-        conv_shape s = {kernel_volume(&scene.kernel), channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
+        conv_shape s =
+            shape_make(kernel_volume(&scene.kernel), channels_random(&random, channels_edges), 0,
+                       channels_random(&random, channels_edges), type);
         s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
         ggs_problem p = ggs_problem_make(&random, s, (int32_t)scene.source.size(),
                                          (int32_t)scene.outputs.size());
@@ -1004,7 +806,7 @@ DEVICE_TEST(gpu_cublas_real_scan) {
     for (numeric type : numerics) {
         for (ggs_rule rule : {ggs_rule_each, ggs_rule_adaptive, ggs_rule_sorted}) {
             random_state random = random_make(19);
-            conv_shape s = {27, 16, 0, 24, type};
+            conv_shape s = shape_make(27, 16, 0, 24, type);
             int32_t rows = (int32_t)words.size();
             ggs_problem p = ggs_problem_make(&random, s, rows, rows);
             problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual,

@@ -1,5 +1,5 @@
-// tests/gpu/enqueue.cu: the example in the shape of a TensorRT plugin: its own comparison with
-// net_run, and what it refuses.
+// tests/gpu/enqueue.cu: the example in the shape of a TensorRT plugin: it equals net_run, and
+// refuses bad input.
 #include "../support/device.cuh"
 
 #define main enqueue_main
@@ -8,8 +8,9 @@
 
 namespace {
 
-const plugin_record enqueue_record = {
-    "MinkUNet42", spira::numeric_f16, {-50, -50, -10}, {50, 50, 10}, {}};
+plugin_record record_make() {
+    return plugin_record_make("MinkUNet42", {-50, -50, -10}, {50, 50, 10});
+}
 
 } // namespace
 
@@ -24,14 +25,14 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     bindings b;
     frame f = {};
     size_t small, large;
-    plugin_record record = enqueue_record;
+    plugin_record record = record_make();
     record.dims = {300, 200};
     REQUIRE_OK(plugin_create(&record, p));
     CHECK_OK(plugin_workspace(p, {300, 200}, &small));
     CHECK_OK(plugin_workspace(p, {3000, 2000}, &large));
     CHECK(small < large);
     CHECK_EQUAL(p->record.dims.points, 300); // asking has configured nothing
-    // Sentinels stand around a workspace of just the bytes that were asked for.
+    // The workspace has exactly the bytes asked for, between sentinels.
     CHECK_OK(frame_new(150, {20, 20, 10}, &f));
     CHECK_OK(bindings_new(p, &f, &m, &b));
     char *workspace = device_new<char>((int64_t)small);
@@ -44,13 +45,13 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     free(f.values);
 }
 
-// The status tensor tells what only the device can see; the call itself is good.
-DEVICE_TEST(enqueue_tells_a_capacity_that_is_passed) {
+// The status tensor reports what only the device can see; the call itself succeeds.
+DEVICE_TEST(enqueue_reports_a_capacity_that_is_exceeded) {
     plugin *p = guarded_new<plugin>(1);
     pool m = {};
     bindings b;
     frame f = {};
-    plugin_record record = enqueue_record;
+    plugin_record record = record_make();
     record.dims = {300, 100};
     REQUIRE_OK(plugin_create(&record, p));
     CHECK_OK(frame_new(150, {20, 20, 10}, &f));
@@ -70,7 +71,7 @@ DEVICE_TEST(enqueue_tells_a_capacity_that_is_passed) {
 
 DEVICE_TEST(enqueue_refuses) {
     plugin *p = guarded_new<plugin>(1);
-    plugin_record record = enqueue_record;
+    plugin_record record = record_make();
     char *any = device_new<char>(256);
     const void *in[inputs] = {any, any, any, any};
     void *out[outputs] = {any, any, any, any};
@@ -96,5 +97,8 @@ DEVICE_TEST(enqueue_refuses) {
     CHECK_STATUS(plugin_configure(p, {300, 0}), spira::status_bad_size);
     CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_bad_size);
     strcpy(record.net, "NoNet");
+    CHECK_STATUS(plugin_create(&record, p), spira::status_unsupported);
+    record = record_make();
+    record.type = spira::numeric_bf16; // not compiled
     CHECK_STATUS(plugin_create(&record, p), spira::status_unsupported);
 }

@@ -1,5 +1,5 @@
-// tests/gpu/exchange.cu: kernel maps in the forms of other engines, written on the GPU: number for
-// number those that each engine would build from the same voxels.
+// tests/gpu/exchange.cu: kernel maps in the forms of other engines, written on the GPU, equal the
+// maps that each engine would build from the same voxels.
 #include "../../spira/downsample.h"
 #include "../../spira/exchange.cuh"
 #include "../../spira/map.cuh"
@@ -20,7 +20,7 @@ const engine_memory memory = {
     [](const int32_t *p, int64_t from, int64_t count) { return device_untouched(p, from, count); },
 };
 
-char label[256]; // the case at hand, for the message
+char label[256]; // the current case, for messages
 
 void label_kernel(const char *what, const kernel_shape &k) {
     snprintf(label, sizeof label, "%s, kernel %dx%dx%d, dilation %d %d %d, stride %d %d %d%s", what,
@@ -45,7 +45,7 @@ void check_trouble(device_status got, device_status wanted, int line = __builtin
 
 // ---- one map, in all forms ----------------------------------------------------------------------
 
-// A set in exactly as much device memory as it has room.
+// A set in device memory of exactly its capacity.
 template <typename W>
 voxel_set<W> set_upload(const std::vector<W> &words, int32_t room) {
     int32_t count = (int32_t)words.size(), capacity = std::max(count + room, 1);
@@ -54,7 +54,7 @@ voxel_set<W> set_upload(const std::vector<W> &words, int32_t room) {
     return {device_upload(all.data(), capacity), device_upload(&count, 1), capacity};
 }
 
-// All that a map and its forms have in device memory; every buffer of its own exact size.
+// A map and its forms in device memory, in buffers of exactly their sizes.
 template <typename W>
 struct device_layer {
     word_layout layout;
@@ -108,7 +108,7 @@ status layer_run(const device_layer<W> *l, cudaStream_t stream) {
                         l->buffers.rows, l->trouble, l->csr_scratch, l->csr_bytes, stream);
 }
 
-// What the engines would have. A limit of -1 is just enough. Frees the buffers of the test.
+// Compares with what the engines would have. A limit of -1 is just enough. Frees all buffers.
 template <typename W>
 engine_forms check_words(const word_layout *layout, const kernel_shape *kernel,
                          const std::vector<W> &source, const std::vector<W> *outputs, int32_t room,
@@ -179,7 +179,7 @@ DEVICE_TEST(gpu_exchange_every_kernel) {
     check_every_kernel<uint64_t>();
 }
 
-// Around the ends of blocks, chunks and groups of lanes.
+// Sizes around thread blocks, chunks and groups of lanes.
 template <typename W>
 void check_every_size() {
     random_state random = random_make(2);
@@ -194,7 +194,7 @@ void check_every_size() {
                 continue;
             }
             std::vector<W> words = words_random<W>(&random, &l, lo, hi, {1, 1, 1}, n);
-            for (int room : {0, 1, 1100}) { // blocks that have no outputs
+            for (int room : {0, 1, 1100}) { // thread blocks without outputs
                 label_kernel("every size", k);
                 check_words(&l, &k, words, (const std::vector<W> *)nullptr, room);
             }
@@ -245,7 +245,7 @@ DEVICE_TEST(gpu_exchange_strided_and_inverse) {
     check_strides<uint64_t>();
 }
 
-// So many offsets that few blocks share a list, and each has several chunks of it.
+// With many offsets few thread blocks share a list, and each moves several chunks.
 DEVICE_TEST(gpu_exchange_large_kernels) {
     random_state random = random_make(4);
     const triple lo = {0, 0, 0}, hi = {39, 39, 39};
@@ -290,7 +290,7 @@ DEVICE_TEST(gpu_exchange_full_and_one_more) {
     }
 }
 
-// More pairs than the lists had room for: they are empty, and so is what is made of them.
+// More pairs than the lists had room for: the lists are empty, and so are the forms made of them.
 DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     random_state random = random_make(6);
     const triple lo = {0, 0, 0}, hi = {9, 9, 9};
@@ -311,7 +311,7 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     none.part[engine_nbsizes].assign(27, 0);
     none.part[engine_begin].assign(28, 0);
     none.part[engine_nbmaps] = none.part[engine_in] = none.part[engine_out] = {};
-    check_same_forms(got, none); // CSR is made of the dense map, and whole
+    check_same_forms(got, none); // CSR is made of the dense map: complete
     CHECK_EQUAL(device_value(l.trouble).needed, (uint32_t)wanted.pairs);
 }
 
@@ -333,7 +333,7 @@ void check_rows(random_state *random, int n, int volume, int room) {
         begin.push_back((int32_t)offset.size());
     }
     int32_t total = (int32_t)offset.size(), most = std::max(total, 1);
-    size_t bytes;
+    size_t bytes = 0;
     REQUIRE_OK(exchange_csr_workspace(capacity, &bytes));
     exchange_rows rows = {device_new<int32_t>((int64_t)capacity + 1), device_new<int32_t>(most),
                           device_new<int32_t>(most), most};
@@ -366,6 +366,19 @@ DEVICE_TEST(gpu_exchange_rows_of_any_width) {
                 check_rows(&random, n, volume, room);
             }
         }
+    }
+}
+
+// Rows around a stretch of the scan of one chunk, and of more.
+DEVICE_TEST(gpu_exchange_rows_of_many_chunks) {
+    random_state random = random_make(8);
+    const int most = exchange_scan_blocks * exchange_chunk; // one chunk for each thread block
+    for (int n : {10 * exchange_chunk, most - 2, most - 1, most, 3 * most + 5}) {
+        if (test_quick() && n >= most - 2) {
+            continue;
+        }
+        check_rows(&random, n, 1, 0);
+        check_rows(&random, n / 2, 2, n / 2 + 1);
     }
 }
 
@@ -422,7 +435,7 @@ void check_host_loops(const device_layer<W> *l) {
     check_trouble(device_value(l->trouble), trouble);
 }
 
-// Every offset's list is cut at the stride, but for those that fit.
+// Lists longer than the stride are cut off.
 DEVICE_TEST(gpu_exchange_equals_the_host_loops) {
     random_state random = random_make(8);
     const triple lo = {0, 0, 0}, hi = {30, 30, 30};
@@ -538,9 +551,13 @@ DEVICE_TEST(gpu_exchange_lists_refuse) {
     };
     check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
     check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
-    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
+    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs.input");
+    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs.output");
+    int32_t *odd = (int32_t *)((char *)p + 2);
+    check_subject(run(&k, {odd, p, p, 10}), status_alignment, "pairs.begin");
+    check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
+    check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
     check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
     check_subject(exchange_spconv(&k, pairs, 0, p, p, trouble, stream), status_bad_size, "stride");
     check_subject(exchange_spconv(&k, pairs, 1, nullptr, p, trouble, stream), status_null_pointer,
@@ -577,9 +594,12 @@ DEVICE_TEST(gpu_exchange_csr_refuses) {
     check_subject(run(map, 3376, count, 1, rows, trouble), status_bad_size, "volume");
     check_subject(run(map, 27, nullptr, 1, rows, trouble), status_null_pointer, "count");
     check_subject(run(map, 27, count, 0, rows, trouble), status_bad_size, "capacity");
-    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer, "rows");
-    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer, "rows");
-    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer, "rows");
+    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer,
+                  "rows.begin");
+    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer,
+                  "rows.offset");
+    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer,
+                  "rows.input");
     check_subject(run(map, 27, count, 1, {p, p, p, 0}, trouble), status_bad_size, "rows.capacity");
     check_subject(run(map, 27, count, 1, rows, nullptr), status_null_pointer, "trouble");
     check_subject(exchange_csr_workspace(0, &bytes), status_bad_size, "capacity");

@@ -1,6 +1,7 @@
-// tests/gpu/forms.cu: the forms of a kernel map on the GPU, buffer for buffer those of the host
-// loops, poison included; many maps in a launch, graphs, and kernels of one's own.
+// tests/gpu/forms.cu: the forms of a kernel map on the GPU equal those of the host loops, buffer by
+// buffer, including the poison around them. Also batches, graphs, and users' own kernels.
 #include "../../spira/map.cuh"
+#include "../support/gpu.cuh"
 #include "../support/sets.cuh"
 
 using namespace spira;
@@ -9,7 +10,7 @@ namespace {
 
 // ---- one run, on either side --------------------------------------------------------------------
 
-// A layer in device memory, and the scratch of its lists: exactly what they ask for.
+// A layer in device memory and the scratch of its lists, of exactly the sizes needed.
 template <typename W>
 struct device_layer {
     forms_layer<W> l;
@@ -40,7 +41,7 @@ status layer_build(const device_layer<W> *d, cudaStream_t stream) {
                               l->trouble, d->scratch, d->scratch_bytes, stream);
 }
 
-// As after layer_make, whatever a run has written. The scratch keeps what the last run left.
+// Restores the state after layer_make. The scratch keeps what the last run wrote.
 template <typename W>
 void layer_clean(const forms_layer<W> *l) {
     device_status before = forms_trouble();
@@ -72,7 +73,7 @@ void check_layer(const forms_layer<W> *l, const forms_result *wanted, const char
     CHECK_EQUAL(forms_difference(&got, wanted, label), "");
 }
 
-// Both sides; frees all buffers of the test.
+// Builds a wish on both sides and compares. Frees all buffers of the test.
 template <typename W>
 void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
     char label[256];
@@ -85,10 +86,10 @@ void check_wish(const forms_scene<W> *s, forms_wish wish, int32_t room = 0) {
     guarded_finish();
 }
 
-// The plain map by the host loop, for larger scenes than a hash table is for.
+// The plain map by the host loop, for scenes too large for the hash table.
 template <typename W>
 std::vector<int32_t> plain_map(const forms_scene<W> *s) {
-    forms_wish os = {true, false, false, false, false, false, map_all, 0};
+    forms_wish os = forms_wish_os();
     return forms_on_host(s, &os, 0).part[forms_os];
 }
 
@@ -97,10 +98,10 @@ bool has_half(const forms_scene<W> *s) {
     return s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
 }
 
-// The tiled layout, by the search and from the map that it finds.
+// The tiled layout from the search equals the one from the map.
 template <typename W>
 void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
-    forms_wish nothing = {false, false, false, false, false, false, 0, 0};
+    forms_wish nothing = {};
     device_layer<W> d = layer_make(s, &nothing, room);
     int32_t count = (int32_t)s->outputs.size(), capacity = d.l.outputs.capacity;
     int volume = kernel_volume(&s->kernel);
@@ -108,17 +109,21 @@ void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int r
     std::vector<int32_t> first((size_t)(tiles * (volume + 1))), input((size_t)entries);
     std::vector<uint16_t> offset((size_t)(entries / tile_group));
     std::vector<uint8_t> row((size_t)entries);
-    tile_layout host = {first.data(),   offset.data(), input.data(), row.data(),
-                        (int32_t)tiles, volume,        rows};
+    tile_layout host = {};
+    host.first = first.data();
+    host.offset = offset.data();
+    host.input = input.data();
+    host.row = row.data();
+    host.tiles = (int32_t)tiles;
+    host.volume = volume;
+    host.rows = rows;
     CHECK_OK(
         tile_build_host(map.empty() ? input.data() : map.data(), volume, count, capacity, host));
-    tile_layout device = {device_zeros<int32_t>(tiles * (volume + 1)),
-                          device_zeros<uint16_t>(entries / tile_group),
-                          device_zeros<int32_t>(entries),
-                          device_zeros<uint8_t>(entries),
-                          (int32_t)tiles,
-                          volume,
-                          rows};
+    tile_layout device = host;
+    device.first = device_zeros<int32_t>(tiles * (volume + 1));
+    device.offset = device_zeros<uint16_t>(entries / tile_group);
+    device.input = device_zeros<int32_t>(entries);
+    device.row = device_zeros<uint8_t>(entries);
     map_forms forms = map_forms_tiles(device);
     CHECK_OK(map_build_forms<W>(&d.l.layout, &d.l.kernel, d.l.source, d.l.outputs, &forms,
                                 stream_get()));
@@ -133,8 +138,8 @@ void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int r
     guarded_finish();
 }
 
-// All parts at once, with lists of exactly as many places as there are pairs; lists by themselves;
-// os by itself, of all offsets too; the half map where there is one.
+// All parts at once, with lists of exactly the capacity needed; lists alone; os alone, also with
+// all offsets; the half map where there is one.
 template <typename W>
 void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds, int32_t room = 0) {
     std::vector<int32_t> map = plain_map(s);
@@ -147,14 +152,14 @@ void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds,
         check_tiles(s, map, tile_rows_limit(volume), room);
     }
     for (int half = 0; half <= (int)has_half(s); ++half) {
-        check_wish(s, {true, false, false, false, false, half != 0, map_all, 0}, room);
+        check_wish(s, forms_wish_os(map_all, half != 0), room);
         for (int threshold : thresholds) {
             forms_wish wish = forms_everything();
             wish.threshold = threshold;
             wish.half = half;
             check_wish(s, forms_wish_fit(wish, s->kernel.size, map), room);
-            check_wish(s, {true, false, false, false, false, half != 0, threshold, 0}, room);
-            forms_wish lists = {false, false, false, false, true, half != 0, threshold, 0};
+            check_wish(s, forms_wish_os(threshold, half != 0), room);
+            forms_wish lists = forms_wish_lists(threshold, half != 0);
             check_wish(s, forms_wish_fit(lists, s->kernel.size, map), room);
         }
     }
@@ -206,7 +211,7 @@ int block_bytes(triple size) {
                     search_block_bytes(search_shape_choose(size, 1, true)));
 }
 
-// All sizes of a kernel, those that take the most shared memory first.
+// All kernel sizes, by descending shared memory.
 std::vector<triple> sizes_by_bytes() {
     std::vector<triple> sizes;
     for (int i = 0; i < kernel_volume_max; ++i) {
@@ -217,7 +222,7 @@ std::vector<triple> sizes_by_bytes() {
     return sizes;
 }
 
-// A search keeps its tile and its windows in the shared memory that every kernel may have.
+// A search's tile and windows fit the 48 KiB that every kernel may use.
 TEST(gpu_forms_tiles_fit_shared_memory) {
     triple worst = sizes_by_bytes()[0];
     char text[128];
@@ -235,7 +240,7 @@ void check_kernel(random_state *r, kernel_shape kernel) {
     check_scene(&s, {random_int(r, 0, forms_norm_max(kernel.size) + 1), (int)map_all}, 1);
 }
 
-// And with it what the kernels have of their own.
+// The kernels with the largest tiles also fit their static shared memory.
 DEVICE_TEST(gpu_forms_kernels_of_the_largest_tiles) {
     random_state r = random_make(18);
     std::vector<triple> sizes = sizes_by_bytes();
@@ -284,7 +289,7 @@ DEVICE_TEST(gpu_forms_every_threshold) {
 
 // ---- the edges of tiles, sets and fields --------------------------------------------------------
 
-// Tiles of 128, 64 and 32 outputs; blocks of the capacity that have no outputs.
+// Tiles of 128, 64 and 32 outputs; thread blocks without outputs.
 template <typename W>
 void check_tile_edges() {
     random_state r = random_make(5);
@@ -382,7 +387,7 @@ DEVICE_TEST(gpu_forms_foreign_sets) {
     check_foreign_sets<uint64_t>();
 }
 
-// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
 DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
     random_state r = random_make(7);
     word_layout layout =
@@ -398,7 +403,7 @@ DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
         kernel_shape kernel = kernel_cube(size, 1);
         forms_scene<uint32_t> s = forms_scene_make("strided", &layout, &kernel, fine, &coarse);
         check_scene(&s, {0, 2, 3});
-        forms_wish half = {true, false, false, false, false, true, map_all, 0};
+        forms_wish half = forms_wish_os(map_all, true);
         device_layer<uint32_t> d = layer_make(&s, &half);
         CHECK_STATUS(layer_build(&d, stream_get()), status_unsupported);
         guarded_finish();
@@ -445,8 +450,8 @@ DEVICE_TEST(gpu_forms_dense_scenes) {
     check_dense_scenes<uint64_t>();
 }
 
-// Turns, tiles and parts (map.cuh) with windows beside those without: lone voxels, and a double
-// column that is longer than any window.
+// Passes, tiles and stretches (index/plane_*.cuh) with windows next to far ones: lone voxels, and a
+// double column that is longer than any window.
 template <typename W>
 void check_near_and_far() {
     word_layout layout = reference_layout<W>({0, 0, 0}, {200, 2, 1439}, 1, {1, 1, 1}, {2, 2, 2});
@@ -512,8 +517,7 @@ DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
     }
 }
 
-// Consecutive outputs that are spread over the whole source, and outputs that are crowded in one
-// place of it.
+// Consecutive outputs spread over the whole source, and outputs crowded in one place of it.
 template <typename W>
 void check_uneven_sets() {
     random_state r = random_make(8);
@@ -550,11 +554,11 @@ DEVICE_TEST(gpu_forms_windows_of_32_bits) {
         word_layout layout = reference_layout<uint64_t>({0, 0, 0}, {9, 65000, 65000}, 1, {1, 1, 1},
                                                         kernel_reach(&kernel));
         REQUIRE(layout.shift_x == 32 && layout.shift_y == 16);
-        for (int z = 2000 - size.z - 72; z < 2000 + 8; ++z) { // 64: the margin of a slab
+        for (int z = 2000 - size.z - 72; z < 2000 + 8; ++z) { // 64: plane_key_margin
             if (test_quick() && z % 8 && abs(z - (2000 - size.z)) > 1) {
                 continue;
             }
-            int y = 900 - (size.y - 1); // the kernel's rows are what is missing to 2^32
+            int y = 900 - (size.y - 1); // the kernel's rows add up to 2^32
             std::vector<voxel> ends = box({4, 900, 2000}, {4, 901, 2002});
             for (voxel v : {voxel{0, 5, y, z}, voxel{0, 5, y, z - 1}, voxel{0, 5, y - 1, z},
                             voxel{0, 5, y - 1, z + 1}, voxel{0, 4, y, z}, voxel{0, 4, 64999, 64999},
@@ -581,7 +585,7 @@ void check_scan(const char *name, int size, int64_t pairs) {
     REQUIRE(!words.empty());
     kernel_shape kernel = kernel_cube(size, 1);
     forms_scene<W> s = forms_scene_make(name, &layout, &kernel, words);
-    forms_wish lists = {false, false, false, false, true, false, 0, 0};
+    forms_wish lists = forms_wish_lists();
     CHECK_EQUAL(forms_pairs(kernel.size, plain_map(&s), &lists), pairs);
     check_scene(&s, {0, size == 3 ? 2 : 3}, 1000);
     lists.pairs_capacity = (int32_t)pairs;
@@ -606,7 +610,7 @@ DEVICE_TEST(gpu_forms_real_scans) {
 DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     random_state r = random_make(9);
     for (int i = 0; i < (test_quick() ? 8 : 60); ++i) {
-        const bool alone = i % 4 >= 2; // lists of a kernel that has kernels of its own for them
+        const bool alone = i % 4 >= 2; // lists alone: cubes have kernels of their own
         kernel_shape kernel = alone ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
                                     : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
         forms_scene<uint32_t> s =
@@ -614,7 +618,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
         std::vector<int32_t> map = forms_map(&s);
         forms_wish wish = forms_everything();
         if (alone) {
-            wish = {false, false, false, false, true, false, 0, 0};
+            wish = forms_wish_lists();
         }
         wish.threshold = i % 3;
         int64_t pairs = forms_pairs(kernel.size, map, &wish);
@@ -630,7 +634,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
                 device_status trouble = device_value(d.l.trouble);
                 CHECK_EQUAL((trouble.flags & device_flag_capacity) != 0, missing > 0);
                 CHECK_EQUAL(trouble.needed, missing ? std::max(pairs, (int64_t)2) : 2);
-                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // what was there before
+                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // as before
             }
             guarded_finish();
             check_wish(&s, wish);
@@ -638,41 +642,39 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
     }
 }
 
-// ---- lists of few outputs, and of more ----------------------------------------------------------
+// ---- lists of many sizes ------------------------------------------------------------------------
 
-// Capacities on both sides of the largest that is done in two launches; sets that are full, nearly
-// so, and all but empty.
+// Capacities around whole stretches of the lists, from one to more than a block of the scan reads
+// at once; sets that are full, nearly so, and all but empty.
 template <typename W>
-void check_few_and_many() {
-    const int32_t bundle = map_few_parts * map_part, most = map_few_most * bundle;
-    REQUIRE(map_few_bundles(3, most) == map_few_most && map_few_bundles(3, most + 1) == 0);
-    REQUIRE(map_few_bundles(5, 1) == 0);
+void check_list_capacities() {
+    const int32_t stretch = map_stretch, scan = map_scan_threads * map_scan_items * map_stretch;
     random_state r = random_make(20);
     kernel_shape kernel = kernel_cube(3, 1);
     word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
-    for (int32_t capacity : {bundle - 1, bundle, bundle + 1, 8 * bundle, 8 * bundle + 1, most / 2,
-                             most / 2 + 1, most - 1, most, most + 1}) {
-        for (int32_t count : {0, 1, bundle - 1, bundle + 1, 8 * bundle + 1, capacity}) {
-            if (count > capacity || (test_quick() && count > 9 * bundle)) {
+    for (int32_t capacity : {stretch - 1, stretch, stretch + 1, 3 * stretch, 24 * stretch,
+                             24 * stretch + 1, 768 * stretch, 1536 * stretch + 1, scan, scan + 1}) {
+        for (int32_t count : {0, 1, 3 * stretch - 1, 3 * stretch + 1, 24 * stretch + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 27 * stretch)) {
                 continue;
             }
             forms_scene<W> s = forms_scene_make(
-                "few and many", &layout, &kernel,
+                "list capacities", &layout, &kernel,
                 forms_words<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, {1, 1, 1}, count));
             std::vector<int32_t> map = plain_map(&s);
             int32_t room = capacity - (int32_t)s.outputs.size();
             map.resize(s.outputs.empty() ? 0 : map.size());
             for (int half = 0; half <= 1; ++half) {
-                forms_wish lists = {false, false, false, false, true, half != 0, 0, 0};
+                forms_wish lists = forms_wish_lists(0, half != 0);
                 check_wish(&s, forms_wish_fit(lists, kernel.size, map), room);
             }
         }
     }
 }
 
-DEVICE_TEST(gpu_forms_few_and_many) {
-    check_few_and_many<uint32_t>();
-    check_few_and_many<uint64_t>();
+DEVICE_TEST(gpu_forms_list_capacities) {
+    check_list_capacities<uint32_t>();
+    check_list_capacities<uint64_t>();
 }
 
 // ---- many maps in a launch ----------------------------------------------------------------------
@@ -704,7 +706,7 @@ map_request<W> request_of(const forms_layer<W> *l) {
     return {l->kernel, l->source, l->outputs, forms_of(l)};
 }
 
-// plain: nothing but output-stationary maps, whole ones and half ones.
+// plain: output-stationary maps only, whole and half.
 template <typename W>
 void check_batch(uint64_t seed, int many, bool plain) {
     random_state r = random_make(seed);
@@ -717,14 +719,14 @@ void check_batch(uint64_t seed, int many, bool plain) {
         forms_wish wish = forms_wish_random(&r, s, plain_map(s));
         wish.pairs = false;
         if (plain) {
-            wish = {true, false, false, false, false, has_half(s) && i % 2, map_all, 0};
+            wish = forms_wish_os(map_all, has_half(s) && i % 2);
         }
         int32_t room = random_int(&r, -1, 200);
         wanted.push_back(forms_on_host(s, &wish, room));
         layers.push_back(layer_make(s, &wish, room));
         requests.push_back(request_of(&layers.back().l));
     }
-    CHECK_OK(map_build_batch(&scenes[0].layout, requests.data(), many, stream_get()));
+    CHECK_OK(map_build_batch(gpu(), &scenes[0].layout, requests.data(), many, stream_get()));
     for (int i = 0; i < many; ++i) {
         forms_layer<W> *l = &layers[(size_t)i].l;
         check_layer(l, &wanted[(size_t)i], scenes[(size_t)i].name);
@@ -746,7 +748,7 @@ DEVICE_TEST(gpu_forms_batches) {
     }
 }
 
-// One bad request among good ones: nothing is launched, not for those before it either.
+// One bad request among good ones: nothing is launched, not even the requests before it.
 DEVICE_TEST(gpu_forms_batch_refuses) {
     random_state r = random_make(10);
     word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
@@ -754,7 +756,9 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
     forms_scene<uint32_t> s =
         forms_scene_make("batch", &layout, &kernel,
                          forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
-    forms_wish wish = {true, true, true, true, false, false, 2, 0};
+    forms_wish wish = forms_everything();
+    wish.pairs = false;
+    wish.threshold = 2;
     device_layer<uint32_t> layer = layer_make(&s, &wish);
     auto refuse = [&](const forms_spoilt *one, bool half, int at) {
         forms_layer<uint32_t> bad = layer.l;
@@ -762,7 +766,8 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         one->spoil(&bad);
         std::vector<map_request<uint32_t>> requests(20, request_of(&layer.l));
         requests[(size_t)at] = request_of(&bad);
-        CHECK_STATUS(map_build_batch(&bad.layout, requests.data(), 20, stream_get()), one->code);
+        CHECK_STATUS(map_build_batch(gpu(), &bad.layout, requests.data(), 20, stream_get()),
+                     one->code);
     };
     for (int at : {0, 7, 15, 16, 19}) {
         for (const forms_spoilt &one : forms_spoilt_layers) {
@@ -773,10 +778,15 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         }
     }
     map_request<uint32_t> good = request_of(&layer.l);
-    CHECK_STATUS(map_build_batch<uint32_t>(&layout, nullptr, 1, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &good, 1, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_build_batch<uint32_t>(&layout, &good, -1, stream_get()), status_bad_size);
-    CHECK_OK(map_build_batch<uint32_t>(&layout, nullptr, 0, stream_get()));
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), nullptr, &good, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, &good, -1, stream_get()),
+                 status_bad_size);
+    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &layout, &good, 1, stream_get()),
+                 status_null_pointer);
+    CHECK_OK(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 0, stream_get()));
     for (int p = 0; p < forms_begin; ++p) {
         forms_place at = forms_place_of(&layer.l, p, 0);
         CHECK(device_untouched(layer.l.part[p], 0, at.rows * at.pitch));
@@ -823,6 +833,10 @@ DEVICE_TEST(gpu_forms_refuses) {
     CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, nullptr,
                                            stream_get()),
                  status_null_pointer);
+    const map_forms mixed = forms_of(&good.l);
+    status kind = map_build_forms<uint32_t, map_kind_os>(&layout, &kernel, good.l.source,
+                                                         good.l.outputs, &mixed, stream_get());
+    CHECK_STATUS(kind, status_unsupported);
     map_forms tiled = forms_of(&good.l);
     tiled.tiles.first = good.l.part[forms_os];
     CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
@@ -836,7 +850,7 @@ DEVICE_TEST(gpu_forms_refuses) {
     CHECK_OK(layer_build(&good, stream_get()));
 }
 
-// Scratch of one byte less than was asked for, none at all, or not aligned.
+// Scratch that is one byte short, null, or not aligned.
 DEVICE_TEST(gpu_forms_refuses_scratch) {
     random_state r = random_make(12);
     for (triple size : {triple{3, 3, 3}, triple{7, 7, 7}, triple{1, 1, 1}}) {
@@ -898,10 +912,10 @@ status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaS
     for (const device_layer<W> &layer : *layers) {
         requests.push_back(request_of(&layer.l));
     }
-    return map_build_batch(&l->layout, requests.data(), (int)requests.size(), stream);
+    return map_build_batch(gpu(), &l->layout, requests.data(), (int)requests.size(), stream);
 }
 
-// The scenes of one replay, `many` of as many voxels; the kernels from number `first` on.
+// The scenes of one replay: `many` scenes of `voxels` voxels, with kernels from number `first` on.
 template <typename W>
 std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, int voxels) {
     const kernel_shape kernels[] = {kernel_cube(3, 1), kernel_cube(5, 1), kernel_make({7, 2, 9}),
@@ -922,15 +936,21 @@ std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, 
 forms_wish replay_wish(builder b, int i, const kernel_shape *kernel) {
     int32_t places = 75 * kernel_volume(kernel);
     if (b == builder_map || (b == builder_batch && i % 2)) {
-        return {true, false, false, false, false, false, map_all, 0};
+        return forms_wish_os();
     }
     if (b == builder_half) {
-        return {true, false, false, false, false, true, map_all, 0};
+        return forms_wish_os(map_all, true);
     }
     if (b == builder_lists) {
-        return {false, false, false, false, true, false, 0, 2 * places};
+        forms_wish lists = forms_wish_lists();
+        lists.pairs_capacity = 2 * places;
+        return lists;
     }
-    return {true, true, true, true, b == builder_pairs, false, 2, places};
+    forms_wish wish = forms_everything();
+    wish.pairs = b == builder_pairs;
+    wish.threshold = 2;
+    wish.pairs_capacity = places;
+    return wish;
 }
 
 template <typename W>
@@ -952,7 +972,7 @@ void check_replays(builder b, int first, int many, int32_t capacity = graph_capa
         for (int i = 0; i < many; ++i) {
             layer_refill(&layers[(size_t)i].l, &scenes[(size_t)i]);
         }
-        for (int run = 0; run < 2; ++run) { // the second on what the first left
+        for (int run = 0; run < 2; ++run) { // the second on the results of the first
             CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         }
         for (int i = 0; i < many; ++i) {
@@ -975,7 +995,7 @@ DEVICE_TEST(gpu_forms_graphs) {
     for (int kernel = 0; kernel < 2; ++kernel) { // cubes
         check_replays<uint32_t>(builder_half, kernel, 1);
         check_replays<uint64_t>(builder_half, kernel, 1);
-        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // few outputs, and many
+        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // outputs
             check_replays<uint32_t>(builder_lists, kernel, 1, capacity);
             check_replays<uint64_t>(builder_lists, kernel, 1, capacity);
         }
@@ -984,7 +1004,7 @@ DEVICE_TEST(gpu_forms_graphs) {
     check_replays<uint64_t>(builder_batch, 0, 5);
 }
 
-// The order of the blocks is another in each run, and not to be seen.
+// Results do not depend on the order in which thread blocks run.
 template <typename W>
 void check_repeats(triple size) {
     random_state r = random_make(14);
@@ -1032,9 +1052,8 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
     REQUIRE(words.size() == (size_t)rows);
     voxel_set<uint32_t> set = set_upload(words);
-    map_forms forms = {
-        nullptr, device_new<int32_t>(rows * volume), nullptr, nullptr, 0, false, {}, nullptr,
-        nullptr};
+    map_forms forms = {};
+    forms.ws = device_new<int32_t>(rows * volume);
     REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
     CHECK(expect_no_cuda_error());
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
@@ -1048,7 +1067,7 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
 
 // ---- kernels of one's own -----------------------------------------------------------------------
 
-// What people write around the block-scope search: tiles straight to the forms.
+// A user's kernel around search_block, which writes tiles to the forms.
 template <typename W>
 __global__ void __launch_bounds__(search_threads)
     forms_of_ones_own(search_walk<W> walk, search_shape shape, search_choice choice,
@@ -1075,7 +1094,11 @@ __global__ void __launch_bounds__(search_threads)
 
 template <typename W>
 void check_ones_own(const forms_scene<W> *s, bool half, bool odd, int32_t room) {
-    forms_wish wish = {!half, true, true, true, false, half, map_all, 0};
+    forms_wish wish = forms_everything();
+    wish.os = !half;
+    wish.pairs = false;
+    wish.half = half;
+    wish.threshold = map_all;
     forms_result wanted = forms_on_host(s, &wish, room);
     device_layer<W> d = layer_make(s, &wish, room);
     CHECK_OK(layer_build(&d, stream_get()));
@@ -1134,7 +1157,7 @@ DEVICE_TEST(gpu_forms_planted_errors_are_found) {
     CHECK_EQUAL(forms_difference(&got, &wanted, ""), "");
     for (int p = 0; p < forms_parts; ++p) {
         forms_result one = got;
-        one.part[p].back() ^= 1; // of some parts poison: a write past the count
+        one.part[p].back() ^= 1; // in some parts this is poison: a write past the count
         CHECK(*forms_difference(&one, &wanted, ""));
         one = got;
         one.part[p][got.part[p].size() / 2] ^= 1;

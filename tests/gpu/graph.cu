@@ -1,5 +1,5 @@
 // tests/gpu/graph.cu: all stages in one CUDA graph, captured once for a capacity and replayed on
-// scenes of other sizes; nothing allocates, waits, or strays to the default stream.
+// scenes of other sizes. Nothing allocates, waits, or is launched on the default stream.
 #include "../../spira/conv.cuh"
 #include "../../spira/downsample.cuh"
 #include "../../spira/layout/order.cuh"
@@ -7,6 +7,7 @@
 #include "../../spira/map.cuh"
 #include "../../spira/pool.cuh"
 #include "../../spira/voxel.cuh"
+#include "../support/gpu.cuh"
 #include "../support/problems.cuh"
 
 using namespace spira;
@@ -26,20 +27,16 @@ enum {
 // read the layout that conv_form_of says.
 enum { first_channels = 32, down_channels = 40, last_channels = 36 };
 
-// A kernel map, and the layout of it that its layer reads.
+// A kernel map, and its layout that the layer reads.
 struct layer_map {
     kernel_shape kernel;
-    const int32_t *count; // of the outputs
-    int32_t capacity;
-    int32_t *os;
-    conv_form form;
-    tile_layout tiles;  // conv_form_tiles
-    order_layout order; // conv_form_order
+    int32_t *os;   // [read.capacity, volume]
+    conv_map read; // tiled or ordered
 };
 
 enum { map_same, map_down, map_up, maps };
 
-// All that one network has in device memory; every buffer of its own exact size.
+// A network in device memory; every buffer has its exact size.
 template <typename W>
 struct network {
     numeric type;
@@ -48,6 +45,7 @@ struct network {
     voxel_set<W> fine, coarse;
     voxel_rows rows;
     layer_map map[maps];
+    conv_map identity; // of the last layer
     int32_t *pairs;
     conv_args first, down, up, last;
     char *points_features, *first_out, *down_out, *up_out, *last_out, *pooled, *global;
@@ -58,42 +56,41 @@ struct network {
 
 tile_layout tiles_new(int32_t capacity, int32_t volume, int32_t rows) {
     const int64_t many = tile_count(capacity, rows), entries = many * rows * volume;
-    tile_layout t = {device_new<int32_t>(many * (volume + 1)),
-                     device_new<uint16_t>(entries / tile_group),
-                     device_new<int32_t>(entries),
-                     device_new<uint8_t>(entries),
-                     (int32_t)many,
-                     volume,
-                     rows};
+    tile_layout t = {};
+    t.first = device_new<int32_t>(many * (volume + 1));
+    t.offset = device_new<uint16_t>(entries / tile_group);
+    t.input = device_new<int32_t>(entries);
+    t.row = device_new<uint8_t>(entries);
+    t.tiles = (int32_t)many;
+    t.volume = volume;
+    t.rows = rows;
     return t;
 }
 
 order_layout order_new(int32_t capacity, int32_t volume) {
     const int64_t many = order_count(capacity);
-    order_layout t = {device_new<int32_t>(many * order_rows),
-                      device_new<uint32_t>(many * order_words(volume)),
-                      device_new<int32_t>(many * order_rows * volume),
-                      device_new<int32_t>(order_pairs((int32_t)many)),
-                      (int32_t)many,
-                      volume};
+    order_layout t = {};
+    t.row = device_new<int32_t>(many * order_rows);
+    t.mask = device_new<uint32_t>(many * order_words(volume));
+    t.source = device_new<int32_t>(many * order_rows * volume);
+    t.schedule = device_new<int32_t>(order_pairs((int32_t)many));
+    t.groups = (int32_t)many;
+    t.volume = volume;
     return t;
 }
 
-// rows: of a tile.
-layer_map layer_map_new(kernel_shape kernel, const int32_t *count, int32_t capacity, int cin,
-                        int cout, numeric type, int rows) {
-    const int32_t volume = kernel_volume(&kernel);
-    const conv_shape shape = {volume, cin, 0, cout, type};
+// rows: of a tile, where the shape reads tiles.
+template <typename W>
+layer_map layer_map_new(kernel_shape kernel, voxel_set<W> outputs, conv_shape shape, int rows) {
     layer_map m = {};
     m.kernel = kernel;
-    m.count = count;
-    m.capacity = capacity;
-    m.os = device_new_poisoned<int32_t>((int64_t)capacity * volume);
-    CHECK_OK(conv_form_of(&shape, &m.form));
-    if (m.form == conv_form_order) {
-        m.order = order_new(capacity, volume);
+    m.os = device_new_poisoned<int32_t>((int64_t)outputs.capacity * shape.volume);
+    if (conv_form_of(gpu(), &shape) == conv_form_order) {
+        const order_layout order = order_new(outputs.capacity, shape.volume);
+        m.read = conv_map_of_order(&order, outputs.count, outputs.capacity);
     } else {
-        m.tiles = tiles_new(capacity, volume, rows);
+        const tile_layout tiles = tiles_new(outputs.capacity, shape.volume, rows);
+        m.read = conv_map_of_tiles(&tiles, outputs.count, outputs.capacity);
     }
     return m;
 }
@@ -121,31 +118,23 @@ layer_values layer_values_make(uint64_t seed, conv_shape shape) {
     return v;
 }
 
-// map: null for the identity.
-conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const void *in2,
-                     const layer_map *map, const int32_t *count, int32_t capacity, void *out) {
+conv_args layer_make(uint64_t seed, conv_shape shape, const void *in, const conv_map *map,
+                     void *out) {
     layer_values v = layer_values_make(seed, shape);
     conv_args a = {};
     a.shape = shape;
+    a.map = map;
     a.in = in;
-    a.in2 = in2;
     a.weights = problems::weights_upload(&shape, v.weight);
-    a.layout = map && map->form == conv_form_tiles ? &map->tiles : nullptr;
-    a.order = map && map->form == conv_form_order ? &map->order : nullptr;
-    a.count = count;
-    a.capacity = capacity;
-    a.epilogue = {nullptr,
-                  device_upload(v.scale.data(), shape.cout),
-                  device_upload(v.shift.data(), shape.cout),
-                  nullptr,
-                  activation_relu,
-                  0};
+    a.epilogue.scale = device_upload(v.scale.data(), shape.cout);
+    a.epilogue.shift = device_upload(v.shift.data(), shape.cout);
+    a.epilogue.act = activation_relu;
     a.out = out;
     return a;
 }
 
 template <typename W>
-void network_convolutions(network<W> *n) {
+void network_features(network<W> *n) {
     const numeric t = n->type;
     n->points_features = features_new(t, fine_most, columns);
     n->first_out = features_new(t, fine_most, first_channels);
@@ -154,50 +143,67 @@ void network_convolutions(network<W> *n) {
     n->last_out = features_new(t, fine_most, last_channels);
     n->pooled = features_new(t, coarse_most, last_channels);
     n->global = features_new(t, n->layout.batches, last_channels);
-    n->first = layer_make(1, {27, columns, 0, first_channels, t}, n->points_features, nullptr,
-                          &n->map[map_same], n->fine.count, fine_most, n->first_out);
-    n->down = layer_make(2, {8, first_channels, 0, down_channels, t}, n->first_out, nullptr,
-                         &n->map[map_down], n->coarse.count, coarse_most, n->down_out);
-    n->up = layer_make(3, {8, down_channels, 0, first_channels, t}, n->down_out, nullptr,
-                       &n->map[map_up], n->fine.count, fine_most, n->up_out);
-    n->last = layer_make(4, {1, first_channels, first_channels, last_channels, t}, n->up_out,
-                         n->first_out, nullptr, n->fine.count, fine_most, n->last_out);
-    n->last.epilogue.residual = nullptr;
 }
 
-// The ordered layouts that there are to build; returns how many.
+// Maps and layers.
+template <typename W>
+void network_convolutions(network<W> *n) {
+    const numeric t = n->type;
+    const kernel_shape one = kernel_cube(1, 1), cube = kernel_cube(3, 1), down = kernel_cube(2, 1);
+    kernel_shape up = down;
+    up.transposed = true;
+    const conv_shape first = conv_shape_of(&cube, columns, first_channels, t);
+    const conv_shape strided = conv_shape_of(&down, first_channels, down_channels, t);
+    const conv_shape inverse = conv_shape_of(&up, down_channels, first_channels, t);
+    conv_shape last = conv_shape_of(&one, first_channels, last_channels, t);
+    last.cin2 = first_channels;
+    n->map[map_same] = layer_map_new(cube, n->fine, first, tile_rows(27));
+    n->map[map_down] = layer_map_new(down, n->coarse, strided, tile_rows(8));
+    n->map[map_up] = layer_map_new(up, n->fine, inverse, tile_rows_limit(8));
+    n->identity = conv_map_identity(n->fine.count, fine_most);
+    n->first = layer_make(1, first, n->points_features, &n->map[map_same].read, n->first_out);
+    n->down = layer_make(2, strided, n->first_out, &n->map[map_down].read, n->down_out);
+    n->up = layer_make(3, inverse, n->down_out, &n->map[map_up].read, n->up_out);
+    n->last = layer_make(4, last, n->up_out, &n->identity, n->last_out);
+    n->last.in2 = n->first_out;
+}
+
+// Fills the requests for all ordered layouts and returns their number.
 template <typename W>
 int network_orders(const network<W> *n, order_request (&request)[maps]) {
     int count = 0;
     for (const layer_map &m : n->map) {
-        if (m.form == conv_form_order) {
-            request[count++] = {m.kernel, map_all, m.os, m.count, m.capacity, m.order, nullptr};
+        if (m.read.form == conv_form_order) {
+            order_request *r = &request[count++];
+            *r = {};
+            r->kernel = m.kernel;
+            r->threshold = map_all;
+            r->map = m.os;
+            r->count = m.read.count;
+            r->capacity = m.read.capacity;
+            r->layout = m.read.order;
         }
     }
     return count;
 }
 
-// Takes the scratch of every stage from one buffer: they run one after the other.
+// One scratch buffer serves all stages, which run one after the other.
 template <typename W>
 void network_scratch(network<W> *n) {
-    size_t bytes[8] = {};
+    size_t bytes[4] = {};
     order_request orders[maps];
     int ordered = network_orders(n, orders);
     CHECK_OK(voxelize_workspace<W>(&n->in, fine_most, &bytes[0]));
     CHECK_OK(downsample_workspace(n->fine, coarse_most, &bytes[1]));
     CHECK_OK(pool_global_workspace(&n->layout, last_channels, &bytes[2]));
-    CHECK_OK(conv_workspace(&n->first, &bytes[3]));
-    CHECK_OK(conv_workspace(&n->down, &bytes[4]));
-    CHECK_OK(conv_workspace(&n->up, &bytes[5]));
-    CHECK_OK(conv_workspace(&n->last, &bytes[6]));
     if (ordered) {
-        CHECK_OK(order_workspace(orders, ordered, &bytes[7]));
+        CHECK_OK(order_workspace(orders, ordered, &bytes[3]));
     }
-    n->scratch_bytes = *std::max_element(bytes, bytes + 8);
+    n->scratch_bytes = *std::max_element(bytes, bytes + 4);
     n->scratch = device_new<char>((int64_t)n->scratch_bytes);
 }
 
-// Not copied: the layers point to its layouts.
+// The layers point to the maps of `n`: it must not be copied.
 template <typename W>
 void network_make(numeric type, network<W> *n) {
     n->type = type;
@@ -215,16 +221,9 @@ void network_make(numeric type, network<W> *n) {
     n->coarse = {device_new<W>(coarse_most), device_new<int32_t>(1), coarse_most};
     n->rows = {device_new<int32_t>(rows_most), device_new<int32_t>(rows_most),
                device_new<int32_t>(fine_most + 1)};
-    kernel_shape down = kernel_cube(2, 1), up = down;
-    up.transposed = true;
-    n->map[map_same] = layer_map_new(kernel_cube(3, 1), n->fine.count, fine_most, columns,
-                                     first_channels, type, tile_rows(27));
-    n->map[map_down] = layer_map_new(down, n->coarse.count, coarse_most, first_channels,
-                                     down_channels, type, tile_rows(8));
-    n->map[map_up] = layer_map_new(up, n->fine.count, fine_most, down_channels, first_channels,
-                                   type, tile_rows_limit(8));
     n->pairs = device_new<int32_t>(27);
     n->trouble = device_new<device_status>(1);
+    network_features(n);
     network_convolutions(n);
     network_scratch(n);
 }
@@ -232,8 +231,9 @@ void network_make(numeric type, network<W> *n) {
 template <typename W>
 status network_layouts(const network<W> *n, cudaStream_t s) {
     for (const layer_map &m : n->map) {
-        if (m.form == conv_form_tiles) {
-            SPIRA_TRY(tile_build(m.os, m.tiles.volume, m.count, m.capacity, m.tiles, s));
+        const conv_map &r = m.read;
+        if (r.form == conv_form_tiles) {
+            SPIRA_TRY(tile_build(m.os, r.volume, r.count, r.capacity, r.tiles, s));
         }
     }
     order_request orders[maps];
@@ -264,10 +264,10 @@ status network_index(const network<W> *n, cudaStream_t s) {
 template <typename W>
 status network_run(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(network_index(n, s));
-    SPIRA_TRY(conv(&n->first, n->scratch, n->scratch_bytes, s));
-    SPIRA_TRY(conv(&n->down, n->scratch, n->scratch_bytes, s));
-    SPIRA_TRY(conv(&n->up, n->scratch, n->scratch_bytes, s));
-    SPIRA_TRY(conv(&n->last, n->scratch, n->scratch_bytes, s));
+    SPIRA_TRY(conv(gpu(), &n->first, s));
+    SPIRA_TRY(conv(gpu(), &n->down, s));
+    SPIRA_TRY(conv(gpu(), &n->up, s));
+    SPIRA_TRY(conv(gpu(), &n->last, s));
     SPIRA_TRY(pool(pool_max, n->type, n->last_out, last_channels, n->map[map_down].os, 8,
                    n->coarse.count, coarse_most, n->pooled, s));
     return pool_global<W>(pool_average, n->type, &n->layout, n->coarse, n->pooled, last_channels,
@@ -344,7 +344,7 @@ void part_append(part *p, const T *device, int64_t elements) {
     device_copy_out(p->bytes.data() + before, (const char *)device, elements * (int64_t)sizeof(T));
 }
 
-// Each tile's list: what lies behind it is not written.
+// The list of each tile. The memory behind a list is not written.
 void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part> *parts) {
     std::vector<int32_t> first((size_t)t->tiles * (size_t)(t->volume + 1));
     device_copy_out(first.data(), t->first, (int64_t)first.size());
@@ -364,25 +364,25 @@ void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part>
     }
 }
 
-// Of the sources those of the offsets in the masks: the others are not written.
+// Sources of offsets that a mask lacks are not written, and not compared.
 void parts_fetch_order(const char *name, const order_layout *t, std::vector<part> *parts) {
     const int words = order_words(t->volume);
-    std::vector<uint32_t> mask((size_t)(t->blocks * words));
+    std::vector<uint32_t> mask((size_t)(t->groups * words));
     device_copy_out(mask.data(), t->mask, (int64_t)mask.size());
-    parts->push_back(part_fetch(name, t->row, (int64_t)t->blocks * order_rows));
+    parts->push_back(part_fetch(name, t->row, (int64_t)t->groups * order_rows));
     parts->push_back(part_fetch(name, t->mask, (int64_t)mask.size()));
     part source = {name, {}};
-    for (int64_t block = 0; block < t->blocks; ++block) {
+    for (int64_t group = 0; group < t->groups; ++group) {
         for (int k = 0; k < t->volume; ++k) {
-            if (mask[(size_t)(block * words + k / 32)] >> k % 32 & 1) {
-                part_append(&source, t->source + order_begin(t, block, k), order_rows);
+            if (mask[(size_t)(group * words + k / 32)] >> k % 32 & 1) {
+                part_append(&source, t->source + order_begin(t, group, k), order_rows);
             }
         }
     }
     parts->push_back(source);
 }
 
-// All that a run has to give, up to the counts that it found.
+// Everything that a run writes, up to its counts.
 template <typename W>
 std::vector<part> network_fetch(const network<W> *n) {
     int64_t fine = device_value(n->fine.count), coarse = device_value(n->coarse.count);
@@ -402,7 +402,7 @@ std::vector<part> network_fetch(const network<W> *n) {
     parts.push_back(part_fetch("pairs", n->pairs, 27));
     static const char *const layouts[maps] = {"same_layout", "down_layout", "up_layout"};
     for (int i = 0; i < maps; ++i) {
-        const layer_map *m = &n->map[i];
+        const conv_map *m = &n->map[i].read;
         m->form == conv_form_order ? parts_fetch_order(layouts[i], &m->order, &parts)
                                    : parts_fetch_tiles(layouts[i], &m->tiles, &parts);
     }
@@ -494,7 +494,7 @@ DEVICE_TEST(gpu_graph_replays_f32) {
 
 // ---- what a run is made of ----------------------------------------------------------------------
 
-// The chain agrees with the host loops, one after the other; overflow is clamped and said.
+// The chain agrees with the host loops, one after the other; overflow is clamped and recorded.
 template <typename W>
 void check_chain(const scene *s) {
     network<W> n;
@@ -548,8 +548,10 @@ void check_chain(const scene *s) {
     for (int64_t i = 0; i < (int64_t)fine * columns; ++i) {
         features[(size_t)i] = numeric_load(numeric_f16, stored.data(), i);
     }
-    conv_epilogue e = {nullptr, first.scale.data(), first.shift.data(),
-                       nullptr, activation_relu,    0};
+    conv_epilogue e = {};
+    e.scale = first.scale.data();
+    e.shift = first.shift.data();
+    e.act = activation_relu;
     std::vector<char> out((size_t)(fine + 1) * first_channels * 2);
     device_copy_out(out.data(), (const char *)n.first_out, (int64_t)fine * first_channels * 2);
     reference_conv_good(reference_conv_check(&n.first.shape, features.data(), nullptr, fine + 1,

@@ -1,6 +1,5 @@
-// tests/gpu/hybrid.cu: convolution by two dataflows on the GPU, and convolutions that begin from
-// sums, against sums in double, each output within its bound (reference.h); with stripes the same
-// bits from run to run.
+// tests/gpu/hybrid.cu: convolution by two dataflows on the GPU against sums in double, each output
+// within its bound (reference.h); with stripes the same bits from run to run.
 #include "../../spira/layout/order.cuh"
 #include "../../spira/map.cuh"
 #include "../support/hybrids.cuh"
@@ -59,8 +58,7 @@ int hybrid_columns(const hybrid_problem *p) {
 struct device_hybrid {
     conv_hybrid_args args;
     const int32_t *os; // [capacity, columns]
-    tile_layout tiles; // the one that is read is there
-    order_layout order;
+    conv_map map;      // of the dense columns
     char *order_scratch;
     size_t order_bytes;
     char *out, *scratch;
@@ -77,35 +75,43 @@ const int32_t *os_upload(const hybrid_problem *p) {
 }
 
 order_request hybrid_order_request(const device_hybrid *d) {
-    return {d->args.kernel,   d->args.threshold, d->os,  d->args.count,
-            d->args.capacity, d->order,          nullptr};
+    order_request r = {};
+    r.kernel = d->args.kernel;
+    r.threshold = d->args.threshold;
+    r.map = d->os;
+    r.count = d->args.count;
+    r.capacity = d->args.capacity;
+    r.layout = d->map.order;
+    return r;
 }
 
-// Memory for the layout of the dense columns, in the form that is read.
+// The map of the dense columns, in the form that is read; carves its layout, or counts the bytes.
+conv_map hybrid_map_take(workspace *w, const conv_hybrid_args *a, int columns, conv_form form) {
+    if (form == conv_form_order) {
+        const order_layout order = order_layout_take(w, a->capacity, columns);
+        return conv_map_of_order(&order, a->count, a->capacity);
+    }
+    const tile_layout tiles = tile_layout_take(w, a->capacity, columns, tile_rows(columns));
+    return conv_map_of_tiles(&tiles, a->count, a->capacity);
+}
+
+// Memory for the layout, and for building it.
 void hybrid_layout_make(device_hybrid *d) {
-    const conv_shape dense = conv_hybrid_dense(&d->args.shape, &d->args.kernel, d->args.threshold);
-    const int32_t capacity = d->args.capacity;
-    if (!dense.volume) {
+    conv_hybrid_args *a = &d->args;
+    const int columns = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold).volume;
+    if (!columns) {
         return;
     }
-    conv_form form = conv_form_tiles;
-    CHECK_OK(conv_hybrid_form_of(&d->args.shape, &d->args.kernel, d->args.threshold, &form));
+    const conv_form form = conv_hybrid_form_of(gpu(), &a->shape, &a->kernel, a->threshold);
     workspace count = workspace_begin(nullptr);
-    if (form == conv_form_order) {
-        order_layout_take(&count, capacity, dense.volume);
-    } else {
-        tile_layout_take(&count, capacity, dense.volume, tile_rows(dense.volume));
-    }
+    hybrid_map_take(&count, a, columns, form);
     workspace w = workspace_begin(device_new<char>((int64_t)count.used));
+    d->map = hybrid_map_take(&w, a, columns, form);
+    a->map = &d->map;
     if (form == conv_form_order) {
-        d->order = order_layout_take(&w, capacity, dense.volume);
-        d->args.order = &d->order;
         const order_request request = hybrid_order_request(d);
         CHECK_OK(order_workspace(&request, 1, &d->order_bytes));
         d->order_scratch = device_new<char>((int64_t)d->order_bytes);
-    } else {
-        d->tiles = tile_layout_take(&w, capacity, dense.volume, tile_rows(dense.volume));
-        d->args.layout = &d->tiles;
     }
 }
 
@@ -114,7 +120,7 @@ void device_hybrid_scratch(device_hybrid *d) {
     d->scratch = device_new<char>((int64_t)d->scratch_bytes);
 }
 
-// Not copied: the arguments point to the layouts.
+// Not copied: the arguments point to the map.
 void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_pairs pairs,
                         const int32_t *count, device_hybrid *d) {
     *d = {};
@@ -138,19 +144,20 @@ void device_hybrid_of(const hybrid_problem *p, device_hybrid *d) {
                        device_upload(&p->outputs, 1), d);
 }
 
-// The layout of the columns.
+// Builds the layout of the columns.
 status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
-    if (d->args.order) {
+    if (!d->args.map || d->map.form == conv_form_identity) {
+        return status_success();
+    }
+    if (d->map.form == conv_form_order) {
         const order_request request = hybrid_order_request(d);
         return order_build(&request, 1, d->order_scratch, d->order_bytes, stream);
     }
-    return d->args.layout ? tile_build(d->os, d->tiles.volume, d->args.count, d->args.capacity,
-                                       d->tiles, stream)
-                          : status_success();
+    return tile_build(d->os, d->map.volume, d->args.count, d->args.capacity, d->map.tiles, stream);
 }
 
 status device_hybrid_start(const device_hybrid *d, cudaStream_t stream) {
-    return conv_hybrid(&d->args, d->scratch, d->scratch_bytes, stream);
+    return conv_hybrid(gpu(), &d->args, d->scratch, d->scratch_bytes, stream);
 }
 
 bool hybrid_is_deterministic(const hybrid_problem *p) {
@@ -195,8 +202,8 @@ DEVICE_TEST(gpu_hybrid_every_threshold) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)turn);
-                        conv_shape s = {0, deep ? 64 : channels_edges[turn % 18], 0,
-                                        deep ? 96 : channels_edges[turn / 3 % 18], type};
+                        conv_shape s = shape_make(0, deep ? 64 : channels_edges[turn % 18], 0,
+                                                  deep ? 96 : channels_edges[turn / 3 % 18], type);
                         s.cin2 = turn % 3 == 0 ? channels_edges[turn / 7 % 18] : 0;
                         hybrid_problem p = hybrid_random(&random, kernel, s, 150, 200, 35, t, form);
                         problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
@@ -248,8 +255,8 @@ DEVICE_TEST(gpu_hybrid_random_shapes_bf16) {
 
 DEVICE_TEST(gpu_hybrid_every_epilogue) {
     for_each_epilogue([](const epilogue_case &c, random_state random) {
-        conv_shape s = {0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64,
-                        c.type};
+        conv_shape s =
+            shape_make(0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64, c.type);
         hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10, 1 + c.what % 3,
                                          forms[(c.what + c.act) % 2]);
         problem_fill_case(&random, &p, c);
@@ -268,7 +275,7 @@ DEVICE_TEST(gpu_hybrid_every_size) {
         for (numeric type : numerics) {
             for (pairs_form form : forms) {
                 random_state random = random_make((uint64_t)(4 * n + type));
-                conv_shape s = {0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type};
+                conv_shape s = shape_make(0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type);
                 hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, n, n,
                                                  n % 3 ? 30 : 100, 1 + n % 3, form);
                 problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
@@ -287,7 +294,7 @@ DEVICE_TEST(gpu_hybrid_clamps_counts) {
         for (pairs_form form : forms) {
             for (int32_t capacity : {1, 64, 100, 300}) {
                 random_state random = random_make((uint64_t)(capacity + type));
-                conv_shape s = {0, 64, 0, capacity % 3 ? 64 : 20, type};
+                conv_shape s = shape_make(0, 64, 0, capacity % 3 ? 64 : 20, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 50, capacity, 30, 2, form);
                 hybrid_name(&p, "clamped");
@@ -343,8 +350,10 @@ device_scene<W> scene_upload(const forms_scene<W> *scene, const hybrid_problem *
     s.dense.threshold = p->threshold;
     const int64_t cells = (int64_t)s.outputs.capacity * hybrid_columns(p);
     s.dense.os = cells ? device_new_poisoned<int32_t>(cells) : nullptr;
-    s.pairs = {device_new<int32_t>(p->shape.volume + 1), device_new<int32_t>(pairs),
-               device_new<int32_t>(pairs), pairs};
+    s.pairs.begin = device_new<int32_t>(p->shape.volume + 1);
+    s.pairs.input = device_new<int32_t>(pairs);
+    s.pairs.output = device_new<int32_t>(pairs);
+    s.pairs.capacity = pairs;
     s.trouble = device_zeros<device_status>(1);
     CHECK_OK(map_pairs_workspace(&p->kernel, s.outputs.capacity, pairs, &s.scratch_bytes));
     s.scratch = device_new<char>((int64_t)s.scratch_bytes);
@@ -387,8 +396,8 @@ DEVICE_TEST(gpu_hybrid_layers) {
                     random_state random = random_make((uint64_t)turn);
                     forms_scene<uint32_t> scene = forms_scene_random<uint32_t>(
                         &random, (forms_kind)kind, kernel_cube(size, 1));
-                    conv_shape s = {size * size * size, turn % 2 ? 64 : 17, turn % 4 ? 0 : 17,
-                                    turn % 2 ? 64 : 24, type};
+                    conv_shape s = shape_make(size * size * size, turn % 2 ? 64 : 17,
+                                              turn % 4 ? 0 : 17, turn % 2 ? 64 : 24, type);
                     hybrid_problem p =
                         hybrid_make(problem_make(&random, s, (int32_t)scene.source.size(),
                                                  (int32_t)scene.outputs.size()),
@@ -421,7 +430,7 @@ DEVICE_TEST(gpu_hybrid_real_scans) {
                 forms_scene<uint32_t> scene = forms_scene_make("kitti", &layout, &kernel, words);
                 random_state random = random_make((uint64_t)++turn);
                 const int channels = size == 3 && t == 2 ? 64 : 16;
-                conv_shape s = {size * size * size, channels, 0, channels, type};
+                conv_shape s = shape_make(size * size * size, channels, 0, channels, type);
                 hybrid_problem p = hybrid_make(problem_make(&random, s, count, count), kernel, t,
                                                forms[turn / 2 % 2]);
                 problem_fill_epilogue(&random, &p, with_bias, activation_relu);
@@ -445,7 +454,7 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
                 const triple lo = {0, 0, 0}, hi = {19, 19, 9};
                 kernel_shape kernel = kernel_cube(3, 1);
                 word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
-                conv_shape s = {27, 64, 0, turn % 2 ? 64 : 20, type};
+                conv_shape s = shape_make(27, 64, 0, turn % 2 ? 64 : 20, type);
                 std::vector<uint32_t> words =
                     forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 500);
                 forms_scene<uint32_t> first = forms_scene_make("captured", &layout, &kernel, words);
@@ -492,7 +501,7 @@ DEVICE_TEST(gpu_hybrid_residual_in_place) {
         for (pairs_form form : forms) {
             for (int t : {0, 2, 4}) {
                 random_state random = random_make((uint64_t)(t + type));
-                conv_shape s = {0, 40, 0, t ? 64 : 5, type};
+                conv_shape s = shape_make(0, 40, 0, t ? 64 : 5, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 150, 190, 30, t, form);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -511,13 +520,13 @@ DEVICE_TEST(gpu_hybrid_residual_in_place) {
     }
 }
 
-// Without layouts the one dense offset is the identity: no map of the centre is needed.
+// A dense centre alone is the identity: no map of it is needed.
 DEVICE_TEST(gpu_hybrid_identity) {
     for (numeric type : numerics) {
         for (pairs_form form : forms) {
             random_state random = random_make((uint64_t)type);
             for (int channels : {64, 20}) {
-                conv_shape s = {0, channels, 0, channels, type};
+                conv_shape s = shape_make(0, channels, 0, channels, type);
                 hybrid_problem p =
                     hybrid_random(&random, kernel_cube(3, 1), s, 190, 190, 20, 1, form);
                 for (int32_t i = 0; i < 190; ++i) {
@@ -526,8 +535,7 @@ DEVICE_TEST(gpu_hybrid_identity) {
                 hybrid_name(&p, "identity");
                 device_hybrid d;
                 device_hybrid_of(&p, &d);
-                d.args.layout = nullptr;
-                d.args.order = nullptr;
+                d.map = conv_map_identity(d.args.count, d.args.capacity);
                 std::vector<char> out = device_hybrid_run(&p, &d);
                 problem_good(&p, out);
                 guarded_finish();
@@ -540,13 +548,13 @@ DEVICE_TEST(gpu_hybrid_identity) {
 DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
     const kernel_shape kernel = kernel_cube(3, 1);
     for (numeric type : numerics) {
-        const conv_shape s = {27, 64, 3, 70, type};
+        const conv_shape s = shape_make(27, 64, 3, 70, type);
         size_t all = 0, own = 0;
-        CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 0, &own));
-        CHECK_OK(conv_pairs_weights_bytes(&s, &all));
+        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 0, &own));
+        CHECK_OK(conv_pairs_weights_bytes(gpu(), &s, &all));
         CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
-        CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 4, &own));
-        CHECK_OK(conv_weights_bytes(&s, &all));
+        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 4, &own));
+        CHECK_OK(conv_weights_bytes(gpu(), &s, &all));
         CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
         for (pairs_form form : forms) {
             conv_hybrid_args a = {};
@@ -565,173 +573,18 @@ DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
     }
 }
 
-// ---- sums that conv begins from -----------------------------------------------------------------
-
-// Sums [capacity, pitch] of a problem; NaN in whatever nobody writes.
-const float *sums_upload(const problem *p) {
-    std::vector<float> in, in2, weight, sum((size_t)p->outputs * (size_t)p->shape.cout + 1);
-    const std::vector<float> *const given[] = {&p->in, &p->in2, &p->weight};
-    std::vector<float> *const operands[] = {&in, &in2, &weight};
-    for (int i = 0; i < 3; ++i) {
-        for (float f : *given[i]) {
-            operands[i]->push_back(numeric_operand(p->shape.type, f));
-        }
-        operands[i]->push_back(0); // empty arrays have an address too
-    }
-    std::vector<int32_t> map = p->map;
-    map.push_back(-1);
-    CHECK_OK(conv_sum_host<float>(&p->shape, in.data(), in2.data(), weight.data(), map.data(),
-                                  p->outputs, sum.data()));
-    const int64_t cout = p->shape.cout, pitch = conv_sums_pitch(p->shape.cout);
-    std::vector<float> padded((size_t)(problem_capacity(p) * pitch), NAN);
-    for (int64_t i = 0; i < p->outputs * cout; ++i) {
-        padded[(size_t)(i / cout * pitch + i % cout)] = sum[(size_t)i];
-    }
-    return device_upload(padded.data(), (int64_t)padded.size());
-}
-
-// The last offsets as sums that the others go on from. sizes: null, chosen.
-void check_begins_from_sums(const problem *all, const conv_sizes *sizes) {
-    const size_t volume = (size_t)all->shape.volume;
-    problem part[2] = {*all, *all};
-    for (size_t i = 0; i < all->map.size(); ++i) {
-        part[i % volume < volume / 2].map[i] = -1;
-    }
-    device_problem d;
-    device_problem_make(&part[0], &d);
-    d.args.sums = sums_upload(&part[1]);
-    d.args.sizes = sizes;
-    std::vector<char> out =
-        device_problem_run(all, &d, true, [&] { return device_problem_start(&d); });
-    problem_good(all, out);
-    guarded_finish();
-}
-
-// A problem of 9 offsets, of which number `turn` chooses what is not given.
-problem sums_problem(conv_shape s, int32_t outputs, int turn) {
-    random_state random = random_make((uint64_t)turn);
-    s.volume = 9;
-    s.cin2 = turn % 3 ? 0 : 5;
-    problem p = problem_make(&random, s, 100, outputs);
-    p.room = turn % 2 * 90;
-    p.off.out = turn % 5 == 0; // not aligned
-    p.off.residual = turn % 7 == 0;
-    problem_fill_map(&random, &p, 40);
-    problem_fill_epilogue(&random, &p, turn % 16, (activation)(turn % 3));
-    return p;
-}
-
-DEVICE_TEST(gpu_conv_begins_from_sums) {
-    int turn = 0;
-    for (numeric type : numerics) {
-        for (int cout : {1, 2, 3, 4, 5, 16, 31, 32, 33, 64, 66, 96, 128, 200}) {
-            for (int cin : {8, 64, 90, 130}) {
-                for (int32_t outputs : {0, 1, 64, 333}) {
-                    if (test_quick() && ++turn % 7) {
-                        continue;
-                    }
-                    problem p = sums_problem({0, cin, 0, cout, type}, outputs, ++turn);
-                    problem_name(&p, "begins from sums");
-                    check_begins_from_sums(&p, nullptr);
-                }
-            }
-        }
-    }
-}
-
-// All ways to cut the work: of Hopper's kernel, all counts of columns.
-DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
-    static conv_sizes sizes[conv_sizes_most];
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
-    int turn = 0;
-    for (numeric type : {numeric_tf32, numeric_f16, numeric_bf16}) {
-        for (int cout : {16, 17, 32, 47, 63, 64, 96, 97, 127, 128, 129, 194, 255, 256, 300}) {
-            problem p = sums_problem({0, 32, 0, cout, type}, 333, ++turn);
-            const int count = conv_sizes_list(&p.shape, p.rows, &device, sizes);
-            CHECK(count > 0);
-            for (int i = 0; i < count; ++i) {
-                char more[64];
-                if (test_quick() && (i + turn) % 5) {
-                    continue;
-                }
-                p = sums_problem({0, 32, 0, cout, type}, 333, turn + 2 * i);
-                snprintf(more, sizeof more, ", sizes %d.%d.%d", sizes[i].tiles, sizes[i].slices,
-                         sizes[i].split);
-                problem_name(&p, "begins from sums", more);
-                check_begins_from_sums(&p, &sizes[i]);
-            }
-        }
-    }
-}
-
-// Sums that are left out, or of which one is off.
-DEVICE_TEST(gpu_conv_planted_sums_are_found) {
-    for (numeric type : numerics) {
-        problem all = sums_problem({0, 32, 0, 33, type}, 100, 48);
-        problem rest = all;
-        for (size_t i = 0; i < all.map.size(); ++i) {
-            rest.map[i] = i % 9 < 5 ? -1 : rest.map[i];
-        }
-        problem first = all;
-        for (size_t i = 0; i < all.map.size(); ++i) {
-            first.map[i] = i % 9 < 5 ? first.map[i] : -1;
-        }
-        device_problem d;
-        device_problem_make(&first, &d);
-        auto ratio = [&] {
-            CHECK_OK(device_problem_start(&d));
-            return problem_judge(&all, device_problem_fetch(&all, &d).data()).ratio;
-        };
-        CHECK(ratio() > 1);
-        d.args.sums = sums_upload(&rest);
-        CHECK(ratio() <= 1);
-        for (int64_t at : {(int64_t)0, (int64_t)32, (int64_t)99 * conv_sums_pitch(33) + 32}) {
-            float *sum = (float *)d.args.sums + at;
-            const float was = *device_fetch(sum, 1), off = was + 0.5f;
-            device_copy_in(sum, &off, 1);
-            CHECK(ratio() > 1);
-            device_copy_in(sum, &was, 1);
-        }
-        guarded_finish();
-    }
-}
-
-// Of every kernel.
-DEVICE_TEST(gpu_conv_refuses_sums) {
-    for (numeric type : numerics) {
-        random_state random = random_make(3);
-        conv_shape s = {3, 16, 0, 16, type};
-        problem p = problem_make(&random, s, 10, 10, 10);
-        problem_fill_map(&random, &p, 50);
-        device_problem d;
-        device_problem_make(&p, &d);
-        float *sums = device_new<float>(10 * 16 + 4);
-        for (int off : {1, 2, 3}) {
-            d.args.sums = sums + off;
-            CHECK_STATUS(device_problem_start(&d), status_alignment);
-            CHECK_EQUAL(device_problem_start(&d).subject, "sums");
-        }
-        d.args.sums = (const float *)d.args.out;
-        CHECK_STATUS(device_problem_start(&d), status_unsupported);
-        CHECK(device_untouched(d.out, 0, d.out_bytes));
-        guarded_finish();
-    }
-}
-
 // The dense half reads what conv does.
 DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
     for (numeric type : numerics) {
         for (int size : {2, 3, 5}) {
             for (int channels : {8, 16, 32, 64}) {
                 const kernel_shape kernel = kernel_cube(size, 1);
-                const conv_shape s = {kernel_volume(&kernel), channels, 0, channels, type};
+                const conv_shape s =
+                    shape_make(kernel_volume(&kernel), channels, 0, channels, type);
                 for (int t = 1; t <= kernel_norm_max(&kernel) + 1; ++t) {
                     const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
-                    conv_form own = conv_form_tiles, form = conv_form_order;
-                    CHECK_OK(conv_form_of(&dense, &own));
-                    CHECK_OK(conv_hybrid_form_of(&s, &kernel, t, &form));
-                    CHECK_EQUAL(form, own);
+                    CHECK_EQUAL(conv_hybrid_form_of(gpu(), &s, &kernel, t),
+                                conv_form_of(gpu(), &dense));
                 }
             }
         }
@@ -742,7 +595,7 @@ DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
 
 DEVICE_TEST(gpu_hybrid_refuses) {
     random_state random = random_make(29);
-    conv_shape s = {0, 6, 5, 7, numeric_f16};
+    conv_shape s = shape_make(0, 6, 5, 7, numeric_f16);
     hybrid_problem p =
         hybrid_random(&random, kernel_cube(3, 1), s, 10, 12, 50, 2, pairs_form_atomic);
     problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -759,14 +612,16 @@ DEVICE_TEST(gpu_hybrid_refuses) {
         {status_null_pointer, "weights", [](conv_hybrid_args *a) { a->weights = nullptr; }},
         {status_null_pointer, "count", [](conv_hybrid_args *a) { a->count = nullptr; }},
         {status_null_pointer, "out", [](conv_hybrid_args *a) { a->out = nullptr; }},
-        {status_null_pointer, "layout", [](conv_hybrid_args *a) { a->layout = nullptr; }},
+        {status_null_pointer, "map", [](conv_hybrid_args *a) { a->map = nullptr; }},
+        {status_unsupported, "map.count", [](conv_hybrid_args *a) { ++a->count; }},
+        {status_bad_size, "map.capacity", [](conv_hybrid_args *a) { a->capacity -= 1; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.begin = nullptr; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.input = nullptr; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.output = nullptr; }},
         {status_bad_size, "pairs.capacity", [](conv_hybrid_args *a) { a->pairs.capacity = 0; }},
         {status_bad_size, "capacity", [](conv_hybrid_args *a) { a->capacity = 0; }},
         {status_bad_size, "threshold", [](conv_hybrid_args *a) { a->threshold = -1; }},
-        {status_bad_size, "layout.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
+        {status_bad_size, "map.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
         {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->shape.volume = 7; }},
         {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->kernel.size.z = 2; }},
         {status_bad_size, "shape.cin", [](conv_hybrid_args *a) { a->shape.cin = 0; }},
@@ -789,18 +644,20 @@ DEVICE_TEST(gpu_hybrid_refuses) {
     for (auto &c : bad) {
         conv_hybrid_args args = d.args;
         c.spoil(&args);
-        status got = conv_hybrid(&args, plenty, d.scratch_bytes + 4096, stream_get());
+        status got = conv_hybrid(gpu(), &args, plenty, d.scratch_bytes + 4096, stream_get());
         CHECK_STATUS(got, c.code);
         CHECK(strncmp(got.subject, c.subject, strlen(c.subject)) == 0);
     }
     auto run = [&](char *scratch, size_t given) {
-        return conv_hybrid(&d.args, scratch, given, stream_get());
+        return conv_hybrid(gpu(), &d.args, scratch, given, stream_get());
     };
     REQUIRE(d.scratch_bytes > 0);
     CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
     CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
     CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
-    CHECK_STATUS(conv_hybrid(nullptr, d.scratch, d.scratch_bytes, stream_get()),
+    CHECK_STATUS(conv_hybrid(gpu(), nullptr, d.scratch, d.scratch_bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(conv_hybrid(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
                  status_null_pointer);
     size_t bytes = 0;
     CHECK_STATUS(conv_hybrid_workspace(nullptr, &bytes), status_null_pointer);
@@ -811,18 +668,21 @@ DEVICE_TEST(gpu_hybrid_refuses) {
 
 DEVICE_TEST(gpu_hybrid_refuses_weights) {
     const kernel_shape kernel = kernel_cube(3, 1);
-    const conv_shape s = {27, 6, 5, 7, numeric_f16}, other = {8, 6, 5, 7, numeric_f16};
+    const conv_shape s = shape_make(27, 6, 5, 7, numeric_f16),
+                     other = shape_make(8, 6, 5, 7, numeric_f16);
     size_t bytes = 0;
-    CHECK_OK(conv_hybrid_weights_bytes(&s, &kernel, 2, &bytes));
-    CHECK_STATUS(conv_hybrid_weights_bytes(&s, &kernel, 2, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &kernel, 2, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(&s, nullptr, 2, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(&s, &kernel, -1, &bytes), status_bad_size);
-    CHECK_STATUS(conv_hybrid_weights_bytes(&other, &kernel, 2, &bytes), status_bad_size);
+    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 2, &bytes));
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 2, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), nullptr, &kernel, 2, &bytes),
+                 status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &s, &kernel, 2, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, nullptr, 2, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, &kernel, -1, &bytes), status_bad_size);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &other, &kernel, 2, &bytes), status_bad_size);
     const float *weight = device_zeros<float>(27 * 11 * 7);
     char *packed = device_new<char>((int64_t)bytes);
     auto pack = [&](const float *from, char *to, size_t given) {
-        return conv_hybrid_weights_pack(&s, &kernel, 2, from, to, given, stream_get());
+        return conv_hybrid_weights_pack(gpu(), &s, &kernel, 2, from, to, given, stream_get());
     };
     CHECK_STATUS(pack(nullptr, packed, bytes), status_null_pointer);
     CHECK_STATUS(pack(weight, nullptr, bytes), status_null_pointer);

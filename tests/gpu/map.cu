@@ -1,5 +1,5 @@
-// tests/gpu/map.cu: kernel maps on the GPU, entry for entry those of the host loop, and on small
-// scenes those of a hash table of coordinates, which shares nothing with the search.
+// tests/gpu/map.cu: kernel maps on the GPU equal those of the host loop, entry by entry. On small
+// scenes they also equal a hash table's, which shares no code with the search.
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
 #include "../support/reference.h"
@@ -8,12 +8,12 @@ using namespace spira;
 
 namespace {
 
-char label[256];    // the case at hand, for the message
+char label[256];    // the current case, for messages
 char finding[1024]; // the first difference
 
 // ---- one run, on either side --------------------------------------------------------------------
 
-// A set in host memory and in exactly as much device memory.
+// A set in host memory, and in device memory of exactly its size.
 template <typename W>
 struct set_pair {
     std::vector<W> words; // [capacity]
@@ -32,7 +32,7 @@ void set_make(std::vector<W> words, int32_t room, set_pair<W> *s) {
     s->device = {device_upload(words.data(), capacity), device_upload(&s->count, 1), capacity};
 }
 
-// "" where both maps [rows, volume] are the same; else the first difference.
+// Returns the first difference of two maps [rows, volume], or "".
 const char *difference(const std::vector<int32_t> &got, const std::vector<int32_t> &wanted,
                        int volume) {
     finding[0] = 0;
@@ -54,60 +54,61 @@ template <typename W>
 std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *kernel,
                                  const set_pair<W> *source, const set_pair<W> *outputs) {
     std::vector<int32_t> map((size_t)outputs->count * (size_t)kernel_volume(kernel));
-    if (!map.empty()) { // an empty vector has no pointer to give
+    if (!map.empty()) { // an empty vector has no pointer
         CHECK_OK(map_build_host(layout, kernel, source->host, outputs->host, map.data()));
     }
     return map;
 }
 
-// What a compact map tells, as an output-stationary one [count, volume].
-std::vector<int32_t> compact_told(const std::vector<int32_t> &slabs, int K, int32_t capacity,
+// A compact map as an output-stationary one [count, volume].
+std::vector<int32_t> compact_taps(const std::vector<int32_t> &compact, int K, int32_t capacity,
                                   int32_t count) {
     const int plane = K * K;
-    std::vector<int32_t> told((size_t)count * (size_t)(K * plane));
-    for (int64_t i = 0; i < (int64_t)told.size(); ++i) {
-        const int64_t at = slab_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
-        told[(size_t)i] = slab_source(&slabs[(size_t)at], K, (int)(i % plane));
+    std::vector<int32_t> taps((size_t)count * (size_t)(K * plane));
+    for (int64_t i = 0; i < (int64_t)taps.size(); ++i) {
+        const int64_t at =
+            compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
+        taps[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
     }
-    return told;
+    return taps;
 }
 
-// The compact form: as the host has it, and where it says so, all of the map.
+// The compact form equals the host's, and the whole map unless it reports gaps.
 template <typename W>
 void check_compact(const word_layout *layout, const kernel_shape *kernel, const set_pair<W> *source,
                    const set_pair<W> *outputs, const std::vector<int32_t> &wanted) {
     const int K = kernel->size.x;
     const int32_t capacity = outputs->device.capacity, count = outputs->count;
-    const int64_t total = slab_total(K, capacity);
+    const int64_t total = compact_total(K, capacity);
     device_status host_trouble = {}, *trouble = device_new<device_status>(1);
     std::vector<int32_t> host((size_t)total), got = host;
-    int32_t *slabs = device_new<int32_t>(total);
-    map_forms forms = map_forms_slabs(host.data(), &host_trouble);
+    int32_t *compact = device_new<int32_t>(total);
+    map_forms forms = map_forms_compact(host.data(), &host_trouble);
     CHECK_OK(map_build_forms_host<W>(layout, kernel, source->host, outputs->host, &forms));
-    forms = map_forms_slabs(slabs, trouble);
+    forms = map_forms_compact(compact, trouble);
     CHECK_OK(device_status_clear(trouble, stream_get()));
     CHECK_OK(
         map_build_forms<W>(layout, kernel, source->device, outputs->device, &forms, stream_get()));
-    device_copy_out(got.data(), slabs, total);
-    const std::vector<int32_t> told = compact_told(got, K, capacity, count);
-    CHECK_EQUAL(difference(told, compact_told(host, K, capacity, count), K * K * K), "");
+    device_copy_out(got.data(), compact, total);
+    const std::vector<int32_t> taps = compact_taps(got, K, capacity, count);
+    CHECK_EQUAL(difference(taps, compact_taps(host, K, capacity, count), K * K * K), "");
     device_status found = {};
     device_copy_out(&found, trouble, 1);
     CHECK_EQUAL(memcmp(&found, &host_trouble, sizeof found), 0);
     if (!found.flags) {
-        CHECK_EQUAL(difference(told, wanted, K * K * K), "");
+        CHECK_EQUAL(difference(taps, wanted, K * K * K), "");
     } else {
         CHECK_EQUAL(device_status_read(&found).code, status_out_of_range);
         CHECK(kernel->stride.z > 1);
     }
     for (int s = 0; s < K; ++s) {
-        CHECK(device_untouched(slabs, slab_at(K, capacity, s, count),
-                               slab_at(K, capacity, s + 1, 0)));
+        CHECK(device_untouched(compact, compact_at(K, capacity, s, count),
+                               compact_at(K, capacity, s + 1, 0)));
     }
 }
 
-// Both sides; rows beyond the count stay untouched. Frees all buffers of the test, those of the
-// sets too. Returns the host's map.
+// Builds the map on both sides and compares. Rows beyond the count stay untouched. Frees all
+// buffers of the test, also those of the sets. Returns the host's map.
 template <typename W>
 std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *kernel,
                                 const set_pair<W> *source, const set_pair<W> *outputs) {
@@ -126,7 +127,7 @@ std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *k
     device_copy_out(got.data(), map, used);
     CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     CHECK(device_untouched(map, used, total));
-    if (slab_takes(kernel)) {
+    if (compact_takes(kernel)) {
         check_compact(layout, kernel, source, outputs, wanted);
     }
     guarded_finish();
@@ -257,7 +258,7 @@ void check_every_size() {
         std::vector<W> words = words_random<W>(&random, &layout, lo, hi, n);
         for (const kernel_shape &k : {kernels_all[2], kernels_all[4], kernels_all[9],
                                       kernels_all[1], kernels_all[18], kernels_all[24]}) {
-            for (int room : {0, 3, 1100}) { // blocks of the capacity that have no outputs
+            for (int room : {0, 3, 1100}) { // thread blocks without outputs
                 label_kernel("random set", k);
                 check_same(&layout, &k, words, room);
             }
@@ -270,7 +271,7 @@ DEVICE_TEST(gpu_map_every_size) {
     check_every_size<uint64_t>();
 }
 
-// Maps that do not begin at a multiple of 16 bytes, of a part of a tile and of several.
+// Maps that are not aligned to 16 bytes, of less than a tile and of several tiles.
 template <typename W>
 void check_shifted_maps() {
     random_state random = random_make(11);
@@ -346,7 +347,7 @@ void check_random_scenes(int scenes) {
                         lo.z + random_int(&random, 0, 30));
         word_layout layout =
             reference_layout<W>(lo, hi, random_int(&random, 1, 4), stride, kernel_reach(&kernel));
-        // On the kernel's own lattice, so that taps are hit; sometimes the outputs are not.
+        // On the kernel's own lattice, so that taps are found; sometimes the outputs are off it.
         bool lattice = random_int(&random, 0, 3) != 0;
         std::vector<W> source =
             words_random<W>(&random, &layout, lo, hi, random_int(&random, 0, 1500), stride);
@@ -418,7 +419,7 @@ DEVICE_TEST(gpu_map_field_ends) {
     check_field_ends<uint64_t>(3, {1, 15, 15}, one);
 }
 
-// The voxel of the packed origin asks below zero: its anchors lie under every word there is.
+// Queries of the voxel at the packed origin are below zero: below every word.
 DEVICE_TEST(gpu_map_borrow_at_the_packed_origin) {
     kernel_shape kernel = kernel_make({3, 3, 3});
     word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
@@ -488,7 +489,7 @@ void check_dense_scenes() {
             std::vector<int32_t> map = check_same(&layout, &k, words);
             if (scene.voxels.size() == (size_t)n * n * n && kernel_is_odd(&k) &&
                 k.dilation.x == 1 && k.size.x == k.size.z) {
-                // A full block: in the middle all taps are valid, and so many are in all.
+                // A full box: all taps of its inner voxels are found. The total is known.
                 int64_t one = 0;
                 for (int d = -(k.size.x / 2); d <= k.size.x / 2; ++d) {
                     one += n - (d < 0 ? -d : d);
@@ -504,8 +505,8 @@ DEVICE_TEST(gpu_map_dense_scenes) {
     check_dense_scenes<uint64_t>();
 }
 
-// Few outputs, many sources between them, and the other way round: tiles of outputs whose answers
-// are spread over the whole source, or stand in one place of it.
+// Few outputs with many sources between them, and the reverse: the taps of a tile are spread over
+// the whole source, or crowded in one place.
 template <typename W>
 void check_uneven_sets() {
     word_layout layout = layout_wide<W>({0, 0, 0}, {120, 120, 120}, 1);
@@ -590,7 +591,7 @@ std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, t
     return coarse;
 }
 
-// A transposed map is the forward map read from the other side.
+// A transposed map is the forward map with inputs and outputs exchanged.
 template <typename W>
 void check_inverse(const word_layout *layout, const std::vector<W> &fine,
                    const std::vector<W> &coarse, kernel_shape k) {
@@ -626,7 +627,7 @@ void check_strides() {
             check_inverse(&layout, coarse, coarser, kernel_make(size, {1, 1, 1}, s));
         }
         check_inverse(&layout, fine, coarse, kernel_make({3, 3, 3}, {2, 2, 2}));
-        // A stride of its own size: every fine voxel has exactly one coarse one.
+        // The stride is the kernel's size: every fine voxel has exactly one coarse voxel.
         kernel_shape k = kernel_make(s);
         k.transposed = true;
         if (s.x != 3) { // an odd kernel is centred and does not tile
@@ -640,7 +641,7 @@ DEVICE_TEST(gpu_map_strided_and_inverse) {
     check_strides<uint64_t>();
 }
 
-// No two voxels merge: as many outputs as inputs, and yet the layer is not a submanifold one.
+// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
 DEVICE_TEST(gpu_map_strided_with_as_many_outputs) {
     word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
@@ -706,7 +707,7 @@ DEVICE_TEST(gpu_map_beyond_32_bits) {
     int32_t *map = device_new_poisoned<int32_t>(rows * volume);
     REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
-    const int32_t turn = (int32_t)(((int64_t)1 << 31) / volume); // the row that 2^31 falls into
+    const int32_t turn = (int32_t)(((int64_t)1 << 31) / volume); // the row of entry 2^31
     for (int32_t row : {0, 1, rows / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1}) {
         snprintf(label, sizeof label, "row %d", row);
         device_copy_out(got.data(), map + row * volume, volume);
@@ -717,7 +718,7 @@ DEVICE_TEST(gpu_map_beyond_32_bits) {
     int32_t *pairs = device_new<int32_t>(volume);
     REQUIRE_OK(map_count(map, (int)volume, set.device.count, rows, pairs, stream_get()));
     int32_t *counted = device_fetch(pairs, volume);
-    int64_t lopsided = 0; // a submanifold layer has as many pairs of an offset as of its opposite
+    int64_t lopsided = 0; // a submanifold layer has as many pairs at an offset as at its mirror
     for (int i = 0; i < volume; ++i) {
         lopsided += counted[i] != counted[kernel_mirror(&k, i)];
     }
@@ -747,7 +748,7 @@ DEVICE_TEST(gpu_map_count_matches) {
                 int32_t *device_map = device_upload(map.data(), (int64_t)map.size());
                 int32_t *count = device_upload(&n, 1);
                 int32_t *pairs = device_new<int32_t>(volume);
-                for (int run = 0; run < 2; ++run) { // sets, and does not add to what was there
+                for (int run = 0; run < 2; ++run) { // the second call overwrites
                     CHECK_OK(map_count(device_map, volume, count, capacity, pairs, stream_get()));
                     std::vector<int32_t> got((size_t)volume);
                     device_copy_out(got.data(), pairs, volume);
@@ -881,6 +882,10 @@ DEVICE_TEST(gpu_map_refuses) {
     CHECK_STATUS(map_count(nullptr, 27, s.count, 2, pairs, stream_get()), status_null_pointer);
     CHECK_STATUS(map_count(map, 27, nullptr, 2, pairs, stream_get()), status_null_pointer);
     CHECK_STATUS(map_count(map, 27, s.count, 2, nullptr, stream_get()), status_null_pointer);
+    int32_t *odd = (int32_t *)((char *)map + 2);
+    CHECK_STATUS(start(&layout, &k, s, s, odd), status_alignment);
+    CHECK_STATUS(map_count(odd, 27, s.count, 2, pairs, stream_get()), status_alignment);
+    CHECK_STATUS(map_count(map, 27, s.count, 2, odd, stream_get()), status_alignment);
     CHECK_STATUS(map_count(map, 0, s.count, 2, pairs, stream_get()), status_bad_size);
     CHECK_STATUS(map_count(map, -1, s.count, 2, pairs, stream_get()), status_bad_size);
     CHECK_STATUS(map_count(map, 1 << 20, s.count, 2, pairs, stream_get()), status_bad_size);

@@ -1,6 +1,6 @@
 // tests/gpu/net.cu: net.cuh: planned networks on the GPU, each layer against the host; one CUDA
-// graph for frames of all sizes.
-#include "../support/nets.cuh"
+// graph for frames of all sizes; a second stream; what is refused.
+#include "../support/net_records.cuh"
 
 using namespace nets;
 
@@ -14,7 +14,7 @@ bool spare_bytes_untouched(const device_net<W> *d, const result<W> &r, int64_t f
     bool good = true;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
-        if (!map->kept && net_map_needed(p, map)) {
+        if (!map->kept && net_map_written(p, map)) {
             int64_t entries = (int64_t)r.words[map->outputs].size() * map->volume;
             int64_t first = (int64_t)map->map, last = first + entries * (int64_t)sizeof(int32_t);
             good = device_untouched(d->memory, from, std::min(end, first)) && good;
@@ -57,24 +57,19 @@ void check_late_features(device_net<W> *d, const result<W> &kept, const int *nev
     CUDA_CHECK(
         cudaMemcpyAsync(d->features, made, (size_t)bytes, cudaMemcpyDeviceToDevice, side.stream));
     CUDA_CHECK(cudaEventRecord(side.features, side.stream));
-    CHECK_OK(net_run(d->plan.get(), d->set, d->features, d->loaded, d->trouble, d->memory,
-                     d->plan->workspace_bytes, &side, nullptr));
+    const net_run_args<W> run = device_net_args(d);
+    CHECK_OK(net_run(gpu(), d->plan.get(), &run, nullptr));
     CHECK_EQUAL(difference(result_fetch(d), kept, false), "");
     CUDA_CHECK(cudaEventDestroy(side.features));
 }
 
 // Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. Where
 // pairs are counted, all maps pass through the place of the features; where not, compact ones do.
-// Layers between sets and their cells may do without: wanted as `cells` has it, of such a plan on
-// one stream.
 template <typename W>
-void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &kept,
-                  const result<W> &cells) {
-    for (int way : {0, 1, 2}) {
+void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
+    for (bool count_pairs : {true, false}) {
         limits.overlap = true;
-        limits.count_pairs = way == 0;
-        limits.cells = way == 2;
-        const result<W> &wanted = limits.cells ? cells : kept;
+        limits.count_pairs = count_pairs;
         device_net<W> d = device_net_make<W>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");
         const int *never = device_zeros<int>(1);
@@ -105,64 +100,10 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
     CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
-    net_limits of_cells = limits;
-    of_cells.cells = of_cells.keep_all = true;
-    of_cells.shortcuts = net_shortcuts_hidden; // joined, as where not all is kept
-    device_net<W> celled = device_net_make<W>(n, &of_cells);
-    const result<W> cells = device_net_result(&celled, &f);
-    check_result(&celled, &f, cells);
-    check_beside(n, limits, &f, kept, cells);
+    check_beside(n, limits, &f, kept);
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }
-
-// Four layers, all of the finest set.
-void network_fine(network *n) {
-    networks::network_conv(n, "in", net_input, 16, 3, 1);
-    networks::network_conv(n, "flat", 0, 32, 1, 1);
-    int pool = reference_net_pool(n, net_pool_max, 1, {1, 1, 3}, {1, 1, 1});
-    networks::network_conv(n, "out", pool, 32, 5, 1);
-    n->layers[3].residual = 1;
-}
-
-// Nothing of the finest set runs before the coarser ones are there.
-void network_strided(network *n) {
-    networks::network_conv(n, "down", net_input, 16, 3, 2);
-    networks::network_conv(n, "coarse", 0, 16, 3, 1);
-    networks::network_conv(n, "up", 1, 16, 3, 2);
-    n->layers[2].transposed = true;
-    networks::network_conv(n, "fine", 2, 16, 3, 1);
-}
-
-// Pools first, on the finest set and from it.
-void network_pooled(network *n) {
-    int smooth = reference_net_pool(n, net_pool_average, net_input, {3, 3, 1}, {1, 1, 1});
-    int coarse = reference_net_pool(n, net_pool_max, smooth, {2, 2, 2}, {2, 2, 2});
-    int up = networks::network_conv(n, "up", coarse, 16, 2, 2);
-    n->layers[up].transposed = true;
-    networks::network_conv(n, "both", up, 16, 3, 1);
-    n->layers[n->count - 1].source2 = smooth;
-}
-
-// Names live in the network: it is not copied.
-void network_named(const char *name, network *n) {
-    static const struct {
-        const char *name;
-        void (*make)(network *n);
-    } small[] = {{"fine", network_fine}, {"strided", network_strided}, {"pooled", network_pooled}};
-    if (networks::network_make(name, n)) {
-        return;
-    }
-    reference_net_zoo(n);
-    for (const auto &s : small) {
-        if (strcmp(s.name, name) == 0) {
-            n->count = 0;
-            s.make(n);
-        }
-    }
-}
-
-const numeric types[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32};
 
 } // namespace
 
@@ -280,9 +221,10 @@ DEVICE_TEST(gpu_net_index_and_layers_are_the_run) {
     result<uint32_t> whole = device_net_result(&d, &f);
     device_net_forget(&d, 0xff);
     CHECK_OK(device_net_voxelize(&d, nullptr));
-    CHECK_OK(net_index(d.plan.get(), d.set, d.trouble, d.memory, d.plan->workspace_bytes, nullptr));
+    const net_run_args<uint32_t> run = device_net_args(&d);
+    CHECK_OK(net_index(gpu(), d.plan.get(), &run, nullptr));
     for (int i = 0; i < n.count; ++i) {
-        CHECK_OK(net_layer_run(d.plan.get(), i, d.set, d.features, d.loaded, d.memory, nullptr));
+        CHECK_OK(net_layer_run(gpu(), d.plan.get(), i, &run, nullptr));
     }
     CHECK_EQUAL(difference(result_fetch(&d), whole, true), "");
 }
@@ -363,8 +305,8 @@ void check_input_count(const network *n) {
         const int32_t count = most + more;
         device_copy_in(d.set.count, &count, 1);
         CHECK_OK(device_status_clear(d.trouble, nullptr));
-        CHECK_OK(net_run(d.plan.get(), d.set, d.features, d.loaded, d.trouble, d.memory,
-                         d.plan->workspace_bytes, nullptr, nullptr));
+        const net_run_args<W> run = device_net_args(&d);
+        CHECK_OK(net_run(gpu(), d.plan.get(), &run, nullptr));
         device_copy_in(d.set.count, &most, 1);
         result<W> &r = results[more > 0];
         r = result_fetch(&d);
@@ -402,14 +344,12 @@ namespace {
 // gives what a run without a graph gives in a workspace without a past, and, where all layers are
 // kept, what the host says. side: null, or the second stream of the graph alone.
 template <typename W>
-void check_replays(const char *name, numeric type, bool keep_all, const net_side *side,
-                   bool cells = false) {
+void check_replays(const char *name, numeric type, bool keep_all, const net_side *side) {
     network n;
     network_named(name, &n);
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
     limits.overlap = side != nullptr;
-    limits.cells = cells;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
@@ -465,7 +405,6 @@ DEVICE_TEST(gpu_net_graph_replays_beside) {
     }
     check_replays<uint64_t>("zoo", numeric_f32, true, side_get());
     check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get());
-    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get(), true);
     check_replays<uint64_t>("SparseResNet21", numeric_bf16, false, side_get());
 }
 
@@ -484,7 +423,8 @@ DEVICE_TEST(gpu_net_first_layers_do_not_wait) {
     for (cudaStream_t &s : stream) {
         CUDA_CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     }
-    const net_side side = {stream[1], side_get()->begun, side_get()->indexed, nullptr};
+    net_side side = *side_get();
+    side.stream = stream[1];
     d.side = &side;
     frame f = frame_make<uint32_t>(23, &d.plan->layout, 800, n.input_channels);
     const result<uint32_t> wanted = device_net_result(&d, &f); // loads the kernels,
@@ -564,209 +504,8 @@ DEVICE_TEST(gpu_net_failure_leaves_no_stream_behind) {
 
 // ---- tuning records -----------------------------------------------------------------------------
 
-namespace {
-
-const device_info hopper = {90, 132, 232448, true}, ampere = {80, 108, 166912, false},
-                  turing = {75, 68, 65536, false};
-
-// A deterministic record of a convolution of a plan. pairs 0: any density.
-tune_record record_of(const net_plan *p, int layer, const device_info *d, int64_t pairs,
-                      tune_choice choice) {
-    const net_step *step = &p->step[layer];
-    tune_key key =
-        tune_key_make(tune_gpu_of(d), &step->shape, p->set[step->set].capacity, pairs, true);
-    return {key, choice, {1000, 0}};
-}
-
-// Some way to compute a layer that is not the one without records, where there is one.
-tune_choice choice_of(const net_plan *p, int layer, const device_info *d, int turn) {
-    static conv_sizes sizes[conv_sizes_most];
-    const net_step *step = &p->step[layer];
-    const conv_shape *s = &step->shape;
-    const conv_kernel kernel = conv_kernel_of(s, d);
-    int rows = conv_kernel_form(kernel) == conv_form_order ? 0
-               : turn % 2 || step->map == net_none         ? tile_rows(s->volume)
-                                                           : tile_rows_limit(s->volume);
-    if (kernel == conv_kernel_exact) {
-        return {tune_dataflow_os, rows, 0, 0, 0, 0};
-    }
-    int count = conv_sizes_list(s, rows, d, sizes);
-    CHECK(count > 0);
-    return tune_choice_cut(rows, &sizes[(turn * 7 + layer) % count]);
-}
-
-// The first half of planning for a device that is not there.
-status plan_for(const network *n, const net_limits *limits, const device_info *d, net_plan *p) {
-    SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
-    net_plan_forms(p, d);
-    return net_plan_choices(limits, d, p);
-}
-
-// A record for each convolution.
-std::vector<tune_record> records_of(const net_plan *p, const device_info *d, int turn) {
-    std::vector<tune_record> records;
-    for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i])) {
-            tune_choice choice = choice_of(p, i, d, turn);
-            records.push_back(record_of(p, i, d, p->limits.voxels, choice));
-        }
-    }
-    return records;
-}
-
-bool choice_none(const tune_choice *c) {
-    const tune_choice none = {};
-    return tune_same_choice(c, &none);
-}
-
-// What a plan takes fits the layer and the tiles of its map. Returns how many layers take one.
-int check_choices(const net_plan *p, const device_info *d) {
-    int taken = 0;
-    for (int i = 0; i < p->layer_count; ++i) {
-        const net_step *step = &p->step[i];
-        const tune_choice *c = &step->choice;
-        if (choice_none(c)) {
-            continue;
-        }
-        const bool tiled = conv_kernel_form(conv_kernel_of(&step->shape, d)) == conv_form_tiles;
-        const conv_sizes sizes = tune_sizes(c);
-        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
-        CHECK(net_is_conv(&p->layers[i]));
-        CHECK_EQUAL(c->rows, tiled ? rows : 0);
-        CHECK(!c->tiles || conv_sizes_fit(&step->shape, rows, d, &sizes));
-        ++taken;
-    }
-    return taken;
-}
-
-} // namespace
-
-// Without a GPU: what is taken, on all devices.
-TEST(gpu_net_plan_takes_records) {
-    for (const device_info *d : {&hopper, &ampere, &turing}) {
-        for (numeric type : types) {
-            for (const char *name : {"zoo", "MinkUNet42"}) {
-                for (int turn = 0; turn < 4; ++turn) {
-                    network n;
-                    net_plan none, tuned;
-                    network_named(name, &n);
-                    net_limits limits = limits_make(&n, type, 5000, false);
-                    REQUIRE_OK(plan_for(&n, &limits, d, &none));
-                    CHECK_EQUAL(check_choices(&none, d), 0);
-                    const std::vector<tune_record> records = records_of(&none, d, turn);
-                    limits.records = records.data();
-                    limits.record_count = (int)records.size();
-                    REQUIRE_OK(plan_for(&n, &limits, d, &tuned));
-                    CHECK(!tuned.limits.records); // not kept
-                    CHECK(check_choices(&tuned, d) > 0);
-                    CHECK(turn != 1 || check_choices(&tuned, d) == (int)records.size());
-                }
-            }
-        }
-    }
-}
-
-// A record that does not fit is left alone; of two that want other tiles of one map, that of the
-// layer with more products counts.
-TEST(gpu_net_plan_leaves_records_alone) {
-    network n;
-    net_plan plan;
-    network_named("MinkUNet42", &n);
-    net_limits limits = limits_make(&n, numeric_f16, 5000, false);
-    REQUIRE_OK(plan_for(&n, &limits, &ampere, &plan));
-    const net_plan none = plan;
-    auto layer_named = [&](const char *name) {
-        int i = 0;
-        while (strcmp(n.layers[i].name, name) != 0) {
-            ++i;
-        }
-        return i;
-    };
-    const int low = layer_named("dec4.1.conv2"), up = layer_named("dec4.1.conv1");
-    REQUIRE(none.step[low].map == none.step[up].map);
-    auto planned = [&](std::vector<tune_record> records, const device_info *d) {
-        limits.records = records.data();
-        limits.record_count = (int)records.size();
-        status s = plan_for(&n, &limits, d, &plan);
-        limits.records = nullptr;
-        limits.record_count = 0;
-        return s;
-    };
-    const tune_choice small = {tune_dataflow_os, 64, 1, 1, 1, 0},
-                      large = {tune_dataflow_os, 128, 1, 1, 1, 0},
-                      wrong = {tune_dataflow_os, 64, 64, 64, 1, 0},
-                      ordered = {tune_dataflow_os, 0, 1, 1, 1, 0};
-    const tune_record low_small = record_of(&none, low, &ampere, 9000, small),
-                      up_large = record_of(&none, up, &ampere, 9000, large),
-                      up_small = record_of(&none, up, &ampere, 9000, small);
-    REQUIRE_OK(planned({low_small}, &ampere));
-    CHECK(tune_same_choice(&plan.step[low].choice, &small) && choice_none(&plan.step[up].choice));
-    CHECK_EQUAL(plan.map[plan.step[low].map].rows, 64);
-    REQUIRE_OK(planned({low_small, up_large}, &ampere));
-    CHECK(choice_none(&plan.step[low].choice));
-    CHECK(tune_same_choice(&plan.step[up].choice, &large));
-    CHECK_EQUAL(plan.map[plan.step[low].map].rows, 128);
-    REQUIRE_OK(planned({low_small, up_small}, &ampere));
-    CHECK(!choice_none(&plan.step[low].choice) && !choice_none(&plan.step[up].choice));
-    for (const tune_choice &c : {wrong, ordered}) { // of other sizes, of another program
-        REQUIRE_OK(planned({record_of(&none, up, &ampere, 9000, c)}, &ampere));
-        CHECK_EQUAL(check_choices(&plan, &ampere), 0);
-    }
-    REQUIRE_OK(planned({low_small, up_large}, &turing)); // another GPU
-    CHECK_EQUAL(check_choices(&plan, &turing), 0);
-    tune_record other = up_large; // bits that may differ
-    other.key.deterministic = false;
-    REQUIRE_OK(planned({other}, &ampere));
-    CHECK_EQUAL(check_choices(&plan, &ampere), 0);
-    other = up_large;
-    other.key.outputs *= 8; // too far away
-    REQUIRE_OK(planned({other}, &ampere));
-    CHECK_EQUAL(check_choices(&plan, &ampere), 0);
-    // Pairs that are known choose among densities.
-    tune_record dense = up_small, sparse = up_large;
-    dense.key.density = 16;
-    sparse.key.density = 1;
-    REQUIRE_OK(planned({dense, sparse}, &ampere));
-    CHECK(tune_same_choice(&plan.step[up].choice, &small)); // the first
-    limits.map_pairs[none.step[up].map] = 5000;
-    REQUIRE_OK(planned({dense, sparse}, &ampere));
-    CHECK(tune_same_choice(&plan.step[up].choice, &large));
-    REQUIRE_OK(planned({dense}, &ampere));
-    CHECK(choice_none(&plan.step[up].choice));
-}
-
-TEST(gpu_net_plan_refuses_records) {
-    network n;
-    net_plan plan;
-    network_named("zoo", &n);
-    net_limits limits = limits_make(&n, numeric_f16, 5000, false);
-    REQUIRE_OK(plan_for(&n, &limits, &hopper, &plan));
-    int layer = n.count - 1;
-    while (!net_is_conv(&n.layers[layer])) {
-        --layer;
-    }
-    tune_record record = {};
-    for (tune_dataflow other : {tune_dataflow_stripes, tune_dataflow_hybrid_stripes}) {
-        record = record_of(&plan, layer, &hopper, 5000,
-                           {other, 0, 0, 0, 0, other == tune_dataflow_stripes ? 0 : 2});
-        limits.records = &record;
-        limits.record_count = 1;
-        net_plan same;
-        REQUIRE_OK(plan_for(&n, &limits, &hopper, &same)); // left alone: by rules
-        CHECK(memcmp(&same.step[layer].choice, &plan.step[layer].choice, sizeof(tune_choice)) == 0);
-    }
-    record.choice = {tune_dataflow_os, 64, 1, 0, 1, 0};
-    status s = plan_for(&n, &limits, &hopper, &plan);
-    CHECK_STATUS(s, status_bad_size);
-    CHECK_EQUAL(s.subject, "tiles (slices, split)");
-    limits.record_count = 0;
-    CHECK_OK(plan_for(&n, &limits, &hopper, &plan));
-}
-
 // Every layer cut otherwise than by the rules: the features stay within their bounds.
 DEVICE_TEST(gpu_net_with_records) {
-    device_info device;
-    REQUIRE_OK(device_info_query(&device));
     int32_t voxels = test_quick() ? 200 : 1500;
     for (const char *name : {"zoo", "MinkUNet42", "SparseResNet21"}) {
         for (numeric type : types) {
@@ -775,12 +514,12 @@ DEVICE_TEST(gpu_net_with_records) {
                 net_plan none;
                 network_named(name, &n);
                 net_limits limits = limits_make(&n, type, voxels, true);
-                REQUIRE_OK(plan_for(&n, &limits, &device, &none));
-                const std::vector<tune_record> records = records_of(&none, &device, turn);
+                REQUIRE_OK(plan_for(&n, &limits, gpu(), &none));
+                const std::vector<tune_record> records = records_of(&none, gpu(), turn);
                 limits.records = records.data();
                 limits.record_count = (int)records.size();
                 device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
-                CHECK(check_choices(d.plan.get(), &device) > 0);
+                CHECK(check_choices(d.plan.get(), gpu()) > 0);
                 frame f = frame_make<uint32_t>(20, &d.plan->layout, voxels, n.input_channels);
                 result<uint32_t> r = device_net_result(&d, &f);
                 check_result(&d, &f, r);
@@ -802,8 +541,9 @@ DEVICE_TEST(gpu_net_plan_refuses) {
     net_limits good = limits_make(&n, numeric_f16, 100, false), l;
     net_plan plan;
     auto make = [&](const net_layer *layers, int count, const word_layout *w,
-                    const net_limits *limits,
-                    net_plan *p) { return net_plan_device<uint32_t>(layers, count, w, limits, p); };
+                    const net_limits *limits, net_plan *p) {
+        return net_plan_device<uint32_t>(gpu(), layers, count, w, limits, p);
+    };
     REQUIRE_OK(make(n.layers, n.count, &layout, &good, &plan));
     CHECK(plan.device && plan.loaded_bytes > 0);
     CHECK_STATUS(make(nullptr, n.count, &layout, &good, &plan), status_null_pointer);
@@ -811,7 +551,10 @@ DEVICE_TEST(gpu_net_plan_refuses) {
     CHECK_STATUS(make(n.layers, n.count, &layout, nullptr, &plan), status_null_pointer);
     CHECK_STATUS(make(n.layers, n.count, &layout, &good, nullptr), status_null_pointer);
     CHECK_STATUS(make(n.layers, 0, &layout, &good, &plan), status_bad_size);
-    CHECK_STATUS(net_plan_device<uint64_t>(n.layers, n.count, &layout, &good, &plan),
+    CHECK(device_info_equal(&plan.gpu, gpu()));
+    CHECK_STATUS(net_plan_device<uint32_t>(nullptr, n.layers, n.count, &layout, &good, &plan),
+                 status_null_pointer);
+    CHECK_STATUS(net_plan_device<uint64_t>(gpu(), n.layers, n.count, &layout, &good, &plan),
                  status_unsupported);
     l = good;
     l.voxels = 0;
@@ -840,13 +583,14 @@ DEVICE_TEST(gpu_net_plan_has_the_layouts_that_are_read) {
             word_layout layout = layout_make<uint64_t>(&n);
             net_limits limits = limits_make(&n, type, 100, false);
             net_plan plan;
-            REQUIRE_OK(net_plan_device<uint64_t>(n.layers, n.count, &layout, &limits, &plan));
+            REQUIRE_OK(
+                net_plan_device<uint64_t>(gpu(), n.layers, n.count, &layout, &limits, &plan));
             bool tiled[net_maps_max] = {}, ordered[net_maps_max] = {};
             for (int i = 0; i < n.count; ++i) {
-                conv_form form = conv_form_tiles;
                 if (n.layers[i].op == net_conv && plan.step[i].map != net_none) {
-                    CHECK_OK(conv_form_of(&plan.step[i].shape, &form));
+                    const conv_form form = conv_form_of(gpu(), &plan.step[i].shape);
                     (form == conv_form_tiles ? tiled : ordered)[plan.step[i].map] = true;
+                    CHECK_EQUAL(plan.step[i].form, form);
                 }
             }
             for (int m = 0; m < plan.maps; ++m) {
@@ -869,70 +613,110 @@ DEVICE_TEST(gpu_net_run_refuses) {
     frame f = frame_make<uint32_t>(17, &p->layout, 200, n.input_channels);
     device_net_upload(&d, &f);
     CHECK_OK(device_net_voxelize(&d, nullptr));
-    auto run = [&](const net_plan *plan, voxel_set<uint32_t> set, const void *features,
-                   const void *loaded, device_status *trouble, void *memory, size_t size) {
-        return net_run(plan, set, features, loaded, trouble, memory, size, nullptr, nullptr);
+    typedef net_run_args<uint32_t> args;
+    const args good = device_net_args(&d);
+    auto run = [&](void (*change)(args *)) {
+        args changed = good;
+        change(&changed);
+        return net_run(gpu(), p, &changed, nullptr);
     };
-    status s = run(p, d.set, d.features, d.loaded, d.trouble, d.memory, bytes - 1);
+    status s = run([](args *a) { --a->bytes; });
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, bytes);
-    CHECK_STATUS(run(p, d.set, d.features, d.loaded, d.trouble, d.memory + 1, bytes),
-                 status_alignment);
-    CHECK_STATUS(run(p, d.set, d.features, d.loaded, d.trouble, nullptr, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(run(nullptr, d.set, d.features, d.loaded, d.trouble, d.memory, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(run(&other, d.set, d.features, d.loaded, d.trouble, d.memory, bytes),
-                 status_unsupported);
-    CHECK_STATUS(run(p, d.set, d.features, d.loaded, nullptr, d.memory, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(run(p, d.set, nullptr, d.loaded, d.trouble, d.memory, bytes), status_null_pointer);
-    CHECK_STATUS(run(p, d.set, d.features, nullptr, d.trouble, d.memory, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(run(p, d.set, d.features + 1, d.loaded, d.trouble, d.memory, bytes),
-                 status_alignment);
-    CHECK_STATUS(run(p, d.set, d.features, d.loaded + 128, d.trouble, d.memory, bytes),
-                 status_alignment);
-    voxel_set<uint32_t> set = d.set;
-    set.words = nullptr;
-    CHECK_STATUS(run(p, set, d.features, d.loaded, d.trouble, d.memory, bytes),
-                 status_null_pointer);
-    set = d.set;
-    set.count = nullptr;
-    CHECK_STATUS(run(p, set, d.features, d.loaded, d.trouble, d.memory, bytes),
-                 status_null_pointer);
-    for (int32_t capacity : {299, 301}) {
-        set = d.set;
-        set.capacity = capacity;
-        s = run(p, set, d.features, d.loaded, d.trouble, d.memory, bytes);
+    CHECK_STATUS(run([](args *a) { a->memory = (char *)a->memory + 1; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->memory = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->trouble = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->features = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->loaded = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->features = (char *)a->features + 1; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->loaded = (char *)a->loaded + 128; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->input.words = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->input.count = nullptr; }), status_null_pointer);
+    CHECK_STATUS(net_run<uint32_t>(gpu(), nullptr, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net_run<uint32_t>(gpu(), p, nullptr, nullptr), status_null_pointer);
+    CHECK_STATUS(net_run<uint32_t>(nullptr, p, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net_run(gpu(), &other, &good, nullptr), status_unsupported);
+    for (int change : {-1, 1}) {
+        args other_capacity = good;
+        other_capacity.input.capacity += change;
+        s = net_run(gpu(), p, &other_capacity, nullptr);
         CHECK_STATUS(s, status_capacity);
         CHECK_EQUAL(s.detail, 300);
     }
     other = *p;
-    auto beside = [&](net_side side, const net_plan *plan) {
-        return net_run(plan, d.set, d.features, d.loaded, d.trouble, d.memory, bytes, &side,
-                       nullptr);
+    auto beside = [&](void (*change)(net_side *), const net_plan *plan) {
+        net_side side = *side_get();
+        args changed = good;
+        change(&side);
+        changed.side = &side;
+        return net_run(gpu(), plan, &changed, nullptr);
     };
-    net_side side = *side_get();
-    CHECK_STATUS(beside(side, p), status_unsupported);
+    CHECK_STATUS(beside([](net_side *) {}, p), status_unsupported);
     other.limits.overlap = true;
-    s = beside({side.stream, nullptr, side.indexed, nullptr}, &other);
+    s = beside([](net_side *side) { side->begun = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.begun");
-    s = beside({side.stream, side.begun, nullptr, nullptr}, &other);
+    s = beside([](net_side *side) { side->indexed = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.indexed");
     for (int layer : {-1, n.count, INT32_MAX}) {
-        CHECK_STATUS(net_layer_run(p, layer, d.set, d.features, d.loaded, d.memory, nullptr),
-                     status_bad_size);
+        CHECK_STATUS(net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
     }
-    CHECK_STATUS(
-        net_layer_run<uint32_t>(nullptr, 0, d.set, d.features, d.loaded, d.memory, nullptr),
-        status_null_pointer);
-    CHECK_STATUS(net_layer_run(p, 0, d.set, d.features, d.loaded, nullptr, nullptr),
-                 status_null_pointer);
+    args without = good;
+    without.memory = nullptr;
+    CHECK_STATUS(net_layer_run<uint32_t>(gpu(), nullptr, 0, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net_layer_run(gpu(), p, 0, &without, nullptr), status_null_pointer);
+    CHECK_STATUS(net_index(gpu(), p, &without, nullptr), status_null_pointer);
     CHECK(device_untouched(d.memory, 0, (int64_t)bytes)); // nothing was launched
-    CHECK_OK(run(p, d.set, d.features, d.loaded, d.trouble, d.memory, bytes));
+    CHECK_OK(net_run(gpu(), p, &good, nullptr));
+}
+
+// A plan of another GPU model, or of another format than the caller is compiled for, is refused by
+// every function that would read it, before anything is launched.
+DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
+    network n;
+    network_named("zoo", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 300, false);
+    device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    frame f = frame_make<uint32_t>(17, &d.plan->layout, 200, n.input_channels);
+    device_net_upload(&d, &f);
+    CHECK_OK(device_net_voxelize(&d, nullptr));
+    const net_run_args<uint32_t> run = device_net_args(&d);
+    const float *params = device_upload(d.params.data(), d.plan->params);
+    char *loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
+    static void (*const changes[])(device_info *) = {
+        [](device_info *g) { g->capability += 10; },
+        [](device_info *g) { ++g->multiprocessors; },
+        [](device_info *g) { g->shared_max -= 1024; },
+        [](device_info *g) { g->hopper = !g->hopper; },
+        [](device_info *g) { g->programmatic = !g->programmatic; },
+    };
+    for (auto change : changes) {
+        net_plan other = *d.plan;
+        change(&other.gpu);
+        const status all[] = {
+            net_load(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
+            net_index(gpu(), &other, &run, nullptr),
+            net_layer_run(gpu(), &other, 0, &run, nullptr),
+            net_run(gpu(), &other, &run, nullptr),
+        };
+        for (const status &s : all) {
+            CHECK_STATUS(s, status_unsupported);
+            CHECK_EQUAL(s.subject, "plan (made for another GPU model)");
+        }
+    }
+    const status formats[] = {
+        net_load<numeric_bf16>(gpu(), d.plan.get(), params, loaded, d.plan->loaded_bytes, nullptr),
+        net_layer_run<uint32_t, numeric_bf16>(gpu(), d.plan.get(), 0, &run, nullptr),
+        net_run<uint32_t, numeric_bf16>(gpu(), d.plan.get(), &run, nullptr),
+    };
+    for (const status &s : formats) {
+        CHECK_STATUS(s, status_unsupported);
+        CHECK_EQUAL(s.subject, "plan (of another type than the function is compiled for)");
+    }
+    CHECK(device_untouched(d.memory, 0, (int64_t)d.plan->workspace_bytes));
+    CHECK(device_untouched(loaded, 0, (int64_t)d.plan->loaded_bytes));
+    CHECK_OK((net_run<uint32_t, numeric_f16>(gpu(), d.plan.get(), &run, nullptr)));
 }
 
 DEVICE_TEST(gpu_net_load_refuses) {
@@ -945,14 +729,19 @@ DEVICE_TEST(gpu_net_load_refuses) {
     other.device = false;
     const float *params = device_upload(d.params.data(), p->params);
     char *loaded = device_new<char>((int64_t)p->loaded_bytes);
-    status s = net_load(p, params, loaded, p->loaded_bytes - 1, nullptr);
+    status s = net_load(gpu(), p, params, loaded, p->loaded_bytes - 1, nullptr);
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, p->loaded_bytes);
-    CHECK_STATUS(net_load(p, params, loaded + 1, p->loaded_bytes, nullptr), status_alignment);
-    CHECK_STATUS(net_load(p, params, nullptr, p->loaded_bytes, nullptr), status_null_pointer);
-    CHECK_STATUS(net_load(p, nullptr, loaded, p->loaded_bytes, nullptr), status_null_pointer);
-    CHECK_STATUS(net_load(nullptr, params, loaded, p->loaded_bytes, nullptr), status_null_pointer);
-    CHECK_STATUS(net_load(&other, params, loaded, p->loaded_bytes, nullptr), status_unsupported);
+    CHECK_STATUS(net_load(gpu(), p, params, loaded + 1, p->loaded_bytes, nullptr),
+                 status_alignment);
+    CHECK_STATUS(net_load(gpu(), p, params, nullptr, p->loaded_bytes, nullptr),
+                 status_null_pointer);
+    CHECK_STATUS(net_load(gpu(), p, nullptr, loaded, p->loaded_bytes, nullptr),
+                 status_null_pointer);
+    CHECK_STATUS(net_load(gpu(), nullptr, params, loaded, p->loaded_bytes, nullptr),
+                 status_null_pointer);
+    CHECK_STATUS(net_load(gpu(), &other, params, loaded, p->loaded_bytes, nullptr),
+                 status_unsupported);
     CHECK(device_untouched(loaded, 0, (int64_t)p->loaded_bytes));
-    CHECK_OK(net_load(p, params, loaded, p->loaded_bytes, nullptr));
+    CHECK_OK(net_load(gpu(), p, params, loaded, p->loaded_bytes, nullptr));
 }

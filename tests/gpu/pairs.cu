@@ -2,6 +2,7 @@
 // double, each output within its bound (reference.h); stripes the same bits from run to run.
 #include "../../spira/conv_pairs.cuh"
 #include "../../spira/map.cuh"
+#include "../support/devices.h"
 #include "../support/problems.cuh"
 
 using namespace problems;
@@ -30,7 +31,7 @@ void device_pairs_make(const problem *p, pairs_form form, map_pairs pairs, devic
     *a = {};
     a->shape = p->shape;
     a->weights =
-        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack);
+        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack<>);
     a->pairs = pairs;
     a->sides = pairs_sides_one;
     a->form = form;
@@ -41,7 +42,7 @@ void device_pairs_make(const problem *p, pairs_form form, map_pairs pairs, devic
 }
 
 status device_pairs_start(const device_pairs *d) {
-    return conv_pairs_run(&d->args, d->scratch, d->scratch_bytes, stream_get());
+    return conv_pairs_run(gpu(), &d->args, d->scratch, d->scratch_bytes, stream_get());
 }
 
 // Stripes have the same bits twice. Does not free.
@@ -118,7 +119,7 @@ DEVICE_TEST(gpu_pairs_channel_edges) {
                 continue;
             }
             random_state random = random_make((uint64_t)turn);
-            conv_shape s = {3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type};
+            conv_shape s = shape_make(3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type);
             problem p = problem_make(&random, s, 40, 70);
             p.room = turn % 5 ? 3 : 50000;
             problem_move(&random, &p);
@@ -140,7 +141,7 @@ DEVICE_TEST(gpu_pairs_many_channels) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            conv_shape s = {c[0], c[1], c[2], c[3], type};
+            conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             problem p = problem_make(&random, s, 70, 66);
             p.room = type == numeric_f16 ? 5000 : 0;
             problem_fill_lists(&random, &p, 50);
@@ -160,7 +161,7 @@ DEVICE_TEST(gpu_pairs_every_size) {
         }
         for (numeric type : numerics) {
             random_state random = random_make((uint64_t)(4 * n + type));
-            conv_shape s = {5, n % 2 ? 9 : 70, 3, 20, type};
+            conv_shape s = shape_make(5, n % 2 ? 9 : 70, 3, 20, type);
             problem p = problem_make(&random, s, n, n);
             problem_fill_lists(&random, &p, n % 3 ? 40 : 100);
             problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
@@ -180,7 +181,7 @@ DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)(outputs + type));
-                    conv_shape s = {volume, 5, 0, 6, type};
+                    conv_shape s = shape_make(volume, 5, 0, 6, type);
                     problem p = problem_make(&random, s, outputs ? 4 : 0, outputs);
                     p.map.assign((size_t)outputs * (size_t)volume, -1);
                     for (int i = 0; i < pairs && outputs && i < volume; ++i) { // one pair an offset
@@ -205,7 +206,7 @@ DEVICE_TEST(gpu_pairs_unequal_lengths) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(volume + cin + type));
-                conv_shape s = {volume, cin, 0, 24, type};
+                conv_shape s = shape_make(volume, cin, 0, 24, type);
                 int32_t outputs = test_quick() ? 400 : 5000;
                 problem p = problem_make(&random, s, 300, outputs);
                 p.map.assign((size_t)outputs * (size_t)volume, -1);
@@ -232,7 +233,7 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
         for (pairs_form form : forms) {
             for (int32_t capacity : {1, 63, 64, 100, 700}) {
                 random_state random = random_make((uint64_t)(capacity + type));
-                conv_shape s = {5, 40, 0, 20, type};
+                conv_shape s = shape_make(5, 40, 0, 20, type);
                 problem p = problem_make(&random, s, 50, capacity);
                 problem_fill_lists(&random, &p, 60);
                 problem_name(&p, "clamped");
@@ -288,8 +289,11 @@ void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, pairs
     voxel_set<W> source = set_upload(scene->source, p->room);
     voxel_set<W> outputs = scene->same ? source : set_upload(scene->outputs, p->room);
     int32_t capacity = std::max((int32_t)p->map.size(), 1);
-    map_pairs pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(capacity),
-                       device_new<int32_t>(capacity), capacity};
+    map_pairs pairs = {};
+    pairs.begin = device_new<int32_t>(volume + 1);
+    pairs.input = device_new<int32_t>(capacity);
+    pairs.output = device_new<int32_t>(capacity);
+    pairs.capacity = capacity;
     map_forms none = map_forms_os(nullptr);
     none.threshold = threshold;
     none.half = sides != pairs_sides_one;
@@ -322,9 +326,9 @@ DEVICE_TEST(gpu_pairs_layers) {
                     kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
                     forms_scene<uint32_t> scene =
                         forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
-                    conv_shape s = {kernel_volume(&kernel),
-                                    channels_random(&random, channels_edges), turn % 4 ? 0 : 17,
-                                    channels_random(&random, channels_edges), type};
+                    conv_shape s = shape_make(
+                        kernel_volume(&kernel), channels_random(&random, channels_edges),
+                        turn % 4 ? 0 : 17, channels_random(&random, channels_edges), type);
                     problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                              (int32_t)scene.outputs.size());
                     p.room = turn % 3 ? 0 : 100;
@@ -355,7 +359,8 @@ DEVICE_TEST(gpu_pairs_half_maps) {
                         kernel.size = size;
                         forms_scene<uint64_t> scene =
                             forms_scene_random<uint64_t>(&random, forms_submanifold, kernel);
-                        conv_shape s = {kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type};
+                        conv_shape s =
+                            shape_make(kernel_volume(&kernel), turn % 2 ? 16 : 70, 0, 24, type);
                         problem p = problem_make(&random, s, (int32_t)scene.source.size(),
                                                  (int32_t)scene.outputs.size());
                         p.room = turn % 3 ? 0 : 50;
@@ -380,7 +385,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
             for (int turn = 0; turn < 4; ++turn) {
                 pairs_form first = forms[turn % 2], second = forms[turn / 2];
                 random_state random = random_make((uint64_t)(cout + turn + type));
-                conv_shape s = {9, turn % 2 ? 20 : 80, 0, cout, type};
+                conv_shape s = shape_make(9, turn % 2 ? 20 : 80, 0, cout, type);
                 problem all = problem_make(&random, s, 100, 330);
                 problem_fill_lists(&random, &all, 60);
                 problem_fill_epilogue(&random, &all, with_all, activation_relu);
@@ -395,7 +400,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
                 device_pairs d;
                 device_pairs_make(&part[0], first, pairs_upload(&part[0]), &d);
                 d.args.sums = sums;
-                d.args.leave = true;
+                d.args.to_sums = true;
                 d.args.out = nullptr;
                 device_pairs_scratch(&d);
                 CHECK_OK(device_pairs_start(&d));
@@ -404,7 +409,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
                 device_pairs e;
                 device_pairs_make(&part[1], second, pairs_upload(&part[1]), &e);
                 e.args.sums = sums;
-                e.args.begin = true;
+                e.args.from_sums = true;
                 device_pairs_scratch(&e);
                 CHECK_OK(device_pairs_start(&e));
                 std::vector<char> out = device_problem_fetch(&all, &e);
@@ -419,7 +424,7 @@ DEVICE_TEST(gpu_pairs_hybrid) {
 // Sums of the caller's, begun at zero: instead of scratch.
 DEVICE_TEST(gpu_pairs_sums_of_the_caller) {
     random_state random = random_make(5);
-    conv_shape s = {4, 30, 0, 21, numeric_f16};
+    conv_shape s = shape_make(4, 30, 0, 21, numeric_f16);
     problem p = problem_make(&random, s, 60, 90);
     problem_fill_lists(&random, &p, 50);
     problem_name(&p, "sums");
@@ -439,7 +444,7 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
         for (pairs_form form : forms) {
             for (int cout : {5, 16, 40}) {
                 random_state random = random_make((uint64_t)(cout + type));
-                conv_shape s = {3, 12, 0, cout, type};
+                conv_shape s = shape_make(3, 12, 0, cout, type);
                 problem p = problem_make(&random, s, 150, 190);
                 problem_fill_lists(&random, &p, 50);
                 problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
@@ -459,7 +464,7 @@ DEVICE_TEST(gpu_pairs_residual_in_place) {
 
 DEVICE_TEST(gpu_pairs_every_epilogue) {
     for_each_epilogue([](const epilogue_case &c, random_state random) {
-        conv_shape s = {4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type};
+        conv_shape s = shape_make(4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type);
         problem p = problem_make(&random, s, 50, 77);
         problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
         problem_fill_case(&random, &p, c);
@@ -476,7 +481,7 @@ DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
         for (pairs_form form : forms) {
             for (int channels : {5, 8, 24, 32, 33, 64, 72, 100}) {
                 random_state random = random_make((uint64_t)(channels + type));
-                conv_shape s = {4, channels, channels % 3 ? 0 : 3, 18, type};
+                conv_shape s = shape_make(4, channels, channels % 3 ? 0 : 3, 18, type);
                 problem p = problem_make(&random, s, 50, 130);
                 problem_fill_lists(&random, &p, 25);
                 p.map[7] = p.map[150] = 20;
@@ -508,7 +513,7 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
     for (numeric type : numerics) {
         for (pairs_form form : forms) {
             random_state random = random_make((uint64_t)type);
-            conv_shape s = {8, 40, 0, 24, type};
+            conv_shape s = shape_make(8, 40, 0, 24, type);
             problem one = problem_make(&random, s, 200, 300);
             problem_fill_lists(&random, &one, 70);
             problem_name(&one, "captured");
@@ -517,7 +522,7 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
             device_pairs_make(&one, form, pairs_upload(&one), &d);
             CUDA_CHECK(cudaDeviceSynchronize());
             cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
-                CHECK_OK(conv_pairs_run(&d.args, d.scratch, d.scratch_bytes, stream));
+                CHECK_OK(conv_pairs_run(gpu(), &d.args, d.scratch, d.scratch_bytes, stream));
             });
             REQUIRE(graph != nullptr);
             for (int32_t outputs : {300, 0, 1, 257, 1200}) {
@@ -564,7 +569,7 @@ DEVICE_TEST(gpu_pairs_beyond_32_bits) {
     for (pairs_form form : forms) {
         for (bool far_out : {false, true}) { // or far inputs
             random_state random = random_make(23);
-            conv_shape s = {1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16};
+            conv_shape s = shape_make(1, far_out ? 8 : wide, 0, far_out ? wide : 8, numeric_f16);
             problem p = problem_make(&random, s, 8, 8);
             p.map = {0, 1, 2, 3, 4, 5, 6, 7};
             problem_name(&p, far_out ? "output beyond 2^31" : "input beyond 2^31");
@@ -602,7 +607,7 @@ DEVICE_TEST(gpu_pairs_beyond_32_bits) {
 
 DEVICE_TEST(gpu_pairs_refuses) {
     random_state random = random_make(29);
-    conv_shape s = {3, 6, 5, 7, numeric_f16};
+    conv_shape s = shape_make(3, 6, 5, 7, numeric_f16);
     problem p = problem_make(&random, s, 10, 12);
     problem_fill_lists(&random, &p, 50);
     problem_fill_epilogue(&random, &p, with_all, activation_relu);
@@ -622,8 +627,8 @@ DEVICE_TEST(gpu_pairs_refuses) {
         {status_null_pointer, [](conv_pairs_args *a) { a->pairs.begin = nullptr; }},
         {status_null_pointer, [](conv_pairs_args *a) { a->pairs.input = nullptr; }},
         {status_null_pointer, [](conv_pairs_args *a) { a->pairs.output = nullptr; }},
-        {status_null_pointer, [](conv_pairs_args *a) { a->begin = true; }},
-        {status_null_pointer, [](conv_pairs_args *a) { a->leave = true; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->from_sums = true; }},
+        {status_null_pointer, [](conv_pairs_args *a) { a->to_sums = true; }},
         {status_bad_size, [](conv_pairs_args *a) { a->pairs.capacity = 0; }},
         {status_bad_size, [](conv_pairs_args *a) { a->capacity = 0; }},
         {status_bad_size, [](conv_pairs_args *a) { a->capacity = -1; }},
@@ -653,10 +658,11 @@ DEVICE_TEST(gpu_pairs_refuses) {
     for (auto &c : bad) {
         conv_pairs_args args = d.args;
         c.spoil(&args);
-        CHECK_STATUS(conv_pairs_run(&args, d.scratch, d.scratch_bytes, stream_get()), c.code);
+        CHECK_STATUS(conv_pairs_run(gpu(), &args, d.scratch, d.scratch_bytes, stream_get()),
+                     c.code);
     }
     auto run = [&](char *scratch, size_t given) {
-        return conv_pairs_run(&d.args, scratch, given, stream_get());
+        return conv_pairs_run(gpu(), &d.args, scratch, given, stream_get());
     };
     REQUIRE(d.scratch_bytes > 0);
     CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
@@ -665,13 +671,56 @@ DEVICE_TEST(gpu_pairs_refuses) {
     size_t bytes = 1;
     CHECK_STATUS(conv_pairs_workspace(nullptr, &bytes), status_null_pointer);
     CHECK_STATUS(conv_pairs_workspace(&d.args, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_pairs_run(nullptr, d.scratch, d.scratch_bytes, stream_get()),
+    CHECK_STATUS(conv_pairs_run(gpu(), nullptr, d.scratch, d.scratch_bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(conv_pairs_run(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
                  status_null_pointer);
     d.args.form = pairs_form_stripes;
     CHECK_OK(conv_pairs_workspace(&d.args, &bytes));
     CHECK_EQUAL(bytes, (size_t)0);
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
+}
+
+// ---- what the launches assume -------------------------------------------------------------------
+
+template <typename E, int channel_groups, bool deep, conv_rows access>
+int registers_over() {
+    cudaFuncAttributes code = {};
+    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_atomic_kernel<E, channel_groups, deep, access>));
+    return code.numRegs -
+           pairs_atomic_registers(sizeof(E), channel_groups, deep, access == conv_rows_wide);
+}
+
+template <typename E, int channel_groups>
+void check_registers() {
+    CHECK(registers_over<E, channel_groups, false, conv_rows_wide>() <= 0);
+    CHECK(registers_over<E, channel_groups, false, conv_rows_any>() <= 0);
+    CHECK(registers_over<E, channel_groups, true, conv_rows_wide>() <= 0);
+    CHECK(registers_over<E, channel_groups, true, conv_rows_any>() <= 0);
+}
+
+// The grid of the atomic form follows from the registers that its kernels are taken to have.
+DEVICE_TEST(gpu_pairs_registers) {
+    check_registers<float, 2>();
+    check_registers<float, 4>();
+    check_registers<__half, 2>();
+    check_registers<__half, 4>();
+    check_registers<__nv_bfloat16, 2>();
+    check_registers<__nv_bfloat16, 4>();
+    cudaFuncAttributes code = {};
+    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_exact_atomic_kernel<float>));
+    CHECK(code.numRegs <= pairs_exact_registers);
+}
+
+TEST(pairs_resident_thread_blocks) {
+    const device_info hopper = device_made(90, 132, 232448, true),
+                      turing = device_made(75, 40, 65536, false);
+    CHECK_EQUAL(pairs_resident(&hopper, 256, 128), 2u * 132);
+    CHECK_EQUAL(pairs_resident(&hopper, 256, 160), 132u);
+    CHECK_EQUAL(pairs_resident(&hopper, 192, 160), 2u * 132);
+    CHECK_EQUAL(pairs_resident(&hopper, 128, pairs_exact_registers), 10u * 132);
+    CHECK_EQUAL(pairs_resident(&turing, 128, pairs_exact_registers), 8u * 40);
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // tests/gpu/shortcut.cu: a 1x1x1 convolution that is computed within another and added
 // (conv_shortcut), against sums in double; and networks whose plans have such layers.
+#include "../support/devices.h"
 #include "../support/nets.cuh"
 #include "../support/problems.cuh"
 
@@ -7,13 +8,7 @@ using namespace problems;
 
 namespace {
 
-const device_info hopper_device = {90, 132, 232448, true};
-
-device_info device_query() {
-    device_info d = {};
-    CHECK_OK(device_info_query(&d));
-    return d;
-}
+const device_info hopper_device = device_made(90, 132, 232448, true);
 
 void joined_name(joined_problem *p, const char *what) {
     char more[80];
@@ -31,19 +26,20 @@ void device_joined_make(const joined_problem *p, device_joined *d) {
     const conv_shape *s = &p->own.shape;
     device_problem_make(&p->main, &d->main);
     size_t bytes = 0;
-    CHECK_OK(conv_shortcut_bytes(&p->main.shape, s->cin, s->cin2, &bytes));
+    CHECK_OK(conv_shortcut_bytes(gpu(), &p->main.shape, s->cin, s->cin2, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_shortcut_pack(&p->main.shape, s->cin, s->cin2,
+    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2,
                                 device_upload(p->own.weight.data(), (int64_t)p->own.weight.size()),
                                 packed, bytes, stream_get()));
-    d->own = {s->cin,
-              s->cin2,
-              features_upload(s->type, p->own.in, s->cin, p->own.off.in),
-              s->cin2 ? features_upload(s->type, p->own.in2, s->cin2, p->own.off.in2) : nullptr,
-              packed,
-              floats_upload(p->own.bias, p->own.off.floats),
-              floats_upload(p->own.scale, p->own.off.floats),
-              floats_upload(p->own.shift, p->own.off.floats)};
+    d->own = {};
+    d->own.cin = s->cin;
+    d->own.cin2 = s->cin2;
+    d->own.in = features_upload(s->type, p->own.in, s->cin, p->own.off.in);
+    d->own.in2 = s->cin2 ? features_upload(s->type, p->own.in2, s->cin2, p->own.off.in2) : nullptr;
+    d->own.weights = packed;
+    d->own.bias = floats_upload(p->own.bias, p->own.off.floats);
+    d->own.scale = floats_upload(p->own.scale, p->own.off.floats);
+    d->own.shift = floats_upload(p->own.shift, p->own.off.floats);
     d->main.args.shortcut = &d->own;
 }
 
@@ -52,8 +48,8 @@ std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
     device_joined d;
     device_joined_make(p, &d);
     d.main.args.sizes = sizes;
-    std::vector<char> out =
-        device_problem_run(&p->main, &d.main, true, [&] { return device_problem_start(&d.main); });
+    std::vector<char> out = device_problem_run(&p->main, &d.main, true,
+                                               [&] { return device_problem_start<true>(&d.main); });
     guarded_finish();
     return out;
 }
@@ -61,8 +57,7 @@ std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
 // In all ways to cut it, or each `step`th.
 void joined_check(const joined_problem *p, int step = 1) {
     static conv_sizes sizes[conv_sizes_most];
-    const device_info device = device_query();
-    const int count = conv_sizes_list(&p->main.shape, 0, &device, sizes);
+    const int count = conv_sizes_list(&p->main.shape, 0, gpu(), sizes);
     reference_conv_good(joined_judge(p, joined_run(p, nullptr).data()), p->main.name);
     for (int i = p->main.outputs % step; i < count; i += step) {
         char text[400];
@@ -73,9 +68,8 @@ void joined_check(const joined_problem *p, int step = 1) {
 }
 
 bool device_has_shortcuts() {
-    const device_info device = device_query();
-    const conv_shape s = {27, 64, 0, 64, numeric_f16};
-    return conv_shortcut_takes(&s, &device);
+    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
+    return conv_shortcut_takes(&s, gpu());
 }
 
 #define NEED_SHORTCUTS()                                                                           \
@@ -91,13 +85,19 @@ TEST(conv_shortcut_shapes) {
         conv_shape shape;
         bool takes;
     } expected[] = {
-        {{27, 64, 0, 64, numeric_f16}, true},    {{27, 64, 0, 64, numeric_bf16}, true},
-        {{27, 64, 0, 64, numeric_f32}, false},   {{27, 64, 0, 64, numeric_tf32}, false},
-        {{27, 32, 0, 64, numeric_f16}, false},   {{27, 32, 0, 65, numeric_f16}, true},
-        {{27, 33, 0, 32, numeric_f16}, true},    {{27, 16, 16, 64, numeric_f16}, false},
-        {{27, 16, 17, 64, numeric_f16}, true},   {{27, 8, 0, 128, numeric_f16}, false},
-        {{1, 96, 0, 96, numeric_f16}, true},     {{125, 256, 0, 256, numeric_bf16}, true},
-        {{1331, 64, 0, 64, numeric_f16}, false},
+        {shape_make(27, 64, 0, 64, numeric_f16), true},
+        {shape_make(27, 64, 0, 64, numeric_bf16), true},
+        {shape_make(27, 64, 0, 64, numeric_f32), false},
+        {shape_make(27, 64, 0, 64, numeric_tf32), false},
+        {shape_make(27, 32, 0, 64, numeric_f16), false},
+        {shape_make(27, 32, 0, 65, numeric_f16), true},
+        {shape_make(27, 33, 0, 32, numeric_f16), true},
+        {shape_make(27, 16, 16, 64, numeric_f16), false},
+        {shape_make(27, 16, 17, 64, numeric_f16), true},
+        {shape_make(27, 8, 0, 128, numeric_f16), false},
+        {shape_make(1, 96, 0, 96, numeric_f16), true},
+        {shape_make(125, 256, 0, 256, numeric_bf16), true},
+        {shape_make(1331, 64, 0, 64, numeric_f16), false},
     };
     device_info ampere = hopper_device;
     ampere.capability = 80;
@@ -107,11 +107,12 @@ TEST(conv_shortcut_shapes) {
         CHECK(!conv_shortcut_takes(&e.shape, &ampere));
     }
     // In parts of 64 channels, whatever those of the convolution are.
-    const conv_shape parts = {27, 96, 0, 96, numeric_f16}, whole = {27, 128, 0, 128, numeric_f16};
-    CHECK_EQUAL(conv_shortcut_packed(&parts, 128, 0), (size_t)(2 * 64 * 96 * 2));
-    CHECK_EQUAL(conv_shortcut_packed(&parts, 96, 97), (size_t)(4 * 64 * 96 * 2));
-    CHECK_EQUAL(conv_shortcut_packed(&whole, 128, 64), (size_t)(3 * 64 * 128 * 2));
-    CHECK_EQUAL(conv_shortcut_packed(&whole, 1, 0), (size_t)(64 * 128 * 2));
+    const conv_shape parts = shape_make(27, 96, 0, 96, numeric_f16),
+                     whole = shape_make(27, 128, 0, 128, numeric_f16);
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, 128, 0), (size_t)(2 * 64 * 96 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, 96, 97), (size_t)(4 * 64 * 96 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, 128, 64), (size_t)(3 * 64 * 128 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, 1, 0), (size_t)(64 * 128 * 2));
 }
 
 DEVICE_TEST(gpu_shortcut_random_shapes) {
@@ -119,14 +120,13 @@ DEVICE_TEST(gpu_shortcut_random_shapes) {
     const int edges[] = {1,  2,  7,  8,  9,  15, 16,  17,  31,  32,  33,  47,  48,  49,
                          63, 64, 65, 95, 96, 97, 127, 128, 129, 192, 193, 256, 257, 384};
     const int count = (int)(sizeof edges / sizeof *edges);
-    const device_info device = device_query();
     for (int seed = 0, done = 0; done < (test_quick() ? 8 : 200); ++seed) {
         random_state random = random_make((uint64_t)seed);
         auto channels = [&] { return channels_random(&random, edges); };
-        conv_shape s = {random_int(&random, 1, 30), channels(), 0, channels(),
-                        seed % 2 ? numeric_f16 : numeric_bf16};
+        conv_shape s = shape_make(random_int(&random, 1, 30), channels(), 0, channels(),
+                                  seed % 2 ? numeric_f16 : numeric_bf16);
         s.cin2 = random_int(&random, 0, 2) ? 0 : channels();
-        if (!conv_shortcut_takes(&s, &device)) {
+        if (!conv_shortcut_takes(&s, gpu())) {
             continue;
         }
         ++done;
@@ -157,10 +157,12 @@ DEVICE_TEST(gpu_shortcut_every_count) {
     const struct {
         conv_shape shape;
         int cin, cin2;
-    } layers[] = {
-        {{27, 64, 0, 64, numeric_f16}, 32, 0},     {{27, 96, 0, 96, numeric_bf16}, 96, 32},
-        {{8, 128, 0, 128, numeric_f16}, 128, 64},  {{27, 256, 0, 256, numeric_f16}, 256, 128},
-        {{1, 128, 0, 100, numeric_bf16}, 20, 300}, {{40, 80, 0, 33, numeric_f16}, 4, 0}};
+    } layers[] = {{shape_make(27, 64, 0, 64, numeric_f16), 32, 0},
+                  {shape_make(27, 96, 0, 96, numeric_bf16), 96, 32},
+                  {shape_make(8, 128, 0, 128, numeric_f16), 128, 64},
+                  {shape_make(27, 256, 0, 256, numeric_f16), 256, 128},
+                  {shape_make(1, 128, 0, 100, numeric_bf16), 20, 300},
+                  {shape_make(40, 80, 0, 33, numeric_f16), 4, 0}};
     for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 192, 193, 256, 640}) {
         for (const auto &l : layers) {
             for (int percent : {0, 1, 60}) {
@@ -189,10 +191,11 @@ DEVICE_TEST(gpu_shortcut_many_tiles) {
             continue;
         }
         random_state random = random_make((uint64_t)c[0]);
-        joined_problem p = joined_make(&random, {3, c[0], 0, c[0], numeric_f16}, c[1] - 32, 32,
-                                       3000, test_quick() ? 20000 : 70000, 77);
+        joined_problem p = joined_make(&random, shape_make(3, c[0], 0, c[0], numeric_f16),
+                                       c[1] - 32, 32, 3000, test_quick() ? 20000 : 70000, 77);
         if (c[1] == 32) {
-            p = joined_make(&random, {3, c[0], 0, c[0], numeric_f16}, c[1], 0, 3000, 70000, 77);
+            p = joined_make(&random, shape_make(3, c[0], 0, c[0], numeric_f16), c[1], 0, 3000,
+                            70000, 77);
         }
         joined_fill(&random, &p, 30, with_scale | with_shift, with_scale | with_shift,
                     activation_relu);
@@ -217,7 +220,8 @@ DEVICE_TEST(gpu_shortcut_scales) {
                 continue;
             }
             random_state random = random_make((uint64_t)cout);
-            joined_problem p = joined_make(&random, {9, 48, 0, cout, type}, 70, 0, 90, 200, 3);
+            joined_problem p =
+                joined_make(&random, shape_make(9, 48, 0, cout, type), 70, 0, 90, 200, 3);
             joined_fill(&random, &p, 40, with_all & ~with_residual, with_all, activation_none);
             for (int c = 0; c < cout; ++c) { // all pairs, if there are channels for them
                 p.main.scale[(size_t)c] = scales[c % count];
@@ -238,7 +242,8 @@ DEVICE_TEST(gpu_shortcut_scales) {
 DEVICE_TEST(gpu_shortcut_special_values_stay_in_their_rows) {
     NEED_SHORTCUTS();
     random_state random = random_make(5);
-    joined_problem p = joined_make(&random, {27, 96, 0, 96, numeric_f16}, 96, 32, 200, 200, 10);
+    joined_problem p =
+        joined_make(&random, shape_make(27, 96, 0, 96, numeric_f16), 96, 32, 200, 200, 10);
     joined_fill(&random, &p, 40, with_scale, with_scale, activation_none);
     p.own.in[96 * 77 + 5] = NAN;
     p.own.in2[32 * 133 + 31] = INFINITY;
@@ -253,7 +258,8 @@ DEVICE_TEST(gpu_shortcut_special_values_stay_in_their_rows) {
 DEVICE_TEST(gpu_shortcut_planted_errors_are_found) {
     NEED_SHORTCUTS();
     random_state random = random_make(6);
-    joined_problem good = joined_make(&random, {4, 40, 0, 40, numeric_f16}, 6, 3, 60, 80, 5);
+    joined_problem good =
+        joined_make(&random, shape_make(4, 40, 0, 40, numeric_f16), 6, 3, 60, 80, 5);
     joined_fill(&random, &good, 10, with_scale | with_shift, with_all, activation_none);
     auto ratio = [&](const joined_problem &wanted) {
         return joined_judge(&wanted, joined_run(&good, nullptr).data()).ratio;
@@ -277,14 +283,15 @@ DEVICE_TEST(gpu_shortcut_planted_errors_are_found) {
 DEVICE_TEST(gpu_shortcut_refuses) {
     NEED_SHORTCUTS();
     random_state random = random_make(7);
-    const joined_problem p = joined_make(&random, {4, 64, 0, 64, numeric_f16}, 32, 32, 60, 80, 5);
+    const joined_problem p =
+        joined_make(&random, shape_make(4, 64, 0, 64, numeric_f16), 32, 32, 60, 80, 5);
     device_joined d;
     joined_problem filled = p;
     joined_fill(&random, &filled, 40, 0, 0, activation_none);
     device_joined_make(&filled, &d);
     const conv_shortcut good = d.own;
     auto refused = [&](status_code code) {
-        CHECK_STATUS(device_problem_start(&d.main), code);
+        CHECK_STATUS(device_problem_start<true>(&d.main), code);
         d.own = good;
     };
     d.own.in = nullptr;
@@ -310,7 +317,8 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     d.main.args.sums = device_zeros<float>(64 * 85);
     refused(status_unsupported);
     d.main.args.sums = nullptr;
-    CHECK_OK(device_problem_start(&d.main));
+    CHECK_STATUS(device_problem_start<false>(&d.main), status_unsupported); // not compiled in
+    CHECK_OK(device_problem_start<true>(&d.main));
 
     size_t bytes = 0;
     const conv_shape *s = &p.main.shape;
@@ -318,17 +326,17 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     narrow.cin = narrow.cout = 32;
     float *weight = device_zeros<float>(64 * 64);
     char *packed = device_new<char>(64 * 64 * 2 + 256);
-    CHECK_OK(conv_shortcut_bytes(s, 32, 32, &bytes));
+    CHECK_OK(conv_shortcut_bytes(gpu(), s, 32, 32, &bytes));
     CHECK_EQUAL(bytes, (size_t)(64 * 64 * 2));
-    CHECK_STATUS(conv_shortcut_bytes(&narrow, 32, 32, &bytes), status_unsupported);
-    CHECK_STATUS(conv_shortcut_bytes(s, 0, 32, &bytes), status_bad_size);
-    CHECK_STATUS(conv_shortcut_bytes(nullptr, 32, 32, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_shortcut_bytes(s, 32, 32, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_shortcut_pack(s, 32, 32, nullptr, packed, bytes, stream_get()),
+    CHECK_STATUS(conv_shortcut_bytes(gpu(), &narrow, 32, 32, &bytes), status_unsupported);
+    CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 0, 32, &bytes), status_bad_size);
+    CHECK_STATUS(conv_shortcut_bytes(gpu(), nullptr, 32, 32, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 32, 32, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, nullptr, packed, bytes, stream_get()),
                  status_null_pointer);
-    CHECK_STATUS(conv_shortcut_pack(s, 32, 32, weight, packed, bytes - 1, stream_get()),
+    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, weight, packed, bytes - 1, stream_get()),
                  status_workspace);
-    CHECK_STATUS(conv_shortcut_pack(s, 32, 32, weight, packed + 16, bytes, stream_get()),
+    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, weight, packed + 16, bytes, stream_get()),
                  status_alignment);
     CHECK(expect_no_cuda_error());
     guarded_finish();

@@ -1,6 +1,6 @@
-// tests/gpu/soak.cu: ten thousand frames of changing sizes through one CUDA graph, empty ones,
-// single voxels and frames over capacity among them. Every frame is counted and its status is read;
-// of a sample of them the whole result is compared with a run that is planned afresh.
+// tests/gpu/soak.cu: ten thousand frames of changing sizes through one CUDA graph: among them are
+// empty frames, single voxels and frames over capacity. Each frame's count and status are checked;
+// for a sample of them the whole result is compared with a run of a new plan.
 #include "../support/nets.cuh"
 
 using namespace nets;
@@ -10,13 +10,26 @@ namespace {
 struct soak_shape {
     int frames, warm; // how many, and how many of them before memory is looked at
     int step;         // every `step`th frame is a sample
-    int judged;       // every `judged`th sample is compared with the host too
+    int judged;       // every `judged`th sample is also compared with the host
     int32_t most;     // capacity
 };
 
 soak_shape soak_shape_choose() {
-    return test_quick() ? soak_shape{200, 20, 7, 10, 150} : soak_shape{10000, 100, 47, 20, 1100};
+    const bool quick = test_quick();
+    soak_shape s = {};
+    s.frames = quick ? 200 : 10000;
+    s.warm = quick ? 20 : 100;
+    s.step = quick ? 7 : 47;
+    s.judged = quick ? 10 : 20;
+    s.most = quick ? 150 : 1100;
+    return s;
 }
+
+// The one format of this test: no other is compiled.
+const numeric soak_type = numeric_f16;
+
+template <typename W>
+using soak_net = device_net<W, soak_type>;
 
 // Every second frame is of an ordinary size. The others are empty, a single voxel, just full, one
 // over, or far over capacity.
@@ -39,7 +52,7 @@ int32_t soak_voxels(int number, int32_t most) {
 
 // No two frames have the same voxels or values.
 template <typename W>
-frame soak_frame(const device_net<W> *d, int number) {
+frame soak_frame(const soak_net<W> *d, int number) {
     return frame_make<W>(100 + (uint64_t)number, &d->plan->layout,
                          soak_voxels(number, d->plan->limits.voxels), d->net->input_channels);
 }
@@ -52,7 +65,7 @@ struct soak_sample {
 
 // Frames [begin, end) through the graph; stops at the first that is wrong.
 template <typename W>
-bool soak_replay(const device_net<W> *d, cudaGraphExec_t replay, int begin, int end, int step,
+bool soak_replay(const soak_net<W> *d, cudaGraphExec_t replay, int begin, int end, int step,
                  std::vector<soak_sample<W>> *samples) {
     for (int number = begin; number < end; ++number) {
         frame f = soak_frame(d, number);
@@ -68,7 +81,7 @@ bool soak_replay(const device_net<W> *d, cudaGraphExec_t replay, int begin, int 
     return true;
 }
 
-// What `body` makes is checked and freed when it ends; what was there before stays.
+// Checks and frees the buffers that `body` makes; earlier buffers stay.
 template <typename F>
 void soak_scope(F body) {
     guarded_buffer *kept = test_state.buffers;
@@ -78,10 +91,10 @@ void soak_scope(F body) {
     test_state.buffers = kept;
 }
 
-// A network that is planned afresh, in memory of its own, without a graph.
+// The result of a new plan in memory of its own, without a graph.
 template <typename W>
 result<W> soak_run(const network *n, const net_limits *limits, const frame *f, bool judge) {
-    device_net<W> fresh = device_net_make<W>(n, limits);
+    soak_net<W> fresh = device_net_make<W, soak_type>(n, limits);
     result<W> r = device_net_result(&fresh, f);
     if (judge) {
         check_result(&fresh, f, r);
@@ -89,11 +102,12 @@ result<W> soak_run(const network *n, const net_limits *limits, const frame *f, b
     return r;
 }
 
-// To the bit, at the capacity of the graph. Judged samples also agree with a run that keeps and
-// compares every layer with the host; and their sets, if they were not cut off, with a plan of just
-// the capacity that they need, which may add up its sums in another order.
+// A sample is bit-identical to a run at the capacity of the graph. A judged sample is also compared
+// with a run that keeps every layer and compares it with the host. Unless a capacity was exceeded,
+// its sets are compared with those of a plan that has just the capacity needed (sums may be added
+// in another order there).
 template <typename W>
-void soak_check_sample(const device_net<W> *d, const soak_sample<W> *sample, bool judge) {
+void soak_check_sample(const soak_net<W> *d, const soak_sample<W> *sample, bool judge) {
     net_limits limits = d->plan->limits;
     frame f = soak_frame(d, sample->number);
     int32_t voxels = soak_voxels(sample->number, limits.voxels);
@@ -112,7 +126,7 @@ void soak_check_sample(const device_net<W> *d, const soak_sample<W> *sample, boo
     }
 }
 
-// All kinds of frames are there, among the samples too; and frames right behind one over capacity.
+// The samples contain all kinds of frames, and frames directly after one over capacity.
 template <typename W>
 void soak_check_kinds(const std::vector<soak_sample<W>> &samples, int32_t most) {
     int none = 0, single = 0, full = 0, over = 0, behind = 0;
@@ -128,14 +142,14 @@ void soak_check_kinds(const std::vector<soak_sample<W>> &samples, int32_t most) 
 }
 
 template <typename W>
-void check_soak(numeric type) {
+void check_soak() {
     const soak_shape shape = soak_shape_choose();
     network n;
     reference_net_zoo(&n);
-    net_limits limits = limits_make(&n, type, shape.most, false);
+    net_limits limits = limits_make(&n, soak_type, shape.most, false);
     limits.overlap = true;
-    device_net<W> d = device_net_make<W>(&n, &limits);
-    d.side = side_get(); // what it is compared with runs on one stream
+    soak_net<W> d = device_net_make<W, soak_type>(&n, &limits);
+    d.side = side_get(); // the runs that it is compared with use one stream
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
 
@@ -163,5 +177,5 @@ void check_soak(numeric type) {
 // A small network with one of everything: strided, submanifold, dilated and transposed
 // convolutions, concatenations, residuals, both kinds of pooling.
 DEVICE_TEST(gpu_soak_one_graph) {
-    check_soak<uint32_t>(numeric_f16);
+    check_soak<uint32_t>();
 }

@@ -1,6 +1,7 @@
 // tests/gpu/tune.cu: the choices for a layer, each run and judged on the GPU; the judgement itself
 // against that of the other tests (reference.h), and with planted errors.
 #include "../../spira/tune.cuh"
+#include "../support/devices.h"
 #include "../support/hybrids.cuh"
 
 using namespace problems;
@@ -9,8 +10,10 @@ namespace {
 
 // ---- choices: no GPU is needed ------------------------------------------------------------------
 
-const device_info hopper = {90, 132, 232448, true}, plain = {90, 132, 232448, false},
-                  ampere = {80, 108, 166912, false}, turing = {75, 68, 65536, false};
+const device_info hopper = device_made(90, 132, 232448, true),
+                  plain = device_made(90, 132, 232448, false),
+                  ampere = device_made(80, 108, 166912, false),
+                  turing = device_made(75, 68, 65536, false);
 const device_info *const devices[] = {&hopper, &plain, &ampere, &turing};
 
 tune_key key_make(const device_info *d, conv_shape s, int64_t outputs, int64_t density,
@@ -41,11 +44,11 @@ int dataflows_of(const std::vector<tune_choice> &choices) {
     return found;
 }
 
-std::vector<tune_choice> candidates_of(const tune_key *key, const tune_scene *scene,
-                                       int32_t capacity, const device_info *d) {
+std::vector<tune_choice> candidates_of(const tune_key *key, int32_t capacity,
+                                       const device_info *d) {
     tune_choice *choices = guarded_new<tune_choice>(tune_candidates_most);
     const kernel_shape kernel = kernel_of(key->shape.volume);
-    int count = tune_candidates(key, &kernel, scene, capacity, d, choices);
+    int count = tune_candidates(d, key, &kernel, capacity, choices);
     CHECK(count > 0 && count <= tune_candidates_most);
     return std::vector<tune_choice>(choices, choices + count);
 }
@@ -64,8 +67,8 @@ void check_thresholds(const tune_key *key, const std::vector<tune_choice> &all) 
 
 // All fit, can be written down, and none is there twice; the first is the one without tuning.
 void check_candidates(const tune_key *key, int32_t capacity, const device_info *d) {
-    std::vector<tune_choice> all = candidates_of(key, nullptr, capacity, d);
-    tune_choice guess = tune_guess(key, nullptr, capacity, d);
+    std::vector<tune_choice> all = candidates_of(key, capacity, d);
+    tune_choice guess = tune_guess(d, key, capacity);
     CHECK(tune_same_choice(&all[0], &guess));
     for (size_t i = 0; i < all.size(); ++i) {
         CHECK(tune_choice_fits(&key->shape, d, &all[i]));
@@ -91,7 +94,7 @@ TEST(gpu_tune_candidates_fit) {
             for (int volume : {1, 8, 27, 33, 125, 343}) {
                 for (int channels : {1, 16, 32, 64, 96, 256, 1024}) {
                     for (int32_t outputs : {1, 3000, 345087}) {
-                        conv_shape s = {volume, channels, channels / 3, channels, type};
+                        conv_shape s = shape_make(volume, channels, channels / 3, channels, type);
                         int density = volume < 8 ? 1 : 7;
                         tune_key key = key_make(d, s, outputs, density, outputs == 3000);
                         check_candidates(&key, outputs, d);
@@ -102,58 +105,39 @@ TEST(gpu_tune_candidates_fit) {
     }
 }
 
+// Without a record: output-stationary, over the layout that the kernel reads.
 TEST(gpu_tune_guess_reads_the_form) {
-    const conv_shape s = {125, 64, 0, 64, numeric_f16};
-    tune_key key = key_make(&ampere, s, 91766, 9, false);
-    CHECK_EQUAL(tune_guess(&key, nullptr, 91766, &ampere).dataflow, tune_dataflow_atomic);
-    key.deterministic = true;
-    tune_choice c = tune_guess(&key, nullptr, 91766, &ampere);
-    CHECK_EQUAL(c.dataflow, tune_dataflow_os);
-    CHECK_EQUAL(c.rows, tile_rows_choose(125, 64, 91766));
-    conv_sizes size = conv_sizes_choose(&s, c.rows, 91766, &ampere);
-    CHECK(c.tiles == size.tiles && c.slices == size.slices && c.split == size.split);
-    // Where there is an ordered layout it is read, and in plain fp32 nothing is cut.
-    key = key_make(&hopper, s, 91766, 9, false);
-    c = tune_guess(&key, nullptr, 91766, &hopper);
-    CHECK(c.dataflow == tune_dataflow_os && c.rows == 0 && c.tiles > 0);
-    // How well that is filled counts there, and nowhere else.
-    const tune_scene full = {91766, 9 * 91766, 10 * 91766}, empty = {91766, 9 * 91766, 90 * 91766};
-    CHECK_EQUAL(tune_guess(&key, &full, 91766, &hopper).dataflow, tune_dataflow_os);
-    c = tune_guess(&key, &empty, 91766, &hopper);
-    CHECK(c.dataflow == tune_dataflow_atomic && c.rows == 0 && c.tiles == 0);
-    std::vector<tune_choice> all = candidates_of(&key, &empty, 91766, &hopper);
-    CHECK(tune_same_choice(&all[0], &c));
-    CHECK_EQUAL(tune_choose(nullptr, 0, &key, &empty, 91766, &hopper).dataflow,
-                tune_dataflow_atomic);
-    key.deterministic = true;
-    CHECK_EQUAL(tune_guess(&key, &empty, 91766, &hopper).dataflow, tune_dataflow_os);
-    key = key_make(&ampere, s, 91766, 40, false);
-    CHECK_EQUAL(tune_guess(&key, &empty, 91766, &ampere).dataflow, tune_dataflow_os);
-    for (const device_info *d : {&ampere, &hopper}) { // by conv/narrow.cuh
-        const conv_shape few = {125, 16, 0, 16, numeric_f16};
-        key = key_make(d, few, 91766, 9, false);
-        CHECK_EQUAL(tune_guess(&key, &full, 91766, d).dataflow, tune_dataflow_os);
-        CHECK_EQUAL(tune_guess(&key, &empty, 91766, d).dataflow, tune_dataflow_atomic);
-        CHECK_EQUAL(tune_guess(&key, nullptr, 91766, d).dataflow, tune_dataflow_os);
+    const conv_shape s = shape_make(125, 64, 0, 64, numeric_f16);
+    for (bool deterministic : {false, true}) {
+        tune_key key = key_make(&ampere, s, 91766, 9, deterministic);
+        tune_choice c = tune_guess(&ampere, &key, 91766);
+        CHECK_EQUAL(c.dataflow, tune_dataflow_os);
+        CHECK_EQUAL(c.rows, tile_rows_choose(125, 64, 91766));
+        conv_sizes size = conv_sizes_choose(&s, c.rows, 91766, &ampere);
+        CHECK(c.tiles == size.tiles && c.slices == size.slices && c.split == size.split);
+        // Where there is an ordered layout it is read, and in plain fp32 nothing is cut.
+        key = key_make(&hopper, s, 91766, 9, deterministic);
+        c = tune_guess(&hopper, &key, 91766);
+        CHECK(c.dataflow == tune_dataflow_os && c.rows == 0 && c.tiles > 0);
+        key = key_make(&turing, s, 91766, 9, deterministic);
+        c = tune_guess(&turing, &key, 91766);
+        CHECK(c.dataflow == tune_dataflow_os && c.rows > 0 && c.tiles == 0);
     }
-    key = key_make(&turing, s, 91766, 9, false);
-    c = tune_guess(&key, nullptr, 91766, &turing);
-    CHECK(c.dataflow == tune_dataflow_os && c.rows > 0 && c.tiles == 0);
 }
 
 // A record is used if the program can; else, or without one, there is no tuning.
 TEST(gpu_tune_choose_takes_what_fits) {
-    const conv_shape s = {27, 64, 0, 64, numeric_f16};
+    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
     tune_key key = key_make(&hopper, s, 91766, 3, false);
-    const tune_choice lists = {tune_dataflow_stripes, 0, 0, 0, 0, 0},
-                      both = {tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 2},
-                      ordered = {tune_dataflow_os, 0, 1, 1, 1, 0},
-                      tiled = {tune_dataflow_os, 64, 2, 2, 1, 0},
-                      wrong = {tune_dataflow_os, 64, 64, 64, 1, 0};
+    const conv_sizes one = {1, 1, 1, 1}, two = {2, 2, 1, 1}, many = {64, 64, 1, 1};
+    const tune_choice lists = tune_choice_lists(tune_dataflow_stripes, 0),
+                      both = tune_choice_lists(tune_dataflow_hybrid_atomic, 2),
+                      ordered = tune_choice_cut(0, &one), tiled = tune_choice_cut(64, &two),
+                      wrong = tune_choice_cut(64, &many);
     auto chosen = [&](const tune_choice &c, const device_info *d, int count) {
         tune_record r = {key, c, {1000, 0}};
-        tune_choice got = tune_choose(&r, count, &key, nullptr, 91766, d);
-        tune_choice guess = tune_guess(&key, nullptr, 91766, d);
+        tune_choice got = tune_choose(d, &r, count, &key, 91766);
+        tune_choice guess = tune_guess(d, &key, 91766);
         CHECK(tune_same_choice(&got, &c) || tune_same_choice(&got, &guess));
         return tune_same_choice(&got, &c);
     };
@@ -166,24 +150,21 @@ TEST(gpu_tune_choose_takes_what_fits) {
     tune_key other = key;
     other.shape.cout = 65;
     tune_record r = {other, lists, {1000, 0}};
-    CHECK_EQUAL(tune_choose(&r, 1, &key, nullptr, 91766, &plain).dataflow, tune_dataflow_os);
+    CHECK_EQUAL(tune_choose(&plain, &r, 1, &key, 91766).dataflow, tune_dataflow_os);
 }
 
 // ---- a problem in device memory, in all forms ---------------------------------------------------
 
 struct device_tune {
     tune_args args;
-    tile_layout tiles[2];
-    order_layout order;
+    conv_map map[tune_maps_most];         // two sizes of tiles, ordered
     std::vector<conv_hybrid_args> hybrid; // of each threshold
-    std::vector<tile_layout> hybrid_tiles;
-    std::vector<order_layout> hybrid_order;
+    std::vector<conv_map> hybrid_map;
     char *out;
     int64_t out_bytes;
     const float *weight;
-    const int32_t *map;
+    const int32_t *taps; // the map [capacity, volume]
     float *worst;
-    device_info device;
     tune_key key;
 };
 
@@ -192,61 +173,55 @@ void device_tune_hybrids(const problem *p, device_tune *d) {
     const kernel_shape kernel = kernel_of(p->shape.volume);
     const int thresholds = kernel_norm_max(&kernel);
     d->hybrid.resize((size_t)thresholds);
-    d->hybrid_tiles.resize((size_t)thresholds);
-    d->hybrid_order.resize((size_t)thresholds);
+    d->hybrid_map.resize((size_t)thresholds);
     for (int t = 1; t <= thresholds; ++t) {
         const problem dense = problem_dense(p, &kernel, t);
         const size_t i = (size_t)(thresholds - t);
-        conv_form form = conv_form_tiles;
         conv_hybrid_args *a = &d->hybrid[i];
-        CHECK_OK(conv_hybrid_form_of(&p->shape, &kernel, t, &form));
         *a = {};
         a->kernel = kernel;
         a->threshold = t;
         a->weights = hybrid_weights_upload(p, &kernel, t);
         a->pairs = sparse_upload(p, &kernel, t);
-        if (form == conv_form_order) {
-            d->hybrid_order[i] = order_upload(&dense);
-            a->order = &d->hybrid_order[i];
-        } else {
-            d->hybrid_tiles[i] = layout_upload(&dense);
-            a->layout = &d->hybrid_tiles[i];
-        }
+        d->hybrid_map[i] = map_upload(&dense, conv_hybrid_form_of(gpu(), &p->shape, &kernel, t));
+        d->hybrid_map[i].count = d->args.count;
+        a->map = &d->hybrid_map[i];
     }
     d->args.hybrid = d->hybrid.data();
     d->args.hybrids = thresholds;
 }
 
-// Not copied: the arguments point to the layouts.
+// Not copied: the arguments point to the maps.
 void device_tune_make(const problem *p, bool deterministic, device_tune *d) {
     tune_args *a = &d->args;
     *a = {};
     a->shape = p->shape;
     a->weights = weights_upload(&p->shape, p->weight);
     a->pairs_weights =
-        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack);
-    d->map = nullptr;
-    if (!p->identity) {
+        weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack<>);
+    a->count = device_upload(&p->outputs, 1);
+    d->taps = nullptr;
+    if (p->identity) {
+        d->map[0] = conv_map_identity(a->count, problem_capacity(p));
+        a->map[0] = &d->map[0];
+    } else {
         problem tiled = *p;
-        for (int large = 0; large < 2; ++large) {
-            tiled.rows = large ? tile_rows_limit(p->shape.volume) : tile_rows(p->shape.volume);
-            d->tiles[large] = layout_upload(&tiled);
-            a->tiles[large] = &d->tiles[large];
+        for (int i = 0; i < tune_maps_most; ++i) {
+            tiled.rows = i == 0 ? tile_rows(p->shape.volume) : tile_rows_limit(p->shape.volume);
+            d->map[i] = map_upload(&tiled, i < 2 ? conv_form_tiles : conv_form_order);
+            d->map[i].count = a->count;
+            a->map[i] = &d->map[i];
         }
-        d->order = order_upload(p);
-        a->order = &d->order;
         a->pairs = pairs_upload(p);
         device_tune_hybrids(p, d);
-        d->map = device_upload(p->map.data(), (int64_t)p->map.size());
+        d->taps = device_upload(p->map.data(), (int64_t)p->map.size());
     }
-    a->count = device_upload(&p->outputs, 1);
     a->capacity = problem_capacity(p);
     device_problem_arrays(p, d);
     d->weight = device_upload(p->weight.data(), (int64_t)p->weight.size());
     d->worst = device_new<float>(1);
-    CHECK_OK(device_info_query(&d->device));
     int64_t pairs = (int64_t)p->map.size() - std::count(p->map.begin(), p->map.end(), -1);
-    d->key = tune_key_make(tune_gpu_of(&d->device), &p->shape, p->outputs, pairs, deterministic);
+    d->key = tune_key_make(tune_gpu_of(gpu()), &p->shape, p->outputs, pairs, deterministic);
 }
 
 // Nothing is written yet. Behind the outputs that there are, the poison stays.
@@ -260,11 +235,11 @@ void device_tune_clear(const problem *p, const device_tune *d) {
 status device_tune_start(const device_tune *d, const tune_choice *c, cudaStream_t stream) {
     size_t bytes = 0;
     CHECK_OK(tune_workspace(&d->args, c, &bytes));
-    return tune_run(&d->args, c, device_new<char>((int64_t)bytes), bytes, stream);
+    return tune_run(gpu(), &d->args, c, device_new<char>((int64_t)bytes), bytes, stream);
 }
 
 double device_tune_judge(const device_tune *d, int32_t samples) {
-    CHECK_OK(tune_judge(&d->args, d->weight, d->map, samples, d->worst, stream_get()));
+    CHECK_OK(tune_judge(gpu(), &d->args, d->weight, d->taps, samples, d->worst, stream_get()));
     return (double)device_value(d->worst);
 }
 
@@ -288,7 +263,7 @@ void check_choice(const problem *p, const device_tune *d, const tune_choice *c) 
 void check_all_choices(const problem *p, bool deterministic) {
     device_tune d;
     device_tune_make(p, deterministic, &d);
-    std::vector<tune_choice> all = candidates_of(&d.key, nullptr, d.args.capacity, &d.device);
+    std::vector<tune_choice> all = candidates_of(&d.key, d.args.capacity, gpu());
     for (const tune_choice &c : all) {
         check_choice(p, &d, &c);
     }
@@ -301,9 +276,9 @@ void check_random_choices(numeric type, int problems) {
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
         const int volumes[] = {1, 2, 8, 27, 27, 40, 125};
-        conv_shape s = {volumes[random_int(&random, 0, 6)],
-                        channels_random(&random, channels_edges), 0,
-                        channels_random(&random, channels_edges), type};
+        conv_shape s =
+            shape_make(volumes[random_int(&random, 0, 6)], channels_random(&random, channels_edges),
+                       0, channels_random(&random, channels_edges), type);
         s.cin2 = random_int(&random, 0, 2) ? 0 : channels_random(&random, channels_edges);
         bool identity = s.volume == 1 && seed % 2;
         int32_t outputs = seed % 8 ? random_int(&random, 1, 300) : 0;
@@ -341,8 +316,7 @@ DEVICE_TEST(gpu_tune_choices_are_right_bf16) {
 
 // One choice of each dataflow, and the ordered layout's, where there is one.
 std::vector<tune_choice> choices_of_each(const device_tune *d) {
-    std::vector<tune_choice> all = candidates_of(&d->key, nullptr, d->args.capacity, &d->device),
-                             some;
+    std::vector<tune_choice> all = candidates_of(&d->key, d->args.capacity, gpu()), some;
     for (const tune_choice &c : all) {
         bool there = false;
         for (const tune_choice &s : some) {
@@ -428,11 +402,11 @@ DEVICE_TEST(gpu_tune_planted_errors_are_refused) {
 // Of rows that are not compared, only what nobody has written is seen.
 DEVICE_TEST(gpu_tune_judge_samples) {
     random_state random = random_make(8);
-    problem p = problem_make(&random, {8, 20, 0, 24, numeric_f16}, 300, 1000, 1100);
+    problem p = problem_make(&random, shape_make(8, 20, 0, 24, numeric_f16), 300, 1000, 1100);
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
-    tune_choice c = tune_guess(&d.key, nullptr, d.args.capacity, &d.device);
+    tune_choice c = tune_guess(gpu(), &d.key, d.args.capacity);
     device_tune_clear(&p, &d);
     REQUIRE_OK(device_tune_start(&d, &c, stream_get()));
     const int32_t samples = 50, sampled = tune_sample_row(1000, samples, 20);
@@ -465,7 +439,7 @@ DEVICE_TEST(gpu_tune_judge_samples) {
 DEVICE_TEST(gpu_tune_replays_in_a_graph) {
     for (int which = 0; which < tune_dataflows; ++which) {
         random_state random = random_make((uint64_t)which);
-        problem p = problem_make(&random, {27, 33, 0, 40, numeric_f16}, 200, 500, 900);
+        problem p = problem_make(&random, shape_make(27, 33, 0, 40, numeric_f16), 200, 500, 900);
         problem_fill_map(&random, &p, 40);
         problem_name(&p, "replayed");
         device_tune d;
@@ -477,8 +451,8 @@ DEVICE_TEST(gpu_tune_replays_in_a_graph) {
         CUDA_CHECK(cudaDeviceSynchronize());
         cudaGraphExec_t graph = stream_capture(
             [&](cudaStream_t stream) {
-                CHECK_OK(tune_run(&d.args, &c, scratch, bytes, stream));
-                CHECK_OK(tune_judge(&d.args, d.weight, d.map, 64, d.worst, stream));
+                CHECK_OK(tune_run(gpu(), &d.args, &c, scratch, bytes, stream));
+                CHECK_OK(tune_judge(gpu(), &d.args, d.weight, d.taps, 64, d.worst, stream));
             },
             3, false); // the convolution, a memset, the judgement: nothing is allocated
         REQUIRE(graph != nullptr);
@@ -504,21 +478,26 @@ void check_named(status s, status_code code, const char *subject, int line = __b
 
 DEVICE_TEST(gpu_tune_run_refuses) {
     random_state random = random_make(3);
-    problem p = problem_make(&random, {27, 16, 0, 16, numeric_tf32}, 50, 60);
+    problem p = problem_make(&random, shape_make(27, 16, 0, 16, numeric_tf32), 50, 60);
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
-    const tune_choice tiled = {tune_dataflow_os, 64, 1, 1, 2, 0},
-                      atomic = {tune_dataflow_atomic, 0, 0, 0, 0, 0},
-                      hybrid = {tune_dataflow_hybrid_atomic, 0, 0, 0, 0, 2};
+    const conv_sizes cut = {1, 1, 2, 1};
+    const tune_choice tiled = tune_choice_cut(64, &cut),
+                      atomic = tune_choice_lists(tune_dataflow_atomic, 0),
+                      hybrid = tune_choice_lists(tune_dataflow_hybrid_atomic, 2);
     auto run = [&](const tune_args &a, const tune_choice &c, size_t less = 0) {
         size_t bytes = 0;
         CHECK_OK(tune_workspace(&a, &c, &bytes));
-        return tune_run(&a, &c, device_new<char>((int64_t)bytes), bytes - less, stream_get());
+        return tune_run(gpu(), &a, &c, device_new<char>((int64_t)bytes), bytes - less,
+                        stream_get());
     };
-    check_named(tune_run(nullptr, &tiled, nullptr, 0, stream_get()), status_null_pointer, "args");
-    check_named(tune_run(&d.args, nullptr, nullptr, 0, stream_get()), status_null_pointer,
+    check_named(tune_run(gpu(), nullptr, &tiled, nullptr, 0, stream_get()), status_null_pointer,
+                "args");
+    check_named(tune_run(gpu(), &d.args, nullptr, nullptr, 0, stream_get()), status_null_pointer,
                 "choice");
+    check_named(tune_run(nullptr, &d.args, &tiled, nullptr, 0, stream_get()), status_null_pointer,
+                "gpu");
     size_t bytes = 0;
     check_named(tune_workspace(nullptr, &tiled, &bytes), status_null_pointer, "args");
     check_named(tune_workspace(&d.args, &tiled, nullptr), status_null_pointer, "bytes");
@@ -526,33 +505,35 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     tune_choice c = tiled;
     for (int dataflow : {-1, (int)tune_dataflows}) {
         c.dataflow = (tune_dataflow)dataflow;
-        check_named(tune_run(&d.args, &c, nullptr, 0, stream_get()), status_unsupported,
+        check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_unsupported,
                     "choice.dataflow");
     }
     c = hybrid;
     c.threshold = 4; // all offsets are dense: nobody has it
     check_named(tune_workspace(&d.args, &c, &bytes), status_null_pointer,
                 "hybrid (of choice.threshold)");
-    check_named(tune_run(&d.args, &c, nullptr, 0, stream_get()), status_null_pointer,
+    check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_null_pointer,
                 "hybrid (of choice.threshold)");
     c = tiled;
     c.rows = 32; // nobody has built such tiles
-    check_named(run(d.args, c), status_null_pointer, "tiles (of choice.rows)");
+    check_named(run(d.args, c), status_null_pointer, "map (of choice.rows)");
     c = tiled;
     c.split = 3;
     check_named(run(d.args, c), status_unsupported, "sizes");
     c = tiled;
     c.rows = 0; // tf32 is computed from tiles
-    check_named(run(d.args, c), status_null_pointer, "layout (see conv_form_of)");
+    check_named(run(d.args, c), status_unsupported,
+                "map (another conv_form than the shape reads: see conv_form_of)");
     tune_args a = d.args;
-    a.order = nullptr;
-    check_named(run(a, c), status_null_pointer, "order");
+    a.map[2] = nullptr;
+    check_named(run(a, c), status_null_pointer, "map (of choice.rows)");
     a = d.args;
     a.hybrid = nullptr;
-    check_named(tune_run(&a, &hybrid, nullptr, 0, stream_get()), status_null_pointer, "hybrid");
+    check_named(tune_run(gpu(), &a, &hybrid, nullptr, 0, stream_get()), status_null_pointer,
+                "hybrid");
     a = d.args;
-    a.tiles[0] = nullptr;
-    check_named(run(a, tiled), status_null_pointer, "tiles (of choice.rows)");
+    a.map[0] = nullptr;
+    check_named(run(a, tiled), status_null_pointer, "map (of choice.rows)");
     a = d.args;
     a.pairs_weights = nullptr;
     CHECK_STATUS(run(a, atomic), status_null_pointer);
@@ -560,15 +541,15 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     check_named(run(d.args, hybrid, 1), status_workspace, "workspace");
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     a = d.args; // what the choice does not read may be missing
-    a.pairs_weights = a.order = nullptr;
-    a.tiles[1] = nullptr;
+    a.pairs_weights = nullptr;
+    a.map[1] = a.map[2] = nullptr;
     a.pairs = {};
     a.hybrid = nullptr;
     a.hybrids = 0;
     CHECK_OK(run(a, tiled));
     a = d.args;
-    a.weights = a.order = nullptr;
-    a.tiles[0] = a.tiles[1] = nullptr;
+    a.weights = nullptr;
+    a.map[0] = a.map[1] = a.map[2] = nullptr;
     CHECK_OK(run(a, atomic));
     a.pairs_weights = nullptr;
     a.pairs = {};
@@ -577,30 +558,31 @@ DEVICE_TEST(gpu_tune_run_refuses) {
 
 DEVICE_TEST(gpu_tune_judge_refuses) {
     random_state random = random_make(3);
-    problem p = problem_make(&random, {27, 16, 0, 16, numeric_f16}, 50, 60);
+    problem p = problem_make(&random, shape_make(27, 16, 0, 16, numeric_f16), 50, 60);
     problem_fill_map(&random, &p, 50);
     problem_fill_epilogue(&random, &p, with_residual, activation_none);
     device_tune d;
     device_tune_make(&p, false, &d);
     auto judge = [&](const tune_args &a) {
-        return tune_judge(&a, d.weight, d.map, 9, d.worst, stream_get());
+        return tune_judge(gpu(), &a, d.weight, d.taps, 9, d.worst, stream_get());
     };
     cudaStream_t stream = stream_get();
-    check_named(tune_judge(nullptr, d.weight, d.map, 9, d.worst, stream), status_null_pointer,
-                "args");
-    check_named(tune_judge(&d.args, nullptr, d.map, 9, d.worst, stream), status_null_pointer,
-                "weight");
-    check_named(tune_judge(&d.args, d.weight, nullptr, 9, d.worst, stream), status_null_pointer,
-                "map");
-    check_named(tune_judge(&d.args, d.weight, d.map, 0, d.worst, stream), status_bad_size,
+    check_named(tune_judge(gpu(), nullptr, d.weight, d.taps, 9, d.worst, stream),
+                status_null_pointer, "args");
+    check_named(tune_judge(gpu(), &d.args, nullptr, d.taps, 9, d.worst, stream),
+                status_null_pointer, "weight");
+    check_named(tune_judge(gpu(), &d.args, d.weight, nullptr, 9, d.worst, stream),
+                status_null_pointer, "map");
+    check_named(tune_judge(gpu(), &d.args, d.weight, d.taps, 0, d.worst, stream), status_bad_size,
                 "samples");
-    check_named(tune_judge(&d.args, d.weight, d.map, 9, nullptr, stream), status_null_pointer,
-                "worst");
-    check_named(tune_judge(&d.args, d.weight, d.map, 9, (float *)((char *)d.worst + 2), stream),
-                status_alignment, "worst");
+    check_named(tune_judge(gpu(), &d.args, d.weight, d.taps, 9, nullptr, stream),
+                status_null_pointer, "worst");
+    check_named(
+        tune_judge(gpu(), &d.args, d.weight, d.taps, 9, (float *)((char *)d.worst + 2), stream),
+        status_alignment, "worst");
     tune_args a = d.args;
     a.out = (void *)a.epilogue.residual;
-    check_named(judge(a), status_unsupported, "out (is the residual, which is gone)");
+    check_named(judge(a), status_unsupported, "out (is the residual, which is overwritten)");
     a = d.args;
     a.in = nullptr;
     check_named(judge(a), status_null_pointer, "in");

@@ -294,7 +294,7 @@ TEST(conv_identity_needs_no_map) {
 }
 
 TEST(conv_of_nothing) {
-    const conv_shape s = {27, 4, 0, 4, numeric_f32};
+    const conv_shape s = shape_make(27, 4, 0, 4, numeric_f32);
     float in[4] = {}, weight[27 * 16] = {}, *out = guarded_new<float>(0);
     int32_t map[27];
     REQUIRE_OK(conv_host(&s, in, nullptr, weight, map, 0, &epilogue_none, out));
@@ -560,7 +560,7 @@ TEST(reference_judges_by_the_worst_output) {
 
 // Beyond the largest half there is infinity, and nothing else.
 TEST(reference_takes_overflow) {
-    const conv_shape s = {1, 1, 0, 1, numeric_f16};
+    const conv_shape s = shape_make(1, 1, 0, 1, numeric_f16);
     const float in = 60000, weight = 2;
     uint16_t out = 0x7c00;
     auto ratio = [&] {
@@ -579,7 +579,7 @@ TEST(reference_takes_overflow) {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(conv_refuses) {
-    const conv_shape good = {27, 4, 2, 3, numeric_f32};
+    const conv_shape good = shape_make(27, 4, 2, 3, numeric_f32);
     std::vector<float> in(4), in2(2), weight(27 * 6 * 3), out_of(3);
     std::vector<int32_t> map(27, -1);
     float *out = out_of.data();

@@ -1,5 +1,5 @@
-// tests/host/emulate.cpp: what runs kernels on the host (emulate.h, emulate_hopper.h) does run
-// them, and tells of what would go wrong on a GPU.
+// tests/host/emulate.cpp: the emulator (emulate.h, emulate_hopper.h) runs kernels correctly and
+// reports what would go wrong on a GPU.
 #include "../support/test.h"
 
 #include "../support/emulate_hopper.h"
@@ -10,19 +10,19 @@ namespace {
 
 enum { threads = 96 };
 
-// What threads tell each other: within a warp, then over all of the block.
+// Exchanges values within each warp, then within the thread block.
 void kernel_meets(int32_t *votes, int32_t *lower, int32_t *sums, int32_t *others) {
-    __shared__ int32_t told[threads];
+    __shared__ int32_t values[threads];
     const int own = (int)threadIdx.x, at = (int)blockIdx.x * threads + own;
     votes[at] = (int32_t)__ballot_sync(~0u, own % 3 == 0);
     lower[at] = __shfl_up_sync(~0u, own, 4);
     sums[at] = warp_sum(own);
-    told[own] = own + 1000 * (int)blockIdx.x;
+    values[own] = own + 1000 * (int)blockIdx.x;
     __syncthreads();
-    others[at] = told[threads - 1 - own];
+    others[at] = values[threads - 1 - own];
 }
 
-// Some threads never come to the barrier, or to the vote of their warp.
+// One thread does not arrive at the barrier, or at the vote of its warp.
 void kernel_parts(int leaves) {
     if ((int)threadIdx.x != leaves) {
         __syncthreads();
@@ -35,7 +35,7 @@ void kernel_splits(int leaves, int32_t *votes) {
     }
 }
 
-// Lanes of a warp that meet, but at two places.
+// Lanes of a warp vote at two different places.
 void kernel_strays(int32_t *votes) {
     if ((int)threadIdx.x < 5) {
         *votes = (int32_t)__ballot_sync(~0u, true);
@@ -54,7 +54,7 @@ status launch_splits(int leaves, int32_t *votes) {
 
 enum { memory = 4096 }; // bytes of shared memory of the kernels below
 
-// The copies of one warp, into memory that the others read, as far as that goes well.
+// One warp copies to shared memory that the other warps read, with one planted mistake.
 enum mistake : int {
     mistake_none,
     mistake_no_wait,
@@ -105,7 +105,7 @@ void kernel_copies(const uint32_t *from, uint32_t *to, mistake m) {
     }
 }
 
-// Blocks of a cluster hand each other a number of each thread, twice, through the same memory.
+// Two thread blocks exchange a number of each thread, twice, through the same memory.
 void kernel_cluster(float *to, bool taken_first) {
     __shared__ uint64_t ready, taken;
     const uint32_t rank = blockIdx.x, own = threadIdx.x;
@@ -133,14 +133,14 @@ void kernel_cluster(float *to, bool taken_first) {
     cluster_sync();
 }
 
-// Two numbers: one read before the kernel before ends, one after that.
+// Reads a number twice: before and after it waits for the previous kernel.
 void kernel_programmatic(const int32_t *from, int32_t *to) {
     to[threadIdx.x * 2] = *from;
     pdl_wait();
     to[threadIdx.x * 2 + 1] = *from;
 }
 
-// sum[64, columns] of steps of rows of 1 << log bytes.
+// sum[64, columns] = a * b, for rows of 1 << log bytes.
 template <typename E, int columns>
 void kernel_multiply(const E *a, const E *b, int log, float *to, bool waits) {
     const uint32_t own = threadIdx.x;
@@ -218,7 +218,7 @@ TEST(emulate_threads_meet) {
     }
 }
 
-TEST(emulate_tells_of_threads_that_do_not_meet) {
+TEST(emulate_reports_threads_that_do_not_arrive) {
     int32_t votes = 0;
     CHECK_OK(launch_parts(-1));
     CHECK_OK(launch_splits(-1, &votes));
@@ -229,10 +229,10 @@ TEST(emulate_tells_of_threads_that_do_not_meet) {
     }
     CHECK_STATUS(kernel_launch(kernel_strays, 1, threads, 0, false, 1, nullptr, "strays", &votes),
                  status_cuda);
-    CHECK_OK(launch_parts(-1)); // and goes on
+    CHECK_OK(launch_parts(-1)); // the emulator is still usable
 }
 
-TEST(emulate_copies_come_late) {
+TEST(emulate_copies_complete_late) {
     std::vector<uint32_t> from(256), to(256);
     for (uint32_t i = 0; i < 256; ++i) {
         from[i] = i + 1;
@@ -268,7 +268,7 @@ TEST(emulate_clusters_share_memory) {
         }
         return all;
     };
-    int lost = 0; // overwritten before it was read
+    int lost = 0; // overwritten before they were read
     for (emulate::seed = 0; emulate::seed < 20; ++emulate::seed) {
         CHECK(good(true));
         lost += !good(false);
@@ -276,15 +276,15 @@ TEST(emulate_clusters_share_memory) {
     CHECK(lost > 0);
 }
 
-TEST(emulate_kernels_begin_early) {
+TEST(emulate_programmatic_launch) {
     int32_t from = 0;
     std::vector<int32_t> to(2 * threads);
-    emulate::seed = 0; // with which the kernel before ends when all wait for it
+    emulate::seed = 0; // with this seed the previous kernel ends when all threads wait for it
     emulate::previous = {[&] { from = 5; }, [&] { from = 7; }};
     for (bool programmatic : {true, false}) {
         from = 7;
-        REQUIRE_OK(kernel_launch(kernel_programmatic, 1, threads, 0, programmatic, 1, nullptr, "programmatic",
-                                 (const int32_t *)&from, to.data()));
+        REQUIRE_OK(kernel_launch(kernel_programmatic, 1, threads, 0, programmatic, 1, nullptr,
+                                 "programmatic", (const int32_t *)&from, to.data()));
         for (int i = 0; i < 2 * threads; ++i) {
             CHECK_EQUAL(to[(size_t)i], programmatic && i % 2 == 0 ? 5 : 7);
         }

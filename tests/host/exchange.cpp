@@ -1,5 +1,5 @@
-// tests/host/exchange.cpp: exchange.h, against the maps that each engine would build from the same
-// voxels.
+// tests/host/exchange.cpp: the forms of exchange.h equal the maps that each engine would build from
+// the same voxels.
 #include "../support/reference_exchange.h"
 
 #include "../../spira/downsample.h"
@@ -114,7 +114,7 @@ TEST(exchange_orders_by_hand) {
     CHECK_EQUAL(exchange_offset(weight_order_spira, size, 5), 5);
 }
 
-// Two voxels, and every number by hand.
+// Two voxels; every number is worked out by hand.
 TEST(exchange_two_voxels_by_hand) {
     kernel_shape k = {{3, 1, 2}, {1, 1, 1}, {1, 1, 1}, false};
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 0, 1});
@@ -232,17 +232,10 @@ TEST(exchange_half_and_hybrid_lists) {
         &l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 300), {}, true, 0);
     engine_limits limits = {-1, -1, -1};
     engine_forms whole = forms_wanted(&all, &limits);
-    const map_forms choices[] = {
-        {nullptr, nullptr, nullptr, nullptr, 0, true, {}, nullptr, nullptr},
-        {guarded_new<int32_t>(300 * 27),
-         nullptr,
-         nullptr,
-         nullptr,
-         2,
-         false,
-         {},
-         nullptr,
-         nullptr}};
+    map_forms choices[2] = {};
+    choices[0].half = true;
+    choices[1].os = guarded_new<int32_t>(300 * 27);
+    choices[1].threshold = 2;
     for (const map_forms &choice : choices) {
         device_status trouble = {};
         map_pairs pairs = {guarded_new<int32_t>(28), guarded_new<int32_t>(limits.pairs),
@@ -291,7 +284,7 @@ TEST(exchange_full_and_one_more) {
     }
 }
 
-// Rows from the count on are not looked at, whatever stands there.
+// Rows from the count on are not read.
 TEST(exchange_rows_behind_the_count) {
     const int32_t map[] = {-1, 4, 2, -1, 5, 5, 5, 5};
     for (int32_t count : {0, 1, 2}) {
@@ -316,7 +309,7 @@ TEST(exchange_rows_behind_the_count) {
     CHECK_EQUAL(trouble.needed, 9u);
 }
 
-// Lists that did not fit are empty, and so is what is made of them.
+// Lists that did not fit are empty, and so are the forms made of them.
 TEST(exchange_of_empty_lists) {
     kernel_shape k = kernel_cube(3, 1);
     int32_t begin[28] = {}, row = 0;
@@ -360,9 +353,13 @@ TEST(exchange_lists_refuse) {
     };
     check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
     check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
-    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs");
-    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs");
+    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
+    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs.input");
+    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs.output");
+    int32_t *odd = (int32_t *)((char *)p + 2);
+    check_subject(run(&k, {odd, p, p, 10}), status_alignment, "pairs.begin");
+    check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
+    check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
     check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
     for (int32_t stride : {0, -1, INT32_MAX}) {
         check_subject(exchange_spconv_host(&k, pairs, stride, p, p, &trouble), status_bad_size,
@@ -379,6 +376,10 @@ TEST(exchange_lists_refuse) {
     check_subject(exchange_minkowski_host(&k, pairs, nullptr, p, p), status_null_pointer, "begin");
     check_subject(exchange_minkowski_host(&k, pairs, p, nullptr, p), status_null_pointer, "in");
     check_subject(exchange_minkowski_host(&k, pairs, p, p, nullptr), status_null_pointer, "out");
+    check_subject(exchange_spconv_host(&k, pairs, 1, odd, p, &trouble), status_alignment,
+                  "indice_pairs");
+    check_subject(exchange_torchsparse_host(&k, pairs, odd, p), status_alignment, "nbmaps");
+    check_subject(exchange_minkowski_host(&k, pairs, p, odd, p), status_alignment, "in");
     CHECK(guarded_untouched(p, 0, 100));
 }
 
@@ -399,10 +400,17 @@ TEST(exchange_csr_refuses) {
         check_subject(exchange_csr_host(p, 27, p, 1, {p, p, p, capacity}, &trouble),
                       status_bad_size, "rows.capacity");
     }
-    for (exchange_rows bad : {exchange_rows{nullptr, p, p, 10}, exchange_rows{p, nullptr, p, 10},
-                              exchange_rows{p, p, nullptr, 10}}) {
-        check_subject(exchange_csr_host(p, 27, p, 1, bad, &trouble), status_null_pointer, "rows");
-    }
+    auto refused = [&](exchange_rows bad, status_code code, const char *subject) {
+        check_subject(exchange_csr_host(p, 27, p, 1, bad, &trouble), code, subject);
+    };
+    int32_t *odd = (int32_t *)((char *)p + 2);
+    refused({nullptr, p, p, 10}, status_null_pointer, "rows.begin");
+    refused({p, nullptr, p, 10}, status_null_pointer, "rows.offset");
+    refused({p, p, nullptr, 10}, status_null_pointer, "rows.input");
+    refused({odd, p, p, 10}, status_alignment, "rows.begin");
+    refused({p, odd, p, 10}, status_alignment, "rows.offset");
+    refused({p, p, odd, 10}, status_alignment, "rows.input");
+    check_subject(exchange_csr_host(odd, 27, p, 1, rows, &trouble), status_alignment, "map");
     check_subject(exchange_csr_host(p, 27, p, 1, rows, nullptr), status_null_pointer, "trouble");
     CHECK(guarded_untouched(p, 0, 100));
 }

@@ -1,5 +1,5 @@
-// tests/host/forms.cpp: map.h, the forms of a kernel map, against forms that are worked out from a
-// hash table of coordinates.
+// tests/host/forms.cpp: the forms of a kernel map (map.h) equal forms derived from a hash table of
+// coordinates.
 #include "../support/reference_forms.h"
 
 using namespace spira;
@@ -85,8 +85,8 @@ TEST(forms_every_size_of_an_axis) {
     check_axes<uint64_t>();
 }
 
-// Every threshold from 0 to one beyond the largest norm: os and the lists hold the full map
-// between them, and nothing twice.
+// Every threshold from 0 to one beyond the largest norm: os and the lists together hold the full
+// map, and nothing twice.
 static void check_hybrid(const forms_scene<uint32_t> *s, int threshold) {
     std::vector<int32_t> map = forms_map(s);
     forms_wish wish = forms_everything();
@@ -132,9 +132,9 @@ TEST(forms_hybrid_is_the_full_map) {
             for (int t = 0; t <= forms_norm_max(size) + 1; ++t) {
                 check_hybrid(&s, t);
                 std::vector<int32_t> map = forms_map(&s);
-                forms_wish lists = {false, false, false, false, true, false, t, 0};
+                forms_wish lists = forms_wish_lists(t);
                 check_wish(&s, map, forms_wish_fit(lists, size, map));
-                forms_wish os = {true, false, false, false, false, false, t, 0};
+                forms_wish os = forms_wish_os(t);
                 check_wish(&s, map, os, 2);
             }
         }
@@ -146,7 +146,7 @@ static void check_half(const forms_scene<uint64_t> *s) {
     std::vector<int32_t> map = forms_map(s);
     int volume = kernel_volume(&s->kernel), below = volume / 2;
     for (bool lists : {false, true}) {
-        forms_wish wish = {!lists, false, false, false, lists, true, lists ? 0 : (int)map_all, 0};
+        forms_wish wish = lists ? forms_wish_lists(0, true) : forms_wish_os(map_all, true);
         wish = forms_wish_fit(wish, s->kernel.size, map);
         forms_result got = forms_on_host(s, &wish, 0);
         std::vector<int32_t> full(map.size(), -1);
@@ -245,7 +245,7 @@ TEST(forms_field_ends) {
     check_field_ends<uint32_t>(1, {15, 1, 15});
 }
 
-// No two voxels merge: as many outputs as inputs, and yet no submanifold layer.
+// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
 TEST(forms_strided_with_as_many_outputs) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
     random_state r = random_make(7);
@@ -260,9 +260,9 @@ TEST(forms_strided_with_as_many_outputs) {
         kernel_shape kernel = kernel_cube(size, 1);
         forms_scene<uint32_t> s = forms_scene_make("strided", &l, &kernel, fine, &coarse);
         CHECK(check_scene(&s) > 0);
-        forms_wish wish = {true, false, false, false, false, true, map_all, 0};
+        forms_wish wish = forms_wish_os(map_all, true);
         forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &forms_host);
-        CHECK_STATUS(forms_build_host(&layer), status_unsupported); // not by their numbers
+        CHECK_STATUS(forms_build_host(&layer), status_unsupported); // equal counts are not enough
     }
 }
 
@@ -288,7 +288,7 @@ TEST(forms_lists_that_do_not_fit) {
             CHECK_OK(forms_build_host(&l));
             CHECK_EQUAL(l.trouble->flags, (uint32_t)(device_flag_range | device_flag_capacity));
             CHECK_EQUAL(l.trouble->needed, std::max(pairs, (int64_t)2));
-            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // what was there before
+            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // as before
             CHECK(std::count(l.part[forms_begin], l.part[forms_begin] + kernel_volume(&kernel) + 1,
                              0) == kernel_volume(&kernel) + 1);
             check_wish(&s, map, wish);
@@ -357,9 +357,32 @@ TEST(forms_refuses) {
                  status_null_pointer);
     CHECK_STATUS(map_build_forms_host<uint32_t>(&l, nullptr, good.source, good.outputs, &none),
                  status_null_pointer);
-    none = {nullptr, nullptr, nullptr, nullptr, 0, false, {}, nullptr, nullptr};
+    none = {};
     CHECK_OK(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, &none));
     CHECK_OK(forms_build_host(&good));
+}
+
+TEST(forms_kinds) {
+    int32_t os[1], compact[1];
+    uint32_t mask[1];
+    device_status trouble = {};
+    map_forms f = map_forms_os(os);
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_os);
+    f.half = true;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_half);
+    f.mask = mask;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
+    CHECK_STATUS(map_kinds_check(&f, map_kinds_all & ~map_kind_mixed), status_unsupported);
+    CHECK_OK(map_kinds_check(&f, map_kind_mixed));
+    f = map_forms_os(os);
+    f.threshold = 3; // not all offsets
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
+    f.tiles.first = os;
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_tiles);
+    f = map_forms_compact(compact, &trouble);
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_compact);
+    f = {};
+    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
 }
 
 // A half map of a layer that has no symmetry.

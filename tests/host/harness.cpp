@@ -106,6 +106,23 @@ TEST(harness_judges_a_whole_test) {
     }
 }
 
+TEST(harness_names_the_scan_that_is_missing) {
+    CHECK(test_missing_scan({}) == nullptr);
+    const char *missing = test_missing_scan({"no scan has this name"});
+    REQUIRE(missing != nullptr);
+    CHECK(strstr(missing, "there is no ") == missing);
+    CHECK(strstr(missing, "/no scan has this name") != nullptr);
+    test_entry needy = {"needs a scan", [] { NEED_SCANS("no scan has this name"); }, nullptr,
+                        nullptr};
+    test_globals saved = test_state;
+    test_state.quiet = 1;
+    test_state.buffers = nullptr;
+    char result = test_run(&needy);
+    test_state = saved;
+    CHECK_EQUAL(result, 's');
+    CHECK_EQUAL(needy.skip_reason, missing);
+}
+
 TEST(harness_filters) {
     char pack[] = "pack", mask[] = "mask";
     char *filters[] = {pack, mask};
@@ -121,7 +138,7 @@ TEST(guarded_is_exact_and_poisoned) {
         REQUIRE(p != nullptr);
         CHECK_EQUAL((uintptr_t)p % guarded_guard, 0u);
         CHECK(guarded_untouched(p, 0, size));
-        memset(p, 0, (size_t)size); // all of it is the test's
+        memset(p, 0, (size_t)size); // all of it belongs to the test
         CHECK_EQUAL(guarded_check(p), guarded_intact);
     }
     int *q = guarded_new<int>(10);

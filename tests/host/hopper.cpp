@@ -1,7 +1,8 @@
-// tests/host/hopper.cpp: the kernels of conv/hopper.cuh as the host runs them (emulate_hopper.h),
-// against sums in double. A device of few multiprocessors has thread blocks take tiles in turns.
-#include "../support/emulate_hopper.h"
+// tests/host/hopper.cpp: the kernels of conv/hopper.cuh, emulated on the host (emulate_hopper.h)
+// and compared with sums in double. The made-up device has few multiprocessors, so that each thread
+// block computes several tiles.
 #include "../support/devices.h"
+#include "../support/emulate_hopper.h"
 
 #include "../../spira/conv/hopper.cuh"
 #include "../support/problems.h"
@@ -10,15 +11,18 @@ using namespace problems;
 
 namespace {
 
-const device_info device = device_made(90, 3, 232448, true);
+enum { multiprocessors = 3, shared_most = 232448 };
+
+const device_info device = device_made(90, multiprocessors, shared_most, true);
 
 // A layer, and how it is run.
 struct layer {
     joined_problem joined; // the shortcut counts where it has input channels
     conv_sizes size;
+    int depth; // stages of the ring; 0: as many as fit
     bool programmatic;
     bool in_place; // the residual is the array of the outputs
-    int summed;    // of the offsets, the last: another kernel has left their sums
+    int summed;    // the last offsets, whose sums another kernel has left
     uint64_t seed;
 };
 
@@ -26,7 +30,22 @@ bool has_shortcut(const layer *l) {
     return l->joined.own.shape.cin > 0;
 }
 
-// What the kernel before the layer's may still write: until it ends it reads as NaN.
+// Stages that fit into `shared` bytes.
+int layer_stages(const layer *l, int shared) {
+    const int columns = 32 * l->size.slices, row = hopper_stage_row(&l->joined.main.shape);
+    return hopper_stages(columns, row, &l->size, shared);
+}
+
+// The device that gives the layer's ring its depth.
+device_info layer_device(const layer *l) {
+    int shared = shared_most;
+    while (l->depth && layer_stages(l, shared) > l->depth) {
+        shared -= 1024;
+    }
+    return device_made(90, multiprocessors, shared, true);
+}
+
+// Memory that the kernel before the layer's may still write: it reads as NaN until that one ends.
 struct written_late {
     char *at;
     size_t bytes;
@@ -53,7 +72,7 @@ const char *features_put(numeric type, const std::vector<float> &values, int cha
     return to + off * numeric_size(type);
 }
 
-// The columns of some offsets.
+// The columns of the map of offsets begin .. end - 1.
 std::vector<int32_t> map_columns(const problem *p, int begin, int end) {
     std::vector<int32_t> columns;
     for (size_t i = 0; i < p->map.size(); ++i) {
@@ -65,7 +84,7 @@ std::vector<int32_t> map_columns(const problem *p, int begin, int end) {
     return columns;
 }
 
-// Rows of sums that the last offsets give: channels behind the last are NaN.
+// Rows of initial sums: those of the last offsets. Channels past the last are NaN.
 const float *sums_put(const problem *p, int summed) {
     const conv_shape *s = &p->shape;
     const int first = s->volume - summed, pitch = conv_sums_pitch(s->cout);
@@ -92,7 +111,7 @@ const float *sums_put(const problem *p, int summed) {
     return to;
 }
 
-// The problem of the offsets that are left.
+// The problem of the other offsets.
 problem problem_first(const problem &p, int volume) {
     problem first = p;
     first.shape.volume = volume;
@@ -131,7 +150,7 @@ conv_tensor_shortcut shortcut_put(const problem *p) {
     return own;
 }
 
-// What conv.cuh tells the kernel; but for the outputs.
+// The kernel's parameters as conv.cuh makes them, without the outputs.
 template <typename E>
 conv_tensor_params params_put(const layer *l) {
     const problem *p = &l->joined.main;
@@ -144,18 +163,20 @@ conv_tensor_params params_put(const layer *l) {
     t.weights = weights_put<E>(s, hopper_part_bytes(s), p->weight);
     t.sums = l->summed ? sums_put(p, l->summed) : nullptr;
     if (!p->identity) {
-        t.order = {array_put(o.row),  array_put(o.mask), array_put(o.source),
-                   array_put(o.schedule), o.blocks,          s->volume};
+        t.order.row = array_put(o.row);
+        t.order.mask = array_put(o.mask);
+        t.order.source = array_put(o.source);
+        t.order.schedule = array_put(o.schedule);
+        t.order.blocks = o.blocks;
     }
     t.order.volume = s->volume;
     t.count = array_put(std::vector<int32_t>(1, p->outputs));
     t.capacity = problem_capacity(p);
-    t.epilogue = {floats_put(p->bias, p->off.floats),
-                  floats_put(p->scale, p->off.floats),
-                  floats_put(p->shift, p->off.floats),
-                  nullptr,
-                  p->act,
-                  p->slope};
+    t.epilogue.bias = floats_put(p->bias, p->off.floats);
+    t.epilogue.scale = floats_put(p->scale, p->off.floats);
+    t.epilogue.shift = floats_put(p->shift, p->off.floats);
+    t.epilogue.act = p->act;
+    t.epilogue.slope = p->slope;
     t.volume = s->volume;
     t.cin = s->cin;
     t.cin2 = s->cin2;
@@ -172,8 +193,8 @@ conv_tensor_params params_put(const layer *l) {
     return t;
 }
 
-// The array of the outputs, `off` elements before it and behind those that there are: in all that
-// is written by nobody else.
+// The array of the outputs, with `off` elements before it and the rest of the capacity behind it,
+// neither of which may be written.
 struct outputs {
     char *all, *first;
     int64_t bytes; // of all
@@ -197,7 +218,7 @@ bool outputs_untouched(const outputs &o) {
            guarded_untouched(o.all, before + o.used, o.bytes);
 }
 
-// Until the kernel before ends all that it may write is NaN, and stays so.
+// Until the previous kernel ends, the memory that it may write is NaN and must stay so.
 void previous_begins() {
     for (written_late &w : late) {
         w.last.assign(w.at, w.at + w.bytes);
@@ -208,14 +229,16 @@ void previous_begins() {
 void previous_ends() {
     for (const written_late &w : late) {
         if (std::any_of(w.at, w.at + w.bytes, [](char c) { return c != (char)0xff; })) {
-            emulate::fault("something is written while the kernel before runs");
+            emulate::fault("something is written while the previous kernel runs");
         }
         std::copy(w.last.begin(), w.last.end(), w.at);
     }
 }
 
+// Runs a layer; returns the outputs. Fails the test if the emulator reports a fault or something
+// else is written, unless `good` is given, which says so instead.
 template <typename E>
-std::vector<char> layer_run(const layer *l) {
+std::vector<char> layer_run(const layer *l, bool *good = nullptr) {
     const problem *p = &l->joined.main;
     const numeric type = p->shape.type;
     late.clear();
@@ -233,10 +256,17 @@ std::vector<char> layer_run(const layer *l) {
     t.wide_out = aligned(t.out, p->shape.cout, 8) && aligned(t.residual, p->shape.cout, 8);
     emulate::seed = l->seed;
     emulate::previous = {previous_begins, previous_ends};
-    const bool good = CHECK_OK(hopper_run<E>(t, &device, nullptr));
+    const device_info d = layer_device(l);
+    const status run = hopper_run<E, true>(t, &d, nullptr);
     emulate::previous = {};
-    test_check(good && outputs_untouched(o), __FILE__, __LINE__, p->name);
-    std::vector<char> out(o.first, o.first + (good ? o.used : 0));
+    const bool fine = run.code == status_ok && outputs_untouched(o);
+    if (good) {
+        *good = fine;
+    } else {
+        CHECK_OK(run);
+        test_check(fine, __FILE__, __LINE__, p->name);
+    }
+    std::vector<char> out(o.first, o.first + (fine ? o.used : 0));
     out.resize((size_t)o.used + 1);
     guarded_finish();
     return out;
@@ -244,14 +274,15 @@ std::vector<char> layer_run(const layer *l) {
 
 void layer_name(layer *l, const char *what) {
     char more[100];
-    snprintf(more, sizeof more, ", shortcut %d+%d, slices %d, split %d, tiles %d%s%s, %d summed",
+    snprintf(more, sizeof more,
+             ", shortcut %d+%d, slices %d, split %d, tiles %d, depth %d%s%s, %d summed",
              l->joined.own.shape.cin, l->joined.own.shape.cin2, l->size.slices, l->size.split,
-             l->size.tiles, l->programmatic ? ", early" : "", l->in_place ? ", in place" : "",
-             l->summed);
+             l->size.tiles, l->depth, l->programmatic ? ", programmatic" : "",
+             l->in_place ? ", in place" : "", l->summed);
     problem_name(&l->joined.main, what, more);
 }
 
-// The outputs are good, and the same in any order that threads and copies may take.
+// The outputs are good, and the same in every order of threads and copies that is drawn.
 bool layer_check(layer *l, const char *what, int orders = 2) {
     const problem *p = &l->joined.main;
     layer_name(l, what);
@@ -272,7 +303,7 @@ bool layer_check(layer *l, const char *what, int orders = 2) {
 const int edges[] = {16, 17, 20, 24,  31,  32,  33,  40,  48,  63,  64,  65,  80,
                      95, 96, 97, 100, 127, 128, 129, 160, 192, 193, 255, 256, 257};
 
-// Pointers, how many of the offsets are summed already, and what else the kernel does not choose.
+// Draws alignment, initial sums, the depth of the ring and programmatic launch.
 void layer_vary(random_state *random, layer *l) {
     if (random_int(random, 0, 1)) { // most layers are aligned
         problem_move(random, &l->joined.main);
@@ -281,12 +312,13 @@ void layer_vary(random_state *random, layer *l) {
     l->summed = !has_shortcut(l) && random_int(random, 0, 1)
                     ? random_int(random, 0, l->joined.main.shape.volume - 1)
                     : 0;
+    l->depth = random_int(random, 0, 1) * random_int(random, hopper_teams, hopper_stages_most);
     l->programmatic = random_int(random, 0, 1);
     l->in_place = random_int(random, 0, 1);
     l->seed = (uint64_t)random_int(random, 0, 1 << 30);
 }
 
-// Any layer that the kernel takes.
+// A random layer that the kernel takes.
 layer layer_random(random_state *random, bool shortcut) {
     layer l = {};
     conv_shape s = {};
@@ -304,9 +336,9 @@ layer layer_random(random_state *random, bool shortcut) {
     joined_fill(random, &l.joined, percents[random_int(random, 0, 4)],
                 random_int(random, 0, with_all), random_int(random, 0, with_all),
                 (activation)random_int(random, activation_none, activation_leaky));
-    layer_vary(random, &l);
     static conv_sizes sizes[conv_sizes_most];
     l.size = sizes[random_int(random, 0, hopper_sizes_list(&s, &device, sizes) - 1)];
+    layer_vary(random, &l);
     return l;
 }
 
@@ -322,8 +354,7 @@ TEST(hopper_emulated_random_layers) {
     }
 }
 
-// Every way to cut a layer, of both types, with a shortcut and without: thread blocks have several
-// tiles each.
+// Every variant, of both types, with a shortcut and without. Thread blocks have several tiles each.
 TEST(hopper_emulated_every_kernel) {
     const struct {
         conv_sizes size;
@@ -355,27 +386,87 @@ TEST(hopper_emulated_every_kernel) {
             }
         }
     }
-    // 18 of each type, since with a shortcut 64 columns do for 32, and for 64 that are split; and
-    // those that pack weights.
+    // Of each type 10 variants, 8 with a shortcut (hopper_run_as), and the one that packs weights.
     CHECK_EQUAL(launched.size(), (size_t)(2 * (18 + 1)));
 }
 
-// Sets of warpgroups that take many short tiles in turns: one still reads a stage when the other
-// has given back those behind it.
-TEST(hopper_emulated_tiles_in_turns) {
-    const struct {
-        conv_sizes size;
-        int cout;
-    } cuts[] = {{{2, 2, 1, 1}, 64}, {{1, 3, 1, 1}, 96}, {{1, 4, 1, 1}, 128}};
-    for (int seed = 0; seed < (test_quick() ? 3 : 18); ++seed) {
-        random_state random = random_make((uint64_t)seed);
-        const auto &cut = cuts[seed % 3];
-        const conv_shape s = {2, random_int(&random, 33, 160), 0, cut.cout, numeric_f16};
-        layer l = {};
-        l.joined = joined_make(&random, s, 0, 0, 200, 2300, 0);
-        joined_fill(&random, &l.joined, 1, with_all, 0, activation_none);
-        l.size = cut.size;
-        l.seed = (uint64_t)seed;
-        REQUIRE(layer_check(&l, "tiles in turns"));
+namespace {
+
+// The variants with two sets of consumer warpgroups: two, two and one producer warp for a stage.
+const struct {
+    conv_sizes size;
+    int cout;
+} two_sets[] = {{{2, 2, 1, 1}, 64}, {{1, 3, 1, 1}, 96}, {{1, 4, 1, 1}, 128}};
+
+// And with one: two producer warps for a stage, then one.
+const struct {
+    conv_sizes size;
+    int cout;
+} one_set[] = {{{1, 2, 1, 1}, 64}, {{1, 8, 2, 1}, 256}};
+
+// Many short tiles for each thread block.
+template <typename C>
+layer layer_of_short_tiles(const C &cut, uint64_t seed, int volume, int percent, int depth) {
+    random_state random = random_make(seed);
+    const conv_shape s = {volume, random_int(&random, 33, 160), 0, cut.cout, numeric_f16};
+    layer l = {};
+    l.joined = joined_make(&random, s, 0, 0, 200, 2300, 0);
+    joined_fill(&random, &l.joined, percent, with_all, 0, activation_none);
+    l.size = cut.size;
+    l.seed = seed;
+    l.depth = std::min(layer_stages(&l, shared_most), depth);
+    return l;
+}
+
+} // namespace
+
+// Two sets that alternate between many short tiles, in rings of every depth: one set still reads a
+// stage when the other has released those behind it.
+TEST(hopper_emulated_sets_alternate) {
+    int seed = 0;
+    for (int depth = hopper_teams; depth <= hopper_stages_most; ++depth) {
+        for (const auto &cut : two_sets) {
+            if (!test_quick() || ++seed % 5 == 0) {
+                layer l =
+                    layer_of_short_tiles(cut, (uint64_t)(100 * depth + cut.cout), 2, 1, depth);
+                REQUIRE(layer_check(&l, "sets alternate"));
+            }
+        }
     }
+}
+
+// One set, in rings of every depth.
+TEST(hopper_emulated_rings) {
+    int seed = 0;
+    for (int depth = hopper_teams; depth <= hopper_stages_most; ++depth) {
+        for (const auto &cut : one_set) {
+            if (!test_quick() || ++seed % 5 == 0) {
+                layer l =
+                    layer_of_short_tiles(cut, (uint64_t)(100 * depth + cut.cout), 2, 5, depth);
+                REQUIRE(layer_check(&l, "rings"));
+            }
+        }
+    }
+}
+
+// Tests the test: with two sets, producers that do not wait for a stage's previous content
+// (hopper_produce) overtake each other, except in a ring of four stages.
+TEST(hopper_emulated_sets_need_both_waits) {
+    int wrong[2] = {0, 0}; // of rings of 4 stages; of 5
+    for (int seed = 0; seed < 24; ++seed) {
+        const auto &cut = two_sets[0];
+        layer l = layer_of_short_tiles(cut, (uint64_t)seed, 2, 1, 4 + seed % 2);
+        std::vector<int> waits(1024);
+        emulate::wait_skipped = [&] { // of a producer's waits, every other one is for `full`
+            const int own = (int)threadIdx.x;
+            return own >= hopper_consumers(64, 1, 2) && waits[(size_t)own]++ % 2 == 0;
+        };
+        bool good;
+        const std::vector<char> out = layer_run<__half>(&l, &good);
+        emulate::wait_skipped = nullptr;
+        good = good && problem_judge(&l.joined.main, out.data()).ratio <= 1;
+        wrong[seed % 2] += !good;
+    }
+    CHECK_EQUAL(wrong[0], 0);
+    CHECK(wrong[1] > 0);
 }

@@ -23,8 +23,8 @@ static hybrid_case hybrid_make(random_state *r, const forms_scene<uint32_t> *sce
     c.threshold = threshold;
     c.inputs = (int32_t)scene->source.size();
     c.outputs = (int32_t)scene->outputs.size();
-    c.shape = {kernel_volume(&c.kernel), random_int(r, 1, 9), random_int(r, 0, 5),
-               random_int(r, 1, 9), numeric_f32};
+    c.shape = shape_make(kernel_volume(&c.kernel), random_int(r, 1, 9), random_int(r, 0, 5),
+                         random_int(r, 1, 9), numeric_f32);
     const size_t cout = (size_t)c.shape.cout;
     c.in.resize((size_t)(c.inputs * c.shape.cin) + 1);
     c.in2.resize((size_t)(c.inputs * c.shape.cin2) + 1);
@@ -35,7 +35,9 @@ static hybrid_case hybrid_make(random_state *r, const forms_scene<uint32_t> *sce
         reference_random_values(r, numeric_f32, 1, (int64_t)v->size(), v->data());
     }
     c.map = forms_map(scene);
-    forms_wish wish = {true, false, false, false, true, false, threshold, 0};
+    forms_wish wish = {};
+    wish.os = wish.pairs = true;
+    wish.threshold = threshold;
     wish = forms_wish_fit(wish, c.kernel.size, c.map);
     forms_layer<uint32_t> l = forms_layer_make(scene, &wish, 0, &forms_host);
     CHECK_OK(forms_build_host(&l));
@@ -49,7 +51,12 @@ static hybrid_case hybrid_make(random_state *r, const forms_scene<uint32_t> *sce
 static void hybrid_epilogue(hybrid_case *c) {
     const float *v = c->vectors.data();
     const int cout = c->shape.cout;
-    c->epilogue = {v, v + cout, v + 2 * cout, c->residual.data(), activation_relu, 0};
+    c->epilogue = {};
+    c->epilogue.bias = v;
+    c->epilogue.scale = v + cout;
+    c->epilogue.shift = v + 2 * cout;
+    c->epilogue.residual = c->residual.data();
+    c->epilogue.act = activation_relu;
 }
 
 static status hybrid_run(const hybrid_case *c, float *out) {
@@ -90,9 +97,12 @@ TEST(hybrid_host_agrees_at_every_threshold) {
 TEST(hybrid_divides_as_the_map_does) {
     for (int size : {1, 2, 3, 5}) {
         const kernel_shape kernel = kernel_cube(size, 1);
-        const conv_shape s = {size * size * size, 3, 2, 5, numeric_f16};
+        const conv_shape s = shape_make(size * size * size, 3, 2, 5, numeric_f16);
         for (int t = 0; t <= kernel_norm_max(&kernel) + 1; ++t) {
-            const forms_wish wish = {true, false, false, false, true, false, t, 1};
+            forms_wish wish = {};
+            wish.os = wish.pairs = true;
+            wish.threshold = t;
+            wish.pairs_capacity = 1;
             const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
             CHECK_EQUAL((size_t)dense.volume, forms_offsets(kernel.size, &wish, true).size());
             CHECK(dense.cin == 3 && dense.cin2 == 2 && dense.cout == 5 &&

@@ -155,7 +155,7 @@ TEST(map_both_words_and_sizes_around_the_chunk) {
         uint64_t *wide_words = guarded_new<uint64_t>(capacity);
         CHECK_EQUAL(reference_random_set(&r, &l, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, size, words),
                     size);
-        for (int32_t i = 0; i < capacity; ++i) { // none at the end, as sets have it
+        for (int32_t i = 0; i < capacity; ++i) { // padding behind the count
             words[i] = i < size ? words[i] : word_none<uint32_t>();
             wide_words[i] = i < size ? words[i] : word_none<uint64_t>();
         }
@@ -173,7 +173,7 @@ TEST(map_both_words_and_sizes_around_the_chunk) {
     }
 }
 
-// A set that holds a voxel twice breaks its invariant; all the same no tap of another is lost.
+// A set that holds a voxel twice breaks its invariant. No tap of another voxel is lost.
 TEST(map_duplicates_drop_nothing) {
     random_state r = random_make(5);
     two_levels t = levels_make(&r, 600, {1, 1, 1}, {2, 2, 2});
@@ -207,7 +207,7 @@ TEST(map_count_counts) {
     CHECK_STATUS(map_count_host(map, 0, 3, pairs), status_bad_size);
 }
 
-// Of sets with negative counts nothing is written.
+// Negative counts: nothing is written.
 TEST(map_of_negative_counts) {
     random_state r = random_make(8);
     two_levels t = levels_make(&r, 100, {1, 1, 1}, {1, 1, 1});

@@ -156,12 +156,12 @@ TEST(offset_refuses) {
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// An element of a layer as a number that says where it belongs: offset ix, iy, iz, channels i, o.
+// A weight's value encodes its place: offset ix, iy, iz, channels i, o.
 static int label(int ix, int iy, int iz, int i, int o) {
     return (((ix * 16 + iy) * 16 + iz) * 16 + i) * 16 + o;
 }
 
-// What each engine's code makes of a layer, nested as its documentation says.
+// The weights as each engine's documentation nests them.
 static std::vector<int> engine_weights(weight_order order, triple n, int cin, int cout) {
     std::vector<int> w;
     auto matrix = [&](int ix, int iy, int iz) { // [cin, cout]

@@ -39,8 +39,8 @@ static void check_lists(random_state *r, const forms_scene<uint32_t> *scene, pai
                         int threshold) {
     lists_case l = lists_make(scene, sides, threshold);
     const int32_t outputs = (int32_t)scene->outputs.size();
-    conv_shape s = {kernel_volume(&scene->kernel), random_int(r, 1, 9), random_int(r, 0, 5),
-                    random_int(r, 1, 9), numeric_f32};
+    conv_shape s = shape_make(kernel_volume(&scene->kernel), random_int(r, 1, 9),
+                              random_int(r, 0, 5), random_int(r, 1, 9), numeric_f32);
     const int64_t inputs = (int64_t)scene->source.size(), total = (int64_t)outputs * s.cout;
     std::vector<float> in((size_t)(inputs * s.cin) + 1), in2((size_t)(inputs * s.cin2) + 1);
     std::vector<float> weight((size_t)(s.volume * (s.cin + s.cin2) * s.cout));
@@ -94,7 +94,7 @@ TEST(pairs_host_uses_a_half_map_from_both_sides) {
 
 // Entries of -1, as other engines pad their lists: no pairs.
 TEST(pairs_host_passes_over_missing_rows) {
-    const conv_shape s = {1, 2, 0, 3, numeric_f32};
+    const conv_shape s = shape_make(1, 2, 0, 3, numeric_f32);
     int32_t begin[2] = {0, 4}, sources[4] = {-1, 1, 0, 1}, targets[4] = {0, -1, 1, 0};
     const map_pairs pairs = {begin, sources, targets, 4};
     float *in = guarded_new<float>(4), *weight = guarded_new<float>(6);
@@ -107,7 +107,7 @@ TEST(pairs_host_passes_over_missing_rows) {
 }
 
 TEST(pairs_host_refuses) {
-    conv_shape s = {2, 1, 0, 1, numeric_f32};
+    conv_shape s = shape_make(2, 1, 0, 1, numeric_f32);
     int32_t begin[4] = {0, 1, 2, 2}, row[2] = {0, 0};
     map_pairs pairs = {begin, row, row, 2};
     const float in[1] = {2}, weight[3] = {3, 4, 5};

@@ -1,4 +1,4 @@
-// tests/host/scan.cpp: the scans, scenes and pictures of the examples. Writes to build/tmp.
+// tests/host/scan.cpp: the examples' scans, scenes and pictures. Writes to build/tmp.
 #include "../support/test.h"
 
 #include "../../examples/scan_file.h"
@@ -16,7 +16,7 @@ using namespace scan;
 
 static const float quiet_nan = NAN, infinite = INFINITY;
 
-// A failed read leaves nothing behind; detail and subject are checked where they are said.
+// Reading fails with this status and leaves the cloud empty. A negative `detail` is not compared.
 static bool refused(const char *path, status_code code, const char *subject, int64_t detail) {
     scan_cloud cloud;
     memset(&cloud, 0xff, sizeof cloud);
@@ -104,30 +104,28 @@ TEST(scan_round_trips_voxels) {
 
 TEST(scan_reads_the_real_scans) {
     struct {
-        const char *path;
+        const char *name;
         int64_t rows;
         int columns;
     } cases[] = {
-        {"data/kitti00_000000.bin", 124668, 4},      {"data/kitti00_000000_5cm.vox32", 91766, 3},
-        {"data/lone_star_5cm.vox32", 345087, 3},     {"data/pcl_room_scan1.xyz32", 56159, 3},
-        {"data/pcl_room_scan1_2cm.vox32", 41484, 3}, {"data/nuscenes_n015.pcd.bin", 34688, 5},
+        {"kitti00_000000.bin", 124668, 4},      {"kitti00_000000_5cm.vox32", 91766, 3},
+        {"lone_star_5cm.vox32", 345087, 3},     {"pcl_room_scan1.xyz32", 56159, 3},
+        {"pcl_room_scan1_2cm.vox32", 41484, 3}, {"nuscenes_n015.pcd.bin", 34688, 5},
     };
-    FILE *file = fopen(cases[0].path, "rb");
-    if (!file) {
-        SKIP("no data/");
-    }
-    fclose(file);
     for (auto &c : cases) {
+        NEED_SCANS(c.name);
+        char path[4200];
+        snprintf(path, sizeof path, "%s/%s", test_data_folder(), c.name);
         scan_cloud cloud;
-        REQUIRE_OK(scan_read(c.path, &cloud));
+        REQUIRE_OK(scan_read(path, &cloud));
         CHECK_EQUAL(cloud.rows, c.rows);
         CHECK_EQUAL(cloud.columns, c.columns);
         if (cloud.voxels) {
             int32_t lo[3], hi[3];
             CHECK_OK(scan_bounds_voxels(&cloud, lo, hi));
-            CHECK(lo[0] == 0 && lo[1] == 0 && lo[2] == 0); // says data/README.md
+            CHECK(lo[0] == 0 && lo[1] == 0 && lo[2] == 0); // as data/README.md says
         }
-        if (strstr(c.path, "5cm") && strstr(c.path, "kitti")) {
+        if (strstr(c.name, "5cm") && strstr(c.name, "kitti")) {
             int32_t lo[3], hi[3];
             CHECK_OK(scan_bounds_voxels(&cloud, lo, hi));
             CHECK(hi[0] == 3121 && hi[1] == 2012 && hi[2] == 116);
@@ -196,7 +194,7 @@ TEST(scan_refuses_truncated_records) {
 TEST(scan_refuses_what_is_not_finite) {
     const char *path = SCAN_TEMPORARY("nan.bin");
     for (float bad : {quiet_nan, -quiet_nan, infinite, -infinite}) {
-        for (int64_t at : {0, 1, 2, 3, 2047, 2048, 2799}) { // the intensity too
+        for (int64_t at : {0, 1, 2, 3, 2047, 2048, 2799}) { // among them intensities
             float *points = floats(2800);
             points[at] = points[2799] = bad;
             REQUIRE_OK(scan_write_floats(path, points, 700, 4));
@@ -272,7 +270,7 @@ TEST(scan_reads_npy_voxels) {
         CHECK(memcmp(cloud.voxels + 3, narrow + 4, 12) == 0);
         scan_free(&cloud);
     }
-    wide[3] = INT64_MAX; // a column that is not taken
+    wide[3] = INT64_MAX; // a column that is not read
     REQUIRE_OK(write_npy(path, 1, int64, wide, sizeof wide));
     scan_cloud cloud;
     CHECK_OK(scan_read(path, &cloud));
@@ -402,7 +400,7 @@ TEST(scan_refuses_npy_with_no_or_too_many_rows) {
 // ---- bounds -------------------------------------------------------------------------------------
 
 TEST(scan_bounds) {
-    float points[8] = {1, -2, 3, 100, -4, 5, 0.5f, -100}; // the last of each row is no coordinate
+    float points[8] = {1, -2, 3, 100, -4, 5, 0.5f, -100}; // the last of each row is an intensity
     int32_t voxels[6] = {INT32_MAX, -2, 3, INT32_MIN, 5, 3};
     scan_cloud of_points = {2, 4, points, nullptr}, of_voxels = {2, 3, nullptr, voxels};
     float lo[3], hi[3];
@@ -437,7 +435,7 @@ static int compare_words(const void *a, const void *b) {
     return (p > q) - (p < q);
 }
 
-// How many of the voxels [voxels, 3], each coordinate within 21 bits, differ.
+// The number of distinct voxels in [voxels, 3]; each coordinate fits 21 bits.
 static int64_t count_distinct(const int32_t *coords, int64_t voxels) {
     uint64_t *words = guarded_new<uint64_t>(voxels);
     for (int64_t i = 0; i < voxels; ++i) {
@@ -489,7 +487,7 @@ TEST(scan_scene_street_repeats_for_a_seed) {
     const char *path = SCAN_TEMPORARY("street.bin");
     REQUIRE_OK(scan_write_floats(path, a.points, a.rows, a.columns));
     scan_free(&b);
-    REQUIRE_OK(scan_read(path, &b)); // finite, among the rest
+    REQUIRE_OK(scan_read(path, &b)); // all values are finite
     CHECK(a.rows == b.rows && memcmp(a.points, b.points, (size_t)a.rows * 16) == 0);
     scan_free(&a);
     scan_free(&b);
@@ -532,7 +530,7 @@ TEST(scan_scene_random_is_uniform) {
     REQUIRE_OK(scan_scene_random(3, voxels, extent, coords));
     REQUIRE_OK(scan_scene_random(4, voxels, extent, other));
     CHECK(memcmp(coords, other, (size_t)voxels * 12) != 0);
-    int64_t counts[8] = {}; // of the octants; 5000 each, with a deviation of 66
+    int64_t counts[8] = {}; // of each octant: 5000, with a standard deviation of 66
     for (int64_t i = 0; i < voxels; ++i) {
         int octant = 0;
         for (int axis = 0; axis < 3; ++axis) {
@@ -570,7 +568,7 @@ static uint32_t big_endian(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-// Bit by bit, other than the writer's.
+// Computed bit by bit, unlike the writer's.
 static uint32_t crc_of(const uint8_t *data, size_t bytes) {
     uint32_t crc = 0xffffffffu;
     for (size_t i = 0; i < bytes * 8; ++i) {
@@ -580,15 +578,14 @@ static uint32_t crc_of(const uint8_t *data, size_t bytes) {
     return ~crc;
 }
 
-// Reads a PNG of one's own kind: checks chunks, checksums and blocks, and gives back the image.
+// Reads a PNG as the examples write it: checks chunks, checksums and blocks, returns the image.
 struct decoded {
     int width, height;
     int64_t bytes;  // of the image with its filter bytes
     uint8_t *image; // [height, 1 + 3 * width]
 };
 
-// Puts the data of all IDAT chunks into `zlib` and returns how many bytes they are; -1 if
-// malformed.
+// Copies the data of all IDAT chunks to `zlib` and returns their bytes; -1 if malformed.
 static int64_t png_chunks(const uint8_t *file, int64_t size, decoded *out, uint8_t *zlib) {
     int64_t at = 8, taken = 0;
     bool ended = false;
@@ -620,7 +617,7 @@ static int64_t png_chunks(const uint8_t *file, int64_t size, decoded *out, uint8
     return at == size ? taken : -1;
 }
 
-// Undoes stored deflate blocks in place of a decompressor, and checks the Adler-32.
+// Copies the contents of stored deflate blocks, and checks the Adler-32 checksum.
 static bool png_inflate(const uint8_t *zlib, int64_t size, decoded *out) {
     int64_t at = 2;
     bool last = false;
@@ -719,7 +716,7 @@ TEST(picture_palette_is_distinct) {
 }
 
 TEST(picture_shows_the_highest) {
-    // Two columns; the lower voxel of the left one comes last, the right one stands further up (y).
+    // Two columns. The left one's lower voxel comes last; the right one has the larger y.
     const int32_t coords[9] = {0, 0, 9, 1, 1, 9, 0, 0, -5}, classes[3] = {0, 1, 2};
     picture image;
     REQUIRE_OK(picture_from_above(coords, classes, 3, 2, &image));

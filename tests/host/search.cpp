@@ -3,7 +3,7 @@
 
 using namespace spira;
 
-// The same kernel on three kinds of layers, or two sets that have nothing to do with each other.
+// Kinds of layers; foreign: two unrelated sets.
 enum scene_kind { scene_submanifold, scene_strided, scene_transposed, scene_foreign, scene_kinds };
 
 template <typename W>
@@ -52,7 +52,7 @@ static scene<W> scene_make(random_state *r, scene_kind kind, kernel_shape kernel
     return s;
 }
 
-// How many taps of a scene are found; every one is compared.
+// Compares every tap of a scene; returns how many are found.
 template <typename W>
 static int64_t check_scene(const scene<W> *s) {
     if (!CHECK_OK(search_check(&s->layout, &s->kernel))) {
@@ -118,7 +118,7 @@ TEST(search_cubes) {
     }
 }
 
-// 3,375 offsets: no mask of 32 taps comes near.
+// 3,375 offsets: many more than the bits of a word.
 TEST(search_largest_kernel) {
     random_state r = random_make(4);
     scene<uint64_t> s =
@@ -180,7 +180,7 @@ TEST(search_finds_no_neighbour_in_the_next_field) {
     }
 }
 
-// Past the end of the source stand the very words that are asked for; they must not be seen.
+// The words behind the end of the source are the ones searched for. They must not be read.
 TEST(search_reads_nothing_outside_its_range) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {3, 3, 30}, 1, {1, 1, 1}, {3, 3, 3});
     kernel_shape k = kernel_cube(7, 1);

@@ -1,4 +1,5 @@
-// tests/host/status.cpp: status.h, math.h and workspace.h.
+// tests/host/status.cpp: status.h, device.h, workspace.h and base/integer.h.
+#include "../support/devices.h"
 #include "../support/test.h"
 
 #include "../../spira/base/integer.h"
@@ -176,6 +177,52 @@ TEST(device_status_reads_the_gravest_first) {
     CHECK_EQUAL(device_status_read(&s).detail, 3);
 }
 
+// ---- pointers -----------------------------------------------------------------------------------
+
+TEST(pointer_check_names_what_is_wrong) {
+    char *memory = guarded_new<char>(64);
+    for (size_t alignment : {1, 2, 4, 8, 16, 256}) {
+        CHECK_OK(pointer_check(memory, alignment, "x"));
+        status s = pointer_check(nullptr, alignment, "x");
+        CHECK_STATUS(s, status_null_pointer);
+        CHECK_EQUAL(s.subject, "x");
+        if (alignment > 1) {
+            s = pointer_check(memory + alignment / 2, alignment, "y");
+            CHECK_STATUS(s, status_alignment);
+            CHECK_EQUAL(s.detail, (int64_t)alignment);
+            CHECK_EQUAL(s.subject, "y");
+        }
+    }
+}
+
+// ---- device_info --------------------------------------------------------------------------------
+
+TEST(device_info_differs_in_every_member) {
+    const device_info made = device_made(90, 132, 227 << 10, true);
+    CHECK(device_info_equal(&made, &made));
+    device_info other[5] = {made, made, made, made, made};
+    other[0].capability = 80;
+    other[1].multiprocessors = 114;
+    other[2].shared_max = 163 << 10;
+    other[3].hopper = false;
+    other[4].programmatic = false;
+    for (const device_info &d : other) {
+        CHECK(!device_info_equal(&made, &d));
+        CHECK(!device_info_equal(&d, &made));
+    }
+}
+
+TEST(device_info_advises_where_hopper_kernels_are_missing) {
+    const device_info good = device_made(90, 132, 227 << 10, true);
+    const device_info plain = device_made(90, 132, 227 << 10, false);
+    const device_info ampere = device_made(80, 108, 163 << 10, false);
+    CHECK(device_info_advice(&good) == nullptr);
+    CHECK(device_info_advice(&ampere) == nullptr);
+    const char *advice = device_info_advice(&plain);
+    REQUIRE(advice != nullptr);
+    CHECK(strstr(advice, "compute_90a") != nullptr);
+}
+
 // ---- workspace ----------------------------------------------------------------------------------
 
 struct carved {
@@ -221,7 +268,7 @@ TEST(workspace_counts_what_it_carves) {
                 }
                 CHECK(apart);
                 CHECK_EQUAL(guarded_check(memory), guarded_intact);
-                guarded_finish(); // 1728 buffers are freed as they come
+                guarded_finish(); // frees the buffer: 1728 follow each other
             }
         }
     }
@@ -261,9 +308,9 @@ TEST(workspace_refuses_a_misaligned_base) {
     CHECK_OK(workspace_check(memory + 256, 1024, 1024));
 }
 
-// ---- maths --------------------------------------------------------------------------------------
+// ---- integers -----------------------------------------------------------------------------------
 
-TEST(math_triples) {
+TEST(integer_triples) {
     triple a = triple_make(1, -2, 3), b = triple_make(4, 5, -6);
     CHECK(triple_equal(a, a));
     CHECK(!triple_equal(a, triple_make(0, -2, 3)));
@@ -272,7 +319,7 @@ TEST(math_triples) {
     CHECK(triple_equal(triple_multiply(a, b), triple_make(4, -10, -18)));
 }
 
-TEST(math_rounds_up) {
+TEST(integer_rounds_up) {
     for (int64_t b = 1; b <= 20; ++b) {
         for (int64_t a = 0; a <= 100; ++a) {
             int64_t q = ceil_div(a, b);
@@ -285,7 +332,7 @@ TEST(math_rounds_up) {
     CHECK_EQUAL(round_up(large + 1, 256), large + 256);
 }
 
-TEST(math_floors_negatives_down) {
+TEST(integer_floors_negatives_down) {
     for (int64_t step = 1; step <= 20; ++step) {
         for (int64_t a = -100; a <= 100; ++a) {
             int64_t f = floor_to(a, step);
@@ -300,7 +347,7 @@ TEST(math_floors_negatives_down) {
     CHECK_EQUAL(floor_to((int64_t)INT32_MIN - 1, 16), (int64_t)INT32_MIN - 16);
 }
 
-TEST(math_knows_powers_of_two) {
+TEST(integer_knows_powers_of_two) {
     for (int shift = 0; shift < 63; ++shift) {
         int64_t p = (int64_t)1 << shift;
         CHECK(is_power_of_two(p));
@@ -313,7 +360,7 @@ TEST(math_knows_powers_of_two) {
     CHECK(!is_power_of_two(INT64_MAX));
 }
 
-TEST(math_counts_bits) {
+TEST(integer_counts_bits) {
     CHECK_EQUAL(bits_for(0), 0);
     for (int bits = 1; bits <= 63; ++bits) {
         uint64_t p = (uint64_t)1 << bits;
@@ -323,14 +370,14 @@ TEST(math_counts_bits) {
     CHECK_EQUAL(bits_for(UINT64_MAX), 64);
 }
 
-// Down a tree of 2, 4, 6 ... to the number of elements that are not above what is looked for.
-TEST(math_places_a_list_in_a_search_tree) {
+// A search of the tree with elements 2, 4, 6 ... returns the number of elements <= key.
+TEST(integer_places_a_list_in_a_search_tree) {
     for (int leaves = 1; leaves <= 1024; leaves *= 2) {
         std::vector<int> tree((size_t)leaves, -1);
         for (int b = 1; b < leaves; ++b) {
             const int at = tree_node(leaves, b);
             CHECK(at > 0 && at < leaves);
-            CHECK_EQUAL(tree[(size_t)at], -1); // no two in one place
+            CHECK_EQUAL(tree[(size_t)at], -1); // each node holds one element
             tree[(size_t)at] = 2 * b;
         }
         for (int key = 0; key <= 2 * leaves; ++key) {
@@ -343,7 +390,7 @@ TEST(math_places_a_list_in_a_search_tree) {
     }
 }
 
-TEST(math_orders) {
+TEST(integer_orders) {
     int64_t values[] = {INT64_MIN, -5, -1, 0, 1, 5, INT64_MAX};
     for (int64_t a : values) {
         for (int64_t b : values) {

@@ -1,5 +1,5 @@
 // tests/host/tune.cpp: tuning records: their text there and back, how one is found, two tables
-// compared, the dataflow without tuning, and the bound that a result is judged by.
+// compared, and the bound that a result is judged by.
 #include "../../spira/tune.h"
 #include "../support/reference.h"
 
@@ -393,16 +393,24 @@ TEST(tune_reads_a_whole_text) {
 
 // ---- keys, look-ups, comparison -----------------------------------------------------------------
 
-static const conv_shape shape = {27, 16, 0, 32, numeric_f16};
+static const conv_shape shape = shape_make(27, 16, 0, 32, numeric_f16);
 
 static tune_key key_of(int64_t outputs, int64_t pairs) {
     return tune_key_make({90, 132}, &shape, outputs, pairs, false);
 }
 
+// Tiles of `rows` rows, cut in `tiles`.
+static tune_choice choice_os(int rows, int tiles) {
+    tune_choice c = tune_choice_os(rows);
+    c.tiles = tiles;
+    c.slices = c.split = 1;
+    return c;
+}
+
 static tune_record record_at(int64_t outputs, int64_t pairs, int tiles) {
     tune_key key = key_of(outputs, pairs);
     tune_record r = tune_record_begin(&key);
-    tune_choice c = {tune_dataflow_os, 64, tiles, 1, 1, 0};
+    tune_choice c = choice_os(64, tiles);
     CHECK(tune_take(&r, &c, 10.0 * tiles, 0.5));
     return r;
 }
@@ -483,8 +491,7 @@ TEST(tune_find_keeps_layers_apart) {
 TEST(tune_take_keeps_the_best) {
     const tune_key key = key_of(1000, 5000);
     tune_record r = tune_record_begin(&key);
-    const tune_choice a = {tune_dataflow_os, 64, 1, 1, 1, 0},
-                      b = {tune_dataflow_os, 64, 2, 1, 1, 0};
+    const tune_choice a = choice_os(64, 1), b = choice_os(64, 2);
     CHECK(status_failed(tune_record_check(&r))); // nothing is measured yet
     CHECK(!tune_take(&r, &a, 5, 1.0001));        // wrong
     CHECK(!tune_take(&r, &a, 5, INFINITY));
@@ -525,133 +532,6 @@ TEST(tune_compare_finds_what_changed) {
     CHECK_EQUAL(tune_compare(before, 3, after, 0, d), 0);
 }
 
-// The rows of the table of dataflows (bench/README.md).
-TEST(tune_guesses_a_dataflow) {
-    const int64_t kitti = 91766, lone_star = 345087;
-    auto guess = [](int volume, int channels, int64_t outputs, int64_t pairs, bool same) {
-        conv_shape s = {volume, channels, 0, channels, numeric_f16};
-        tune_key key = tune_key_make({90, 132}, &s, outputs, pairs, same);
-        return tune_dataflow_guess(&key);
-    };
-    for (int channels : {16, 32, 64, 128, 256}) {
-        CHECK_EQUAL(guess(27, channels, kitti, 346220, false), tune_dataflow_os);
-        CHECK_EQUAL(guess(27, channels, lone_star, 2533643, false), tune_dataflow_os);
-        CHECK_EQUAL(guess(125, channels, lone_star, 7126043, false), tune_dataflow_os);
-    }
-    CHECK_EQUAL(guess(125, 64, kitti, 847344, false), tune_dataflow_atomic);
-    CHECK_EQUAL(guess(125, 64, kitti, 15 * kitti, false), tune_dataflow_atomic);
-    CHECK_EQUAL(guess(125, 32, kitti, 847344, false), tune_dataflow_os);
-    CHECK_EQUAL(guess(125, 16, kitti, 847344, false), tune_dataflow_os);
-    CHECK_EQUAL(guess(125, 64, kitti, 847344, true), tune_dataflow_os); // atomics are not the same
-    CHECK_EQUAL(guess(1, 64, kitti, kitti, false), tune_dataflow_os);
-}
-
-// What the table has of a layer: microseconds from the ordered layout, and with atomics.
-struct dataflow_row {
-    int scene, channels;
-    double ordered, atomic;
-};
-
-// kitti, lone_star and the random scene, K = 3 and 5 of each: outputs, pairs, slots.
-static const tune_scene table_scenes[] = {
-    {91766, 346220, 586880},     {91766, 847344, 3444928}, {345087, 2533643, 4198720},
-    {345087, 7126043, 21537280}, {91766, 357634, 891712},  {91766, 1338638, 8557184},
-};
-
-static const dataflow_row table_rows[] = {
-    {0, 16, 13.4, 19.8}, {0, 32, 13.4, 30.6}, {0, 64, 22.3, 55.7}, {0, 128, 49.4, 194},
-    {0, 256, 154, 563},  {1, 32, 43.9, 53.5}, {1, 64, 82.6, 103},  {2, 16, 49.8, 93.6},
-    {2, 32, 52.1, 214},  {2, 64, 111, 496},   {2, 128, 308, 1445}, {2, 256, 990, 3969},
-    {3, 32, 214, 511},   {3, 64, 456, 1230},  {4, 16, 15.4, 20.4}, {4, 32, 15.6, 30.9},
-    {4, 64, 26.8, 56.7}, {4, 128, 67.8, 204}, {4, 256, 214, 589},  {5, 32, 94.3, 76.5},
-    {5, 64, 185, 146},
-};
-
-static tune_dataflow guess_ordered(int scene, int channels, double slots, bool same) {
-    conv_shape s = {scene % 2 ? 125 : 27, channels, 0, channels, numeric_f16};
-    tune_scene at = table_scenes[scene];
-    tune_key key = tune_key_make({90, 132}, &s, at.outputs, at.pairs, same);
-    at.slots = (int64_t)((double)at.slots * slots);
-    return tune_dataflow_guess_ordered(&key, &at);
-}
-
-// Within 15 % of the quicker one on each row of the table, also if the order were a tenth better
-// or worse.
-TEST(tune_guesses_a_dataflow_by_slots) {
-    for (const dataflow_row &row : table_rows) {
-        for (double slots : {0.9, 1.0, 1.1}) {
-            bool atomic =
-                guess_ordered(row.scene, row.channels, slots, false) == tune_dataflow_atomic;
-            double best = row.atomic < row.ordered ? row.atomic : row.ordered;
-            CHECK((atomic ? row.atomic : row.ordered) <= 1.15 * best);
-        }
-        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 1, true), tune_dataflow_os);
-        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 0, false), tune_dataflow_os); // unknown
-        CHECK_EQUAL(guess_ordered(row.scene, row.channels, 100, false), tune_dataflow_atomic);
-    }
-}
-
-// Measured, 16 channels: microseconds, slots as of the order by groups.
-static const struct {
-    int size;
-    tune_scene scene;
-    double ordered, atomic;
-} narrow_rows[] = {
-    {3, {91766, 346220, 529000}, 7.7, 20.1},     {5, {91766, 847344, 3460000}, 23.5, 33.3},
-    {3, {345087, 2533643, 3890000}, 29.9, 93.3}, {5, {345087, 7126043, 21700000}, 124, 224},
-    {3, {91766, 357634, 800000}, 8.7, 20.3},     {5, {91766, 1338638, 8560000}, 52.3, 46.5},
-};
-
-TEST(tune_guesses_a_dataflow_of_few_channels) {
-    for (const auto &row : narrow_rows) {
-        conv_shape s = {row.size * row.size * row.size, 16, 0, 16, numeric_f16};
-        auto guess = [&](double slots, bool same) {
-            tune_scene at = row.scene;
-            tune_key key = tune_key_make({90, 132}, &s, at.outputs, at.pairs, same);
-            at.slots = (int64_t)((double)at.slots * slots);
-            return tune_dataflow_guess_few(&key, &at);
-        };
-        const bool lists = row.atomic < row.ordered;
-        for (double slots : {0.9, 1.0, 1.1}) {
-            CHECK_EQUAL(guess(slots, false), lists ? tune_dataflow_atomic : tune_dataflow_os);
-        }
-        CHECK_EQUAL(guess(1, true), tune_dataflow_os);
-        CHECK_EQUAL(guess(0, false), tune_dataflow_os); // unknown
-        CHECK_EQUAL(guess(100, false), tune_dataflow_atomic);
-        CHECK_EQUAL(guess(100, true), tune_dataflow_os);
-        for (conv_shape other :
-             {conv_shape{125, 17, 0, 16, numeric_f16}, conv_shape{125, 16, 0, 17, numeric_f16},
-              conv_shape{125, 16, 1, 16, numeric_f16}}) {
-            s = other; // not measured
-            CHECK_EQUAL(guess(100, false), tune_dataflow_os);
-        }
-        s = {125, 8, 8, 1, numeric_bf16};
-        CHECK_EQUAL(guess(100, false), tune_dataflow_atomic);
-    }
-    const conv_shape s = {125, 16, 0, 16, numeric_f16};
-    const tune_key key = tune_key_make({90, 132}, &s, 91766, 1338638, false);
-    CHECK_EQUAL(tune_dataflow_guess_few(&key, nullptr), tune_dataflow_os);
-}
-
-// The more slots, the better are lists: once they are the choice, they stay it. No product passes
-// the ends of an integer.
-TEST(tune_guess_by_slots_is_monotone) {
-    for (int channels : {16, 64, 1024}) {
-        conv_shape s = {1000, channels, channels, channels, numeric_bf16};
-        const int64_t outputs = (1 << 30) - 1, pairs = (1 << 30) - 1;
-        tune_key key = tune_key_make({90, 132}, &s, outputs, pairs, false);
-        tune_dataflow before = tune_dataflow_os;
-        for (int64_t slots = 64; slots <= outputs * 1000; slots *= 2) {
-            const tune_scene scene = {outputs, pairs, slots};
-            tune_dataflow got = tune_dataflow_guess_ordered(&key, &scene);
-            CHECK(got == before || before == tune_dataflow_os);
-            before = got;
-        }
-        CHECK_EQUAL(before, tune_dataflow_atomic);
-        CHECK_EQUAL(tune_dataflow_guess_ordered(&key, nullptr), tune_dataflow_os);
-    }
-}
-
 // ---- judging ------------------------------------------------------------------------------------
 
 // The bound is that of the tests' own reference.
@@ -660,12 +540,12 @@ TEST(tune_bound_agrees_with_the_reference) {
     for (int i = 0; i < 2000; ++i) {
         float bias = 2 * random_float(&random), scale = 4 * random_float(&random),
               shift = random_float(&random);
-        conv_epilogue e = {i & 1 ? &bias : nullptr,
-                           i & 2 ? &scale : nullptr,
-                           i & 4 ? &shift : nullptr,
-                           nullptr,
-                           (activation)random_int(&random, activation_none, activation_leaky),
-                           3 * random_float(&random)};
+        conv_epilogue e = {};
+        e.bias = i & 1 ? &bias : nullptr;
+        e.scale = i & 2 ? &scale : nullptr;
+        e.shift = i & 4 ? &shift : nullptr;
+        e.act = (activation)random_int(&random, activation_none, activation_leaky);
+        e.slope = 3 * random_float(&random);
         numeric type = (numeric)random_int(&random, numeric_f32, numeric_bf16);
         double magnitude = 50.0 * fabs((double)random_float(&random));
         double sum = magnitude * (double)random_float(&random), residual = 0.25 * (i % 5);

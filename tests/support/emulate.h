@@ -1,19 +1,20 @@
-// tests/support/emulate.h: runs kernels on the host, so that what they compute is tested without a
+// tests/support/emulate.h: runs kernels on the host, so that their results are tested without a
 // GPU.
 //
-// Included before a .cuh file that asks for no more than what stands here (or in emulate_hopper.h).
-// The threads of a block are fibers that take turns: one runs until it has to wait for others. Who
-// is next is drawn anew each time, from emulate::seed, and warps drift apart. Blocks run one after
-// the other, the last first; the blocks of a cluster run side by side, and so do
-// emulate::side_by_side others. So it finds wrong results, threads that wait for ever, lanes that
-// meet at different places, and many of the orders that a GPU may take; but no races between two
-// waits, nor between clusters, and no fence that is missing: what a thread has written all others
-// see at once. A kernel that is launched early begins while the one before it still runs: see
-// previous_kernel.
+// Include it before a .cuh file that uses only what is declared here (or in emulate_hopper.h).
 //
-// Fibers are those of glibc (ucontext.h). Shared memory is a thread's own memory: each block of a
-// cluster is a thread, and one of them runs at a time. (For dynamic shared memory g++ is to be told
-// -fno-extern-tls-init.)
+// The threads of a thread block are fibers: one runs until it has to wait for others. The next one
+// is drawn at random from emulate::seed, so that warps drift apart. Thread blocks run one after the
+// other, the last first; those of a cluster run concurrently, and so do emulate::side_by_side
+// others. Finds wrong results, deadlocks, lanes
+// that synchronise at different places of the code, and bugs that depend on the order in which
+// threads arrive. Does not find races between two waits or between clusters, nor missing fences:
+// every write is visible to all threads at once. A kernel with programmatic launch begins while the
+// previous one still runs: see previous_kernel.
+//
+// Fibers are those of glibc (ucontext.h). Shared memory is thread-local memory of the host: each
+// thread block of a cluster is a host thread, of which one runs at a time. Compile with g++ and
+// -fno-extern-tls-init, for dynamic shared memory.
 #ifndef SPIRA_TESTS_EMULATE_H
 #define SPIRA_TESTS_EMULATE_H
 
@@ -31,7 +32,7 @@
 #include <ucontext.h>
 #include <vector>
 
-// In place of these files.
+// This file replaces these.
 #define SPIRA_BASE_ASYNC_CUH
 #define SPIRA_BASE_LAUNCH_CUH
 #define SPIRA_DEVICE_CUH
@@ -67,41 +68,42 @@ enum meeting { running, vote, shuffle, barrier, condition, done };
 struct fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
-    meeting at;
-    uint32_t given, got;                   // to and from a meeting
+    meeting at;                            // what it waits for
+    uint32_t given, got;                   // operand and result of a vote or shuffle
     int from;                              // the lane that a shuffle reads
-    int number, threads;                   // the barrier, and how many come to it
-    int line;                              // of the code, where lanes meet
-    bool (*ready)(uint64_t a, uint64_t b); // the condition, and what it is asked of
+    int number, threads;                   // the barrier, and the threads that it waits for
+    int line;                              // of the code, where lanes synchronise
+    bool (*ready)(uint64_t a, uint64_t b); // the condition that it waits for, and its operands
     uint64_t a, b;
-    unsigned syncs; // of the cluster, that it has come to
+    unsigned syncs; // of the cluster, at which it has arrived
 };
 
 enum { stack_bytes = 1 << 16, ranks_most = 2 };
 
-// A block while it runs.
+// A thread block while it runs.
 struct block {
     std::vector<fiber> fibers;
     ucontext_t scheduler;
     int own; // the fiber that runs
     unsigned rank;
     uint64_t random;
-    std::function<bool(bool all)> deliver; // what is under way: emulate_hopper.h
+    std::function<bool(bool all)> deliver; // completes asynchronous operations: emulate_hopper.h
 };
 
-// The blocks of a cluster, of which one runs at a time.
+// The thread blocks of a cluster, of which one runs at a time.
 struct cluster {
     std::function<void()> body;
-    unsigned ranks, threads, turn, alive; // alive: a bit for each block
-    unsigned idle;                        // turns in which nobody moved
-    unsigned arrived, syncs;              // threads that came to the next sync; syncs so far
-    bool released;                        // the kernel before has ended
+    unsigned ranks, threads;
+    unsigned turn, alive;    // the rank that runs; a bit for each rank that has not ended
+    unsigned idle;           // turns since a thread has made progress
+    unsigned arrived, syncs; // threads that have arrived at the next sync; syncs so far
+    bool released;           // the previous kernel has ended
     std::mutex mutex;
     std::condition_variable passed;
 };
 
-// What the kernel before one that is launched early does to memory. It begins before each cluster
-// does, and ends some time: at the latest when no thread of that can go on without.
+// What the previous kernel does to memory, where a kernel has programmatic launch. It begins before
+// each cluster and ends at a random time, at the latest when the cluster waits for it.
 struct previous_kernel {
     std::function<void()> begin, end;
 };
@@ -109,15 +111,15 @@ struct previous_kernel {
 inline uint64_t seed;
 inline unsigned side_by_side = 1; // thread blocks that run at a time where there are no clusters
 inline previous_kernel previous;
-inline const char *trouble;             // of the launch; null: none
+inline const char *trouble;             // the first fault of the launch; null: none
 inline std::set<const void *> launched; // kernels
 inline cluster *clusters;               // the one that runs
-inline thread_local block *blocks;      // of this thread
-// Shared memory, before a block and after it: emulate_hopper.h.
+inline thread_local block *blocks;      // of this host thread
+// Prepares and checks shared memory before and after a thread block: emulate_hopper.h.
 inline void (*memory_begin)(block *b, size_t bytes);
 inline void (*memory_end)();
 
-// A number below `end`.
+// A random number below `end`.
 inline unsigned draw(unsigned end) {
     uint64_t &r = blocks->random;
     r = r * 6364136223846793005u + 1442695040888963407u;
@@ -136,7 +138,7 @@ inline int lane() {
     return blocks->own % 32;
 }
 
-// Waits as `at` says.
+// Gives way until the scheduler has resolved what the fiber waits for.
 inline void wait(meeting at) {
     fiber &f = self();
     f.at = at;
@@ -151,7 +153,7 @@ inline uint32_t meet(meeting at, uint32_t given, int from, int line) {
     return self().got;
 }
 
-// A barrier for so many of the block's threads; numbers are below 32.
+// Waits at a barrier for `threads` threads of the thread block. number: below 32.
 inline void meet_barrier(int number, int threads, int line) {
     self().line = line;
     self().number = number;
@@ -183,16 +185,16 @@ inline bool all_at(size_t first, size_t count, meeting at) {
     return true;
 }
 
-// All lanes of a warp are at one place of the code.
+// Reports lanes of a warp that synchronise at different places of the code.
 inline void check_lines(size_t first) {
     for (size_t i = first; i < first + 32; ++i) {
         if (blocks->fibers[i].line != blocks->fibers[first].line) {
-            fault("lanes of a warp meet at different places");
+            fault("lanes of a warp synchronise at different places");
         }
     }
 }
 
-// Lets a warp go on whose lanes have met.
+// Resolves a vote or shuffle at which all lanes of a warp have arrived.
 inline bool release_warp(size_t first) {
     std::vector<fiber> &fibers = blocks->fibers;
     const bool votes = all_at(first, 32, vote);
@@ -211,7 +213,7 @@ inline bool release_warp(size_t first) {
     return true;
 }
 
-// Runs what can run of a warp.
+// Runs the lanes of a warp that can run.
 inline bool run_warp(size_t first) {
     std::vector<fiber> &fibers = blocks->fibers;
     bool moved = false;
@@ -230,7 +232,7 @@ inline bool run_warp(size_t first) {
     return release_warp(first) || moved;
 }
 
-// Lets those go on whose barrier is complete.
+// Releases the threads of complete barriers.
 inline bool release_barriers() {
     int come[32] = {};
     bool moved = false;
@@ -250,9 +252,9 @@ inline bool release_barriers() {
     return moved;
 }
 
-// Goes on until nobody can, or for some rounds, if others go on besides. Returns whether anybody
-// did. Each warp runs in one of so many rounds, a number that is drawn now and then; if nobody
-// moves all run.
+// Runs the thread block until no thread can go on, or for some rounds, if there are other thread
+// blocks. Returns whether any thread has made progress. Each warp runs in one of `pace` rounds, a
+// number that is drawn anew now and then. In a round without progress all run next.
 inline bool run_on() {
     const size_t warps = blocks->fibers.size() / 32;
     std::vector<unsigned> pace(warps);
@@ -292,7 +294,7 @@ inline void block_begin(block *b) {
     }
 }
 
-// The kernel before ends.
+// Ends the previous kernel.
 inline void release(cluster *c) {
     c->released = true;
     if (previous.end) {
@@ -300,8 +302,8 @@ inline void release(cluster *c) {
     }
 }
 
-// Takes the block's turns until it is done. If all wait and the kernel before has ended, they wait
-// for ever.
+// Runs the thread block, in turns with the others of its cluster, until it has ended. Reports a
+// deadlock if all threads wait and the previous kernel has ended.
 inline void run_turns(block *b) {
     cluster *c = clusters;
     std::unique_lock<std::mutex> lock(c->mutex);
@@ -320,7 +322,7 @@ inline void run_turns(block *b) {
             release(c);
             c->idle = 0;
         } else if (stuck) {
-            fault("threads wait for ever");
+            fault("deadlock");
         }
         unsigned next = (b->rank + 1) % c->ranks;
         while (c->alive && !(c->alive >> next & 1)) {
@@ -331,7 +333,7 @@ inline void run_turns(block *b) {
     }
 }
 
-// Runs a cluster. prepare: makes a block ready.
+// Runs a cluster. prepare: called before each of its thread blocks.
 inline void run_cluster(cluster *c, const std::function<void(block *)> &prepare) {
     clusters = c;
     c->alive = (1u << c->ranks) - 1;
@@ -357,7 +359,7 @@ inline void run_cluster(cluster *c, const std::function<void(block *)> &prepare)
 
 } // namespace emulate
 
-// ---- what kernels ask for -----------------------------------------------------------------------
+// ---- CUDA's functions and variables -------------------------------------------------------------
 
 struct emulated_thread {
     struct {
@@ -482,13 +484,18 @@ inline status status_from_cuda(int, const char *) {
     return status_success();
 }
 
+// All kernels are compiled.
+constexpr bool device_code_within(int, int) {
+    return true;
+}
+
 inline void pdl_launch_dependents() {}
 
 inline void pdl_wait() {
     emulate::wait_until([](uint64_t, uint64_t) { return emulate::clusters->released; }, 0, 0);
 }
 
-// Runs it. early: from before the kernel before has ended (previous_kernel).
+// Runs a kernel. programmatic: it begins before the previous kernel has ended (previous_kernel).
 template <typename... P, typename... A>
 status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
                      bool programmatic, unsigned ranks, cudaStream_t, const char *,

@@ -1,10 +1,9 @@
-// tests/support/emulate_hopper.h: emulate.h with what Hopper's kernels ask for: shared memory by
-// address, asynchronous copies and the barriers that tell of them, clusters, the warpgroup's matrix
-// instruction, and numbers of 16 bits.
+// tests/support/emulate_hopper.h: emulate.h for Hopper's kernels: shared memory by address,
+// asynchronous copies, mbarriers, clusters, wgmma, and 16-bit numbers.
 //
-// What is asynchronous happens at any time that is drawn, and until then what it writes is NaN: so
-// is dynamic shared memory in the beginning. Matrix instructions read when they are begun or when
-// they are waited for, each thread's part by itself. Which thread is elected depends on the seed.
+// Asynchronous operations complete at a random time. Until then their destination is NaN, as is
+// dynamic shared memory at the start. A matrix instruction reads its operands when it is issued or
+// when it is waited for, in each thread separately. The elected lane depends on the seed.
 #ifndef SPIRA_TESTS_EMULATE_HOPPER_H
 #define SPIRA_TESTS_EMULATE_HOPPER_H
 
@@ -18,13 +17,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// In place of these files.
+// This file replaces these.
 #define SPIRA_NUMERIC_CUH
 #define SPIRA_BASE_MMA_CUH
 #define SPIRA_BASE_WGMMA_CUH
 #define SPIRA_WGMMA 1
 
-// ---- numbers, and vectors of them ---------------------------------------------------------------
+// ---- numbers and vectors ------------------------------------------------------------------------
 
 struct __half {
     uint16_t bits;
@@ -101,18 +100,18 @@ inline float element_operand(numeric type, float f) {
     return numeric_operand(type, f);
 }
 
-// Of kernels that are not run here.
+// Used by kernels that are not emulated.
 template <typename E>
 void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
 float2 shared_load_float_2(uint32_t from);
 void shared_store_float_2(uint32_t to, float2 v, bool there);
 
-// What conv/hopper.cuh declares.
+// Dynamic shared memory, under the name that conv/hopper/kernel.cuh declares.
 alignas(128) inline thread_local char hopper_dynamic[232448];
 
 } // namespace spira
 
-// What is asked of a kernel before its launch.
+// Attributes of a kernel.
 struct cudaFuncAttributes {
     size_t sharedSizeBytes;
 };
@@ -131,14 +130,14 @@ int cudaFuncSetAttribute(K, int, int) {
 }
 
 // ---- shared memory ------------------------------------------------------------------------------
-// Addresses from first_address on are of the block's dynamic memory, those around `fixed` of its
-// variables; with a block of the cluster, numbered from 1, in multiples of `apart`.
+// Addresses from first_address on are dynamic shared memory, those around `fixed` static shared
+// memory. Addresses in the cluster have (rank + 1) * apart added.
 
 namespace emulate {
 
 enum : uint32_t { first_address = 2432, fixed = 1u << 26, apart = 1u << 28 };
 
-inline thread_local char anchor; // a variable of the block
+inline thread_local char anchor; // addresses of static shared memory are relative to it
 
 struct shared_memory {
     char *dynamic, *anchor;
@@ -174,21 +173,21 @@ T &shared_at(uint32_t address) {
     return *(T *)at_address(address, sizeof(T));
 }
 
-// ---- barriers -----------------------------------------------------------------------------------
+// ---- mbarriers ----------------------------------------------------------------------------------
 
-// What stands in a barrier's memory.
+// An mbarrier, as it lies in its 64 bits of memory.
 struct barrier_state {
-    uint16_t phase, there;
-    uint8_t arrivals, expected; // still to come, and of a phase
-    int16_t sixteens;           // of bytes that are still to come
+    uint16_t phase, there;      // there: a magic number
+    uint8_t arrivals, expected; // pending; of a phase
+    int16_t sixteens;           // pending bytes / 16
 };
 
-static_assert(sizeof(barrier_state) == sizeof(uint64_t), "a barrier's memory");
+static_assert(sizeof(barrier_state) == sizeof(uint64_t), "the size of an mbarrier");
 
 inline barrier_state &barrier_of(uint64_t *barrier) {
     barrier_state &b = *(barrier_state *)barrier;
     if (b.there != 0xba77) {
-        fault("there is no barrier");
+        fault("an mbarrier is not initialised");
     }
     return b;
 }
@@ -196,10 +195,10 @@ inline barrier_state &barrier_of(uint64_t *barrier) {
 inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
     barrier_state &b = barrier_of(barrier);
     if (arrivals > b.arrivals) {
-        fault("a barrier has more arrivals than it was begun for");
+        fault("an mbarrier has more arrivals than it expects");
     }
     if (bytes % 16 || llabs(b.sixteens + bytes / 16) > INT16_MAX) {
-        fault("a barrier cannot count the bytes");
+        fault("an mbarrier cannot count the bytes");
     }
     b.arrivals = (uint8_t)(b.arrivals - arrivals);
     b.sixteens = (int16_t)(b.sixteens + bytes / 16);
@@ -209,27 +208,30 @@ inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
     }
 }
 
+// Plants an error: a thread for which it returns true does not wait. Null: all threads wait.
+inline std::function<bool()> wait_skipped;
+
 inline void barrier_meet(uint64_t *barrier, uint32_t phase) {
     wait_until(
         [](uint64_t at, uint64_t phase) { return barrier_of((uint64_t *)at).phase != phase; },
         (uint64_t)barrier, phase);
 }
 
-// ---- what is under way --------------------------------------------------------------------------
+// ---- asynchronous operations --------------------------------------------------------------------
 
 struct copy {
     char *to;
-    const char *from; // null: from `value`
+    const char *from; // null: copies `value`
     uint32_t bytes;
     char value[16];
 };
 
-// Copies that are under way, and whom they tell when they are done.
+// Copies in flight, and the mbarrier that they report to.
 struct transfer {
     std::vector<copy> copies;
     uint64_t *barrier;
-    int arrivals; // at the barrier: 1, or 0, which is told of the bytes instead
-    int owner;    // the thread whose transfers come one after the other; -1: none
+    int arrivals; // 1: arrives there; 0: reports its bytes there
+    int owner;    // the thread whose transfers complete in order; -1: in any order
 };
 
 // One step of the matrix instruction.
@@ -237,19 +239,19 @@ struct matrix_step {
     float *sum;
     uint32_t a, b, form;
     int columns;
-    const float *values; // of all numbers of 16 bits
+    const float *values; // [65536] of all 16-bit numbers
 };
 
 struct thread_state {
-    std::vector<copy> copies; // that no transfer has yet
+    std::vector<copy> copies; // without an mbarrier yet
     std::vector<matrix_step> steps;
     std::vector<std::vector<matrix_step>> groups;
-    unsigned ended; // groups
+    unsigned ended; // groups committed
 };
 
 inline thread_local std::vector<transfer> transfers;
 inline thread_local std::vector<thread_state> states;
-inline thread_local uint64_t agreed[8][2]; // what a warpgroup's threads give, by turns
+inline thread_local uint64_t agreed[8][2]; // hash of a warpgroup's group of steps: this, last
 
 inline thread_state &own_state() {
     return states[(size_t)blocks->own];
@@ -257,7 +259,7 @@ inline thread_state &own_state() {
 
 inline copy copy_begin(uint32_t to, const void *from, uint32_t bytes) {
     copy c = {at_address(to, bytes), (const char *)from, bytes, {}};
-    memset(c.to, 0xff, bytes); // from now on it is not what it was
+    memset(c.to, 0xff, bytes); // the old content is gone from now on
     return c;
 }
 
@@ -267,7 +269,7 @@ inline void copies_end(const std::vector<copy> &copies) {
     }
 }
 
-// Ends a transfer, or one of its owner's that began before it.
+// Completes a transfer, or an earlier one of the same owner.
 inline void transfer_end(size_t at) {
     for (size_t i = 0; i < at; ++i) {
         at = transfers[at].owner >= 0 && transfers[i].owner == transfers[at].owner ? i : at;
@@ -282,7 +284,7 @@ inline void transfer_end(size_t at) {
     barrier_change(t.barrier, t.arrivals, t.arrivals ? 0 : -bytes);
 }
 
-// Now and then, and if nothing else goes on: one of them at least.
+// Completes some transfers at random; at least one if `must`.
 inline bool transfers_deliver(bool must) {
     unsigned many = draw(2) ? draw((unsigned)transfers.size() + 1) : 0;
     many = std::max(many, must && !transfers.empty() ? 1u : 0u);
@@ -301,14 +303,14 @@ inline void hopper_memory_begin(block *b, size_t bytes) {
     b->deliver = transfers_deliver;
 }
 
-// Nothing is left under way.
+// Reports operations that are still in flight.
 inline void hopper_memory_end() {
     bool left = !transfers.empty();
     for (const thread_state &s : states) {
         left = left || !s.copies.empty() || !s.steps.empty() || !s.groups.empty();
     }
     if (left) {
-        fault("a block ends before what it has begun");
+        fault("a thread block ends before its asynchronous operations");
     }
 }
 
@@ -332,7 +334,7 @@ const float *values_of() {
     return values.data();
 }
 
-// 16 elements of a row, of the operand that begins at an address as the instruction takes it.
+// Loads 16 elements of a row of an operand, which is given by its descriptor's lower half.
 inline void matrix_row(const matrix_step &s, uint32_t operand, int row, float (&v)[16]) {
     const int log = spira::wgmma_row_log_most + 1 - (int)(s.form >> 30);
     const uint32_t first = (operand & 0x3fff) << 4, eight = (s.form & 0x3fff) << 4;
@@ -345,7 +347,7 @@ inline void matrix_row(const matrix_step &s, uint32_t operand, int row, float (&
     }
 }
 
-// A thread's part of it.
+// Computes a thread's elements of the product.
 inline void matrix_multiply(const matrix_step &s) {
     const int first = blocks->own / 32 % 4 * 16 + lane() / 4, t = lane() % 4;
     float a[2][16], b[16];
@@ -362,7 +364,7 @@ inline void matrix_multiply(const matrix_step &s) {
     }
 }
 
-// Those of a group, one after the other; it has none then.
+// Executes the steps of a group and empties it.
 inline void matrix_end(std::vector<matrix_step> *steps) {
     for (const matrix_step &s : *steps) {
         matrix_multiply(s);
@@ -372,8 +374,7 @@ inline void matrix_end(std::vector<matrix_step> *steps) {
 
 } // namespace emulate
 
-// ---- base/async.cuh, base/wgmma.cuh
-// -----------------------------------------------------------------------
+// ---- base/async.cuh, base/wgmma.cuh ------------------------------------------------------------
 
 namespace spira {
 
@@ -423,7 +424,7 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     emulate::own_state().copies.push_back(c);
 }
 
-// Whom the copies tell may hear of it later.
+// The mbarriers that the copies report to may complete later.
 inline void async_copy_wait() {
     using namespace emulate;
     for (transfer &t : transfers) {
@@ -473,6 +474,9 @@ inline void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes, ui
 }
 
 inline void mbarrier_wait(uint32_t barrier, uint32_t phase) {
+    if (emulate::wait_skipped && emulate::wait_skipped()) {
+        return;
+    }
     emulate::barrier_meet(&emulate::shared_at<uint64_t>(barrier), phase);
 }
 
@@ -514,7 +518,7 @@ inline void cluster_sync_end() {
                         emulate::self().syncs, 0);
 }
 
-// What the thread has sent to others has come.
+// Also completes the thread's own stores to the cluster.
 inline void cluster_sync() {
     using namespace emulate;
     for (size_t i = 0; i < transfers.size();) {
@@ -535,7 +539,7 @@ void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form
     emulate::own_state().steps.push_back({sum, a, b, form, columns, emulate::values_of<E>()});
 }
 
-// All threads of a warpgroup have given the same steps.
+// Reports threads of a warpgroup that have issued different steps.
 inline void wgmma_end() {
     using namespace emulate;
     thread_state &s = own_state();
@@ -549,7 +553,7 @@ inline void wgmma_end() {
     common = sum;
     meet_barrier(16 + group, 128, __LINE__);
     if (common != sum) {
-        fault("threads of a warpgroup multiply different things");
+        fault("threads of a warpgroup issue different steps");
     }
     s.groups.push_back(std::move(s.steps));
     s.steps.clear();
@@ -572,7 +576,7 @@ void wgmma_wait() {
 template <int floats>
 void wgmma_settle(float (&)[floats]) {
     if (!emulate::own_state().groups.empty()) {
-        emulate::fault("sums are read before they are there");
+        emulate::fault("accumulators are read before wgmma_wait");
     }
 }
 

@@ -23,7 +23,7 @@ SPIRA_API problem problem_dense(const problem *p, const kernel_shape *kernel, in
     return dense;
 }
 
-// The lists of the others.
+// The pair lists of the other offsets.
 SPIRA_API map_pairs sparse_upload(const problem *p, const kernel_shape *kernel, int threshold) {
     problem sparse = *p;
     for (size_t i = 0; i < sparse.map.size(); ++i) {
@@ -36,10 +36,10 @@ SPIRA_API map_pairs sparse_upload(const problem *p, const kernel_shape *kernel, 
 SPIRA_API const void *hybrid_weights_upload(const problem *p, const kernel_shape *kernel,
                                             int threshold) {
     size_t bytes = 0;
-    CHECK_OK(conv_hybrid_weights_bytes(&p->shape, kernel, threshold, &bytes));
+    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &p->shape, kernel, threshold, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
     const float *weight = device_upload(p->weight.data(), (int64_t)p->weight.size());
-    CHECK_OK(conv_hybrid_weights_pack(&p->shape, kernel, threshold, weight, packed, bytes,
+    CHECK_OK(conv_hybrid_weights_pack(gpu(), &p->shape, kernel, threshold, weight, packed, bytes,
                                       stream_get()));
     return packed;
 }

@@ -1,11 +1,12 @@
-// tests/support/nets.cuh: frames, a planned network with all that it has in device memory, and what
-// a run of it has left: for the GPU tests of networks.
+// tests/support/nets.cuh: frames, a planned network with its device memory, and the results of its
+// runs: for the GPU tests of networks.
 #ifndef SPIRA_TESTS_NETS_CUH
 #define SPIRA_TESTS_NETS_CUH
 
 #include "../../spira/net.cuh"
 #include "../../spira/voxel.cuh"
 #include "device.cuh"
+#include "gpu.cuh"
 #include "reference_net.h"
 
 namespace nets {
@@ -15,6 +16,57 @@ using networks::network;
 
 inline const triple scene_lo = {-20, -11, -9}, scene_hi = {21, 14, 8};
 enum { scene_batches = 2 };
+
+// ---- networks -----------------------------------------------------------------------------------
+
+// Four layers, all of the finest set.
+inline void network_fine(network *n) {
+    networks::network_conv(n, "in", net_input, 16, 3, 1);
+    networks::network_conv(n, "flat", 0, 32, 1, 1);
+    int pool = reference_net_pool(n, net_pool_max, 1, {1, 1, 3}, {1, 1, 1});
+    networks::network_conv(n, "out", pool, 32, 5, 1);
+    n->layers[3].residual = 1;
+}
+
+// Its first layer already needs a coarser set.
+inline void network_strided(network *n) {
+    networks::network_conv(n, "down", net_input, 16, 3, 2);
+    networks::network_conv(n, "coarse", 0, 16, 3, 1);
+    networks::network_conv(n, "up", 1, 16, 3, 2);
+    n->layers[2].transposed = true;
+    networks::network_conv(n, "fine", 2, 16, 3, 1);
+}
+
+// Begins with pooling, on the finest set and from it.
+inline void network_pooled(network *n) {
+    int smooth = reference_net_pool(n, net_pool_average, net_input, {3, 3, 1}, {1, 1, 1});
+    int coarse = reference_net_pool(n, net_pool_max, smooth, {2, 2, 2}, {2, 2, 2});
+    int up = networks::network_conv(n, "up", coarse, 16, 2, 2);
+    n->layers[up].transposed = true;
+    networks::network_conv(n, "both", up, 16, 3, 1);
+    n->layers[n->count - 1].source2 = smooth;
+}
+
+// A network of the examples, the zoo, or one of those above. The names of the layers live in it: it
+// must not be copied.
+inline void network_named(const char *name, network *n) {
+    static const struct {
+        const char *name;
+        void (*make)(network *n);
+    } small[] = {{"fine", network_fine}, {"strided", network_strided}, {"pooled", network_pooled}};
+    if (networks::network_make(name, n)) {
+        return;
+    }
+    reference_net_zoo(n);
+    for (const auto &s : small) {
+        if (strcmp(s.name, name) == 0) {
+            n->count = 0;
+            s.make(n);
+        }
+    }
+}
+
+inline const numeric types[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32};
 
 // ---- frames -------------------------------------------------------------------------------------
 
@@ -49,7 +101,7 @@ frame frame_make(uint64_t seed, const word_layout *layout, int32_t voxels, int c
     return f;
 }
 
-// What a frame is in front of the network, by the host loops.
+// The voxels and features of a frame, by the host loops.
 template <typename W>
 struct frame_voxels {
     std::vector<W> words; // cut off at the capacity
@@ -88,10 +140,10 @@ frame_voxels<W> frame_voxelized(const frame *f, const word_layout *layout,
     return v;
 }
 
-// ---- a network with all that it has in device memory --------------------------------------------
+// ---- a network in device memory -----------------------------------------------------------------
 
-// Every buffer has its exact size.
-template <typename W>
+// Every buffer has its exact size. format: what convolutions are compiled for; numeric_any: all.
+template <typename W, numeric format = numeric_any>
 struct device_net {
     const network *net;
     std::unique_ptr<net_plan> plan;
@@ -103,10 +155,10 @@ struct device_net {
     char *features, *loaded, *memory, *scratch;
     size_t scratch_bytes;
     device_status *trouble;
-    const net_side *side; // null: runs on one stream
+    const net_side *side; // null: runs use one stream
 };
 
-// keep_all: of all layers that have features.
+// keep_all: keeps the features of every layer that is not fused into another.
 SPIRA_API net_limits limits_make(const network *n, numeric type, int32_t voxels, bool keep_all) {
     net_limits limits = {};
     limits.voxels = voxels;
@@ -122,14 +174,14 @@ word_layout layout_make(const network *n) {
     return reference_net_layout<W>(n, scene_lo, scene_hi, scene_batches);
 }
 
-// Rows for twice the capacity: more than fit.
-template <typename W>
-device_net<W> device_net_make(const network *n, const net_limits *limits) {
-    device_net<W> d = {};
+// There is room for three times as many rows as voxels fit.
+template <typename W, numeric format = numeric_any>
+device_net<W, format> device_net_make(const network *n, const net_limits *limits) {
+    device_net<W, format> d = {};
     d.net = n;
     d.plan.reset(new net_plan);
     word_layout layout = layout_make<W>(n);
-    CHECK_OK(net_plan_device<W>(n->layers, n->count, &layout, limits, d.plan.get()));
+    CHECK_OK(net_plan_device<W>(gpu(), n->layers, n->count, &layout, limits, d.plan.get()));
     d.params.resize((size_t)d.plan->params + 1);
     networks::network_weights(d.plan.get(), 5, d.params.data());
     int32_t most = 3 * limits->voxels;
@@ -149,14 +201,29 @@ device_net<W> device_net_make(const network *n, const net_limits *limits) {
     CHECK_OK(voxelize_workspace<W>(&d.in, limits->voxels, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     d.loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
-    CHECK_OK(net_load(d.plan.get(), device_upload(d.params.data(), (int64_t)d.params.size()),
-                      d.loaded, d.plan->loaded_bytes, nullptr));
+    const float *params = device_upload(d.params.data(), (int64_t)d.params.size());
+    CHECK_OK(
+        net_load<format>(gpu(), d.plan.get(), params, d.loaded, d.plan->loaded_bytes, nullptr));
     CHECK(expect_no_cuda_error());
     return d;
 }
 
-template <typename W>
-void device_net_upload(const device_net<W> *d, const frame *f) {
+// The arguments of its runs.
+template <typename W, numeric format>
+net_run_args<W> device_net_args(const device_net<W, format> *d) {
+    net_run_args<W> run = {};
+    run.input = d->set;
+    run.features = d->features;
+    run.loaded = d->loaded;
+    run.trouble = d->trouble;
+    run.memory = d->memory;
+    run.bytes = d->plan->workspace_bytes;
+    run.side = d->side;
+    return run;
+}
+
+template <typename W, numeric format>
+void device_net_upload(const device_net<W, format> *d, const frame *f) {
     if (f->rows) {
         device_copy_in((int32_t *)d->in.coords, f->coords.data(), (int64_t)f->coords.size());
         device_copy_in((int32_t *)d->in.batch, f->batch.data(), (int64_t)f->batch.size());
@@ -166,14 +233,15 @@ void device_net_upload(const device_net<W> *d, const frame *f) {
 }
 
 // From rows to a voxel set with features.
-template <typename W>
-status device_net_voxelize(const device_net<W> *d, cudaStream_t stream) {
+template <typename W, numeric format>
+status device_net_voxelize(const device_net<W, format> *d, cudaStream_t stream) {
     const net_limits *limits = &d->plan->limits;
     SPIRA_TRY(device_status_clear(d->trouble, stream));
     SPIRA_TRY(voxelize<W>(&d->plan->layout, &d->in, d->set, d->rows, d->trouble, d->scratch,
                           d->scratch_bytes, stream));
-    return voxel_features(voxel_feature_mean, d->values, limits->channels, limits->channels,
-                          d->rows, d->set.count, limits->voxels, limits->type, d->features, stream);
+    return voxel_features<format>(voxel_feature_mean, d->values, limits->channels, limits->channels,
+                                  d->rows, d->set.count, limits->voxels, limits->type, d->features,
+                                  stream);
 }
 
 // A second stream for runs, the same for all.
@@ -188,16 +256,16 @@ inline const net_side *side_get() {
 }
 
 // From rows to the features of the last layer.
-template <typename W>
-status device_net_run(const device_net<W> *d, cudaStream_t stream) {
+template <typename W, numeric format>
+status device_net_run(const device_net<W, format> *d, cudaStream_t stream) {
     SPIRA_TRY(device_net_voxelize(d, stream));
-    return net_run(d->plan.get(), d->set, d->features, d->loaded, d->trouble, d->memory,
-                   d->plan->workspace_bytes, d->side, stream);
+    const net_run_args<W> run = device_net_args(d);
+    return net_run<W, format>(gpu(), d->plan.get(), &run, stream);
 }
 
 // Nothing of an earlier run is left in the workspace.
-template <typename W>
-void device_net_forget(const device_net<W> *d, int byte) {
+template <typename W, numeric format>
+void device_net_forget(const device_net<W, format> *d, int byte) {
     if (!test_environment("SPIRA_UNPOISONED")) {
         CUDA_CHECK(cudaDeviceSynchronize());
         CUDA_CHECK(cudaMemset(d->memory, byte, d->plan->workspace_bytes));
@@ -205,7 +273,7 @@ void device_net_forget(const device_net<W> *d, int byte) {
     }
 }
 
-// ---- what a run has left ------------------------------------------------------------------------
+// ---- the results of a run -----------------------------------------------------------------------
 
 template <typename W>
 struct result {
@@ -224,16 +292,18 @@ std::vector<T> fetch(const void *device, int64_t count) {
     return host;
 }
 
+// Derived from the table and the limits, not from lifetimes.
 SPIRA_API bool layer_is_kept(const net_plan *p, int layer) {
     return p->step[layer].fused_into == net_none &&
            (p->limits.keep_all || p->layers[layer].keep || layer == p->layer_count - 1);
 }
 
-// All that is written, and no more: sets, pairs, features up to the counts.
-template <typename W>
-result<W> result_fetch(const device_net<W> *d) {
+// Everything that a run writes and no more: sets, pairs, features up to the counts.
+template <typename W, numeric format>
+result<W> result_fetch(const device_net<W, format> *d) {
     result<W> r;
     const net_plan *p = d->plan.get();
+    const net_run_args<W> run = device_net_args(d);
     const int64_t size = numeric_size(p->limits.type);
     r.trouble = device_value(d->trouble);
     for (int s = 0; s < p->sets; ++s) {
@@ -253,18 +323,19 @@ result<W> result_fetch(const device_net<W> *d) {
     r.features[0] =
         fetch<char>(d->features, (int64_t)r.words[0].size() * p->limits.channels * size);
     for (int i = 0; i < p->layer_count; ++i) {
-        if (layer_is_kept(p, i)) {
+        const net_result<W> layer = net_output(p, i, &run);
+        CHECK_EQUAL(layer.features != nullptr, layer_is_kept(p, i));
+        if (layer.features) {
             int64_t rows = (int64_t)r.words[p->step[i].set].size();
-            r.features[1 + i] =
-                fetch<char>(d->memory + p->step[i].features, rows * p->step[i].channels * size);
+            r.features[1 + i] = fetch<char>(layer.features, rows * layer.channels * size);
         }
     }
     return r;
 }
 
-// A frame from its rows to what a run without a graph leaves.
-template <typename W>
-result<W> device_net_result(const device_net<W> *d, const frame *f) {
+// The results of a run without a graph.
+template <typename W, numeric format>
+result<W> device_net_result(const device_net<W, format> *d, const frame *f) {
     device_net_upload(d, f);
     CHECK_OK(device_net_run(d, nullptr));
     return result_fetch(d);
@@ -301,8 +372,8 @@ const char *difference(const result<W> &a, const result<W> &b, bool all) {
     return "";
 }
 
-template <typename W>
-reference_net_run<W> result_judged(const device_net<W> *d, const result<W> *r) {
+template <typename W, numeric format>
+reference_net_run<W> result_judged(const device_net<W, format> *d, const result<W> *r) {
     reference_net_run<W> j;
     j.net = d->net;
     j.plan = d->plan.get();
@@ -314,10 +385,10 @@ reference_net_run<W> result_judged(const device_net<W> *d, const result<W> *r) {
     return j;
 }
 
-// A result against the host: input, sets, pairs and status exactly, each layer of a network that
-// keeps all of them within its bounds.
-template <typename W>
-void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
+// Compares a result with the host: input, sets, pairs and status exactly, each layer within its
+// bounds. The network keeps all layers.
+template <typename W, numeric format>
+void check_result(const device_net<W, format> *d, const frame *f, const result<W> &r) {
     const net_plan *p = d->plan.get();
     frame_voxels<W> input = frame_voxelized<W>(f, &p->layout, &p->limits);
     CHECK(r.words[0] == input.words);
@@ -352,8 +423,8 @@ void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
 
 // A run of an empty frame, which loads the kernels, and its graph. Null if it could not be
 // captured.
-template <typename W>
-cudaGraphExec_t device_net_capture(const device_net<W> *d) {
+template <typename W, numeric format>
+cudaGraphExec_t device_net_capture(const device_net<W, format> *d) {
     frame none = frame_make<W>(0, &d->plan->layout, 0, d->net->input_channels);
     device_net_upload(d, &none);
     CHECK_OK(device_net_run(d, nullptr));
@@ -367,10 +438,10 @@ inline bool graph_replay(cudaGraphExec_t replay) {
            CUDA_CHECK(cudaStreamSynchronize(stream_get()));
 }
 
-// What the device says of a frame of so many voxels. One over capacity is cut off and told, and the
-// one after it is as if nothing had been.
-template <typename W>
-bool check_told(const device_net<W> *d, int32_t voxels) {
+// The device status of a frame with this many voxels: a frame that exceeds the capacity is clamped
+// and recorded, and the next one is not affected.
+template <typename W, numeric format>
+bool check_told(const device_net<W, format> *d, int32_t voxels) {
     int32_t most = d->plan->limits.voxels;
     device_status trouble = device_value(d->trouble);
     status s = device_status_read(&trouble);

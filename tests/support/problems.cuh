@@ -4,6 +4,7 @@
 #define SPIRA_TESTS_PROBLEMS_CUH
 
 #include "../../spira/conv.cuh"
+#include "gpu.cuh"
 #include "problems.h"
 #include "sets.cuh"
 
@@ -31,18 +32,21 @@ SPIRA_API const void *features_upload(numeric type, const std::vector<float> &va
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
-// Weights, packed by one of the two that pack.
-SPIRA_API const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight,
-                                     status (*bytes_of)(const conv_shape *,
-                                                        size_t *) = conv_weights_bytes,
-                                     status (*pack)(const conv_shape *, const float *, void *,
-                                                    size_t, cudaStream_t) = conv_weights_pack) {
+// Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weight, packed, bytes,
+// stream).
+template <typename B, typename P>
+const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight, B bytes_of,
+                           P pack) {
     size_t bytes = 0;
-    CHECK_OK(bytes_of(shape, &bytes));
+    CHECK_OK(bytes_of(gpu(), shape, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(pack(shape, device_upload(weight.data(), (int64_t)weight.size()), packed, bytes,
+    CHECK_OK(pack(gpu(), shape, device_upload(weight.data(), (int64_t)weight.size()), packed, bytes,
                   stream_get()));
     return packed;
+}
+
+SPIRA_API const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
+    return weights_upload(shape, weight, conv_weights_bytes, conv_weights_pack<>);
 }
 
 // The lists of the map; only as much of their capacity is written as there are pairs.
@@ -59,8 +63,11 @@ SPIRA_API map_pairs pairs_upload(const problem *p) {
         begin.push_back((int32_t)input.size());
     }
     int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
-    map_pairs pairs = {device_upload(begin.data(), (int64_t)begin.size()),
-                       device_new<int32_t>(capacity), device_new<int32_t>(capacity), capacity};
+    map_pairs pairs = {};
+    pairs.begin = device_upload(begin.data(), (int64_t)begin.size());
+    pairs.input = device_new<int32_t>(capacity);
+    pairs.output = device_new<int32_t>(capacity);
+    pairs.capacity = capacity;
     device_copy_in(pairs.input, input.data(), (int64_t)input.size());
     device_copy_in(pairs.output, output.data(), (int64_t)output.size());
     return pairs;
@@ -129,8 +136,7 @@ std::vector<char> device_problem_run(const problem *p, const D *d, bool same, F 
 
 struct device_problem {
     conv_args args;
-    tile_layout layout;
-    order_layout order;
+    conv_map map; // of the form that the shape reads
     char *out, *scratch;
     size_t scratch_bytes;
     int64_t out_bytes;
@@ -146,52 +152,68 @@ SPIRA_API tile_layout layout_upload(const problem *p) {
     for (size_t i = 0; i < row.size(); ++i) {
         row[i] = (uint8_t)(i % tile_group);
     }
-    tile_layout host = {first.data(),  offset.data(),   input.data(), row.data(),
-                        (int32_t)many, (int32_t)volume, p->rows};
+    tile_layout host = {};
+    host.first = first.data();
+    host.offset = offset.data();
+    host.input = input.data();
+    host.row = row.data();
+    host.tiles = (int32_t)many;
+    host.volume = (int32_t)volume;
+    host.rows = p->rows;
     std::vector<int32_t> map = p->map;
     map.push_back(-1); // an empty map has an address too
     CHECK_OK(tile_build_host(map.data(), p->shape.volume, p->outputs, problem_capacity(p), host));
-    tile_layout device = {device_upload(first.data(), (int64_t)first.size()),
-                          device_upload(offset.data(), (int64_t)offset.size()),
-                          device_upload(input.data(), entries),
-                          device_upload(row.data(), entries),
-                          host.tiles,
-                          host.volume,
-                          host.rows};
+    tile_layout device = host;
+    device.first = device_upload(first.data(), (int64_t)first.size());
+    device.offset = device_upload(offset.data(), (int64_t)offset.size());
+    device.input = device_upload(input.data(), entries);
+    device.row = device_upload(row.data(), entries);
     return device;
 }
 
 SPIRA_API order_layout order_upload(const problem *p) {
     const problem_order o = problem_order_make(p);
-    order_layout device = {device_upload(o.row.data(), (int64_t)o.row.size()),
-                           device_upload(o.mask.data(), (int64_t)o.mask.size()),
-                           device_upload(o.source.data(), (int64_t)o.source.size()),
-                           device_upload(o.schedule.data(), (int64_t)o.schedule.size()),
-                           o.blocks,
-                           p->shape.volume};
+    order_layout device = {};
+    device.row = device_upload(o.row.data(), (int64_t)o.row.size());
+    device.mask = device_upload(o.mask.data(), (int64_t)o.mask.size());
+    device.source = device_upload(o.source.data(), (int64_t)o.source.size());
+    device.schedule = device_upload(o.schedule.data(), (int64_t)o.schedule.size());
+    device.groups = o.blocks;
+    device.volume = p->shape.volume;
     return device;
 }
 
-// Not copied: the arguments point to the layouts.
+// The kernel map of a problem in a form.
+SPIRA_API conv_map map_upload(const problem *p, conv_form form) {
+    const int32_t *count = device_upload(&p->outputs, 1);
+    const int32_t capacity = problem_capacity(p);
+    if (form == conv_form_identity) {
+        return conv_map_identity(count, capacity);
+    }
+    if (form == conv_form_order) {
+        const order_layout order = order_upload(p);
+        return conv_map_of_order(&order, count, capacity);
+    }
+    const tile_layout tiles = layout_upload(p);
+    return conv_map_of_tiles(&tiles, count, capacity);
+}
+
+// Not copied: the arguments point to the map.
 SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
     conv_args *a = &d->args;
     *a = {};
     a->shape = p->shape;
     a->weights = weights_upload(&p->shape, p->weight);
-    d->layout = p->identity ? tile_layout{} : layout_upload(p);
-    a->layout = p->identity ? nullptr : &d->layout;
-    d->order = p->identity ? order_layout{} : order_upload(p);
-    a->order = p->identity ? nullptr : &d->order;
-    a->count = device_upload(&p->outputs, 1);
-    a->capacity = problem_capacity(p);
+    d->map = map_upload(p, p->identity ? conv_form_identity : conv_form_of(gpu(), &p->shape));
+    a->map = &d->map;
     device_problem_arrays(p, d);
+    d->scratch = nullptr;
     d->scratch_bytes = 0;
-    CHECK_OK(conv_workspace(a, &d->scratch_bytes));
-    d->scratch = device_new<char>((int64_t)d->scratch_bytes);
 }
 
-SPIRA_API status device_problem_start(const device_problem *d) {
-    return conv(&d->args, d->scratch, d->scratch_bytes, stream_get());
+template <bool shortcuts = false>
+status device_problem_start(const device_problem *d) {
+    return conv<numeric_any, shortcuts>(gpu(), &d->args, stream_get());
 }
 
 // The same bits twice. Frees all buffers of the test.

@@ -1,5 +1,5 @@
-// tests/support/problems.h: convolution problems: features, weights, a map and an epilogue in host
-// memory, and the judgement of what comes of them, output by output against sums in double
+// tests/support/problems.h: convolution problems (features, weights, a map and an epilogue in host
+// memory), and the comparison of their outputs with sums in double, with a bound for each output
 // (reference.h).
 #ifndef SPIRA_TESTS_PROBLEMS_H
 #define SPIRA_TESTS_PROBLEMS_H
@@ -17,7 +17,7 @@ inline const numeric numerics[] = {numeric_f32, numeric_tf32, numeric_f16, numer
 
 // ---- problems -----------------------------------------------------------------------------------
 
-// Pointers are moved by so many elements from an aligned address.
+// Elements between each pointer and an aligned address.
 struct moves {
     int in, in2, out, residual, floats;
 };
@@ -28,16 +28,16 @@ struct problem {
     int rows;      // of a tile of the layout
     bool identity; // each row is its own source: no map
     int32_t inputs, outputs;
-    int32_t room;                                    // of the capacities behind what is there
+    int32_t room;                                    // capacity - outputs
     std::vector<float> in, in2, weight;              // in, in2: [inputs, ...]
-    std::vector<float> bias, scale, shift, residual; // empty: left out
+    std::vector<float> bias, scale, shift, residual; // empty: null
     std::vector<int32_t> map;                        // [outputs, volume]
     activation act;
     float slope;
     moves off;
 };
 
-// capacity: of the outputs; as many as there are, if they are more.
+// capacity: of the outputs; at least `outputs`.
 SPIRA_API problem problem_make(random_state *random, conv_shape shape, int32_t inputs,
                                int32_t outputs, int32_t capacity = 0) {
     problem p;
@@ -66,7 +66,7 @@ SPIRA_API int32_t problem_capacity(const problem *p) {
     return std::max(p->outputs + p->room, 1);
 }
 
-// Taps at random: those of an offset with its chance [volume], in percent.
+// Random taps. chance: of each offset, in percent [volume].
 SPIRA_API void problem_fill_taps(random_state *random, problem *p, const std::vector<int> &chance) {
     p->map.resize((size_t)p->outputs * (size_t)p->shape.volume);
     for (size_t i = 0; i < p->map.size(); ++i) {
@@ -80,7 +80,7 @@ SPIRA_API void problem_fill_map(random_state *random, problem *p, int percent) {
     problem_fill_taps(random, p, std::vector<int>((size_t)p->shape.volume, percent));
 }
 
-// Each offset has its own chance, up to `percent`, so that the lists differ in length.
+// Each offset with a random chance of up to `percent`, so that the lists differ in length.
 SPIRA_API void problem_fill_lists(random_state *random, problem *p, int percent) {
     std::vector<int> chance((size_t)p->shape.volume);
     for (int &c : chance) {
@@ -90,7 +90,7 @@ SPIRA_API void problem_fill_lists(random_state *random, problem *p, int percent)
     problem_fill_taps(random, p, chance);
 }
 
-// The map of a layer between two sets, by the host.
+// The map of a layer between two sets, built by the host loop.
 template <typename W>
 void problem_map_sets(problem *p, const kernel_shape *kernel, const word_layout *layout,
                       std::vector<W> source, std::vector<W> outputs) {
@@ -119,7 +119,7 @@ SPIRA_API void problem_fill_epilogue(random_state *random, problem *p, int what,
     p->slope = act == activation_leaky ? 0.1f : 0.0f;
 }
 
-// Any steps, any activation.
+// A random epilogue.
 SPIRA_API void problem_fill_any_epilogue(random_state *random, problem *p) {
     const int what = random_int(random, 0, with_all);
     problem_fill_epilogue(random, p, what,
@@ -132,13 +132,13 @@ struct epilogue_case {
     activation act;
 };
 
-// Slopes that are rare too.
+// A given epilogue, some with unusual slopes.
 SPIRA_API void problem_fill_case(random_state *random, problem *p, const epilogue_case &c) {
     problem_fill_epilogue(random, p, c.what, c.act);
     p->slope = c.what == 3 ? -0.5f : c.what == 5 ? 2.0f : p->slope;
 }
 
-// Runs all steps with all activations in all formats; of them some, if tests are to be quick.
+// Runs all epilogues with all activations in all formats; some of them in a quick run.
 template <typename F>
 void for_each_epilogue(F run) {
     for (numeric type : numerics) {
@@ -153,14 +153,14 @@ void for_each_epilogue(F run) {
     }
 }
 
-// Pointers that are not aligned, some of them.
+// Makes some pointers unaligned.
 SPIRA_API void problem_move(random_state *random, problem *p) {
     for (int *off : {&p->off.in, &p->off.in2, &p->off.out, &p->off.residual, &p->off.floats}) {
         *off = random_int(random, 0, 1) * random_int(random, 1, 9);
     }
 }
 
-// more: what else the test has chosen.
+// Names the problem in messages. more: other choices of the test.
 SPIRA_API void problem_name(problem *p, const char *what, const char *more = "") {
     snprintf(p->name, sizeof p->name,
              "%.60s: %s %d+%d->%d, volume %d%s, %d of %d outputs by %d, %d inputs%.100s", what,
@@ -176,7 +176,7 @@ int channels_random(random_state *random, const int (&edges)[count]) {
                                     : random_int(random, 1, 130);
 }
 
-// Such counts on both sides, and of a second source in every other shape.
+// Random channels on both sides; a second source in every other shape.
 template <int count>
 conv_shape shape_random(random_state *random, int volume, numeric type, const int (&edges)[count]) {
     conv_shape s = {volume, channels_random(random, edges), 0, channels_random(random, edges),
@@ -185,7 +185,7 @@ conv_shape shape_random(random_state *random, int volume, numeric type, const in
     return s;
 }
 
-// `off` numbers behind an aligned address.
+// Values `off` numbers behind an aligned address.
 SPIRA_API std::vector<float> floats_move(const std::vector<float> &values, int off) {
     std::vector<float> moved((size_t)off, NAN);
     moved.insert(moved.end(), values.begin(), values.end());
@@ -198,8 +198,8 @@ SPIRA_API std::vector<char> features_store(numeric type, const std::vector<float
     return stored;
 }
 
-// Rows of features, stored, with NaN before and in three rows after them: what a sum of the padding
-// would show.
+// Stored rows of features, with NaN before them and in three rows after them, so that a read of
+// the padding shows.
 SPIRA_API std::vector<char> features_move(numeric type, const std::vector<float> &values,
                                           int channels, int off) {
     std::vector<float> moved = floats_move(values, off);
@@ -207,8 +207,8 @@ SPIRA_API std::vector<char> features_move(numeric type, const std::vector<float>
     return features_store(type, moved);
 }
 
-// An ordered layout; the order is random, since any is right. Sources that are not of it would add
-// rows of NaN.
+// An ordered layout in random order, since any order is correct. Sources that are not part of it
+// point to rows of NaN.
 struct problem_order {
     std::vector<int32_t> row, source, schedule;
     std::vector<uint32_t> mask;
@@ -247,7 +247,7 @@ SPIRA_API problem_order problem_order_make(const problem *p) {
     }
     o.schedule.resize((size_t)order_pairs(o.blocks), -1);
     const int32_t pairs = order_pairs(order_count(p->outputs));
-    for (int32_t i = 0; i < pairs; ++i) { // any order is right here too
+    for (int32_t i = 0; i < pairs; ++i) { // here, too, any order is correct
         o.schedule[(size_t)i] = pairs - 1 - i;
     }
     return o;
@@ -255,18 +255,25 @@ SPIRA_API problem_order problem_order_make(const problem *p) {
 
 // ---- judging ------------------------------------------------------------------------------------
 
-// A problem's epilogue, in host memory. residual: its own, as stored.
+// A problem's epilogue, in host memory. residual: the stored one.
 SPIRA_API conv_epilogue problem_epilogue(const problem *p, const std::vector<char> &residual) {
     auto data = [](const auto &v) { return v.empty() ? nullptr : v.data(); };
-    return {data(p->bias), data(p->scale), data(p->shift), data(residual), p->act, p->slope};
+    conv_epilogue e = {};
+    e.bias = data(p->bias);
+    e.scale = data(p->scale);
+    e.shift = data(p->shift);
+    e.residual = data(residual);
+    e.act = p->act;
+    e.slope = p->slope;
+    return e;
 }
 
-// shortcut: null, or what is added.
+// Compares outputs with the reference. shortcut: null or the one that is added.
 SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
                                           const reference_shortcut *shortcut = nullptr) {
     const std::vector<char> residual = features_store(p->shape.type, p->residual);
     const conv_epilogue e = problem_epilogue(p, residual);
-    // A row more than there are: empty arrays have an address too.
+    // One row more, so that empty arrays have an address.
     std::vector<float> in = p->in, in2 = p->in2;
     std::vector<int32_t> map = p->map;
     in.resize(in.size() + (size_t)p->shape.cin);
@@ -276,7 +283,7 @@ SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
                                 p->identity ? nullptr : map.data(), p->outputs, &e, out, shortcut);
 }
 
-// Fails the test, with the worst output, unless all are within their bounds.
+// Fails the test and prints the worst output, unless all are within their bounds.
 SPIRA_API bool problem_good(const problem *p, const std::vector<char> &out,
                             const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return reference_conv_good(problem_judge(p, out.data()), p->name, file, line);
@@ -287,15 +294,15 @@ SPIRA_API problem problem_tight(random_state *random, numeric type) {
     return problem_make(random, {4, 6, 0, 9, type}, 60, 80, 80);
 }
 
-// Tests the test: what run(&problem) gives for `good` is good, and what it gives for a problem with
-// one error is not. P: a problem, or one with what its dataflow adds.
+// Tests the test: the outputs of run(&good) pass, and those of a problem with one error fail. P: a
+// problem, or a struct that derives from it.
 template <typename P, typename F>
 void check_planted_errors(const P &good, F run) {
     auto ratio = [&](const P &made, const P &wanted) {
         std::vector<char> out = run(&made);
         return problem_judge(&wanted, out.data()).ratio;
     };
-    size_t tap = 0; // the first that has a source
+    size_t tap = 0; // the first with a source
     while (good.map[tap] < 0) {
         ++tap;
     }
@@ -329,7 +336,7 @@ void check_planted_errors(const P &good, F run) {
 
 // ---- with a shortcut ----------------------------------------------------------------------------
 
-// A convolution, and the shortcut that it adds: of the identity, with `main`'s outputs.
+// A convolution and its shortcut, a 1x1x1 convolution with the same outputs.
 struct joined_problem {
     problem main, own;
 };
@@ -344,7 +351,7 @@ SPIRA_API joined_problem joined_make(random_state *random, conv_shape s, int cin
     return p;
 }
 
-// No residual of the shortcut's.
+// The shortcut has no residual.
 SPIRA_API void joined_fill(random_state *random, joined_problem *p, int percent, int what, int own,
                            activation act) {
     problem_fill_map(random, &p->main, percent);

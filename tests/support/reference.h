@@ -13,6 +13,19 @@
 #include <unordered_map>
 #include <vector>
 
+// ---- shapes -------------------------------------------------------------------------------------
+
+SPIRA_API spira::conv_shape shape_make(int volume, int cin, int cin2, int cout,
+                                       spira::numeric type) {
+    spira::conv_shape s = {};
+    s.volume = volume;
+    s.cin = cin;
+    s.cin2 = cin2;
+    s.cout = cout;
+    s.type = type;
+    return s;
+}
+
 // ---- scenes -------------------------------------------------------------------------------------
 
 // A layout for words of type W, whether or not the scene would fit fewer bits. Bounds inclusive.
@@ -217,7 +230,7 @@ SPIRA_API reference_value reference_epilogue(double sum, double error,
     sum += residual;
     magnitude += fabs(residual);
     error += 6 * epsilon * magnitude; // five steps, each rounded once
-    if (e->act == spira::activation_relu && sum < 0) {
+    if (e->act == spira::activation_relu && !isnan(sum) && sum < 0) { // -ffast-math forgets NaN
         sum = 0;
     } else if (e->act == spira::activation_leaky && sum < 0) {
         sum *= (double)e->slope;

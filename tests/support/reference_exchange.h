@@ -1,6 +1,6 @@
-// tests/support/reference_exchange.h: the kernel maps of other engines, made from voxels as these
-// engines define them, with none of spira's maps or orders; and the buffers that the writers of
-// spira/exchange.h fill, on either side of the bus.
+// tests/support/reference_exchange.h: the kernel maps of other engines, made from voxels by the
+// engines' own definitions, without spira's maps or orders; and buffers for the writers of
+// spira/exchange.h, in host or device memory.
 #ifndef SPIRA_TESTS_REFERENCE_EXCHANGE_H
 #define SPIRA_TESTS_REFERENCE_EXCHANGE_H
 
@@ -266,8 +266,8 @@ SPIRA_API spira::device_status engine_trouble(const engine_forms &wanted, engine
     return trouble;
 }
 
-// "" where all parts are the same, else the first difference. TorchSparse's lists are left out
-// where it has other pairs.
+// Returns the first difference, or "". TorchSparse's lists are not compared where it has other
+// pairs.
 SPIRA_API const char *engine_difference(const engine_forms &got, const engine_forms &wanted) {
     static const char *const names[engine_parts] = {
         "indice_pairs", "indice_pair_num", "nbmaps",      "nbsizes",   "begin", "in",
@@ -328,8 +328,8 @@ SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, int vo
     return b;
 }
 
-// What was written, by the lengths that were written; all behind must be as it was, unless the
-// buffers were used before.
+// Reads what was written, by the lengths that were written. Everything behind must be untouched,
+// unless the buffers were used before.
 SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const engine_buffers *b,
                                            bool fresh = true) {
     engine_forms f = {};

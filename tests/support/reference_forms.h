@@ -1,5 +1,5 @@
-// tests/support/reference_forms.h: what host and GPU tests of a kernel map's forms share: scenes,
-// layers in the memory of either side, and every form worked out from a plain map. No CUDA here.
+// tests/support/reference_forms.h: shared by host and GPU tests of map forms: scenes, layers in
+// host or device memory, and every form derived from a plain map. No CUDA here.
 #ifndef SPIRA_TESTS_REFERENCE_FORMS_H
 #define SPIRA_TESTS_REFERENCE_FORMS_H
 
@@ -21,8 +21,8 @@ SPIRA_API void forms_copy_host(void *to, const void *from, size_t bytes) {
 
 inline const forms_memory forms_host = {guarded_new_bytes, forms_copy_host, forms_copy_host};
 
-// A set in memory of exactly its capacity, `room` words more than it has. Below zero: its count
-// says that it has -room more than fit.
+// A set in memory of exactly its capacity, which is `room` above its words. room < 0: its count is
+// -room above its capacity.
 template <typename W>
 SPIRA_API spira::voxel_set<W> forms_set(const std::vector<W> &words, int32_t room,
                                         const forms_memory *m) {
@@ -56,7 +56,7 @@ SPIRA_API void forms_name(const char *what, const spira::kernel_shape *k, char *
              k->stride.x, k->stride.y, k->stride.z, k->transposed ? ", transposed" : "");
 }
 
-// One set on both sides, or two that have nothing to do with each other.
+// One set on both sides, or two unrelated sets.
 template <typename W>
 SPIRA_API forms_scene<W> forms_scene_make(const char *what, const spira::word_layout *layout,
                                           const spira::kernel_shape *kernel,
@@ -147,11 +147,11 @@ SPIRA_API std::vector<int32_t> forms_map(const forms_scene<W> *s) {
     std::vector<int32_t> map(s->outputs.size() * (size_t)spira::kernel_volume(&s->kernel) + 1);
     reference_map(&s->layout, &s->kernel, s->source.data(), (int32_t)s->source.size(),
                   s->outputs.data(), (int32_t)s->outputs.size(), map.data());
-    map.pop_back(); // it was there for the pointer
+    map.pop_back(); // added so that the pointer is not null
     return map;
 }
 
-// ---- what is asked for, and what comes of it ----------------------------------------------------
+// ---- wishes and results ----------------------------------------------------
 
 struct forms_wish {
     bool os, ws, mask, mask_any, pairs, half;
@@ -170,13 +170,13 @@ enum forms_part {
     forms_parts
 };
 
-// Whole buffers, with the poison where nothing is written.
+// Whole buffers: poison where nothing is written.
 struct forms_result {
     std::vector<int32_t> part[forms_parts]; // empty: not asked for
     spira::device_status trouble;
 };
 
-// What the status says before: a voxel that was out of range, and a smaller capacity passed.
+// The status word before a call: a voxel out of range, and a smaller capacity passed.
 SPIRA_API spira::device_status forms_trouble() {
     return {spira::device_flag_range, UINT32_MAX - 77, 0, 0, 0, 2};
 }
@@ -207,7 +207,7 @@ SPIRA_API int forms_norm_max(spira::triple size) {
     return *std::max_element(norms.begin(), norms.end());
 }
 
-// The offsets that are searched and have a norm below the threshold, or those that have not.
+// The offsets that are searched, with norms below the threshold or not.
 SPIRA_API std::vector<int> forms_offsets(spira::triple size, const forms_wish *w, bool below) {
     std::vector<int> norms = forms_norms(size), offsets;
     for (int k = 0; k < (int)norms.size() / (w->half ? 2 : 1); ++k) {
@@ -231,21 +231,19 @@ SPIRA_API int64_t forms_pairs(spira::triple size, const std::vector<int32_t> &ma
     return pairs;
 }
 
-// Each part asked for or not; the threshold anything, also beyond all norms; the half map where
-// there may be one. The lists have up to two places to spare and are one too short in one of eight.
+// A random wish: any parts; any threshold, also above all norms; half maps where allowed. The lists
+// have up to two places to spare; one in eight is one place too short.
 template <typename W>
 SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
                                        const std::vector<int32_t> &map) {
     int bits = random_int(r, 1, 31);
     const spira::kernel_shape *k = &s->kernel;
-    forms_wish w = {bits % 2 != 0,
-                    bits / 2 % 2 != 0,
-                    bits / 4 % 2 != 0,
-                    bits / 8 % 2 != 0,
-                    bits / 16 % 2 != 0,
-                    false,
-                    0,
-                    0};
+    forms_wish w = {};
+    w.os = bits % 2 != 0;
+    w.ws = bits / 2 % 2 != 0;
+    w.mask = bits / 4 % 2 != 0;
+    w.mask_any = bits / 8 % 2 != 0;
+    w.pairs = bits / 16 % 2 != 0;
     w.half = s->same && !k->transposed && spira::kernel_is_odd(k) && random_int(r, 0, 2) == 0;
     w.threshold = random_int(r, 0, 3) == 0 ? (int)spira::map_all
                                            : random_int(r, 0, forms_norm_max(k->size) + 1);
@@ -255,9 +253,29 @@ SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
     return w;
 }
 
+// os alone: the offsets with a norm below the threshold.
+SPIRA_API forms_wish forms_wish_os(int threshold = spira::map_all, bool half = false) {
+    forms_wish w = {};
+    w.os = true;
+    w.half = half;
+    w.threshold = threshold;
+    return w;
+}
+
+// Lists alone: the offsets with a norm of the threshold or more.
+SPIRA_API forms_wish forms_wish_lists(int threshold = 0, bool half = false) {
+    forms_wish w = {};
+    w.pairs = true;
+    w.half = half;
+    w.threshold = threshold;
+    return w;
+}
+
 // All parts, all offsets in the lists.
 SPIRA_API forms_wish forms_everything() {
-    return {true, true, true, true, true, false, 0, 0};
+    forms_wish w = {};
+    w.os = w.ws = w.mask = w.mask_any = w.pairs = true;
+    return w;
 }
 
 // Lists with `more` places than there are pairs.
@@ -328,7 +346,7 @@ SPIRA_API void forms_expect_pairs(spira::triple size, const std::vector<int32_t>
     if (found > w->pairs_capacity) {
         r->trouble.flags |= spira::device_flag_capacity;
         r->trouble.needed = std::max(r->trouble.needed, (uint32_t)found);
-        return; // whatever stands in lists that are empty
+        return; // contents of empty lists are unspecified
     }
     std::vector<int32_t> *input = &r->part[forms_input], *output = &r->part[forms_output];
     for (int64_t k = 0; k < volume; ++k) {
@@ -363,7 +381,7 @@ SPIRA_API forms_result forms_expected(spira::triple size, const std::vector<int3
     return r;
 }
 
-// "" where both are the same; else the first difference.
+// Returns the first difference, or "".
 SPIRA_API const char *forms_difference(const forms_result *got, const forms_result *wanted,
                                        const char *label) {
     static char text[512];
@@ -430,7 +448,7 @@ SPIRA_API forms_place forms_place_of(const forms_layer<W> *l, int part, int64_t 
     }
 }
 
-// Sets and buffers of their exact sizes. Lives to the end of the test.
+// Sets and buffers of exactly their sizes. They live until the end of the test.
 template <typename W>
 SPIRA_API forms_layer<W> forms_layer_make(const forms_scene<W> *s, const forms_wish *wish,
                                           int32_t room, const forms_memory *m) {
@@ -454,15 +472,14 @@ SPIRA_API forms_layer<W> forms_layer_make(const forms_scene<W> *s, const forms_w
 
 template <typename W>
 SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
-    return {l->part[forms_os],
-            l->part[forms_ws],
-            (uint32_t *)l->part[forms_mask],
-            (uint32_t *)l->part[forms_mask_any],
-            l->wish.threshold,
-            l->wish.half,
-            {},
-            nullptr,
-            nullptr};
+    spira::map_forms f = {};
+    f.os = l->part[forms_os];
+    f.ws = l->part[forms_ws];
+    f.mask = (uint32_t *)l->part[forms_mask];
+    f.mask_any = (uint32_t *)l->part[forms_mask_any];
+    f.threshold = l->wish.threshold;
+    f.half = l->wish.half;
+    return f;
 }
 
 template <typename W>
@@ -471,12 +488,12 @@ SPIRA_API spira::map_pairs forms_pairs_of(const forms_layer<W> *l) {
             l->wish.pairs_capacity};
 }
 
-// Whether the builder of the lists may be given no forms at all.
+// Whether the forms may be null for the builder of lists.
 SPIRA_API bool forms_none(const forms_wish *w) {
     return !w->os && !w->ws && !w->mask && !w->mask_any && !w->half && w->threshold == 0;
 }
 
-// Reads what was written; where nothing was poisoned, nothing else.
+// Reads a part: all of it, or without poison only what was written.
 SPIRA_API std::vector<int32_t> forms_get(const int32_t *from, forms_place at,
                                          const forms_memory *m) {
     std::vector<int32_t> values = forms_poisoned(at.rows * at.pitch);
@@ -518,7 +535,7 @@ SPIRA_API spira::status forms_build_host(const forms_layer<W> *l) {
                                        l->trouble);
 }
 
-// What the host loops make of a scene.
+// The results of the host loops.
 template <typename W>
 SPIRA_API forms_result forms_on_host(const forms_scene<W> *s, const forms_wish *wish,
                                      int32_t room) {
@@ -529,11 +546,16 @@ SPIRA_API forms_result forms_on_host(const forms_scene<W> *s, const forms_wish *
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-// One thing that is wrong with a layer.
+// One error in a layer.
 struct forms_spoilt {
     spira::status_code code;
     void (*spoil)(forms_layer<uint32_t> *);
 };
+
+// Moves an array of a layer off the alignment of its elements.
+inline void forms_misalign(forms_layer<uint32_t> *l, forms_part part) {
+    l->part[part] = (int32_t *)((char *)l->part[part] + 1);
+}
 
 inline const forms_spoilt forms_spoilt_layers[] = {
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->source.words = nullptr; }},
@@ -549,19 +571,26 @@ inline const forms_spoilt forms_spoilt_layers[] = {
     {spira::status_unsupported, [](forms_layer<uint32_t> *l) { l->kernel.dilation.z = 9; }},
     {spira::status_unsupported,
      [](forms_layer<uint32_t> *l) { l->layout = spira::word_widen(l->layout); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_os); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_ws); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask_any); }},
 };
 
 inline const forms_spoilt forms_spoilt_lists[] = {
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_begin] = nullptr; }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_input] = nullptr; }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->part[forms_output] = nullptr; }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_begin); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_input); }},
+    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_output); }},
     {spira::status_null_pointer, [](forms_layer<uint32_t> *l) { l->trouble = nullptr; }},
     {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = 0; }},
     {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = -1; }},
     {spira::status_bad_size, [](forms_layer<uint32_t> *l) { l->wish.pairs_capacity = INT32_MAX; }},
 };
 
-// Half maps of layers that have no symmetry.
+// Half maps of layers without symmetry.
 inline const forms_spoilt forms_spoilt_halves[] = {
     {spira::status_unsupported,
      [](forms_layer<uint32_t> *l) { l->kernel = spira::kernel_cube(2, 1); }},

@@ -1,6 +1,6 @@
-// tests/support/reference_net.h: what host and GPU tests of planned networks compare with. All of
-// it is worked out from the table of layers: strides, channels, sets, maps, places of the
-// parameters. Of the plan itself only capacities and addresses are taken.
+// tests/support/reference_net.h: the reference for host and GPU tests of planned networks. Strides,
+// channels, sets, maps and the places of the parameters are derived from the table of layers, not
+// from the plan: of the plan, only capacities, addresses and fused shortcuts are used.
 #ifndef SPIRA_TESTS_REFERENCE_NET_H
 #define SPIRA_TESTS_REFERENCE_NET_H
 
@@ -223,10 +223,11 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
 
 // Where the parameters of a layer start: weights, bias, scale, shift, those that it has.
 SPIRA_API spira::net_params reference_net_params(const networks::network *n, int layer) {
-    spira::net_params at = {0, -1, -1, -1, 0, 0};
+    spira::net_params at = {};
     for (int i = 0; i <= layer; ++i) {
         const spira::net_layer *l = &n->layers[i];
-        at = {at.end, -1, -1, -1, at.end, at.end};
+        at.weight = at.vectors = at.end;
+        at.bias = at.scale = at.shift = -1;
         if (l->op == spira::net_conv) {
             int64_t inputs = reference_net_channels(n, l->source);
             inputs += reference_net_channels(n, l->source2);
@@ -243,7 +244,7 @@ SPIRA_API spira::net_params reference_net_params(const networks::network *n, int
     return at;
 }
 
-// All that a layer's features are judged by. feature[1 + layer], the input's in feature[0].
+// What a layer's features are judged by. feature[0] is the input, feature[1 + i] is layer i.
 template <typename W>
 struct reference_net_run {
     const networks::network *net;
@@ -272,7 +273,20 @@ SPIRA_API std::vector<float> reference_net_floats(const reference_net_run<W> *ru
     return values;
 }
 
-// Whether the plan has the layer's residual computed along with it.
+// The shape of a convolution, from the table.
+template <typename W>
+SPIRA_API spira::conv_shape reference_net_shape(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    spira::conv_shape shape = {};
+    shape.volume = l->size.x * l->size.y * l->size.z;
+    shape.cin = reference_net_channels(run->net, l->source);
+    shape.cin2 = reference_net_channels(run->net, l->source2);
+    shape.cout = l->channels;
+    shape.type = run->plan->limits.type;
+    return shape;
+}
+
+// Whether the plan fuses the layer's residual into it.
 template <typename W>
 SPIRA_API bool reference_net_joined(const reference_net_run<W> *run, int layer) {
     return run->plan->step[layer].shortcut != spira::net_none;
@@ -283,14 +297,15 @@ template <typename W>
 SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
     spira::net_params at = reference_net_params(run->net, layer);
-    return {at.bias < 0 ? nullptr : run->params + at.bias,
-            at.scale < 0 ? nullptr : run->params + at.scale,
-            at.shift < 0 ? nullptr : run->params + at.shift,
-            l->residual < spira::net_input || reference_net_joined(run, layer)
-                ? nullptr
-                : run->feature[1 + l->residual],
-            l->act,
-            l->slope};
+    const bool added = l->residual >= spira::net_input && !reference_net_joined(run, layer);
+    spira::conv_epilogue e = {};
+    e.bias = at.bias < 0 ? nullptr : run->params + at.bias;
+    e.scale = at.scale < 0 ? nullptr : run->params + at.scale;
+    e.shift = at.shift < 0 ? nullptr : run->params + at.shift;
+    e.residual = added ? run->feature[1 + l->residual] : nullptr;
+    e.act = l->act;
+    e.slope = l->slope;
+    return e;
 }
 
 // Judges a pooling layer: a maximum must be exact.
@@ -382,14 +397,12 @@ SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_
     return worst;
 }
 
-// What a layer's shortcut adds, if it is computed along with it.
+// What a layer's shortcut adds, if it is fused into the layer.
 template <typename W>
 SPIRA_API reference_shortcut reference_net_shortcut(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
-    const spira::conv_shape shape = {1, reference_net_channels(run->net, l->source),
-                                     reference_net_channels(run->net, l->source2), l->channels,
-                                     run->plan->limits.type};
+    const spira::conv_shape shape = reference_net_shape(run, layer);
     return reference_shortcut_make(&shape, reference_net_floats(run, l->source).data(),
                                    reference_net_floats(run, l->source2).data(),
                                    run->params + reference_net_params(run->net, layer).weight,
@@ -407,9 +420,7 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
     std::vector<float> in = reference_net_floats(run, l->source),
                        in2 = reference_net_floats(run, l->source2);
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
-    spira::conv_shape shape = {
-        l->size.x * l->size.y * l->size.z, reference_net_channels(run->net, l->source),
-        reference_net_channels(run->net, l->source2), l->channels, run->plan->limits.type};
+    const spira::conv_shape shape = reference_net_shape(run, layer);
     const bool joined = reference_net_joined(run, layer);
     reference_shortcut shortcut;
     if (joined) {

@@ -2,19 +2,20 @@
 //
 //     TEST(word_packs_zero) {
 //         REQUIRE(p != nullptr);                       // stops the test
-//         CHECK_EQUAL(pack(p, 0), 0u);                 // goes on, prints both sides
-//         CHECK_STATUS(fit(p, -1), status_bad_size);   // prints the status' text
+//         CHECK_EQUAL(pack(p, 0), 0u);                 // continues, prints both sides
+//         CHECK_STATUS(fit(p, -1), status_bad_size);   // prints the text of the status
 //     }
 //
-// Tests register themselves in a list; one file of the binary has TEST_MAIN. A test with a failed
-// check is a failed test, and so is a test that checks nothing. Buffers from guarded_new have
-// sentinels on both sides, are checked when the test ends, and are freed by the harness.
+// Tests register themselves in a list; one file of the binary has TEST_MAIN. A test fails if one of
+// its checks fails, or if it checks nothing. Buffers from guarded_new have sentinels on both sides;
+// the harness checks and frees them when the test ends.
 //
-// Run: [filter...] keeps the tests whose name contains one of the filters; --list names them;
-// --verbose names each as it ends. Environment:
+// Arguments: [filter...] runs the tests whose name contains one of the filters; --list prints their
+// names; --verbose prints the result of each. Environment:
 //     SPIRA_QUICK=1      small sizes (for sanitizers): test_quick()
 //     SPIRA_EXACT=1      buffers without sentinels, so that a sanitizer sees their true ends
-//     SPIRA_UNPOISONED=1 buffers are left as they come, so that a sanitizer sees unset reads
+//     SPIRA_UNPOISONED=1 buffers are not filled, so that a sanitizer sees reads of unset memory
+//     SPIRA_DATA=folder  where the real scans are; data/ otherwise
 #ifndef SPIRA_TESTS_TEST_H
 #define SPIRA_TESTS_TEST_H
 
@@ -40,7 +41,7 @@ struct test_entry {
 
 enum guarded_state { guarded_intact = 0, guarded_before, guarded_after, guarded_unknown };
 
-// A buffer with sentinels, on either side of the bus.
+// A buffer with sentinels, in host or device memory.
 struct guarded_buffer {
     guarded_buffer *next;
     char *base; // what was allocated
@@ -55,7 +56,7 @@ struct guarded_buffer {
 struct test_globals {
     test_entry *first, *last;
     test_entry *current;
-    guarded_buffer *buffers; // those of the current test
+    guarded_buffer *buffers; // of the current test
     int failures;            // failed checks of the current test
     int checked;             // 1 after the first check of the current test
     int quiet;               // planted failures are counted and not printed
@@ -64,7 +65,7 @@ struct test_globals {
 
 inline test_globals test_state = {};
 
-enum { test_failures_shown = 10 }; // of one test; the rest is counted
+enum { test_failures_shown = 10 }; // of one test; the others are only counted
 
 inline int test_register(test_entry *entry) {
     *(test_state.last ? &test_state.last->next : &test_state.first) = entry;
@@ -207,7 +208,7 @@ inline bool test_check_status(spira::status s, spira::status_code code, const ch
 
 #define CHECK_OK(expression) CHECK_STATUS(expression, ::spira::status_ok)
 
-// For what the rest of the test stands on: returns from the function that it is in.
+// For conditions that the rest of the test depends on: returns from the current function.
 #define REQUIRE(...)                                                                               \
     do {                                                                                           \
         if (!CHECK(__VA_ARGS__)) {                                                                 \
@@ -224,11 +225,42 @@ inline bool test_check_status(spira::status s, spira::status_code code, const ch
         return;                                                                                    \
     } while (0)
 
+// Skips the test, by the name of the file, unless all these scans are there.
+#define NEED_SCANS(...)                                                                            \
+    do {                                                                                           \
+        if (const char *missing = test_missing_scan({__VA_ARGS__})) {                              \
+            SKIP(missing);                                                                         \
+        }                                                                                          \
+    } while (0)
+
 #define TEST(name)                                                                                 \
     static void test_body_##name();                                                                \
     static test_entry test_entry_##name = {#name, test_body_##name, nullptr, nullptr};             \
     [[maybe_unused]] static const int test_registered_##name = test_register(&test_entry_##name);  \
     static void test_body_##name()
+
+// ---- real scans: in data/, or in the folder that SPIRA_DATA names -------------------------------
+
+inline const char *test_data_folder() {
+    const char *folder = getenv("SPIRA_DATA");
+    return folder && *folder ? folder : "data";
+}
+
+// Null if all are there, else a sentence that names the first that is not; never freed.
+inline const char *test_missing_scan(std::initializer_list<const char *> names) {
+    for (const char *name : names) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", test_data_folder(), name);
+        if (FILE *file = fopen(path, "rb")) {
+            fclose(file);
+            continue;
+        }
+        char text[4200];
+        snprintf(text, sizeof text, "there is no %s", path);
+        return strdup(text);
+    }
+    return nullptr;
+}
 
 // ---- guarded buffers ----------------------------------------------------------------------------
 
@@ -314,7 +346,7 @@ T *guarded_new(int64_t count, const char *file = __builtin_FILE(), int line = __
     return (T *)guarded_new_bytes((size_t)count * sizeof(T), file, line);
 }
 
-// What became of the sentinels of a buffer from guarded_new or device_new.
+// The state of the sentinels around a buffer from guarded_new or device_new.
 inline guarded_state guarded_check(const void *data) {
     for (guarded_buffer *b = test_state.buffers; b; b = b->next) {
         if (b->data == data) {
@@ -324,7 +356,7 @@ inline guarded_state guarded_check(const void *data) {
     return guarded_unknown;
 }
 
-// Nothing has been written to elements [from, count).
+// Whether elements [from, count) still have the values that the buffer was filled with.
 template <typename T>
 bool guarded_untouched(const T *data, int64_t from, int64_t count) {
     if (test_environment("SPIRA_UNPOISONED")) {
@@ -393,8 +425,8 @@ inline int random_int(random_state *r, int low, int high) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-// How many checks fail in `body`, its buffers included; nothing is printed and the test that asks
-// is left as it was. For planted errors: test the test.
+// The number of checks that fail in `body`, the checks of its buffers included. Prints nothing and
+// does not change the calling test. For planted errors: test the test.
 inline int test_failures_of(void (*body)()) {
     test_globals saved = test_state;
     test_state.buffers = nullptr;
@@ -414,7 +446,7 @@ inline void test_crashed(int number) {
     raise(number);
 }
 
-// Each reason once, with how many tests it stopped.
+// Prints each reason once, with the number of tests that it stopped.
 inline void test_print_skipped() {
     for (test_entry *e = test_state.first; e; e = e->next) {
         if (!e->skip_reason) {
@@ -445,7 +477,7 @@ inline bool test_chosen(const char *name, int filters, char **filter) {
     return filters == 0;
 }
 
-// Runs the current test and says how it ended: 'p'assed, 'f'ailed, 's'kipped.
+// Runs a test and returns its result: 'p'assed, 'f'ailed, 's'kipped.
 inline char test_run(test_entry *e) {
     test_state.current = e;
     test_state.failures = test_state.checked = 0;
@@ -470,7 +502,7 @@ inline char test_run(test_entry *e) {
 
 inline int test_main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
-#ifndef __SANITIZE_ADDRESS__ // which reports a crash better
+#ifndef __SANITIZE_ADDRESS__ // the sanitizer reports a crash better
     int crashes[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS};
     for (int crash : crashes) {
         signal(crash, test_crashed);

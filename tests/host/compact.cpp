@@ -1,4 +1,4 @@
-// tests/host/slab.cpp: index/compact.h: the compact form of a kernel map.
+// tests/host/compact.cpp: index/compact.h, the compact form of a kernel map.
 #include "../support/reference.h"
 
 #include "../../spira/map.h"
@@ -10,8 +10,8 @@ using namespace spira;
 
 static const int sizes[] = {3, 5};
 
-// Taps of a slab, whose rows begin anywhere; bit c of `has`: offset c has one.
-static std::vector<int32_t> slab_taps(random_state *random, int K, uint32_t has) {
+// Taps of one x-plane, whose rows begin anywhere; bit c of `has`: offset c has one.
+static std::vector<int32_t> plane_taps(random_state *random, int K, uint32_t has) {
     std::vector<int32_t> taps((size_t)(K * K), -1);
     for (int row = 0; row < K; ++row) {
         int32_t next = random_int(random, 0, 1 << 30);
@@ -22,51 +22,51 @@ static std::vector<int32_t> slab_taps(random_state *random, int K, uint32_t has)
     return taps;
 }
 
-static bool slab_tells(const int32_t *record, int K, const std::vector<int32_t> &taps) {
+static bool record_has(const int32_t *record, int K, const std::vector<int32_t> &taps) {
     for (int c = 0; c < K * K; ++c) {
-        if (slab_source(record, K, c) != taps[(size_t)c]) {
+        if (compact_source(record, K, c) != taps[(size_t)c]) {
             return false;
         }
     }
     return true;
 }
 
-TEST(slab_records_tell_the_taps) {
+TEST(compact_records_hold_the_taps) {
     random_state random = random_make(1);
     for (int K : sizes) {
         for (int i = 0; i < 3000; ++i) {
             const uint32_t all = (1u << K * K) - 1;
             uint32_t has = (uint32_t)random_int(&random, 0, INT32_MAX) & all;
             has = i == 0 ? 0 : i == 1 ? all : has;
-            std::vector<int32_t> taps = slab_taps(&random, K, has);
-            int32_t record[slab_record_words(slab_size_most)];
-            CHECK(slab_record_put(taps.data(), K, record));
+            std::vector<int32_t> taps = plane_taps(&random, K, has);
+            int32_t record[compact_record_words(compact_size_most)];
+            CHECK(compact_record_put(taps.data(), K, record));
             CHECK_EQUAL((uint32_t)record[K], has);
-            CHECK(slab_tells(record, K, taps));
+            CHECK(record_has(record, K, taps));
         }
     }
 }
 
-// Other words between those of a row: the ones behind are left out, and it is told.
-TEST(slab_records_have_no_gaps) {
+// Other words between the members of a row: the record reports it and lacks the members behind.
+TEST(compact_records_have_no_gaps) {
     random_state random = random_make(2);
     for (int K : sizes) {
-        std::vector<int32_t> taps = slab_taps(&random, K, (1u << K * K) - 1), wanted = taps;
-        int32_t record[slab_record_words(slab_size_most)];
+        std::vector<int32_t> taps = plane_taps(&random, K, (1u << K * K) - 1), wanted = taps;
+        int32_t record[compact_record_words(compact_size_most)];
         taps[(size_t)K + 1] += 1; // of row 1
-        CHECK(!slab_record_put(taps.data(), K, record));
+        CHECK(!compact_record_put(taps.data(), K, record));
         wanted[(size_t)K + 1] = -1;
         for (int c = K + 2; c < 2 * K; ++c) {
             taps[(size_t)c] = -1;
             wanted[(size_t)c] = -1;
         }
-        CHECK(!slab_record_put(taps.data(), K, record));
-        CHECK(slab_tells(record, K, wanted));
+        CHECK(!compact_record_put(taps.data(), K, record));
+        CHECK(record_has(record, K, wanted));
     }
 }
 
 // A word off the lattice stands between two members of a row.
-TEST(slab_maps_on_the_host) {
+TEST(compact_maps_on_the_host) {
     word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {31, 31, 31}, 1, {2, 2, 2}, {8, 8, 8});
     std::vector<uint32_t> words;
@@ -83,42 +83,42 @@ TEST(slab_maps_on_the_host) {
             const int plane = K * K;
             device_status trouble = {};
             std::vector<int32_t> map((size_t)(capacity * K * plane));
-            std::vector<int32_t> slabs((size_t)slab_total(K, capacity), 12345);
-            const map_forms forms = map_forms_slabs(slabs.data(), &trouble);
+            std::vector<int32_t> compact((size_t)compact_total(K, capacity), 12345);
+            const map_forms forms = map_forms_compact(compact.data(), &trouble);
             REQUIRE_OK(map_build_host(&layout, &kernel, set, set, map.data()));
             REQUIRE_OK(map_build_forms_host(&layout, &kernel, set, set, &forms));
             status found = device_status_read(&trouble);
             CHECK_EQUAL(found.code, stride == 1 ? status_ok : status_out_of_range);
-            // The first output that has it between two of its sources.
+            // The first output with a gap between two of its sources.
             CHECK_EQUAL(found.detail, stride == 2 && K == 3 ? 1 : 0);
             int missing = 0;
             for (int i = 0; i < count * K * plane; ++i) {
-                const int output = i / (K * plane), slab = i / plane % K;
-                const int32_t *record = &slabs[(size_t)slab_at(K, capacity, slab, output)];
-                const int32_t told = slab_source(record, K, i % plane);
-                CHECK(told == map[(size_t)i] || (told == -1 && stride == 2));
-                missing += told != map[(size_t)i];
+                const int output = i / (K * plane), x = i / plane % K;
+                const int32_t *record = &compact[(size_t)compact_at(K, capacity, x, output)];
+                const int32_t tap = compact_source(record, K, i % plane);
+                CHECK(tap == map[(size_t)i] || (tap == -1 && stride == 2));
+                missing += tap != map[(size_t)i];
             }
             CHECK_EQUAL(missing > 0, stride == 2);
-            for (int s = 0; s < K; ++s) { // outputs that are not there
-                CHECK_EQUAL(slabs[(size_t)slab_at(K, capacity, s, count)], 12345);
+            for (int s = 0; s < K; ++s) { // rows behind the count
+                CHECK_EQUAL(compact[(size_t)compact_at(K, capacity, s, count)], 12345);
             }
         }
     }
 }
 
-TEST(slab_forms_are_checked) {
+TEST(compact_forms_are_checked) {
     word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {31, 31, 31}, 1, {1, 1, 1}, {8, 8, 8});
     uint32_t word = word_pack<uint32_t>(&layout, {0, 1, 1, 1});
     int32_t count = 1;
-    alignas(16) static int32_t slabs[64];
+    alignas(16) static int32_t compact[64];
     static int32_t other[125];
     static uint32_t bits[4];
     device_status trouble = {};
     const voxel_set<uint32_t> set = {&word, &count, 1};
     auto start = [&](kernel_shape kernel, auto spoil) {
-        map_forms forms = map_forms_slabs(slabs, &trouble);
+        map_forms forms = map_forms_compact(compact, &trouble);
         spoil(&forms);
         return map_build_forms_host(&layout, &kernel, set, set, &forms);
     };
@@ -136,14 +136,14 @@ TEST(slab_forms_are_checked) {
     CHECK_STATUS(start(bad, nothing), status_unsupported);
     auto three = [&](auto spoil) { return start(kernel_cube(3, 1), spoil); };
     CHECK_STATUS(three([](map_forms *f) { f->trouble = nullptr; }), status_null_pointer);
-    CHECK_STATUS(three([](map_forms *f) { f->slabs += 1; }), status_alignment);
+    CHECK_STATUS(three([](map_forms *f) { f->compact += 1; }), status_alignment);
     CHECK_STATUS(three([](map_forms *f) { f->half = true; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->os = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->ws = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask = bits; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask_any = bits; }), status_unsupported);
     int32_t lists[28];
-    map_forms forms = map_forms_slabs(slabs, &trouble);
+    map_forms forms = map_forms_compact(compact, &trouble);
     kernel_shape kernel = kernel_cube(3, 1);
     CHECK_STATUS(map_build_pairs_host(&layout, &kernel, set, set, &forms, {lists, lists, lists, 28},
                                       &trouble),

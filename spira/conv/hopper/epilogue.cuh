@@ -1,0 +1,315 @@
+// spira/conv/hopper/epilogue.cuh: from accumulators to outputs: initial sums, scale and shift,
+// residual, activation, one rounding.
+//
+// The plain path is for aligned outputs with no activation or ReLU. Lanes exchange channels in
+// pairs, so that each stores 8 bytes at a time. Everything else takes the general path, a compact
+// loop.
+//
+// A lane has two rows of each row group, and of each channel group (8 channels) the two channels
+// that the matrix instruction gives it (base/wgmma.cuh).
+#ifndef SPIRA_CONV_HOPPER_EPILOGUE_CUH
+#define SPIRA_CONV_HOPPER_EPILOGUE_CUH
+
+#include "traits.cuh"
+
+namespace spira {
+
+// ---- initial sums -------------------------------------------------------------------------------
+
+// Loads two channels, of which `there` are there; zeros for the others. Without a branch, so that
+// many loads are in flight.
+SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
+#ifdef __CUDA_ARCH__
+    float2 v;
+    asm volatile("{\n\t"
+                 ".reg .pred both, one;\n\t"
+                 "setp.ge.s32 both, %3, 2;\n\t"
+                 "setp.eq.s32 one, %3, 1;\n\t"
+                 "mov.f32 %0, 0f00000000;\n\t"
+                 "mov.f32 %1, 0f00000000;\n\t"
+                 "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
+                 "@one ld.global.f32 %0, [%2];\n\t"
+                 "}"
+                 : "=&f"(v.x), "=&f"(v.y)
+                 : "l"(from), "r"(there));
+    return v;
+#else
+    return make_float2(there > 0 ? from[0] : 0.0f, there > 1 ? from[1] : 0.0f);
+#endif
+}
+
+// Adds conv_tensor_params.sums, if there are any, to a lane's accumulators.
+template <int columns>
+SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, const int (&row)[2],
+                                  float (&sum)[columns / 2]) {
+    enum { at_a_time = columns <= 96 ? 4 : 2 }; // as registers allow
+    if (!p.sums) {
+        return;
+    }
+    const float *from[2];
+    int there[2]; // channels from the lane's first on; those past the last are not initialised
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        const int first = channel + warp_lane() % 4 * 2;
+        from[h] = p.sums + (int64_t)row[h] * conv_sums_pitch(p.cout) + first;
+        there[h] = row[h] < 0 ? 0 : p.cout - first;
+    }
+#pragma unroll
+    for (int j = 0; j < columns / 8 && channel + 8 * j < p.cout; j += at_a_time) {
+        float2 v[at_a_time][2];
+#pragma unroll
+        for (int i = 0; i < 2 * at_a_time; ++i) {
+            int ahead = 8 * (j + i / 2);
+            v[i / 2][i % 2] = hopper_sums_load(from[i % 2] + ahead, there[i % 2] - ahead);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * at_a_time; ++i) {
+            float *to = sum + 4 * (j + i / 2) + 2 * (i % 2);
+            to[0] += v[i / 2][i % 2].x;
+            to[1] += v[i / 2][i % 2].y;
+        }
+    }
+}
+
+// ---- plain path ---------------------------------------------------------------------------------
+
+// Whether the plain path applies: not for unaligned outputs, leaky ReLU, or a residual besides a
+// shortcut.
+SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
+    return p.wide_out && p.epilogue.act != activation_leaky && !(p.residual && p.shortcut.parts);
+}
+
+// Finishes two neighbouring channels: max(scale * sum + shift + residual, floor).
+template <typename E, bool adds>
+SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 shift,
+                                         uint32_t residual, float floor) {
+    union pair {
+        uint32_t all;
+        E element[2];
+    } v, e;
+    e.all = residual;
+    x = fmaf(x, scale.x, shift.x) + (adds ? element_to_float(e.element[0]) : 0.0f);
+    y = fmaf(y, scale.y, shift.y) + (adds ? element_to_float(e.element[1]) : 0.0f);
+    v.element[0] = element_from_float<E>(conv_max_nan(x, floor));
+    v.element[1] = element_from_float<E>(conv_max_nan(y, floor));
+    return v.all;
+}
+
+// Two lanes have two channels each of two channel groups, `low` and `high`. They exchange halves:
+// the even lane gets four neighbouring channels of the first group, the odd lane of the second.
+SPIRA_DEVICE uint2 hopper_join(bool odd, uint32_t low, uint32_t high) {
+    uint32_t other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+    return odd ? make_uint2(other, high) : make_uint2(low, other);
+}
+
+// The inverse of hopper_join.
+SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &high) {
+    uint32_t other = __shfl_xor_sync(~0u, odd ? all.x : all.y, 1);
+    low = odd ? other : all.x;
+    high = odd ? all.y : other;
+}
+
+// The first of the four channels that a lane has of a pair of channel groups, after hopper_join.
+SPIRA_DEVICE int hopper_joined_channel() {
+    const int t = warp_lane() % 4;
+    return (t & 1) * 8 + (t >> 1) * 4;
+}
+
+// Byte of a channel of a row, in an array of the outputs' shape.
+template <typename E>
+SPIRA_DEVICE int64_t hopper_byte_of(const conv_tensor_params &p, int row, int channel) {
+    return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
+}
+
+// Loads the residual of two rows of a lane, for the pairs of channel groups from `first` on that
+// are in begin .. end - 1. channel: the lane's first.
+template <typename E, int batch>
+SPIRA_DEVICE void hopper_residual_load(const conv_tensor_params &p, int channel,
+                                       const int (&row)[2], int first, int begin, int end,
+                                       uint2 (&residual)[batch][2]) {
+#pragma unroll
+    for (int i = 0; i < 2 * batch; ++i) {
+        const int j = first + i / 2, h = i % 2;
+        if (j >= begin && j < end) {
+            residual[i / 2][h] = make_uint2(0, 0);
+            if (row[h] >= 0 && channel + 16 * j < p.cout) {
+                const char *from = (const char *)p.residual + hopper_byte_of<E>(p, row[h], channel);
+                residual[i / 2][h] = *(const uint2 *)(from + 32 * j);
+            }
+        }
+    }
+}
+
+// Finishes two rows of a lane. The residual may be the array of the outputs: of each batch it is
+// loaded before the batch's outputs are stored.
+//
+// from      the first channel's number in the slice; channel: in the layer
+// residual  with `adds`: the first T::prefetch pairs of channel groups are loaded already
+template <typename T, bool adds>
+SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const hopper_shared &shared,
+                                     int from, int channel, const int (&row)[2],
+                                     uint2 (&residual)[T::batch][2],
+                                     const float (&sum)[T::finished / 2]) {
+    typedef typename T::element E;
+    enum { pairs = T::finished / 16 }; // of channel groups
+    const int t = warp_lane() % 4, own = hopper_joined_channel();
+    const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    int64_t at[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        at[h] = hopper_byte_of<E>(p, row[h], channel + own);
+    }
+#pragma unroll
+    for (int first = 0; first < pairs; first += T::batch) {
+        if (adds) {
+            hopper_residual_load<E>(p, channel + own, row, first, T::prefetch, pairs, residual);
+        }
+#pragma unroll
+        for (int i = 0; i < T::batch && first + i < pairs; ++i) {
+            const int j = first + i;
+            float2 scale[2], shift[2];
+#pragma unroll
+            for (int b = 0; b < 2; ++b) {
+                scale[b] = *(const float2 *)(shared.scale + from + 16 * j + 8 * b + 2 * t);
+                shift[b] = *(const float2 *)(shared.scale + hopper_columns_most + from + 16 * j +
+                                             8 * b + 2 * t);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const float *v = sum + 8 * j + 2 * h;
+                uint32_t low = 0, high = 0;
+                if (adds) {
+                    hopper_split(t & 1, residual[i][h], low, high);
+                }
+                low = hopper_finish_pair<E, adds>(v[0], v[1], scale[0], shift[0], low, floor);
+                high = hopper_finish_pair<E, adds>(v[4], v[5], scale[1], shift[1], high, floor);
+                uint2 all = hopper_join(t & 1, low, high);
+                if (row[h] >= 0 && channel + own + 16 * j < p.cout) {
+                    *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
+                }
+            }
+        }
+    }
+}
+
+// With the layer's residual, if it has one. With a shortcut the plain path has none.
+template <typename T>
+SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
+                                      int from, int channel, const int (&row)[2],
+                                      uint2 (&residual)[T::batch][2],
+                                      const float (&sum)[T::finished / 2]) {
+    if (!T::shortcut && p.residual) {
+        hopper_finish_rows<T, true>(p, shared, from, channel, row, residual, sum);
+    } else {
+        hopper_finish_rows<T, false>(p, shared, from, channel, row, residual, sum);
+    }
+}
+
+// ---- general path -------------------------------------------------------------------------------
+
+// Finishes two neighbouring channels of an output. from: the first one's number in the slice.
+template <typename E>
+SPIRA_DEVICE void hopper_finish_two(const conv_tensor_params &p, const hopper_shared &shared,
+                                    int from, int channel, int row, float x, float y) {
+    union pair {
+        uint32_t all;
+        E element[2];
+    } v, extra;
+    const float sum[2] = {x, y}, floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    const bool leaky = p.epilogue.act == activation_leaky;
+    const int64_t at = hopper_byte_of<E>(p, row, channel);
+    const char *residual = (const char *)p.residual + at;
+    char *out = (char *)p.out + at;
+    extra.all = 0;
+    if (p.residual && p.wide_out) {
+        extra.all = *(const uint32_t *)residual;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const bool alone = !p.wide_out && channel + i < p.cout;
+        if (p.residual && alone) {
+            extra.element[i] = ((const E *)residual)[i];
+        }
+        float f =
+            fmaf(sum[i], shared.scale[from + i], shared.scale[hopper_columns_most + from + i]);
+        f += p.residual ? element_to_float(extra.element[i]) : 0.0f;
+        v.element[i] = element_from_float<E>(conv_activate(f, floor, leaky, p.epilogue.slope));
+        if (alone) {
+            ((E *)out)[i] = v.element[i];
+        }
+    }
+    if (p.wide_out) {
+        *(uint32_t *)out = v.all;
+    }
+}
+
+// Finishes the row groups of a warpgroup in one loop, in which the accumulators move down through
+// their registers, four at a time. It is small since every kernel's code has to be fetched, also by
+// layers that do not run it.
+template <typename T>
+SPIRA_DEVICE void hopper_finish_general(const conv_tensor_params &p, const hopper_shared &shared,
+                                        int channel, int (&row)[T::row_groups][2],
+                                        float (&sum)[T::row_groups][T::columns / 2]) {
+    typedef typename T::element E;
+    enum { columns = T::columns, groups = T::row_groups };
+    enum { each = columns / 2, all = groups * each };
+#pragma unroll 1
+    for (int at = 0; at < groups * columns; at += 8) {
+        if (groups > 1 && at == columns) {
+            row[0][0] = row[groups - 1][0];
+            row[0][1] = row[groups - 1][1];
+        }
+        const int from = at % columns + warp_lane() % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if (row[0][h] >= 0 && channel + from < p.cout) {
+                hopper_finish_two<E>(p, shared, from, channel + from, row[0][h], sum[0][2 * h],
+                                     sum[0][2 * h + 1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i + 4 < all; ++i) {
+            sum[i / each][i % each] = sum[(i + 4) / each][(i + 4) % each];
+        }
+    }
+}
+
+// ---- a warpgroup's outputs ----------------------------------------------------------------------
+
+// Loads the output rows of a lane, two of each row group from `first` on; -1: none.
+template <int row_groups>
+SPIRA_DEVICE void hopper_outputs_load(const conv_tensor_params &p, int outputs, int first,
+                                      int (&row)[row_groups][2]) {
+    const int own = threadIdx.x % hopper_warpgroup / 32 * 16 + warp_lane() / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * row_groups; ++i) {
+        int place = (first + i / 2) * order_rows + own + i % 2 * 8;
+        row[i / 2][i % 2] = place >= outputs ? -1
+                            : p.order.row    ? __ldg(p.order.row + place)
+                                             : place;
+    }
+}
+
+// Finishes the row groups of a warpgroup, where the thread block has its tile alone.
+template <typename T>
+SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
+                                int channel, int (&row)[T::row_groups][2],
+                                uint2 (&residual)[T::row_groups][T::batch][2],
+                                float (&sum)[T::row_groups][T::columns / 2]) {
+#pragma unroll
+    for (int i = 0; !T::shortcut && i < T::row_groups; ++i) { // a shortcut allows no initial sums
+        hopper_add_sums<T::columns>(p, channel, row[i], sum[i]);
+    }
+    if (!hopper_is_plain(p)) {
+        hopper_finish_general<T>(p, shared, channel, row, sum);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < T::row_groups; ++i) {
+        hopper_finish_plain<T>(p, shared, 0, channel, row[i], residual[i], sum[i]);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,84 @@
+// spira/conv/hopper/gather.cuh: a producer warp copies rows of features into a stage.
+//
+// A row group of a stage is 64 rows of 128 or 64 bytes, swizzled (wgmma_place). Lanes copy pieces
+// of 16 bytes: 8 or 4 neighbouring lanes copy one row.
+#ifndef SPIRA_CONV_HOPPER_GATHER_CUH
+#define SPIRA_CONV_HOPPER_GATHER_CUH
+
+#include "traits.cuh"
+
+namespace spira {
+
+// A lane's piece of a part.
+struct hopper_piece {
+    const char *base; // of row 0
+    uint32_t pitch;   // bytes to the next row
+    int bytes;        // that the row has from here on; 0 or less: the piece is zeros
+    bool wide;        // the pieces of the whole warp are aligned
+};
+
+// p: conv_tensor_params or conv_tensor_shortcut.
+template <typename E, typename P>
+SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
+    const bool second = hopper_piece_second(p.cin, piece);
+    const int at = piece * conv_lane_bytes;
+    hopper_piece from;
+    from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
+    from.bytes = (int)from.pitch - at;
+    from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
+    from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
+    // Keeps the sum in one register: the compiler would add array and offset for each row.
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(from.base));
+#endif
+    return from;
+}
+
+// a * b. The compiler would use a full 64-bit multiplication.
+SPIRA_DEVICE uint64_t hopper_multiply_wide(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    uint64_t v;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
+    return v;
+#else
+    return (uint64_t)a * b;
+#endif
+}
+
+// Copies the pieces of a row group; missing rows become zero.
+template <int log>
+SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source)[2], uint32_t to) {
+    enum { lanes = 1 << (log - 4), rows = 32 / lanes }; // of a row; rows at a time
+    const int lane = threadIdx.x % 32, own = lane / lanes;
+    const uint32_t place = (uint32_t)(own << log | lane % lanes * conv_lane_bytes);
+    // Rows at a time are 512 bytes, and the swizzle repeats every 1024.
+    const uint32_t even = to + wgmma_place(place, log), odd = to + wgmma_place(place + 512, log);
+    const bool inside = from.bytes > 0;
+#pragma unroll
+    for (int i = 0; i < order_rows / rows; ++i) {
+        int32_t row = __shfl_sync(~0u, source[i * rows / 32], i * rows % 32 + own);
+        const char *at = from.base + hopper_multiply_wide((uint32_t)row, from.pitch);
+        async_copy_16(i % 2 ? odd + (i - 1) * 512 : even + i * 512, at, inside && row >= 0);
+    }
+}
+
+// The same for rows that are not aligned: element by element.
+template <typename E, int log>
+SPIRA_DEVICE void hopper_gather_unaligned(const hopper_piece &from, const int32_t (&source)[2],
+                                          uint32_t to) {
+    enum { lanes = 1 << (log - 4), rows = 32 / lanes };
+    const int lane = threadIdx.x % 32, own = lane / lanes;
+    const uint32_t piece = (uint32_t)(lane % lanes * conv_lane_bytes);
+#pragma unroll 1
+    for (int row = own; row < order_rows; row += rows) {
+        int32_t low = __shfl_sync(~0u, source[0], row % 32);
+        int32_t high = __shfl_sync(~0u, source[1], row % 32), at = row < 32 ? low : high;
+        uint4 v = conv_read_each<E>(from.base + (uint64_t)(uint32_t)max(at, 0) * from.pitch,
+                                    at >= 0 ? from.bytes : 0);
+        shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,206 @@
+// spira/conv/hopper/kernel.cuh: the kernel: prepares shared memory, then splits into producer warps
+// and consumer warpgroups.
+#ifndef SPIRA_CONV_HOPPER_KERNEL_CUH
+#define SPIRA_CONV_HOPPER_KERNEL_CUH
+
+#include "cluster.cuh"
+#include "consumer.cuh"
+#include "producer.cuh"
+
+namespace spira {
+
+// ---- preparation --------------------------------------------------------------------------------
+
+// Loads scale and shift of a channel of the slice, the bias folded into the shift (conv_output_of).
+SPIRA_DEVICE void hopper_scale_load(const conv_tensor_params &p, int channel, int columns, int i,
+                                    hopper_shared &shared) {
+    if (i < columns) {
+        bool inside = channel + i < p.cout;
+        float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
+        float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
+        float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
+        shared.scale[i] = scale;
+        shared.scale[hopper_columns_most + i] = fmaf(bias, scale, shift);
+    }
+}
+
+// The same of the shortcut. The epilogue applies one scale to both, the shortcut's; so the
+// accumulators of the offsets are rescaled by scale / scale' first (hopper_rescale). |scale'| is at
+// least 2^-60 |scale|, so that the ratio does not overflow: the change is below the rounding error.
+SPIRA_DEVICE void hopper_shortcut_load(const conv_tensor_params &p, int channel, int columns, int i,
+                                       hopper_shared &shared) {
+    const conv_tensor_shortcut &s = p.shortcut;
+    if (i < columns) {
+        const bool inside = channel + i < p.cout;
+        const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
+        float own = inside && s.scale ? s.scale[channel + i] : 1.0f;
+        float shift = inside && s.shift ? s.shift[channel + i] : 0.0f;
+        float bias = inside && s.bias ? s.bias[channel + i] : 0.0f;
+        shared.scale[hopper_columns_most + i] += fmaf(bias, own, shift);
+        own = fabsf(own) < least ? copysignf(least, own) : own;
+        shared.scale[i] = own;
+        shared.ratio[i] = own == 0.0f ? 1.0f : scale / own;
+    }
+}
+
+// Writes what the epilogue needs, and the zeros. All threads call this, or the consumers alone
+// where producers start early.
+template <typename T>
+SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring &ring,
+                                 hopper_shared &shared) {
+    const int channel = (int)blockIdx.y * T::columns;
+    const int threads = T::early ? T::consumers : T::threads;
+    // One iteration is enough: there is a thread for each channel. The loop stays where producers
+    // wait for it and there is a shortcut: without it the kernel of 128 columns spills in bf16.
+    constexpr bool loop = T::shortcut && !T::early;
+    int i = (int)threadIdx.x;
+    do {
+        hopper_scale_load(p, channel, T::columns, i, shared);
+        if (T::shortcut) {
+            hopper_shortcut_load(p, channel, T::columns, i, shared);
+        }
+        i += (int)blockDim.x;
+    } while (loop && i < T::columns);
+    for (int at = threadIdx.x * 16; at < hopper_zero_bytes(T::columns, T::split);
+         at += threads * 16) {
+        shared_store_4(ring.memory + ring.stages * ring.bytes + at, make_uint4(0, 0, 0, 0));
+    }
+}
+
+// ---- consumers ----------------------------------------------------------------------------------
+
+// The loop of a consumer warpgroup over its tiles.
+template <typename T>
+SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
+                                 hopper_ring ring) {
+    typedef typename T::element E;
+    const hopper_work work = hopper_work_of<T::columns>(p);
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0);
+    const int first = warpgroup % T::set_warpgroups; // row group of the tile
+    const int set = warpgroup / T::set_warpgroups;
+    const bool pingpong = T::sets > 1;
+    const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
+    float sum[T::row_groups][T::columns / 2];
+    uint32_t phase = 0; // of the ping-pong
+    if (p.programmatic) {
+        pdl_wait(); // before the first output
+    }
+    int next = hopper_tile(p, work, set);
+    for (int tile = set; tile < work.tiles; tile += T::sets) {
+        // Sets read the number late: the other set multiplies meanwhile, and registers are scarce.
+        int number = pingpong ? hopper_tile(p, work, tile) : next;
+        int output[T::row_groups][2];
+        next = pingpong ? 0 : hopper_tile(p, work, tile + 1);
+        hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + first,
+                                           output);
+        uint2 residual[T::row_groups][T::batch][2];
+        if (T::prefetch > 0 && p.residual && hopper_is_plain(p)) {
+            const int half = T::split > 1 ? hopper_cluster_rank() * T::finished : 0;
+            const int channel = work.channel + half + hopper_joined_channel();
+#pragma unroll
+            for (int i = 0; i < T::row_groups; ++i) {
+                hopper_residual_load<E>(p, channel, output[i], 0, 0, T::prefetch, residual[i]);
+            }
+        }
+        if (pingpong && tile > 0) {
+            hopper_pingpong_wait(set, first, phase, ring);
+            phase ^= 1;
+        }
+        hopper_accumulate_any<T>(p, shared, set, first, zeros, ring, sum);
+        if constexpr (T::split == 1) {
+            hopper_finish<T>(p, shared, work.channel, output, residual, sum);
+        } else {
+            hopper_finish_half<T>(p, shared, work.channel, output[0], residual[0], tile, first,
+                                  ring, sum[0]);
+        }
+    }
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+template <typename T>
+SPIRA_DEVICE void hopper_barriers_init(const conv_tensor_params &p, hopper_shared &shared) {
+    if ((int)threadIdx.x < p.size.depth) {
+        // Consumer warps of a tile; producer lanes of a team, and the header.
+        mbarrier_init(&shared.empty[threadIdx.x], T::set_warpgroups * 4);
+        mbarrier_init(&shared.full[threadIdx.x], T::team_warps * 32 + 1);
+    }
+    if (threadIdx.x < 2 * hopper_row_groups) {
+        mbarrier_init(&shared.pingpong[0][0] + threadIdx.x, 4);
+    }
+    if (threadIdx.x < hopper_row_groups) {
+        mbarrier_init(&shared.received[threadIdx.x], 1); // and the accumulators' bytes
+        mbarrier_init(&shared.consumed[threadIdx.x], 1);
+    }
+    mbarrier_init_fence();
+}
+
+SPIRA_DEVICE void hopper_barriers_inval(const conv_tensor_params &p, hopper_shared &shared) {
+    if ((int)threadIdx.x < p.size.depth) {
+        mbarrier_inval(&shared.empty[threadIdx.x]);
+        mbarrier_inval(&shared.full[threadIdx.x]);
+    }
+    if (threadIdx.x < 2 * hopper_row_groups) {
+        mbarrier_inval(&shared.pingpong[0][0] + threadIdx.x);
+    }
+    if (threadIdx.x < hopper_row_groups) {
+        mbarrier_inval(&shared.received[threadIdx.x]);
+        mbarrier_inval(&shared.consumed[threadIdx.x]);
+    }
+}
+
+// T: hopper_traits.
+template <typename T>
+SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
+    hopper_kernel(const __grid_constant__ conv_tensor_params p) {
+#if SPIRA_WGMMA
+    // ---- prepare
+    if (!p.programmatic) {
+        pdl_wait();
+    }
+    extern __shared__ __align__(128) char hopper_dynamic[];
+    __shared__ __align__(16) hopper_shared shared;
+    hopper_barriers_init<T>(p, shared);
+    const hopper_ring ring = hopper_ring_of(p, T::columns, T::row, shared, hopper_dynamic);
+    if constexpr (!T::early) {
+        hopper_prepare<T>(p, ring, shared);
+    }
+    __syncthreads();
+    if (T::split > 1) {
+        cluster_sync_begin(); // the mbarriers are ready
+    }
+    if (__shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0) >= T::consumers / hopper_warpgroup) {
+        // ---- produce
+        if constexpr (T::registers_move) {
+            setmaxnreg_dec<hopper_registers_producer(T::columns)>();
+        }
+        hopper_produce_any<T>(p, ring);
+        if (T::split > 1) {
+            cluster_sync_end();
+        }
+    } else {
+        // ---- consume
+        if constexpr (T::registers_move) {
+            setmaxnreg_inc<hopper_registers_consumer(T::columns)>();
+        }
+        if constexpr (T::early) {
+            hopper_prepare<T>(p, ring, shared);
+            named_barrier_sync(1, T::consumers);
+        }
+        if (T::split > 1) {
+            cluster_sync_end(); // the other thread block's mbarriers are ready, too
+        }
+        hopper_consume<T>(p, shared, ring);
+    }
+    // ---- end
+    __syncthreads();
+    if (T::split > 1) {
+        cluster_sync(); // the other thread block may still write to this one's shared memory
+    }
+    hopper_barriers_inval(p, shared);
+#endif
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,195 @@
+// spira/conv/hopper/lookahead.cuh: what each stage will hold: producers find it one stage ahead.
+//
+// A tile has a stage for each part of each offset that one of its row groups has (for each two
+// offsets, where a stage holds half parts), then, with a shortcut, a stage for each part of the
+// shortcut. With a cluster of two, each thread block takes every other stage. A team of producer
+// warps fills every fourth stage of the thread block: it finds its next stage and loads the source
+// rows' numbers while the copies of the current one are under way.
+#ifndef SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
+#define SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
+
+#include "schedule.cuh"
+
+namespace spira {
+
+// Where a producer warp looks ahead.
+struct hopper_cursor {
+    int tile;                              // of the worker's tiles
+    int at, stages;                        // the warp's next stage of the tile, and all of them
+    int before_shortcut;                   // stages of the offsets, where there is a shortcut
+    int offsets;                           // of the tile: some row group has them
+    uint32_t mask[hopper_row_groups];      // a lane's 32 offsets, of each row group of the tile
+    int before;                            // offsets in the words of lower lanes
+    int number, next, after_next;          // of the tile and of the two after it, read ahead
+    uint32_t mask_next[hopper_row_groups]; // of the next tile
+};
+
+// What fills a stage: a part of one offset, or the offsets that share it.
+template <int slots, int row_groups>
+struct hopper_job {
+    int32_t source[slots][row_groups][2]; // a lane's source rows, of the warp's row groups
+    uint32_t entry[slots];                // offset | row groups that have it << 16; 0: none
+    int part;                             // number of the part; -1: no job yet
+    bool last, stop;                      // sets hopper_header_last; there are no more stages
+};
+
+// Bits of hopper_job.entry.
+enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
+
+// Loads a lane's word of the masks of a tile.
+SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_work &work, int tile,
+                                    int number, uint32_t (&mask)[hopper_row_groups]) {
+    const int lane = threadIdx.x % 32, words = order_words(p.volume);
+#pragma unroll
+    for (int g = 0; g < hopper_row_groups; ++g) {
+        int group = number * hopper_row_groups + g;
+        mask[g] = 0;
+        if (tile < work.tiles && lane < words && group < work.row_groups) {
+            mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)group * words + lane) : 1;
+        }
+    }
+}
+
+// Goes to the next tile: counts its offsets and stages, and reads ahead.
+template <int slots, bool shortcut>
+SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_work &work,
+                                   hopper_cursor &c) {
+    ++c.tile;
+    c.number = c.next;
+    c.next = c.after_next;
+#pragma unroll
+    for (int g = 0; g < hopper_row_groups; ++g) {
+        c.mask[g] = c.mask_next[g];
+    }
+    hopper_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
+    c.after_next = hopper_tile(p, work, c.tile + 2);
+    int own = __popc(c.mask[0] | c.mask[1]), sum = own;
+    static_assert(hopper_row_groups == 2, "two masks");
+    for (int step = 1; step < order_words(p.volume); step *= 2) {
+        int lower = __shfl_up_sync(~0u, sum, step);
+        sum += (int)threadIdx.x % 32 >= step ? lower : 0;
+    }
+    c.before = sum - own;
+    c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
+    int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
+    const int log = p.size.split - 1;
+    c.stages = max((stages - hopper_cluster_rank() + log) >> log, 1);
+    if (shortcut) {
+        c.before_shortcut = c.stages;
+        c.stages += max((p.shortcut.parts - hopper_cluster_rank() + log) >> log, 1);
+    }
+}
+
+// Finds offset number `at` of the tile, which must have it. Returns hopper_job.entry.
+SPIRA_DEVICE uint32_t hopper_offset_find(const hopper_cursor &c, int words, int at) {
+    const int lane = threadIdx.x % 32;
+    int word = 0;
+    if (words > 1) {
+        word = 31 - __clz((int)__ballot_sync(~0u, lane < words && c.before <= at));
+        at -= __shfl_sync(~0u, c.before, word);
+    }
+    uint32_t has[hopper_row_groups], any = 0;
+#pragma unroll
+    for (int g = 0; g < hopper_row_groups; ++g) {
+        has[g] = __shfl_sync(~0u, c.mask[g], word);
+        any |= has[g];
+    }
+    bool own = (any >> lane & 1) && __popc(any & ((1u << lane) - 1)) == at;
+    uint32_t bit = (uint32_t)__ffs((int)__ballot_sync(~0u, own)) - 1, entry = word * 32 + bit;
+#pragma unroll
+    for (int g = 0; g < hopper_row_groups; ++g) {
+        entry |= (has[g] >> bit & 1) << (hopper_offset_bits + g);
+    }
+    return entry;
+}
+
+// Loads the source rows of an offset. first: the warp's first row group of the tile.
+template <int row_groups>
+SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_work &work,
+                                      int number, int first, uint32_t entry,
+                                      int32_t (&source)[row_groups][2]) {
+    const int lane = threadIdx.x % 32, offset = (int)(entry & ((1u << hopper_offset_bits) - 1));
+#pragma unroll
+    for (int g = 0; g < row_groups; ++g) {
+        const int group = number * hopper_row_groups + first + g;
+        const bool there = entry >> (hopper_offset_bits + first + g) & 1;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            int place = h * 32 + lane, row = group * order_rows + place;
+            source[g][h] = row < work.outputs ? row : -1;
+            if (p.order.row && there) {
+                int64_t from = ((int64_t)group * p.volume + offset) * order_rows + place;
+                source[g][h] = __ldg(p.order.source + from);
+            }
+        }
+    }
+}
+
+// The warp's next part of the shortcut. Its source rows are the output rows of the tile.
+template <int row_groups>
+SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const hopper_work &work,
+                                      int first_group, const hopper_cursor &c,
+                                      hopper_job<1, row_groups> &job) {
+    const int lane = threadIdx.x % 32;
+    job.last = c.at == c.stages - 1;
+    job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_cluster_rank();
+    job.entry[0] = 0;
+    if (job.part >= p.shortcut.parts) {
+        return; // the other thread block of the cluster has the last one
+    }
+    job.entry[0] = hopper_entry_shortcut;
+#pragma unroll
+    for (int g = 0; g < hopper_row_groups; ++g) {
+        bool there = c.number * hopper_row_groups + g < work.row_groups;
+        job.entry[0] |= there ? 1u << (hopper_offset_bits + g) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * row_groups; ++i) {
+        int group = c.number * hopper_row_groups + first_group + i / 2;
+        int place = group * order_rows + i % 2 * 32 + lane;
+        job.source[0][i / 2][i % 2] = place >= work.outputs ? -1
+                                      : p.order.row         ? __ldg(p.order.row + place)
+                                                            : place;
+    }
+}
+
+// The warp's next job, with its source rows loaded.
+template <int slots, int row_groups, bool shortcut>
+SPIRA_DEVICE void hopper_job_next(const conv_tensor_params &p, const hopper_work &work,
+                                  int first_group, hopper_cursor &c,
+                                  hopper_job<slots, row_groups> &job) {
+    while (c.at >= c.stages && c.tile < work.tiles) {
+        c.at -= c.stages;
+        hopper_tile_next<slots, shortcut>(p, work, c);
+    }
+    if constexpr (shortcut) {
+        if (c.at >= c.before_shortcut && c.tile < work.tiles) {
+            job.stop = false;
+            hopper_job_shortcut<row_groups>(p, work, first_group, c, job);
+            c.at += hopper_teams;
+            return;
+        }
+    }
+    const int stage = (c.at << (p.size.split - 1)) + hopper_cluster_rank(); // of the whole tile
+    int first = slots > 1 ? stage * slots : stage;
+    if (slots == 1 && p.chunks > 1) {
+        first = (int)((uint32_t)stage / (uint32_t)p.chunks);
+    }
+    job.stop = c.tile >= work.tiles;
+    job.last = c.at == (shortcut ? c.before_shortcut : c.stages) - 1;
+    job.part = slots > 1 ? 0 : stage - first * p.chunks;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+        job.entry[i] = 0;
+        if (first + i < c.offsets) {
+            job.entry[i] = hopper_offset_find(c, order_words(p.volume), first + i);
+            hopper_sources_load<row_groups>(p, work, c.number, first_group, job.entry[i],
+                                            job.source[i]);
+        }
+    }
+    c.at += hopper_teams;
+}
+
+} // namespace spira
+
+#endif

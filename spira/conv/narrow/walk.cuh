@@ -1,0 +1,401 @@
+// spira/conv/narrow/walk.cuh: how a warp of the narrow kernel (conv/narrow.cuh) goes through the
+// offsets of its outputs: loads, the packed weights, the pipeline of sources, rows and products.
+//
+// With g = lane / 4 and t = lane % 4, a lane has
+//   of the sources  column g of each group of 8 places: places groups g .. groups g + groups - 1
+//   of a row        channels 4 steps t .. 4 steps t + 4 steps - 1
+//   of the sums     output channels 2 halves g .. 2 halves g + 2 halves - 1 of columns 2 t, 2 t + 1
+// where steps counts 16 input channels, halves 16 output channels, groups 8 places.
+#ifndef SPIRA_CONV_NARROW_WALK_CUH
+#define SPIRA_CONV_NARROW_WALK_CUH
+
+#include "../../base/launch.cuh"
+#include "../tile.cuh"
+
+namespace spira {
+
+enum {
+    narrow_channels_most = 32,
+    narrow_warps = 4, // of a thread block
+    narrow_threads = narrow_warps * 32,
+    narrow_pair = 2 * order_rows, // places of an entry of the layout's schedule
+    narrow_sector = 32,           // bytes of a cache sector
+    narrow_scope = 32 * 32,       // offsets of a walk: a word of the mask for each lane
+
+    // Tuning parameters.
+    // Groups of 8 places of a warp (2, 4).
+    narrow_groups = 4,
+    // Offsets whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
+    // 16 to 32, others.
+    narrow_ahead_16_16 = 3,
+    narrow_ahead_16_32 = 3,
+    narrow_ahead_others = 2,
+    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned.
+    narrow_resident_16_16 = 6,
+    narrow_resident_others = 4,
+    narrow_resident_unaligned = 3,
+    // Bytes of weights that the first thread blocks bring into the cache.
+    narrow_warm_bytes = 128 * 1024,
+};
+
+SPIRA_BOTH constexpr int narrow_ahead(int steps, int halves, bool wide) {
+    return !wide || steps > 1 ? narrow_ahead_others
+           : halves > 1       ? narrow_ahead_16_32
+                              : narrow_ahead_16_16;
+}
+
+// Thread blocks of a multiprocessor at a time: what registers allow.
+SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    const int narrow = narrow_resident_16_16 - 2; // this code needs more registers
+#else
+    const int narrow = narrow_resident_16_16;
+#endif
+    return !wide                 ? narrow_resident_unaligned
+           : steps * halves == 1 ? narrow
+                                 : narrow_resident_others;
+}
+
+// Steps of 16 input channels, and halves of 16 output channels.
+SPIRA_BOTH int narrow_steps(int cin) {
+    return cin <= 16 ? 1 : 2;
+}
+
+SPIRA_BOTH int narrow_halves(int cout) {
+    return cout <= 16 ? 1 : 2;
+}
+
+// ---- loads --------------------------------------------------------------------------------------
+
+// Loads what all warps load again and again; the cache keeps it.
+SPIRA_DEVICE uint4 narrow_load_kept(const char *from) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+// Loads what is used once, if `there` is not negative; otherwise `to` is unspecified. Takes no
+// place in the cache.
+SPIRA_DEVICE void narrow_load_once(int32_t (&to)[2], const int32_t *from, int there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ge.s32 there, %3, 0;\n"
+                 "@there ld.global.nc.L1::no_allocate.v2.s32 {%0, %1}, [%2]; }"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(from), "r"(there));
+}
+
+SPIRA_DEVICE void narrow_load_once(int32_t (&to)[4], const int32_t *from, int there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ge.s32 there, %5, 0;\n"
+                 "@there ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4]; }"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from), "r"(there));
+}
+
+// Loads a lane's bytes of a row; zeros where `there` is false. Not through the read-only path (nc):
+// the previous kernel may still write rows when this one begins (pdl_wait).
+SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 ".reg .b64 both;\n"
+                 "setp.ne.u32 there, %3, 0;\n"
+                 "mov.b64 both, 0;\n"
+                 "@there ld.global.b64 both, [%2];\n"
+                 "mov.b64 {%0, %1}, both; }"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "l"(from), "r"((uint32_t)there));
+}
+
+SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool there) {
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %5, 0;\n"
+                 "mov.u32 %0, 0;\n"
+                 "mov.u32 %1, 0;\n"
+                 "mov.u32 %2, 0;\n"
+                 "mov.u32 %3, 0;\n"
+                 "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+                 : "l"(from), "r"((uint32_t)there));
+}
+
+// Address of row number `row`.
+SPIRA_DEVICE const char *narrow_row(const char *first, int32_t row, uint32_t pitch) {
+    uint64_t at;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(at) : "r"(row), "r"(pitch));
+    return first + at;
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// Packed weights [volume, steps, halves, 32 lanes] of 16 bytes: the lane's operand of a step.
+// Channels past the last are zero. Returns the number of lanes' operands.
+SPIRA_API int64_t narrow_weights(const conv_shape *s) {
+    return (int64_t)s->volume * narrow_steps(s->cin) * narrow_halves(s->cout) * 32;
+}
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(256)
+    narrow_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                       E *__restrict__ packed) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= total) {
+        return;
+    }
+    const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
+    const conv_packed_place at = conv_packed_place_of(i, steps, halves);
+    for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
+        int channel = (at.lane % 4 * steps + at.chunk) * 4 + e / 4 * 2 + e % 2;
+        int out = (at.lane / 4 * halves + at.group) * 2 + e / 2 % 2;
+        bool inside = channel < s.cin && out < s.cout;
+        float w = inside ? weight[(at.offset * s.cin + channel) * s.cout + out] : 0.0f;
+        packed[i * per_lane + e] = element_from_float<E>(w);
+    }
+}
+
+// Bytes of an offset's weights.
+SPIRA_BOTH constexpr int narrow_offset_bytes(int steps, int halves) {
+    return steps * halves * conv_part_bytes;
+}
+
+// Loads of a thread in narrow_warm, at most.
+SPIRA_BOTH constexpr int narrow_warm_loads(int shares) {
+    return (narrow_warm_bytes / (narrow_threads * narrow_sector) + shares - 1) / shares;
+}
+
+// Brings weights into the cache: the first thread blocks of each multiprocessor load a share each
+// while they wait for their first indices. Otherwise all walks would stop at each new offset.
+// scratch: the first of the thread's own narrow_warm_loads(shares) words of shared memory, which
+// are 128 bytes apart.
+template <int shares>
+SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t scratch) {
+    enum { step = shares * narrow_threads * narrow_sector };
+    const int share = (int)blockIdx.x / p.multiprocessors;
+    bytes = share < shares ? min(bytes, (int)narrow_warm_bytes) : 0;
+#pragma unroll 4
+    for (int at = (share * narrow_threads + (int)threadIdx.x) * narrow_sector; at < bytes;
+         at += step) {
+        async_copy_4_cached(scratch, (const char *)p.weights + at);
+        scratch += 32 * 4;
+    }
+}
+
+// Loads the lane's operands of an offset. own: those of the first offset.
+template <int steps, int halves>
+SPIRA_DEVICE void narrow_weights_load(const char *own, int offset, uint4 (&to)[steps][halves]) {
+    own += (int64_t)offset * narrow_offset_bytes(steps, halves);
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+#pragma unroll
+        for (int h = 0; h < halves; ++h) {
+            to[s][h] = narrow_load_kept(own + (s * halves + h) * conv_part_bytes);
+        }
+    }
+}
+
+// ---- offsets of a row group ---------------------------------------------------------------------
+
+// Where a warp is in a row group's mask.
+struct narrow_walk {
+    uint32_t held;   // the lane's word
+    uint32_t words;  // a bit for each word that is still to come
+    uint32_t word;   // of the current word, the offsets that are still to come
+    int begin, base; // first offset of all words, and of the current one
+};
+
+// Walks from offset `begin` on. share: which of the warps that share the places this one is; it
+// takes every p.size.split-th offset. The identity has no mask.
+SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_tensor_params &p, int64_t group, int begin,
+                                        int share) {
+    const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
+    narrow_walk w = {0, 0, 0, begin, begin};
+    if (p.order.row && own < words) {
+        uint32_t every = p.size.split == 1 ? ~0u : p.size.split == 2 ? 0x55555555u : 0x11111111u;
+        w.held = __ldg(p.order.mask + group * words + own) & every << share;
+    }
+    w.words = __ballot_sync(~0u, w.held != 0);
+    return w;
+}
+
+// Returns the next offset; -1 past the last.
+SPIRA_DEVICE int narrow_walk_next(narrow_walk &w) {
+    if (!w.word) {
+        if (!w.words) {
+            return -1;
+        }
+        const int next = __ffs((int)w.words) - 1;
+        w.words &= w.words - 1;
+        w.word = __shfl_sync(~0u, w.held, next);
+        w.base = w.begin + next * 32;
+    }
+    const int bit = __ffs((int)w.word) - 1;
+    w.word &= w.word - 1;
+    return w.base + bit;
+}
+
+// ---- sources and rows ---------------------------------------------------------------------------
+
+// Where a lane loads from.
+struct narrow_from {
+    const int32_t *source; // of its places, in the first offset
+    const char *row;       // its bytes of row 0
+    uint32_t pitch;        // bytes to the next row
+    int bytes;             // that a row has from the lane's first on; 0 or less: none
+};
+
+template <typename E, int steps>
+SPIRA_DEVICE narrow_from narrow_from_of(const conv_tensor_params &p, int64_t group, int place) {
+    const int lane = threadIdx.x % 32, at = lane % 4 * (8 * steps);
+    narrow_from f;
+    f.source = p.order.source + group * p.volume * order_rows + place + lane / 4 * narrow_groups;
+    f.pitch = (uint32_t)p.cin * (uint32_t)sizeof(E);
+    f.bytes = (int)f.pitch - at;
+    f.row = (const char *)p.in + (f.bytes > 0 ? at : 0);
+    // Keeps them in registers: the compiler would compute them again for each offset.
+    asm volatile("" : "+l"(f.source), "+l"(f.row), "+r"(f.pitch), "+r"(f.bytes));
+    return f;
+}
+
+// The sources of an offset.
+struct narrow_sources {
+    int32_t at[narrow_groups]; // of the lane's places, negative: none
+    int offset;                // -1: there is none, and `at` is unspecified
+};
+
+SPIRA_DEVICE void narrow_sources_load(const narrow_from &f, narrow_walk &walk, narrow_sources &to) {
+    to.offset = narrow_walk_next(walk);
+    narrow_load_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset);
+}
+
+// The sources of the identity.
+SPIRA_DEVICE void narrow_sources_same(int first, int outputs, narrow_sources &to) {
+#pragma unroll
+    for (int j = 0; j < narrow_groups; ++j) {
+        int place = first + (int)(threadIdx.x % 32 / 4) * narrow_groups + j;
+        to.at[j] = place < outputs ? place : -1;
+    }
+    to.offset = 0;
+}
+
+// The rows of an offset.
+template <int steps>
+struct narrow_slot {
+    uint32_t row[narrow_groups][2 * steps]; // the lane's bytes; zeros where there is no source
+    int offset;
+    uint32_t any; // lanes that have a source
+};
+
+// wide: the lane's bytes of a row are aligned.
+template <typename E, int steps, bool wide>
+SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source, uint32_t (&to)[2 * steps]) {
+    const char *from = narrow_row(f.row, source, f.pitch);
+    const bool there = source >= 0 && f.bytes > 0;
+    if (wide) {
+        narrow_load_row(to, from, there);
+        return;
+    }
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (there) {
+        v = conv_read_unaligned<E>(from, min(f.bytes, 8 * steps));
+    }
+    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 2 * steps; ++i) {
+        to[i] = word[i];
+    }
+}
+
+// Loads the rows of an offset whose sources have been loaded, then the sources of a later offset.
+template <typename E, int steps, bool wide>
+SPIRA_DEVICE void narrow_slot_load(const narrow_from &f, narrow_walk &walk, narrow_sources &source,
+                                   narrow_slot<steps> &to) {
+    to.offset = source.offset;
+    to.any = 0;
+    if (source.offset < 0) {
+        return;
+    }
+    int32_t all = -1; // negative if all sources are
+#pragma unroll
+    for (int j = 0; j < narrow_groups; ++j) {
+        narrow_row_load<E, steps, wide>(f, source.at[j], to.row[j]);
+        all &= source.at[j];
+    }
+    to.any = __ballot_sync(~0u, all >= 0);
+    narrow_sources_load(f, walk, source);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// A lane's accumulators: [group of 8 places][16 output channels].
+template <int halves>
+struct narrow_sums {
+    float at[narrow_groups][halves][4];
+};
+
+template <typename E, int steps, int halves>
+SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
+                                  const uint4 (&weights)[steps][halves], narrow_sums<halves> &sum) {
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+#pragma unroll
+        for (int h = 0; h < halves; ++h) {
+#pragma unroll
+            for (int j = 0; j < narrow_groups; ++j) {
+                mma_step<E>(sum.at[j][h], weights[s][h], slot.row[j][2 * s],
+                            slot.row[j][2 * s + 1]);
+            }
+        }
+    }
+}
+
+// Adds the products of narrow_scope offsets from `begin` on to the warp's places. first: its first
+// place.
+template <typename E, int steps, int halves, bool wide>
+SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int outputs, int begin,
+                                    int share, narrow_sums<halves> &sum) {
+    enum { ahead = narrow_ahead(steps, halves, wide) };
+    const int64_t group = first / order_rows;
+    const narrow_from from = narrow_from_of<E, steps>(p, group, first % order_rows);
+    const char *own = (const char *)p.weights + threadIdx.x % 32 * conv_lane_bytes;
+    asm volatile("" : "+l"(own)); // keeps it in a register
+    narrow_walk walk = narrow_walk_of(p, group, begin, share);
+    narrow_sources source[ahead];
+    narrow_slot<steps> slot[ahead];
+    uint4 weights[steps][halves]; // of the next slot
+    // ---- fill the pipeline
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        narrow_sources_load(from, walk, source[i]);
+    }
+    if (!p.order.row && share == 0) {
+        narrow_sources_same(first, outputs, source[0]);
+    }
+    pdl_wait(); // before the first row
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        narrow_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+    }
+    if (slot[0].any) {
+        narrow_weights_load(own, slot[0].offset, weights);
+    }
+    // ---- multiply a slot, load the weights of the next, load the slot anew
+#pragma unroll 1
+    while (slot[0].offset >= 0) {
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            narrow_slot<steps> &next = slot[(i + 1) % ahead];
+            if (slot[i].any) {
+                narrow_multiply<E, steps, halves>(slot[i], weights, sum);
+            }
+            if (next.any) {
+                narrow_weights_load(own, next.offset, weights);
+            }
+            narrow_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+        }
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,70 @@
+// spira/conv/pack.cuh: launches the kernels that pack weights.
+#ifndef SPIRA_CONV_PACK_CUH
+#define SPIRA_CONV_PACK_CUH
+
+#include "choice.cuh"
+
+namespace spira {
+
+enum { conv_pack_threads = 256 };
+
+// part: bytes of a part of a row (hopper_part_bytes); shortcuts have hopper_part_whole.
+template <typename E>
+SPIRA_API status conv_pack_hopper(const conv_shape *s, int part, const float *weight, void *packed,
+                                  cudaStream_t stream) {
+    const int64_t total = hopper_weights(s, part), grid = ceil_div(total, conv_pack_threads);
+    hopper_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, part, weight, total,
+                                                                         (E *)packed);
+    return status_of_launch("conv_weights_pack");
+}
+
+// Packs weights of one format for a kernel; those that no compiled architecture runs are left out.
+template <typename tag>
+SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, const float *weight,
+                              void *packed, cudaStream_t stream) {
+    typedef typename tag::element E;
+    const int64_t total = conv_packed_count(s, kernel), grid = ceil_div(total, conv_pack_threads);
+    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
+    if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
+        if (kernel == conv_kernel_hopper) {
+            return conv_pack_hopper<E>(s, hopper_part_bytes(s), weight, packed, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
+        if (kernel == conv_kernel_narrow) {
+            narrow_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total,
+                                                                                 (E *)packed);
+            return status_of_launch("conv_weights_pack");
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
+        if (kernel == conv_kernel_tensor) {
+            conv_tensor_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+                *s, weight, total, (E *)packed);
+            return status_of_launch("conv_weights_pack");
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+        if (kernel == conv_kernel_exact) {
+            conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+                s->type, weight, total, (float *)packed);
+            return status_of_launch("conv_weights_pack");
+        }
+    }
+    return conv_not_compiled();
+}
+
+// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are.
+template <numeric format>
+SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
+                           void *packed, size_t packed_bytes, cudaStream_t stream) {
+    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel)));
+    return numeric_dispatch<format>(shape->type, [&](auto tag) {
+        return conv_pack_as(tag, shape, kernel, weight, packed, stream);
+    });
+}
+
+} // namespace spira
+
+#endif

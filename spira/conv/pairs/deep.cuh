@@ -1,0 +1,96 @@
+// spira/conv/pairs/deep.cuh: the walk of layers with many input channels: the accumulators of a
+// unit stay in registers while rows and weights are loaded chunk by chunk.
+#ifndef SPIRA_CONV_PAIRS_DEEP_CUH
+#define SPIRA_CONV_PAIRS_DEEP_CUH
+
+#include "near.cuh"
+
+namespace spira {
+
+// Groups of 16 pairs in a unit.
+SPIRA_BOTH constexpr int pairs_unit_groups(bool deep, bool stripes) {
+    return deep && !stripes ? 2 : 1;
+}
+
+// Rows and weights of one chunk.
+template <int pair_groups, int channel_groups>
+struct pairs_operands {
+    uint4 piece[pair_groups][1][2], weights[channel_groups];
+};
+
+template <typename E, int pair_groups, int channel_groups, conv_rows access>
+SPIRA_DEVICE void pairs_operands_load(const pairs_params &p, const pairs_unit<pair_groups> &unit,
+                                      const conv_weights &weights, int chunk,
+                                      pairs_operands<pair_groups, channel_groups> &to) {
+    if (unit.offset < 0 || chunk >= p.conv.chunks) {
+        return;
+    }
+    pairs_weights_load<channel_groups>(weights, unit.offset, chunk, to.weights);
+    const conv_source in = conv_source_of(p.conv, chunk, sizeof(E));
+#pragma unroll
+    for (int i = 0; i < pair_groups; ++i) { // channels past the last must not be those of before
+        to.piece[i][0][0] = to.piece[i][0][1] = make_uint4(0, 0, 0, 0);
+        conv_rows_load<E, 1, access>(p.conv, in, chunk, unit.group[i], to.piece[i]);
+    }
+}
+
+// left: pairs_unit.left
+template <typename E, int pair_groups, int channel_groups>
+SPIRA_DEVICE void pairs_operands_multiply(const pairs_operands<pair_groups, channel_groups> &by,
+                                          int32_t left,
+                                          conv_sums<channel_groups> (&sum)[pair_groups]) {
+#pragma unroll
+    for (int i = 0; i < pair_groups; ++i) {
+        if (i == 0 || left > i * tile_group) {
+            conv_multiply_chunk<E, channel_groups>(by.piece[i][0][0], by.piece[i][0][1], by.weights,
+                                                   sum[i]);
+        }
+    }
+}
+
+// Walks from `c` to its end. Two chunks are loaded ahead; after the last chunk of a unit, the first
+// ones of the next unit.
+template <typename E, int channel_groups, int pair_groups, conv_rows access, bool stripes>
+SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs_cursor c,
+                                  const conv_weights &weights, int32_t rows) {
+    const int chunks = p.conv.chunks;
+    pairs_unit<pair_groups> now, coming;
+    pairs_operands<pair_groups, channel_groups> even, odd;
+    pairs_unit_next(p, rows, c, now);
+    pairs_operands_load<E, pair_groups, channel_groups, access>(p, now, weights, 0, even);
+    pairs_operands_load<E, pair_groups, channel_groups, access>(p, now, weights, 1, odd);
+    pairs_unit_next(p, rows, c, coming);
+    while (now.offset >= 0) {
+        if (stripes) {
+            pairs_list_sync(task, now.list);
+        }
+        conv_sums<channel_groups> sum[pair_groups];
+#pragma unroll
+        for (int i = 0; i < pair_groups; ++i) {
+            pairs_sums_begin<channel_groups, stripes>(task, now.group[i], sum[i]);
+        }
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks; chunk += 2) {
+            const bool last = chunk + 2 >= chunks;
+            const int next = last ? 0 : chunk + 2;
+            pairs_operands_multiply<E, pair_groups, channel_groups>(even, now.left, sum);
+            pairs_operands_load<E, pair_groups, channel_groups, access>(p, last ? coming : now,
+                                                                        weights, next, even);
+            if (chunk + 1 < chunks) {
+                pairs_operands_multiply<E, pair_groups, channel_groups>(odd, now.left, sum);
+            }
+            pairs_operands_load<E, pair_groups, channel_groups, access>(p, last ? coming : now,
+                                                                        weights, next + 1, odd);
+        }
+#pragma unroll
+        for (int i = 0; i < pair_groups; ++i) {
+            pairs_sums_end<channel_groups, stripes>(p, task, now.group[i], sum[i]);
+        }
+        now = coming;
+        pairs_unit_next(p, rows, c, coming);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,162 @@
+// spira/conv/run.cuh: from the arguments of a convolution to the launch of its kernel.
+#ifndef SPIRA_CONV_RUN_CUH
+#define SPIRA_CONV_RUN_CUH
+
+#include "args.cuh"
+
+namespace spira {
+
+SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, int64_t bytes) {
+    return (uintptr_t)p % (uintptr_t)bytes == 0 && row_elements * element % bytes == 0;
+}
+
+// What depends neither on the layout nor on how the work is cut.
+SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_info *d) {
+    const conv_shape *s = &a->shape;
+    int element = numeric_size(s->type);
+    conv_tensor_params p = {};
+    p.in = a->in;
+    p.in2 = a->in2;
+    p.weights = a->weights;
+    p.residual = a->epilogue.residual;
+    p.out = a->out;
+    p.count = a->map->count;
+    p.capacity = a->map->capacity;
+    p.epilogue = a->epilogue;
+    p.sums = a->sums;
+    p.volume = s->volume;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.cout = s->cout;
+    p.chunks1 = conv_chunks(s->cin, s->type);
+    p.chunks = conv_shape_chunks(s);
+    p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
+    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
+    p.programmatic = a->programmatic && d->programmatic;
+    p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
+                 conv_aligned(p.residual, s->cout, element, 4 * element);
+    return p;
+}
+
+// The ordered layout of a map. The identity is one without arrays.
+SPIRA_API order_layout conv_order(const conv_map *map) {
+    order_layout none = {};
+    none.volume = 1;
+    return map->form == conv_form_order ? map->order : none;
+}
+
+// The tiled layout of a map; the same.
+SPIRA_API tile_layout conv_tiles(const conv_map *map) {
+    tile_layout none = {};
+    none.volume = 1;
+    none.rows = tile_rows(1);
+    return map->form == conv_form_tiles ? map->tiles : none;
+}
+
+// ---- one launch for each kernel -----------------------------------------------------------------
+
+template <typename E>
+SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
+    conv_exact_params p = {};
+    p.in = a->in;
+    p.in2 = a->in2;
+    p.residual = a->epilogue.residual;
+    p.weights = (const float *)a->weights;
+    p.out = a->out;
+    p.layout = conv_tiles(a->map);
+    p.count = a->map->count;
+    p.capacity = a->map->capacity;
+    p.epilogue = a->epilogue;
+    p.sums = a->sums;
+    p.shape = a->shape;
+    return conv_exact_launch<E>(p, stream);
+}
+
+template <typename E>
+SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaStream_t stream) {
+    conv_tensor_params p = conv_params_of(a, d);
+    p.order = conv_order(a->map);
+    p.multiprocessors = d->multiprocessors;
+    p.size = a->sizes ? *a->sizes : narrow_sizes_choose(&a->shape, p.capacity, d);
+    SPIRA_REQUIRE(narrow_sizes_fit(&p.size), status_unsupported, "sizes", 0);
+    return narrow_run<E>(p, stream);
+}
+
+SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
+    const conv_shortcut *s = a->shortcut;
+    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
+    const int element = numeric_size(shape.type);
+    conv_tensor_shortcut p = {};
+    p.in = s->in;
+    p.in2 = s->in2;
+    p.weights = s->weights;
+    p.bias = s->bias;
+    p.scale = s->scale;
+    p.shift = s->shift;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.parts = (int)ceil_div(hopper_row_bytes(&shape), hopper_part_whole);
+    p.wide_in = conv_aligned(s->in, s->cin, element, conv_lane_bytes);
+    p.wide_in2 = !s->cin2 || conv_aligned(s->in2, s->cin2, element, conv_lane_bytes);
+    return p;
+}
+
+template <typename E, bool shortcuts>
+SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaStream_t stream) {
+    const conv_shape *s = &a->shape;
+    conv_tensor_params p = conv_params_of(a, d);
+    p.order = conv_order(a->map);
+    p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, p.capacity, d);
+    SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
+    p.part = hopper_part_bytes(s);
+    p.chunks = hopper_parts(s);
+    if (a->shortcut) {
+        p.shortcut = conv_shortcut_params(a);
+    }
+    return hopper_run<E, shortcuts>(p, d, stream);
+}
+
+template <typename E>
+SPIRA_API status conv_run_tensor(const conv_args *a, const device_info *d, cudaStream_t stream) {
+    const conv_shape *s = &a->shape;
+    conv_tensor_params p = conv_params_of(a, d);
+    p.layout = conv_tiles(a->map);
+    p.rows = p.layout.rows;
+    p.size = a->sizes ? *a->sizes : conv_tensor_sizes_choose(s, p.rows, p.capacity, d);
+    SPIRA_REQUIRE(conv_tensor_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
+    p.slices = conv_slices(s->cout) / p.size.slices;
+    p.size.depth = conv_depth(p.chunks);
+    return conv_tensor_run<E>(p, stream);
+}
+
+// By the kernel that the weights are packed for.
+template <bool shortcuts, typename tag>
+SPIRA_API status conv_run(tag, const conv_args *a, conv_kernel kernel, const device_info *d,
+                          cudaStream_t stream) {
+    typedef typename tag::element E;
+    if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
+        if (kernel == conv_kernel_hopper) {
+            return conv_run_hopper<E, shortcuts>(a, d, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
+        if (kernel == conv_kernel_narrow) {
+            return conv_run_narrow<E>(a, d, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
+        if (kernel == conv_kernel_tensor) {
+            return conv_run_tensor<E>(a, d, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+        if (kernel == conv_kernel_exact) {
+            return conv_run_exact<E>(a, stream);
+        }
+    }
+    return conv_not_compiled();
+}
+
+} // namespace spira
+
+#endif

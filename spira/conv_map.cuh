@@ -1,0 +1,157 @@
+// spira/conv_map.cuh: builds the kernel map that convolutions of a shape read, on the GPU.
+//
+// Two calls: conv_map_bytes, then conv_map_build, which searches the kernel map and writes the
+// layout that the kernel of this shape reads on this device.
+#ifndef SPIRA_CONV_MAP_CUH
+#define SPIRA_CONV_MAP_CUH
+
+#include "conv/choice.cuh"
+#include "conv_map.h"
+#include "layout/order.cuh"
+#include "map.cuh"
+
+namespace spira {
+
+// What a map is made of. A host struct.
+template <typename W>
+struct conv_map_request {
+    const word_layout *words; // its guard margin covers the kernel's reach
+    kernel_shape kernel;      //
+    conv_shape shape;         // of the convolutions that read the map: conv_shape_of
+    voxel_set<W> source;      // voxels of the inputs
+    voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
+    device_status *trouble;   // records coordinates that are not multiples of the kernel's stride
+};
+
+// The layout that convolutions of a shape read. Those of one form can share a map.
+SPIRA_API conv_form conv_form_of(const device_info *gpu, const conv_shape *shape) {
+    return conv_kernel_form(conv_kernel_of(shape, gpu));
+}
+
+// A 1x1x1 convolution of a set onto itself has no pairs to look for.
+template <typename W>
+SPIRA_API bool conv_map_is_identity(const conv_map_request<W> *r) {
+    return kernel_volume(&r->kernel) == 1 && r->source.words == r->outputs.words &&
+           r->source.count == r->outputs.count;
+}
+
+// Where things lie in the caller's memory.
+struct conv_map_places {
+    conv_map map;
+    order_request order; // of conv_form_order: what it is made of
+    void *scratch;
+    size_t scratch_bytes;
+    bool compact; // the map in between is the compact form
+};
+
+template <typename W>
+SPIRA_API status conv_map_carve(const device_info *gpu, const conv_map_request<W> *r, workspace *w,
+                                conv_map_places *p) {
+    const int volume = kernel_volume(&r->kernel);
+    const int32_t capacity = r->outputs.capacity;
+    *p = {};
+    if (conv_map_is_identity(r)) {
+        p->map = conv_map_identity(r->outputs.count, capacity);
+        return status_success();
+    }
+    if (conv_form_of(gpu, &r->shape) == conv_form_tiles) {
+        const int channels = (int)max_of(r->shape.cin + r->shape.cin2, r->shape.cout);
+        const int rows = tile_rows_choose(volume, channels, capacity);
+        const tile_layout tiles = tile_layout_take(w, capacity, volume, rows);
+        p->map = conv_map_of_tiles(&tiles, r->outputs.count, capacity);
+        return status_success();
+    }
+    const order_layout order = order_layout_take(w, capacity, volume);
+    p->map = conv_map_of_order(&order, r->outputs.count, capacity);
+    p->compact = compact_takes(&r->kernel);
+    const int64_t entries =
+        p->compact ? compact_total(r->kernel.size.x, capacity) : (int64_t)capacity * volume;
+    int32_t *map = workspace_take<int32_t>(w, entries);
+    p->order.kernel = r->kernel;
+    p->order.threshold = map_all;
+    p->order.map = p->compact ? nullptr : map;
+    p->order.compact = p->compact ? map : nullptr;
+    p->order.count = r->outputs.count;
+    p->order.capacity = capacity;
+    p->order.layout = order;
+    SPIRA_TRY(order_workspace(&p->order, 1, &p->scratch_bytes));
+    p->scratch = workspace_take<char>(w, (int64_t)p->scratch_bytes);
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status conv_map_request_check(const device_info *gpu, const conv_map_request<W> *r) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(r, status_null_pointer, "request", 0);
+    SPIRA_TRY(kernel_check(&r->kernel));
+    SPIRA_TRY(conv_shape_check(&r->shape));
+    SPIRA_REQUIRE(r->shape.volume == kernel_volume(&r->kernel), status_bad_size, "shape.volume",
+                  r->shape.volume);
+    SPIRA_REQUIRE(r->outputs.capacity >= 1 && r->outputs.capacity <= INT32_MAX / 2, status_bad_size,
+                  "outputs.capacity", r->outputs.capacity);
+    return status_success();
+}
+
+// Bytes of memory for conv_map_build. Of the sets only the capacities are read.
+template <typename W>
+SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W> *request,
+                                size_t *bytes) {
+    SPIRA_TRY(conv_map_request_check(gpu, request));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    conv_map_places places;
+    SPIRA_TRY(conv_map_carve(gpu, request, &w, &places));
+    *bytes = w.used;
+    return status_success();
+}
+
+// Builds the kernel map that convolutions of a shape read on this device: the z-delta search (Spira
+// paper), then the layout. Convolutions of other channels can read it too if conv_form_of agrees.
+//
+// inputs   request: sorted sets (voxelize, downsample, expand, or the caller's own); memory:
+//          conv_map_bytes, aligned to 256, in use as long as the map is
+// outputs  map: a host struct that points into `memory`
+//          request.trouble: a coordinate that is not a multiple of the kernel's stride
+//          (device_flag_lattice): pairs behind it may be missing
+// errors   null pointers, sizes, alignment, a kernel beyond the layout's margin, memory that is too
+//          small
+// Asynchronous, deterministic; up to five launches. Nothing is read back.
+template <typename W>
+SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W> *request,
+                                void *memory, size_t bytes, conv_map *map, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(conv_map_bytes(gpu, request, &needed));
+    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    SPIRA_TRY(
+        map_sets_check(request->words, &request->kernel, &request->source, &request->outputs));
+    SPIRA_REQUIRE(request->trouble, status_null_pointer, "trouble", 0);
+    if (needed) {
+        SPIRA_TRY(workspace_check(memory, bytes, needed));
+    }
+    workspace w = workspace_begin(memory);
+    conv_map_places p;
+    SPIRA_TRY(conv_map_carve(gpu, request, &w, &p));
+    *map = p.map;
+    if (p.map.form == conv_form_identity) {
+        return status_success();
+    }
+    if (p.map.form == conv_form_tiles) {
+        const map_forms forms = map_forms_tiles(p.map.tiles);
+        return map_build_forms<W, map_kind_tiles>(request->words, &request->kernel, request->source,
+                                                  request->outputs, &forms, stream);
+    }
+    if constexpr (device_code_within(80, 999)) {
+        const map_forms forms =
+            p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                      : map_forms_os((int32_t *)p.order.map);
+        enum { kinds = map_kind_os | map_kind_compact };
+        SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
+                                             request->outputs, &forms, stream)));
+        return order_build(&p.order, 1, p.scratch, p.scratch_bytes, stream);
+    }
+    return conv_not_compiled();
+}
+
+} // namespace spira
+
+#endif

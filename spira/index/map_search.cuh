@@ -1,0 +1,261 @@
+// spira/index/map_search.cuh: the kernel that builds kernel maps of any size, in any form.
+//
+// A thread block searches a tile of outputs into shared memory (search_block, search.cuh). Then it
+// passes the tile to one writer for each form that is wanted: map_write.cuh, layout/tile.cuh for
+// the tiled layout, map_pack.cuh for pair lists. One launch builds up to map_batch_max maps.
+//
+// Small cubic kernels have faster kernels for some forms: plane_map.cuh, compact.cuh and
+// plane_pairs.cuh.
+#ifndef SPIRA_INDEX_MAP_SEARCH_CUH
+#define SPIRA_INDEX_MAP_SEARCH_CUH
+
+#include "../base/launch.cuh"
+#include "../layout/tile.cuh"
+#include "map_pack.cuh"
+#include "map_write.cuh"
+
+namespace spira {
+
+// What a launch can write. Each mode includes the ones before it.
+enum map_mode {
+    map_mode_os,    // os with all offsets, and nothing else
+    map_mode_forms, // all forms but the tiled layout
+    map_mode_tiles, // all forms
+};
+
+// One map of a launch.
+template <typename W>
+struct map_task {
+    search_walk<W> walk;
+    search_shape shape;
+    const W *source, *outputs;
+    const int32_t *source_count, *output_count;
+    int32_t source_capacity, output_capacity;
+    int32_t block; // its first thread block
+    int os_columns;
+    map_mode mode;
+    map_forms forms;
+    search_choice choice;
+};
+
+template <typename W>
+struct map_batch {
+    int tasks;
+    map_task<W> task[map_batch_max];
+};
+
+// Writes to chosen [k_end - k_begin] the column of os that each offset has, or -1. before: columns
+// of the pieces before. Returns the columns up to here. Called by one warp.
+SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int searched,
+                                    int threshold, int before, int16_t *chosen) {
+    int lane = threadIdx.x & 31;
+    for (int k = k_begin + lane; k - lane < k_end; k += 32) {
+        bool take = k < k_end && k < searched && map_norm(size, k) < threshold;
+        uint32_t all = __ballot_sync(~0u, take);
+        if (k < k_end) {
+            chosen[k - k_begin] =
+                take ? (int16_t)(before + __popc(all & ((1u << lane) - 1))) : (int16_t)-1;
+        }
+        before += __popc(all);
+    }
+    return before;
+}
+
+// Writes the forms of a tile, all but the tiled layout.
+template <typename W>
+SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &tile, int searched,
+                                  int *chosen_before) {
+    __shared__ int16_t chosen[tile_columns_most];
+    const map_forms &f = task.forms;
+    triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
+    if (f.os && task.os_columns == searched) {
+        map_write_os(tile, searched, f.os);
+    } else if (f.os) {
+        if (threadIdx.x < 32) {
+            *chosen_before = map_choose_columns(size, tile.k_begin, tile.k_end, searched,
+                                                f.threshold, *chosen_before, chosen);
+        }
+        __syncthreads();
+        map_write_os_chosen(tile, chosen, task.os_columns, f.os);
+    }
+    if (f.ws) {
+        map_write_ws(tile, searched, task.output_capacity, f.ws);
+    }
+    if (f.mask || f.mask_any) {
+        map_write_masks(tile, searched, map_mask_words(task.walk.volume), f.mask, f.mask_any);
+    }
+}
+
+// Shared state of tile_write, in the mode that has one.
+template <map_mode mode>
+struct map_tile_state : tile_state {};
+
+template <>
+struct map_tile_state<map_mode_os> {};
+
+template <>
+struct map_tile_state<map_mode_forms> {};
+
+// Marks the tiles of the tiled layout from number `tile` on, within this tile of the search, as
+// empty.
+template <typename W>
+SPIRA_DEVICE void map_write_empty(const map_task<W> &task, int tile_number, int tile) {
+    const tile_layout &t = task.forms.tiles;
+    for (; tile < min((tile_number + 1) * (task.shape.rows / t.rows), t.tiles); ++tile) {
+        tile_write_empty(tile, t);
+    }
+}
+
+// Searches tile `tile_number` of a task and writes it. packed: null, or where its pairs go. shared:
+// search_block_bytes(task.shape) bytes, aligned to 16.
+template <typename W, map_mode mode>
+SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
+                                  const map_packed *packed, void *shared) {
+    __shared__ search_window windows[kernel_size_max];
+    __shared__ map_tile_state<mode> map_tiles;
+    const search_walk<W> &walk = task.walk;
+    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+                           min(*task.output_count, task.output_capacity)};
+    int first = tile_number * task.shape.rows;
+    int rows = min(sets.total - first, task.shape.rows);
+    if (rows <= 0) {
+        if (packed && (int)threadIdx.x < task.shape.pieces) {
+            int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
+            packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
+        }
+        if (mode == map_mode_tiles && task.forms.tiles.first) {
+            map_write_empty(task, tile_number, first / task.forms.tiles.rows);
+        }
+        return;
+    }
+    int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
+    // Lists and tiles have entries for all offsets. Other forms need only the planes searched.
+    bool whole = !task.forms.half || packed || (mode == map_mode_tiles && task.forms.tiles.first);
+    int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
+    if constexpr (mode == map_mode_tiles) {
+        if (threadIdx.x < tile_units_most) {
+            map_tiles.done[threadIdx.x] = 0; // barriers follow, in search_block
+        }
+    }
+    for (int piece = 0; piece < task.shape.pieces; ++piece) {
+        if (piece) {
+            __syncthreads();
+        }
+        // Pieces go in ascending order of offsets, so a transposed kernel starts at its last plane.
+        int plane = piece * task.shape.slabs;
+        int planes = min(size_x - plane, task.shape.slabs);
+        if (planes <= 0) {
+            break;
+        }
+        plane = walk.transposed ? walk.size_x - plane - planes : plane;
+        search_tile tile =
+            search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
+                         first, rows, plane, planes, shared, windows);
+        if (mode == map_mode_os) {
+            map_write_os(tile, walk.volume, task.forms.os);
+        } else {
+            map_write_forms(task, tile, searched, &chosen_before);
+        }
+        if constexpr (mode == map_mode_tiles) {
+            if (task.forms.tiles.first) {
+                tile_write(tile, searched, task.forms.tiles, shared,
+                           search_windows_bytes(task.shape), &map_tiles);
+            }
+        }
+        if (packed) {
+            triple size = {walk.size_x, walk.size_y, walk.size_z};
+            int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
+            map_write_packed(tile, size, searched, tile_number * task.shape.pieces + piece,
+                             tile_number, *packed, (map_entry *)shared, staged);
+        }
+    }
+    if (mode == map_mode_tiles && task.forms.tiles.first) {
+        int tile = (first + rows + task.forms.tiles.rows - 1) / task.forms.tiles.rows;
+        map_write_empty(task, tile_number, tile);
+    }
+}
+
+// Builds the maps of a batch: one thread block for each tile of each task.
+template <typename W, map_mode mode>
+SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
+    map_kernel(const __grid_constant__ map_batch<W> batch) {
+    extern __shared__ int4 map_shared[];
+    int t = 0;
+    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
+        ++t;
+    }
+    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
+                             map_shared);
+    pdl_wait(); // maps of a batch are independent: see base/launch.cuh
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+// block: the task's first thread block. packed: the pairs are packed, too.
+template <typename W>
+SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shape *kernel,
+                                    const voxel_set<W> *source, const voxel_set<W> *outputs,
+                                    const map_forms *forms, int32_t block, bool packed) {
+    map_task<W> task;
+    bool linear = forms->os && forms->threshold >= map_all && !forms->half;
+    bool tiles = forms->tiles.first;
+    bool odd = packed || tiles || forms->ws || forms->mask || forms->mask_any || !linear;
+    task.walk = search_walk_make<W>(layout, kernel);
+    task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
+    task.source = source->words;
+    task.source_count = source->count;
+    task.source_capacity = source->capacity;
+    task.outputs = outputs->words;
+    task.output_count = outputs->count;
+    task.output_capacity = outputs->capacity;
+    task.block = block;
+    bool only_os = forms->os && !packed && !tiles && !forms->ws && !forms->mask && !forms->mask_any;
+    task.choice = search_choose(kernel, map_columns(kernel, forms->half),
+                                only_os ? forms->threshold : map_all);
+    task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
+    task.forms = *forms;
+    task.mode = tiles ? map_mode_tiles : only_os && linear ? map_mode_os : map_mode_forms;
+    return task;
+}
+
+// Thread blocks of a task.
+template <typename W>
+SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
+    return (int32_t)ceil_div(task->output_capacity, task->shape.rows);
+}
+
+// Launches map_kernel for up to map_batch_max requests of the given kinds. The batch needs the
+// highest mode of its requests, which is compiled because that request's kind is.
+template <typename W, unsigned kinds>
+SPIRA_API status map_search_launch(const word_layout *layout, const map_request<W> *const *request,
+                                   int requests, bool programmatic, cudaStream_t stream) {
+    map_batch<W> batch;
+    int64_t blocks = 0;
+    int bytes = 0;
+    map_mode mode = map_mode_os;
+    batch.tasks = requests;
+    for (int i = 0; i < requests; ++i) {
+        const map_request<W> *r = request[i];
+        batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
+                                      (int32_t)blocks, false);
+        blocks += map_task_tiles(batch.task + i);
+        bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
+        mode = batch.task[i].mode > mode ? batch.task[i].mode : mode;
+    }
+    void (*kernel)(map_batch<W>) = nullptr;
+    if constexpr (kinds & map_kind_os) {
+        kernel = mode == map_mode_os ? map_kernel<W, map_mode_os> : kernel;
+    }
+    if constexpr (kinds & (map_kind_half | map_kind_mixed)) {
+        kernel = mode == map_mode_forms ? map_kernel<W, map_mode_forms> : kernel;
+    }
+    if constexpr (kinds & map_kind_tiles) {
+        kernel = mode == map_mode_tiles ? map_kernel<W, map_mode_tiles> : kernel;
+    }
+    return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,
+                         stream, "map_build", batch);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,130 @@
+// spira/index/map_write.cuh: writes a searched tile to the dense forms of a kernel map.
+//
+// search_block (search.cuh) leaves a tile of the map in shared memory. Each writer here copies it
+// to one form in global memory. All threads of the block call it, when the tile is complete.
+// Writers may be used in any kernel that calls search_block.
+#ifndef SPIRA_INDEX_MAP_WRITE_CUH
+#define SPIRA_INDEX_MAP_WRITE_CUH
+
+#include "../base/async.cuh"
+#include "../map.h"
+#include "../search.cuh"
+
+namespace spira {
+
+// Writes the tile's offsets below `columns` to ws [columns, capacity].
+SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t capacity,
+                               int32_t *ws) {
+    int lane = threadIdx.x & 31, end = tile.k_end < columns ? tile.k_end : columns;
+    for (int k = tile.k_begin + threadIdx.x / 32; k < end; k += blockDim.x / 32) {
+        for (int row = lane; row < tile.rows; row += 32) {
+            ws[k * capacity + tile.first + row] = tile.taps[row * tile.pitch + k - tile.k_begin];
+        }
+    }
+}
+
+// Writes the tile's offsets below `columns` to os [outputs, columns].
+SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os) {
+    int wide = min(tile.k_end, columns) - tile.k_begin;
+    int32_t *out = os + (int64_t)tile.first * columns + tile.k_begin;
+    if (wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
+        int count = tile.rows * columns; // the tile has the layout of os
+        for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
+            ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
+        }
+        for (int i = count / 4 * 4 + threadIdx.x; i < count; i += blockDim.x) {
+            out[i] = tile.taps[i];
+        }
+        return;
+    }
+    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
+        for (int c = threadIdx.x & 31; c < wide; c += 32) {
+            out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
+        }
+    }
+}
+
+// Copies `count` taps from shared memory to `out`; both aligned to 4 bytes. Called by all `threads`
+// threads of a block. From sm_90 on this is one bulk copy, so:
+// - between the last write to `taps` and the call, each thread calls proxy_fence, then a barrier;
+// - `taps` must not change until map_copy_wait and a barrier.
+template <int threads>
+SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
+    int copied = 0;
+#if __CUDA_ARCH__ >= 900
+    copied = (uintptr_t)out & 15 ? 0 : count & ~3;
+    if (threadIdx.x == 0 && copied) {
+        bulk_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
+    }
+#else
+    if (((uintptr_t)out & 15) == 0) {
+        copied = count & ~3;
+        for (int i = threadIdx.x; i < count / 4; i += threads) {
+            ((int4 *)out)[i] = ((const int4 *)taps)[i];
+        }
+    }
+#endif
+#pragma unroll 1
+    for (int i = copied + threadIdx.x; i < count; i += threads) {
+        out[i] = taps[i];
+    }
+}
+
+// Waits for map_copy_rows to have read its taps. A barrier must follow before they are written
+// again. The block must also call it before it ends.
+SPIRA_DEVICE void map_copy_wait() {
+    if (threadIdx.x == 0) {
+        bulk_store_wait();
+    }
+}
+
+// Writes some offsets of the tile to os [outputs, columns]: offset k_begin + c to column chosen[c],
+// unless that is negative.
+SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *chosen, int columns,
+                                      int32_t *os) {
+    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
+        for (int c = threadIdx.x & 31; c < tile.k_end - tile.k_begin; c += 32) {
+            if (chosen[c] >= 0) {
+                os[(int64_t)(tile.first + row) * columns + chosen[c]] =
+                    tile.taps[row * tile.pitch + c];
+            }
+        }
+    }
+}
+
+// Writes the tile's offsets below `columns` to mask [outputs, words] and mask_any
+// [ceil(outputs / 32), words]; either may be null. A kernel that is searched in pieces must be
+// written by one block, pieces ascending: a piece adds its bits to a word that it shares with the
+// piece before, and the last piece clears the words behind it.
+SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
+                                  uint32_t *mask_any) {
+    int end = tile.k_end < columns ? tile.k_end : columns;
+    int word_first = tile.k_begin / 32, word_end = end < columns ? (end + 31) / 32 : words;
+    int lane = threadIdx.x & 31, groups = (tile.rows + 31) / 32;
+    for (int i = threadIdx.x / 32; i < (word_end - word_first) * groups; i += blockDim.x / 32) {
+        int word = word_first + i / groups, group = i % groups, row = group * 32 + lane;
+        int from = word * 32 > tile.k_begin ? word * 32 : tile.k_begin;
+        int to = word * 32 + 32 < end ? word * 32 + 32 : end;
+        uint32_t bits = 0;
+        for (int k = from; k < to && row < tile.rows; ++k) {
+            bits |= tile.taps[row * tile.pitch + k - tile.k_begin] >= 0 ? 1u << k % 32 : 0;
+        }
+        uint32_t any = bits;
+        for (int step = 16; step; step /= 2) {
+            any |= __shfl_xor_sync(~0u, any, step);
+        }
+        bool join = from > word * 32;
+        if (mask && row < tile.rows) {
+            uint32_t *out = mask + (int64_t)(tile.first + row) * words + word;
+            *out = join ? *out | bits : bits;
+        }
+        if (mask_any && lane == 0) {
+            uint32_t *out = mask_any + (int64_t)(tile.first / map_mask_tile + group) * words + word;
+            *out = join ? *out | any : any;
+        }
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,268 @@
+// spira/index/plane_pairs.cuh: pair lists (the filtered form) of cubes of size 3 and 5: search and
+// scan.
+//
+// Three launches. The search (plane_search.cuh) records what each plane of the kernel finds, in
+// 4 + 2 K bytes for each output and plane, and counts the pairs. A scan finds where the pairs of
+// each stretch of outputs go in the lists. The last kernel (plane_pairs_move.cuh) moves them there.
+#ifndef SPIRA_INDEX_PLANE_PAIRS_CUH
+#define SPIRA_INDEX_PLANE_PAIRS_CUH
+
+#include "../status.cuh"
+#include "../workspace.h"
+#include "map_scan.cuh"
+#include "plane_map.cuh"
+
+namespace spira {
+
+enum {
+    map_stretch = 128,    // outputs whose pairs a warp moves: each lane has four, side by side
+    map_move_offsets = 4, // offsets that a warp moves at a time
+};
+
+// What the search finds in one plane for one stretch of outputs. The sources of a row stand side by
+// side, so that their first position and the presence bits are enough. A far plane is searched
+// again when its pairs are moved.
+template <int K>
+struct alignas(16) map_plane_record {
+    int32_t base[map_stretch / 32]; // for 32 outputs; far: at most the first member's position
+    uint32_t bits[map_stretch];     // presence bits, K * K of them; or map_plane_far
+    uint16_t from[K][map_stretch];  // first source of each row, minus `base`
+};
+
+enum : uint32_t { map_plane_far = 1u << 31 };
+
+// Words that hold one byte for each offset of a plane.
+SPIRA_BOTH constexpr int map_count_words(int K) {
+    return (K * K + map_move_offsets - 1) / map_move_offsets;
+}
+
+// Scratch of the lists. A tile is what a thread block searches, plane_rows(K) outputs. A stretch is
+// one tile (K = 3) or two (K = 5).
+template <int K>
+struct map_plane_lists {
+    map_plane_record<K> *found; // [stretches, planes]
+    uint32_t *counts;           // [planes, map_count_words(K), tiles] pairs: a byte for each offset
+    int32_t *before;            // [volume, stretches] pairs in the stretches before
+    unsigned long long *begin;  // [volume + 1] start of each offset's list, after the scan
+    int32_t tiles, stretches;
+    uint32_t wanted[K]; // for each plane: the offsets in the lists, K * K bits
+};
+
+// Carves the scratch of the lists (or counts its bytes: workspace.h).
+template <int K>
+SPIRA_API map_plane_lists<K> map_plane_lists_take(workspace *w, int32_t outputs) {
+    map_plane_lists<K> l = {};
+    l.stretches = (int32_t)ceil_div(outputs, map_stretch);
+    l.tiles = (int32_t)ceil_div(outputs, plane_rows(K));
+    l.found = workspace_take<map_plane_record<K>>(w, (int64_t)l.stretches * K);
+    l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_count_words(K));
+    l.before = workspace_take<int32_t>(w, (int64_t)l.stretches * K * K * K);
+    l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+    return l;
+}
+
+// Spreads bits c .. c + 3 over the bytes of a word.
+SPIRA_DEVICE uint32_t map_bits_to_bytes(uint32_t bits, int c) {
+    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
+}
+
+// Presence bits of an output in a far plane.
+template <typename W, int K>
+SPIRA_DEVICE uint32_t map_plane_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
+                                         W output, int plane, int begin) {
+    uint32_t bits = 0;
+#pragma unroll 1
+    for (int c = 0; c < K * K; ++c) {
+        W query = plane_far_query<W, K>(walk, output, plane, c);
+        bits |= plane_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
+    }
+    return bits;
+}
+
+// Records where the rows of a pass begin, and adds its presence bits to bits [plane_ahead(K)].
+//
+// base  the first position of the window
+// at    first output of the pass, in the stretch
+// rows  outputs from there on
+template <int K>
+SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int at, int rows,
+                                       map_plane_record<K> *found, uint32_t *bits) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int a = 0; a < plane_ahead(K); ++a) {
+#pragma unroll
+        for (int y = 0; y < K; ++y) {
+            found->from[y][at + a * 32 + lane] = (uint16_t)(row[a].position[y] - base);
+            bits[a] |= (row[a].bits[y] & ((1u << K) - 1)) << (y * K);
+        }
+        bits[a] = a * 32 + lane < rows ? bits[a] : 0;
+    }
+    if (lane < plane_ahead(K)) {
+        found->base[at / 32 + lane] = base;
+    }
+}
+
+// Records the same bits and base for outputs at .. at + rows - 1: nothing found, or all far.
+template <int K>
+SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int base,
+                                        map_plane_record<K> *found) {
+    for (int i = at + (int)(threadIdx.x & 31); i < at + rows; i += 32) {
+        found->base[i / 32] = base;
+        found->bits[i] = bits;
+        for (int y = 0; y < K; ++y) {
+            found->from[y][i] = 0;
+        }
+    }
+}
+
+// Presence bits of a far pass.
+template <typename W, int K>
+SPIRA_DEVICE void map_plane_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                     const plane_search<W, K> &search, int g, uint32_t *bits) {
+#pragma unroll
+    for (int a = 0; a < plane_ahead(K); ++a) {
+        if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
+            bits[a] = map_plane_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.plane,
+                                               search.window.begin);
+        }
+    }
+}
+
+// The number of pairs of a tile at offset c of a plane: one byte of counts.
+template <int K>
+SPIRA_DEVICE uint8_t *map_plane_count(const map_plane_lists<K> &lists, int plane, int c, int tile) {
+    int64_t word =
+        (int64_t)(plane * map_count_words(K) + c / map_move_offsets) * lists.tiles + tile;
+    return (uint8_t *)(lists.counts + word) + c % map_move_offsets;
+}
+
+// Searches a plane of a tile and records what it finds. Adds the lane's pairs to counts: one byte
+// for each offset of the plane.
+template <typename W, int K>
+SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets<W> &sets,
+                                   const plane_outputs<W, K> &queries, int plane,
+                                   const map_plane_lists<K> &lists, uint32_t *buffer,
+                                   uint32_t (&counts)[map_count_words(K)]) {
+    const int ahead = plane_ahead(K), tile_rows = plane_rows(K), lane = threadIdx.x & 31;
+    static_assert(map_stretch % tile_rows == 0 && tile_rows <= UINT8_MAX,
+                  "a stretch is whole tiles; counts are bytes");
+    static_assert(plane_window_words(K) <= UINT16_MAX, "positions in a window");
+    const int at = queries.first % map_stretch;
+    map_plane_record<K> *found = lists.found + ((int64_t)(queries.first / map_stretch) * K + plane);
+    plane_search<W, K> search = plane_begin<W, K>(walk, sets, queries, plane, buffer);
+    int begin = search.window.begin;
+    bool far = false;
+#pragma unroll
+    for (int g = 0; g < tile_rows / 32; g += ahead) {
+        uint32_t bits[ahead] = {};
+        if (g * 32 >= queries.rows) {
+            map_plane_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
+            continue;
+        }
+        plane_found<K> row[ahead];
+        if (plane_next<W, K>(walk, sets, g, &search, row)) {
+            map_plane_record_put<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32,
+                                    found, bits);
+        } else {
+            map_plane_find_far<W, K>(walk, sets, search, g, bits);
+            far = true;
+        }
+#pragma unroll
+        for (int a = 0; a < ahead; ++a) {
+            found->bits[at + (g + a) * 32 + lane] = bits[a];
+            bits[a] &= lists.wanted[plane];
+#pragma unroll
+            for (int c = 0; c < map_count_words(K); ++c) {
+                counts[c] += map_bits_to_bytes(bits[a], c * map_move_offsets);
+            }
+        }
+    }
+    if (far) {
+        __syncwarp(); // other lanes write `base` again
+        map_plane_record_fill<K>(at, tile_rows, map_plane_far, begin, found);
+    }
+}
+
+// Adds up the counts of all lanes and writes them.
+template <int K>
+SPIRA_DEVICE void map_plane_put_counts(const uint32_t (&counts)[map_count_words(K)],
+                                       const map_plane_lists<K> &lists, int plane, int tile) {
+    const int words = map_count_words(K), lane = threadIdx.x & 31;
+    uint32_t mine = 0;
+#pragma unroll
+    for (int c = 0; c < words; ++c) {
+        uint32_t sum = (uint32_t)warp_sum((int)counts[c]); // a byte holds the rows of a tile
+        mine = lane == c ? sum : mine;
+    }
+    if (lane < words) {
+        lists.counts[(int64_t)(plane * words + lane) * lists.tiles + tile] = mine;
+    }
+}
+
+// Thread blocks per multiprocessor that the kernel below has registers for, without spills.
+SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return K <= 3 ? 10 : 6;
+#else
+    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
+#endif
+}
+
+// Searches and counts: one thread block for each tile, one warp for each plane.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_find_blocks_per_sm(K, sizeof(W)))
+    map_plane_find_kernel(const __grid_constant__ map_plane_task<W> task,
+                          const __grid_constant__ map_plane_lists<K> lists) {
+    extern __shared__ int4 map_shared[]; // [plane_windows_bytes]
+    const int plane = threadIdx.x / 32;
+    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
+    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
+        lists.begin[threadIdx.x] = 0;
+    }
+    search_sets<W> sets;
+    plane_outputs<W, K> queries;
+    if (!map_plane_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
+        return;
+    }
+    uint32_t counts[map_count_words(K)] = {};
+    map_plane_search<W, K>(task.walk, sets, queries, plane, lists,
+                           (uint32_t *)map_shared + plane * plane_window_words(K), counts);
+    map_plane_put_counts<K>(counts, lists, plane, (int)blockIdx.x);
+}
+
+// ---- scan ---------------------------------------------------------------------------------------
+
+// The number of pairs of a stretch at offset c of a plane.
+template <int K>
+SPIRA_DEVICE int map_plane_move_count(const map_plane_lists<K> &lists, int plane, int c,
+                                      int stretch, int outputs) {
+    const int split = map_stretch / plane_rows(K);
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < split; ++i) {
+        int tile = stretch * split + i;
+        count += tile * plane_rows(K) < outputs ? *map_plane_count<K>(lists, plane, c, tile) : 0;
+    }
+    return count;
+}
+
+// Writes `before` and `begin`: one thread block for each offset.
+template <int K>
+SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
+    map_plane_scan_kernel(const __grid_constant__ map_plane_lists<K> lists,
+                          const int32_t *output_count, int32_t output_capacity) {
+    __shared__ int shared[map_scan_threads / 32];
+    const int plane = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
+    const int outputs = min(*output_count, output_capacity);
+    int total = map_scan_tiles(
+        [&](int stretch) { return map_plane_move_count<K>(lists, plane, c, stretch, outputs); },
+        (int)ceil_div(outputs, map_stretch), 0,
+        lists.before + (int64_t)blockIdx.x * lists.stretches, shared);
+    for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
+        atomicAdd(lists.begin + k, (unsigned long long)total);
+    }
+}
+
+} // namespace spira
+
+#endif

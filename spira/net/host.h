@@ -1,0 +1,98 @@
+// spira/net/host.h: builds the index of a plan and computes its layers with the host loops, in
+// fp32: the CPU path, and the reference for index.cuh and layers.cuh.
+#ifndef SPIRA_NET_HOST_H
+#define SPIRA_NET_HOST_H
+
+#include "../pool.h"
+#include "place.h"
+
+namespace spira {
+
+// The checks of every run, on the device and on the host.
+template <typename W>
+SPIRA_API status net_run_check(const net_plan *p, bool device, const net_run_args<W> *run) {
+    SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(run, status_null_pointer, "run", 0);
+    SPIRA_REQUIRE(p->device == device, status_unsupported,
+                  device ? "plan (made for the host)" : "plan (made for the device)", 0);
+    SPIRA_TRY(word_check<W>(&p->layout));
+    SPIRA_TRY(voxel_set_check(&run->input));
+    SPIRA_REQUIRE(run->input.capacity == p->set[0].capacity, status_capacity,
+                  "run.input.capacity (must equal limits.voxels of the plan)", p->set[0].capacity);
+    SPIRA_TRY(pointer_check(run->trouble, sizeof(uint32_t), "run.trouble"));
+    return workspace_check(run->memory, run->bytes, p->workspace_bytes);
+}
+
+// The checks of what layers read besides.
+SPIRA_API status net_features_check(const void *features, numeric type, const void *loaded,
+                                    size_t loaded_alignment) {
+    SPIRA_TRY(pointer_check(features, (size_t)numeric_size(type), "run.features"));
+    return pointer_check(loaded, loaded_alignment, "run.loaded");
+}
+
+// Builds all coordinate sets and kernel maps: the host loop of net_index (net.cuh). A count of the
+// input that exceeds its capacity is recorded in run->trouble and clamped.
+template <typename W>
+SPIRA_API status net_index_host(const net_plan *p, const net_run_args<W> *run) {
+    SPIRA_TRY(net_run_check(p, false, run));
+    char *memory = (char *)run->memory;
+    voxel_set_note(run->input, run->trouble);
+    for (int s = 1; s < p->sets; ++s) {
+        SPIRA_TRY(downsample_host(&p->layout, net_voxels(p, p->set[s].parent, run->input, memory),
+                                  p->set[s].stride, net_voxels(p, s, run->input, memory),
+                                  run->trouble, memory + p->scratch, p->scratch_bytes));
+    }
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        voxel_set<W> source = net_voxels(p, map->source, run->input, memory);
+        voxel_set<W> outputs = net_voxels(p, map->outputs, run->input, memory);
+        int32_t *to = (int32_t *)(memory + map->map);
+        SPIRA_TRY(map_build_host(&p->layout, &map->kernel, source, outputs, to));
+        if (p->limits.count_pairs) {
+            SPIRA_TRY(map_count_host(to, map->volume, voxel_set_count(outputs),
+                                     (int32_t *)(memory + map->pairs)));
+        }
+    }
+    return status_success();
+}
+
+SPIRA_API conv_epilogue net_epilogue_host(const net_plan *p, int layer, const void *features,
+                                          const float *params, const void *memory) {
+    const net_layer *l = &p->layers[layer];
+    const net_params at = net_params_of(p, layer);
+    conv_epilogue e = {};
+    e.bias = at.bias < 0 ? nullptr : params + at.bias;
+    e.scale = at.scale < 0 ? nullptr : params + at.scale;
+    e.shift = at.shift < 0 ? nullptr : params + at.shift;
+    e.residual = net_features_of(p, l->residual, features, memory);
+    e.act = l->act;
+    e.slope = l->slope;
+    return e;
+}
+
+// Computes one layer after net_index_host and the layers that it reads: the host loop of
+// net_layer_run (net.cuh).
+template <typename W>
+SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_args<W> *run) {
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    char *memory = (char *)run->memory;
+    const int32_t outputs = voxel_set_count(net_voxels(p, step->set, run->input, memory));
+    const int32_t *map =
+        step->map == net_none ? nullptr : (const int32_t *)(memory + p->map[step->map].map);
+    const float *in = (const float *)net_features_of(p, l->source, run->features, memory);
+    float *out = (float *)(memory + step->features);
+    if (!net_is_conv(l)) {
+        return pool_host(l->op == net_pool_max ? pool_max : pool_average, in, step->channels, map,
+                         step->shape.volume, outputs, out);
+    }
+    const float *params = (const float *)run->loaded;
+    const conv_epilogue e = net_epilogue_host(p, layer, run->features, params, memory);
+    return conv_host(&step->shape, in,
+                     (const float *)net_features_of(p, l->source2, run->features, memory),
+                     params + net_params_of(p, layer).weight, map, outputs, &e, out);
+}
+
+} // namespace spira
+
+#endif

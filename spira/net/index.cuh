@@ -1,0 +1,159 @@
+// spira/net/index.cuh: builds the index of a plan on the GPU: coordinate sets, kernel maps and the
+// layouts that convolutions read, whole or one of its two parts (net_part).
+#ifndef SPIRA_NET_INDEX_CUH
+#define SPIRA_NET_INDEX_CUH
+
+#include "../downsample.cuh"
+#include "../layout/order.cuh"
+#include "../map.cuh"
+#include "place.h"
+
+namespace spira {
+
+// Collects requests for the ordered layouts of a part, at most order_maps_max, from map *first on.
+// Returns their number and advances *first.
+template <typename W>
+SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
+                         int *first, order_request *request) {
+    int count = 0;
+    for (; *first < p->maps && count < order_maps_max; ++*first) {
+        const net_map *map = &p->map[*first];
+        if (map->ordered && net_map_in(map, part)) {
+            voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
+            order_request *r = &request[count++];
+            *r = {};
+            r->kernel = map->kernel;
+            r->threshold = map_all;
+            r->map = (const int32_t *)((char *)memory + map->map);
+            r->count = outputs.count;
+            r->capacity = outputs.capacity;
+            r->layout = net_order(p, map, memory);
+            r->compact = net_compact(p, map, memory);
+        }
+    }
+    return count;
+}
+
+// Raises *scratch to the bytes that a part of the index needs.
+template <typename W>
+SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
+    voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};
+    order_request request[order_maps_max];
+    for (int s = 1; s < p->sets && part != net_part_fine; ++s) {
+        size_t bytes;
+        voxel_set<W> from = {nullptr, nullptr, p->set[p->set[s].parent].capacity};
+        SPIRA_TRY(downsample_workspace(from, p->set[s].capacity, &bytes));
+        *scratch = *scratch < bytes ? bytes : *scratch;
+    }
+    int first = 0;
+    while (int count = net_orders(p, part, input, nullptr, &first, request)) {
+        size_t bytes;
+        SPIRA_TRY(order_workspace(request, count, &bytes));
+        *scratch = *scratch < bytes ? bytes : *scratch;
+    }
+    return status_success();
+}
+
+// All sets but the input's.
+template <typename W>
+SPIRA_API status net_index_sets(const net_plan *p, const net_run_args<W> *run,
+                                cudaStream_t stream) {
+    char *memory = (char *)run->memory;
+    for (int s = 1; s < p->sets; ++s) {
+        int from = p->set[s].parent;
+        SPIRA_TRY(downsample_from(&p->layout, net_voxels(p, from, run->input, memory),
+                                  p->set[from].stride, p->set[s].stride,
+                                  net_voxels(p, s, run->input, memory), run->trouble,
+                                  memory + p->scratch, p->scratch_bytes, stream));
+    }
+    return status_success();
+}
+
+// The maps of a part, and the tiled layouts, which the search writes directly.
+template <typename W>
+SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_args<W> *run,
+                                cudaStream_t stream) {
+    map_request<W> request[net_maps_max] = {};
+    int count = 0;
+    for (int m = 0; m < p->maps; ++m) {
+        const net_map *map = &p->map[m];
+        if (!net_map_in(map, part)) {
+            continue;
+        }
+        map_request<W> *r = &request[count++];
+        r->kernel = map->kernel;
+        r->source = net_voxels(p, map->source, run->input, run->memory);
+        r->outputs = net_voxels(p, map->outputs, run->input, run->memory);
+        r->forms = map_forms_compact(net_compact(p, map, run->memory), run->trouble);
+        if (map->tiled) {
+            r->forms.tiles = net_tiles(p, map, run->memory);
+        }
+        if (net_map_written(p, map)) {
+            r->forms.os = (int32_t *)((char *)run->memory + map->map);
+        }
+    }
+    return map_build_batch(&p->gpu, &p->layout, request, count, stream);
+}
+
+template <typename W>
+SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
+                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    order_request orders[order_maps_max];
+    int first = 0;
+    while (int count = net_orders(p, part, run->input, run->memory, &first, orders)) {
+        SPIRA_TRY(order_build(orders, count, scratch, scratch_bytes, stream));
+    }
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status net_index_pairs(const net_plan *p, net_part part, const net_run_args<W> *run,
+                                 cudaStream_t stream) {
+    char *memory = (char *)run->memory;
+    for (int m = 0; m < p->maps && p->limits.count_pairs; ++m) {
+        const net_map *map = &p->map[m];
+        voxel_set<W> outputs = net_voxels(p, map->outputs, run->input, memory);
+        if (net_map_in(map, part)) {
+            SPIRA_TRY(map_count((const int32_t *)(memory + map->map), map->volume, outputs.count,
+                                outputs.capacity, (int32_t *)(memory + map->pairs), stream));
+        }
+    }
+    return status_success();
+}
+
+// Records an input count that exceeds its capacity. Only for plans with one set: otherwise
+// downsampling records it. One thread.
+template <typename W>
+SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
+    if (*input.count > input.capacity) {
+        device_status_raise(trouble, device_flag_capacity, (uint32_t)*input.count);
+    }
+}
+
+template <typename W>
+SPIRA_API status net_index_count(const net_run_args<W> *run, cudaStream_t stream) {
+    net_count_kernel<W><<<1, 1, 0, stream>>>(run->input, run->trouble);
+    return status_of_launch("net_index");
+}
+
+// Builds a part of the index. The arguments have been checked.
+template <typename W>
+SPIRA_API status net_index_part(const net_plan *p, net_part part, const net_run_args<W> *run,
+                                cudaStream_t stream) {
+    const bool fine = part == net_part_fine;
+    char *scratch = (char *)run->memory + (fine ? p->fine_scratch : p->scratch);
+    const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
+    if (!fine) {
+        SPIRA_TRY(net_index_sets(p, run, stream));
+    }
+    if (!fine && p->sets == 1) {
+        SPIRA_TRY(net_index_count(run, stream));
+    }
+    SPIRA_TRY(net_index_maps(p, part, run, stream));
+    SPIRA_TRY(net_index_orders(p, part, run, scratch, bytes, stream));
+    return net_index_pairs(p, part, run, stream);
+}
+
+} // namespace spira
+
+#endif

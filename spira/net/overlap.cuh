@@ -1,0 +1,69 @@
+// spira/net/overlap.cuh: runs a plan on two streams: the coarse part of the index on the second
+// one, the fine part and the first layers on the caller's.
+#ifndef SPIRA_NET_OVERLAP_CUH
+#define SPIRA_NET_OVERLAP_CUH
+
+#include "index.cuh"
+#include "layers.cuh"
+
+namespace spira {
+
+// A second stream of the caller's, and events for it (cudaEventDisableTiming is enough). Stream and
+// events belong to the device of the run and are used for nothing else while net_run is called.
+// They may be destroyed after a capture, and after other calls when the work is done.
+struct net_side {
+    cudaStream_t stream; // not the stream of the run: the parts would not overlap
+    cudaEvent_t begun;   // net_run records it where the second stream starts
+    cudaEvent_t indexed; // and where it ends
+    // Null, or an event that the caller has recorded, on either stream or another one, behind the
+    // work that produces the features. The layers wait for it; the index does not. Record it anew
+    // for each run: an event that a capture recorded is refused outside of that capture.
+    cudaEvent_t features;
+};
+
+SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
+    SPIRA_REQUIRE(p->limits.overlap, status_unsupported, "side (of a plan without limits.overlap)",
+                  0);
+    SPIRA_REQUIRE(side->begun, status_null_pointer, "side.begun", 0);
+    SPIRA_REQUIRE(side->indexed, status_null_pointer, "side.indexed", 0);
+    return status_success();
+}
+
+// Later work on stream `to` waits for the work that is on stream `from` now.
+SPIRA_API status net_wait(cudaStream_t to, cudaEvent_t event, cudaStream_t from) {
+    SPIRA_TRY(status_from_cuda(cudaEventRecord(event, from), "side (event)"));
+    return status_from_cuda(cudaStreamWaitEvent(to, event, 0), "side (stream)");
+}
+
+// The fine part of the index and the first `layers` layers, which need no more.
+template <typename W, numeric format>
+SPIRA_API status net_run_fine(const net_plan *p, int layers, const net_run_args<W> *run,
+                              cudaStream_t stream) {
+    const status indexed = net_index_part(p, net_part_fine, run, stream);
+    status ready = status_success();
+    if (run->side->features) {
+        ready =
+            status_from_cuda(cudaStreamWaitEvent(stream, run->side->features, 0), "side.features");
+    }
+    SPIRA_TRY(indexed);
+    SPIRA_TRY(ready);
+    return net_layers_start<W, format>(p, 0, layers, run, stream);
+}
+
+// The whole index and the first `layers` layers, on two streams. The streams are joined at the end,
+// after a failure too, so that a capture can be ended.
+template <typename W, numeric format>
+SPIRA_API status net_run_overlapped(const net_plan *p, int layers, const net_run_args<W> *run,
+                                    cudaStream_t stream) {
+    const net_side *side = run->side;
+    SPIRA_TRY(net_wait(side->stream, side->begun, stream));
+    const status coarse = net_index_part(p, net_part_coarse, run, side->stream);
+    const status fine = net_run_fine<W, format>(p, layers, run, stream);
+    SPIRA_TRY(net_wait(stream, side->indexed, side->stream));
+    SPIRA_TRY(coarse);
+    return fine;
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,221 @@
+// spira/net/place.h: the second half of planning: gives every array of a plan its place in the one
+// workspace, and opens layouts there.
+//
+// The workspace has two regions. The first holds the index, which lives until the next run: sets,
+// maps that are kept, layouts, scratch. The second holds the features, which share memory as their
+// lifetimes allow. Maps that only the index builders read are temporary: they share the second
+// region with the features, which are written later.
+#ifndef SPIRA_NET_PLACE_H
+#define SPIRA_NET_PLACE_H
+
+#include "../index/compact.h"
+#include "../layout/order.h"
+#include "plan.h"
+
+namespace spira {
+
+// ---- parts of the index -------------------------------------------------------------------------
+
+// What one call of the index builder covers. With limits.overlap the index has two parts that can
+// be built at the same time: the maps of set 0 onto itself (fine), and everything else (coarse).
+enum net_part : int { net_part_all, net_part_fine, net_part_coarse };
+
+SPIRA_API bool net_map_is_fine(const net_map *m) {
+    return m->source == 0 && m->outputs == 0;
+}
+
+SPIRA_API bool net_map_in(const net_map *m, net_part part) {
+    return part == net_part_all || net_map_is_fine(m) == (part == net_part_fine);
+}
+
+// Number of leading layers that need only the fine part of the index.
+SPIRA_API int net_fine_layers(const net_plan *p) {
+    int i = 0;
+    while (i < p->layer_count && p->step[i].set == 0 &&
+           (p->step[i].map == net_none || net_map_is_fine(&p->map[p->step[i].map]))) {
+        ++i;
+    }
+    return i;
+}
+
+// ---- forms of a map -----------------------------------------------------------------------------
+
+// Whether the ordered layout is built from the compact form: nothing else reads the map, and its
+// kernel has a compact form.
+SPIRA_API bool net_map_is_compact(const net_plan *p, const net_map *m) {
+    return m->ordered && !m->tiled && !m->kept && !p->limits.count_pairs &&
+           compact_takes(&m->kernel);
+}
+
+// Whether the map itself is written: it is kept, its pairs are counted, or the ordered layout is
+// built from it.
+SPIRA_API bool net_map_written(const net_plan *p, const net_map *m) {
+    return m->kept || p->limits.count_pairs || (m->ordered && !net_map_is_compact(p, m));
+}
+
+SPIRA_API int64_t net_map_entries(const net_plan *p, const net_map *m) {
+    return (int64_t)p->set[m->outputs].capacity * m->volume;
+}
+
+// The layouts of a map, over the memory of the workspace.
+SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memory) {
+    workspace w = {(char *)memory, m->tiles};
+    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume, m->rows);
+}
+
+SPIRA_API order_layout net_order(const net_plan *p, const net_map *m, void *memory) {
+    workspace w = {(char *)memory, m->order};
+    return order_layout_take(&w, p->set[m->outputs].capacity, m->volume);
+}
+
+// The compact form of a map, over the memory of the workspace; null if it has none.
+SPIRA_API int32_t *net_compact(const net_plan *p, const net_map *m, void *memory) {
+    return net_map_is_compact(p, m) ? (int32_t *)((char *)memory + m->compact) : nullptr;
+}
+
+// ---- places -------------------------------------------------------------------------------------
+
+// Takes `count` elements and returns their offset in bytes.
+template <typename T>
+SPIRA_API size_t net_take(workspace *w, int64_t count) {
+    size_t at = w->used;
+    workspace_take<T>(w, count);
+    return at;
+}
+
+SPIRA_API void net_place_layouts(const net_plan *p, net_map *map, workspace *w) {
+    workspace counter = workspace_begin(nullptr);
+    if (map->tiled) {
+        map->tiles = w->used;
+        tile_layout_take(&counter, p->set[map->outputs].capacity, map->volume, map->rows);
+        w->used += counter.used;
+    }
+    counter = workspace_begin(nullptr);
+    if (map->ordered) {
+        map->order = w->used;
+        order_layout_take(&counter, p->set[map->outputs].capacity, map->volume);
+        w->used += counter.used;
+    }
+}
+
+// Sets, layouts, pair counts and kept maps.
+SPIRA_API void net_place_index(net_plan *p, workspace *w) {
+    size_t word = (size_t)p->layout.bits / 8;
+    for (int s = 1; s < p->sets; ++s) {
+        p->set[s].words = net_take<char>(w, (int64_t)(p->set[s].capacity * word));
+        p->set[s].count = net_take<int32_t>(w, 1);
+    }
+    for (int m = 0; m < p->maps; ++m) {
+        net_map *map = &p->map[m];
+        net_place_layouts(p, map, w);
+        if (p->limits.count_pairs) {
+            map->pairs = net_take<int32_t>(w, map->volume);
+        }
+        if (map->kept) {
+            map->map = net_take<int32_t>(w, net_map_entries(p, map));
+        }
+    }
+}
+
+// Gives the features of layer i the lowest place that is free from layer i to their last use.
+SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
+    net_step *step = &p->step[i];
+    size_t element = (size_t)numeric_size(p->limits.type), at = base;
+    step->features = base;
+    step->feature_bytes = 0;
+    if (step->fused_into != net_none) {
+        return;
+    }
+    step->feature_bytes =
+        (size_t)round_up((int64_t)p->set[step->set].capacity * step->channels * (int64_t)element,
+                         workspace_alignment);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int j = 0; j < i; ++j) {
+            const net_step *other = &p->step[j];
+            if (other->last_use >= i && at < other->features + other->feature_bytes &&
+                other->features < at + step->feature_bytes) {
+                at = other->features + other->feature_bytes;
+                moved = true;
+            }
+        }
+    }
+    step->features = at;
+    p->feature_bytes =
+        (size_t)max_of((int64_t)p->feature_bytes, (int64_t)(at + step->feature_bytes - base));
+}
+
+SPIRA_API void net_place_temporary_part(net_plan *p, net_part part, workspace *w) {
+    for (int m = 0; m < p->maps; ++m) {
+        net_map *map = &p->map[m];
+        if (!net_map_in(map, part)) {
+            continue;
+        }
+        if (net_map_written(p, map) && !map->kept) {
+            map->map = net_take<int32_t>(w, net_map_entries(p, map));
+        }
+        if (net_map_is_compact(p, map)) {
+            const int32_t capacity = p->set[map->outputs].capacity;
+            map->compact = net_take<int32_t>(w, compact_total(map->kernel.size.x, capacity));
+        }
+    }
+}
+
+// Places the temporary maps in the region of the features. With overlap, the first layers write
+// their features while the maps of the coarse part are still read: these maps follow behind them.
+SPIRA_API void net_place_temporary(net_plan *p) {
+    workspace w = {nullptr, p->index_bytes};
+    net_place_temporary_part(p, p->limits.overlap ? net_part_fine : net_part_all, &w);
+    if (p->limits.overlap) {
+        for (int i = 0; i < net_fine_layers(p); ++i) {
+            size_t end = p->step[i].features + p->step[i].feature_bytes;
+            w.used = w.used < end ? end : w.used;
+        }
+        net_place_temporary_part(p, net_part_coarse, &w);
+    }
+    if (p->feature_bytes < w.used - p->index_bytes) {
+        p->feature_bytes = w.used - p->index_bytes;
+    }
+}
+
+// Places everything.
+//
+// scratch_bytes       of the index builders
+// fine_scratch_bytes  with overlap: of the builders of the fine part; else 0
+SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
+                                size_t fine_scratch_bytes, net_plan *p) {
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    p->layout = *layout;
+    for (int m = 0; m < p->maps; ++m) {
+        SPIRA_TRY(search_check(layout, &p->map[m].kernel));
+    }
+    workspace w = workspace_begin(nullptr);
+    net_place_index(p, &w);
+    p->scratch_bytes = scratch_bytes;
+    p->scratch = net_take<char>(&w, (int64_t)scratch_bytes);
+    p->fine_scratch_bytes = fine_scratch_bytes;
+    p->fine_scratch = net_take<char>(&w, (int64_t)fine_scratch_bytes);
+    p->index_bytes = w.used;
+    for (int i = 0; i < p->layer_count; ++i) {
+        net_place_features(p, i, w.used);
+    }
+    net_place_temporary(p);
+    p->workspace_bytes = p->index_bytes + p->feature_bytes;
+    return status_success();
+}
+
+// The word layout must be fitted to every stride of the plan.
+template <typename W>
+SPIRA_API status net_check_strides(const net_plan *p) {
+    W word;
+    int32_t count;
+    voxel_set<W> any = {&word, &count, 1};
+    for (int s = 1; s < p->sets; ++s) {
+        SPIRA_TRY(downsample_check(&p->layout, &any, p->set[s].stride, &any));
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,118 @@
+// spira/net/records.cuh: the choices that planning makes for a GPU: the layouts that convolutions
+// read, the shortcuts that are fused, and the tuning records that apply.
+#ifndef SPIRA_NET_RECORDS_CUH
+#define SPIRA_NET_RECORDS_CUH
+
+#include "../conv.cuh"
+#include "../conv/tune_fit.cuh"
+#include "place.h"
+
+namespace spira {
+
+// Which layout each convolution reads, and which layouts each map has.
+SPIRA_API void net_plan_forms(net_plan *p, const device_info *gpu) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        net_step *step = &p->step[i];
+        step->form = conv_form_identity;
+        if (net_is_conv(&p->layers[i]) && step->map != net_none) {
+            net_map *map = &p->map[step->map];
+            step->form = conv_form_of(gpu, &step->shape);
+            map->ordered |= step->form == conv_form_order;
+            map->tiled |= step->form == conv_form_tiles;
+        }
+    }
+}
+
+// Fuses shortcuts into the layers whose kernels can compute them.
+SPIRA_API void net_plan_shortcuts(net_plan *p, const device_info *gpu) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const int shortcut = net_find_shortcut(p, i);
+        if (shortcut != net_none && conv_shortcut_takes(&p->step[i].shape, gpu)) {
+            net_join_shortcut(p, i, shortcut);
+        }
+    }
+}
+
+// Takes the choice of a convolution's record, if there is a deterministic, output-stationary one
+// that fits the device.
+SPIRA_API status net_plan_record(const net_limits *limits, const device_info *gpu, int layer,
+                                 net_plan *p) {
+    net_step *step = &p->step[layer];
+    const int64_t outputs = p->set[step->set].capacity;
+    const int64_t pairs = step->map == net_none ? outputs : limits->map_pairs[step->map];
+    tune_key key = tune_key_make(tune_gpu_of(gpu), &step->shape, outputs, pairs, true);
+    key.density = pairs ? key.density : 0;
+    const tune_record *record = tune_find(limits->records, limits->record_count, &key);
+    if (!record) {
+        return status_success();
+    }
+    SPIRA_TRY(tune_record_check(record));
+    if (record->choice.dataflow == tune_dataflow_os &&
+        tune_choice_fits(&step->shape, gpu, &record->choice)) {
+        step->choice = record->choice;
+    }
+    return status_success();
+}
+
+// Gives the tiles of each map the rows that the record of its largest layer (most products) asks
+// for, and drops the records that ask for other rows.
+SPIRA_API void net_plan_rows(net_plan *p) {
+    int64_t products[net_maps_max] = {};
+    for (int i = 0; i < p->layer_count; ++i) {
+        const net_step *step = &p->step[i];
+        const conv_shape *s = &step->shape;
+        const int64_t own = (int64_t)(s->cin + s->cin2) * s->cout;
+        if (step->choice.rows && step->map != net_none && own > products[step->map]) {
+            products[step->map] = own;
+            p->map[step->map].rows = step->choice.rows;
+        }
+    }
+    for (int i = 0; i < p->layer_count; ++i) {
+        net_step *step = &p->step[i];
+        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
+        if (step->choice.rows && step->choice.rows != rows) {
+            step->choice = {};
+        }
+    }
+}
+
+// Applies the records of the limits to all convolutions.
+SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *gpu, net_plan *p) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (net_is_conv(&p->layers[i])) {
+            SPIRA_TRY(net_plan_record(limits, gpu, i, p));
+        }
+    }
+    net_plan_rows(p);
+    return status_success();
+}
+
+// Bytes of a layer's packed weights.
+SPIRA_API status net_weights_bytes(const net_plan *p, int layer, const device_info *gpu,
+                                   size_t *bytes) {
+    const net_step *step = &p->step[layer];
+    const conv_shape *s = &step->shape;
+    return step->fused_into == net_none
+               ? conv_weights_bytes(gpu, s, bytes)
+               : conv_shortcut_bytes(gpu, &p->step[step->fused_into].shape, s->cin, s->cin2, bytes);
+}
+
+// Places the loaded parameters of all convolutions: packed weights, then bias, scale and shift.
+SPIRA_API status net_place_loaded(net_plan *p, const device_info *gpu) {
+    workspace w = workspace_begin(nullptr);
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (net_is_conv(&p->layers[i])) {
+            size_t bytes;
+            SPIRA_TRY(net_weights_bytes(p, i, gpu, &bytes));
+            const net_params at = net_params_of(p, i);
+            p->step[i].packed = net_take<char>(&w, (int64_t)bytes);
+            p->step[i].vectors = net_take<float>(&w, at.end - at.vectors);
+        }
+    }
+    p->loaded_bytes = w.used;
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,220 @@
+// spira/net/types.h: a network as its caller describes it (layers, limits), the plan that is made
+// of it, and the arguments of a run. spira/net.h explains how they are used; the other files of
+// this folder fill and read the plan.
+#ifndef SPIRA_NET_TYPES_H
+#define SPIRA_NET_TYPES_H
+
+#include "../conv.h"
+#include "../conv_map.h"
+#include "../device.h"
+#include "../map.h"
+#include "../tune.h"
+
+namespace spira {
+
+enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64 };
+
+enum {
+    net_input = -1, // a source: the input of the network
+    net_none = -2,  // no second source, no residual, no map
+};
+
+// ---- what the caller fills ----------------------------------------------------------------------
+
+enum net_op : int {
+    net_conv,
+    net_pool_max,
+    net_pool_average,
+};
+
+struct net_layer {
+    const char *name;
+    net_op op;
+    int source;      // layer that is read, or net_input
+    int source2;     // convolutions: a second source, concatenated behind the first, or net_none
+    int channels;    // convolutions: of the output; pooling: 0, since it keeps those of its source
+    triple size;     // of the kernel
+    triple stride;   // relative to the source; 1 keeps the coordinate set (submanifold)
+    triple dilation; // 1: a dense kernel
+    bool transposed; // inverse convolution: divides by the stride, back to an existing finer set
+    bool bias;       // adds a bias [channels]
+    bool norm;       // folded batch norm: scale [channels] and shift [channels]
+    int residual;    // layer that is added before the activation, or net_none
+    activation act;
+    float slope; // of activation_leaky
+    bool keep; // the features stay in the workspace until the next run; the last layer's always do
+};
+
+// Where a device plan computes the shortcuts of residual blocks. A shortcut is a 1x1x1 convolution
+// without activation whose only reader adds it as its residual.
+enum net_shortcuts : int {
+    net_shortcuts_within, // fused into the layer that adds them, unless their features are kept
+    net_shortcuts_hidden, // the same, and keep_all does not apply to them
+    net_shortcuts_apart,  // layers of their own, as on the host
+};
+
+struct net_limits {
+    int32_t voxels;                   // capacity of the input set
+    int32_t set_voxels[net_sets_max]; // capacity of each set, in planning order; 0: `voxels`
+    int channels;                     // of the network's input
+    numeric type;                     // of all features
+    bool count_pairs;                 // also count the pairs of each map and offset
+    bool keep_all;                    // every layer keeps its features
+    // The members below apply to device plans only. Records are read during planning and not kept.
+    const tune_record *records; // [record_count], or null
+    int record_count;
+    // Pairs of each map in a typical scan, in planning order (count_pairs counts them); 0: unknown.
+    // They select the record of the right density.
+    int64_t map_pairs[net_maps_max];
+    bool overlap; // reserve memory for runs with a second stream (net_side)
+    net_shortcuts shortcuts;
+};
+
+// ---- what planning fills ------------------------------------------------------------------------
+
+struct net_set {
+    triple stride; // absolute
+    int parent;    // set that this one is downsampled from
+    int32_t capacity;
+    size_t words, count; // bytes from the start of the workspace; set 0 belongs to the caller
+};
+
+struct net_map {
+    int source, outputs; // sets
+    kernel_shape kernel;
+    int volume;
+    int rows;       // of a tile of the tiled layout
+    bool kept;      // pooling and the host read the map itself
+    bool tiled;     // some convolution reads the tiled layout (device plans)
+    bool ordered;   // some convolution reads the ordered layout (device plans)
+    size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
+    size_t compact; // compact form if net_map_is_compact; temporary
+    size_t tiles;   // tiled layout
+    size_t order;   // ordered layout
+    size_t pairs;   // [volume], with count_pairs
+};
+
+struct net_step {
+    int map; // or net_none: the identity
+    int source_set, set;
+    conv_shape shape; // pooling: volume and channels
+    int channels;     // of the output
+    size_t features;  // bytes from the start of the workspace
+    size_t feature_bytes;
+    int last_use;   // last layer that reads the features; layer_count: they are kept
+    int shortcut;   // layer that is fused into this one as its shortcut, or net_none
+    int fused_into; // layer that this one is fused into, or net_none; a fused layer has no features
+    int64_t params; // floats from the start of the parameters: weight, bias, scale, shift
+    // Device plans only.
+    conv_form form;         // layout of the map that the convolution reads
+    size_t packed, vectors; // bytes from the start of the loaded parameters: packed weights; bias,
+                            // scale and shift
+    tune_choice choice;     // of the layer's record; all zero: chosen by conv
+};
+
+// Plain data; it points to the caller's table of layers only.
+struct net_plan {
+    const net_layer *layers; // [layer_count], the caller's
+    int layer_count;
+    net_limits limits;
+    word_layout layout;
+    int sets, maps;
+    net_set set[net_sets_max];
+    net_map map[net_maps_max];
+    net_step step[net_layers_max];
+    int64_t params;                // number of floats: see net_params
+    bool device;                   // made by net_plan_device
+    device_info gpu;               // device plans: the GPU model that the plan was made for
+    size_t scratch, scratch_bytes; // of downsampling and of the ordered layouts
+    size_t fine_scratch, fine_scratch_bytes; // with overlap: of the fine part of the index
+    size_t workspace_bytes;                  // index_bytes + feature_bytes
+    size_t index_bytes;                      // sets, kept maps, layouts, scratch
+    size_t feature_bytes;                    // features, which share memory with temporary maps
+    size_t loaded_bytes;                     // device plans: of the loaded parameters
+};
+
+// ---- what a run takes ---------------------------------------------------------------------------
+
+struct net_side; // a second stream: net/overlap.cuh
+
+// One run of a plan. Fill it by name. On the device all pointers but `side` are device memory.
+template <typename W>
+struct net_run_args {
+    voxel_set<W> input;     // set 0. Its capacity must equal limits.voxels
+    const void *features;   // [capacity, limits.channels] of limits.type
+    const void *loaded;     // device: from net_load. Host: the fp32 parameters themselves
+    device_status *trouble; // the caller clears it before the run and reads it after
+    void *memory;           // workspace [bytes], aligned to 256
+    size_t bytes;           // at least plan->workspace_bytes
+    const net_side *side;   // device plans with limits.overlap: a second stream; else null
+};
+
+// ---- reading a table or a plan ------------------------------------------------------------------
+
+SPIRA_API status net_fault(const char *what, int layer) {
+    return status_make(status_layer, what, layer);
+}
+
+SPIRA_API bool net_is_conv(const net_layer *l) {
+    return l->op == net_conv;
+}
+
+SPIRA_API triple net_source_stride(const net_plan *p, int layer) {
+    int source = p->layers[layer].source;
+    return p->set[source == net_input ? 0 : p->step[source].set].stride;
+}
+
+SPIRA_API int net_source_channels(const net_plan *p, int source) {
+    return source == net_input ? p->limits.channels : source < 0 ? 0 : p->step[source].channels;
+}
+
+SPIRA_API int net_source_set(const net_plan *p, int source) {
+    return source == net_input ? 0 : p->step[source].set;
+}
+
+// Whether a layer's features are in the workspace when a run has ended.
+SPIRA_API bool net_is_kept(const net_plan *p, int layer) {
+    return p->step[layer].fused_into == net_none && p->step[layer].last_use == p->layer_count;
+}
+
+// Where a layer's parameters start, in floats: weights, then those of bias, scale and shift that
+// the layer has.
+struct net_params {
+    int64_t weight, bias, scale, shift; // bias, scale, shift: -1 where the layer has none
+    int64_t vectors;                    // end of the weights
+    int64_t end;
+};
+
+SPIRA_API net_params net_params_of(const net_plan *p, int layer) {
+    const net_layer *l = &p->layers[layer];
+    const conv_shape *s = &p->step[layer].shape;
+    net_params at;
+    at.weight = p->step[layer].params;
+    at.vectors = at.weight + (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
+    at.bias = l->bias ? at.vectors : -1;
+    at.end = at.vectors + (l->bias ? s->cout : 0);
+    at.scale = l->norm ? at.end : -1;
+    at.shift = l->norm ? at.end + s->cout : -1;
+    at.end += l->norm ? 2 * s->cout : 0;
+    return at;
+}
+
+// Set s of a plan; set 0 is the caller's `input`.
+template <typename W>
+SPIRA_API voxel_set<W> net_voxels(const net_plan *p, int s, voxel_set<W> input, void *memory) {
+    voxel_set<W> set = {(W *)((char *)memory + p->set[s].words),
+                        (int32_t *)((char *)memory + p->set[s].count), p->set[s].capacity};
+    return s == 0 ? input : set;
+}
+
+// The features of a source: the network's input, a layer's, or null for net_none.
+SPIRA_API const void *net_features_of(const net_plan *p, int source, const void *input,
+                                      const void *memory) {
+    return source == net_input  ? input
+           : source == net_none ? nullptr
+                                : (const char *)memory + p->step[source].features;
+}
+
+} // namespace spira
+
+#endif

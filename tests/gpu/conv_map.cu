@@ -1,0 +1,226 @@
+// tests/gpu/conv_map.cu: the one way through: conv_map_bytes, conv_map_build, conv, the same code
+// for every kernel, channel count, format and word, against sums in double.
+#include "../../spira/conv.cuh"
+#include "../../spira/conv_map.cuh"
+#include "../support/problems.cuh"
+
+using namespace problems;
+
+namespace {
+
+// A scene at stride 1 and its floor at stride 2.
+template <typename W>
+struct scene {
+    word_layout words;
+    std::vector<W> fine, coarse;
+};
+
+template <typename W>
+scene<W> scene_make(random_state *random, int voxels) {
+    const triple lo = triple_make(-14, -14, -14), hi = triple_make(14, 14, 14);
+    scene<W> s = {};
+    s.words = reference_layout<W>(lo, hi, 2, {2, 2, 2}, {10, 10, 10});
+    s.fine.resize((size_t)voxels);
+    s.fine.resize((size_t)reference_random_set<W>(random, &s.words, lo, hi, {1, 1, 1}, voxels,
+                                                  s.fine.data()));
+    s.coarse = forms_floored(&s.words, s.fine, {2, 2, 2});
+    return s;
+}
+
+enum layer_kind { layer_submanifold, layer_strided, layer_inverse, layer_kinds };
+
+// Builds the map of a layer in memory of exactly its size and runs the convolution over it.
+template <typename W>
+void check_layer(random_state *random, const scene<W> *scene, kernel_shape kernel, layer_kind kind,
+                 conv_shape s) {
+    s.volume = kernel_volume(&kernel);
+    kernel.transposed = kind == layer_inverse;
+    const std::vector<W> &from = kind == layer_inverse ? scene->coarse : scene->fine;
+    const std::vector<W> &to = kind == layer_strided ? scene->coarse : scene->fine;
+    const int room = random_int(random, 0, 70);
+    problem p = problem_make(random, s, (int32_t)from.size(), (int32_t)to.size(),
+                             (int32_t)to.size() + room);
+    problem_map_sets(&p, &kernel, &scene->words, from, to);
+    problem_fill_epilogue(random, &p, random_int(random, 0, with_all), activation_relu);
+    char text[64];
+    snprintf(text, sizeof text, "one way: size %d %d %d, kind %d", kernel.size.x, kernel.size.y,
+             kernel.size.z, kind);
+    problem_name(&p, text);
+
+    conv_map_request<W> request = {};
+    request.words = &scene->words;
+    request.kernel = kernel;
+    request.shape = s;
+    request.source = set_upload(from, 3);
+    request.outputs = kind == layer_submanifold ? request.source : set_upload(to, room);
+    request.trouble = device_zeros<device_status>(1);
+    size_t bytes = 1;
+    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+    char *memory = device_new<char>((int64_t)bytes);
+    conv_map map;
+    if (bytes) {
+        CHECK_STATUS(conv_map_build(gpu(), &request, memory, bytes - 1, &map, stream_get()),
+                     status_workspace);
+        CHECK(device_untouched(memory, 0, (int64_t)bytes));
+    }
+    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    CHECK(map.form == conv_form_identity || map.form == conv_form_of(gpu(), &s));
+
+    device_problem d = {};
+    d.args.shape = s;
+    d.args.weights = weights_upload(&s, p.weight);
+    p.room = map.capacity - p.outputs;
+    device_problem_arrays(&p, &d);
+    d.args.map = &map;
+    CHECK_OK(device_problem_start(&d));
+    const std::vector<char> out = device_problem_fetch(&p, &d);
+    problem_good(&p, out);
+    CHECK(device_problem_untouched(&p, &d));
+    device_status found;
+    device_copy_out((char *)&found, (const char *)request.trouble, sizeof found);
+    CHECK_OK(device_status_read(&found));
+    guarded_finish();
+}
+
+template <typename W>
+void check_many(uint64_t seed, int count) {
+    const int edges[] = {1,  3,  4,  5,  8,  15, 16, 17, 24,  31,  32, 33,
+                         47, 48, 49, 63, 64, 65, 80, 96, 127, 128, 160};
+    const int sizes[] = {1, 2, 3, 3, 3, 5, 4};
+    for (int i = 0; i < count; ++i) {
+        random_state random = random_make(seed + (uint64_t)i);
+        const scene<W> scene = scene_make<W>(&random, test_quick() ? 200 : 2500);
+        kernel_shape kernel = kernel_cube(sizes[random_int(&random, 0, 6)], 1);
+        if (i % 5 == 0) {
+            kernel.size.y = random_int(&random, 1, 3);
+            kernel.size.z = random_int(&random, 1, 4);
+        }
+        if (i % 7 == 0) {
+            kernel.dilation = triple_make(1, 2, 1 + i % 2);
+        }
+        conv_shape s = shape_make(1, channels_random(&random, edges), 0,
+                                  channels_random(&random, edges), numerics[i % 4]);
+        s.cin2 = i % 3 ? 0 : channels_random(&random, edges);
+        check_layer(&random, &scene, kernel, (layer_kind)(i % layer_kinds), s);
+    }
+}
+
+DEVICE_TEST(gpu_conv_map_any_layer_32) {
+    check_many<uint32_t>(1000, test_quick() ? 12 : 120);
+}
+
+DEVICE_TEST(gpu_conv_map_any_layer_64) {
+    check_many<uint64_t>(2000, test_quick() ? 6 : 60);
+}
+
+// Layers of other channels may share a map if they read the same form.
+DEVICE_TEST(gpu_conv_map_is_shared) {
+    random_state random = random_make(5);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 700);
+    const kernel_shape kernel = kernel_cube(3, 1);
+    conv_map_request<uint32_t> request = {};
+    request.words = &scene.words;
+    request.kernel = kernel;
+    request.shape = conv_shape_of(&kernel, 32, 64, numeric_f16);
+    request.source = request.outputs = set_upload(scene.fine);
+    request.trouble = device_zeros<device_status>(1);
+    size_t bytes = 0;
+    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+    char *memory = device_new<char>((int64_t)bytes);
+    conv_map map;
+    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    int shared = 0;
+    for (int channels : {4, 16, 32, 48, 64, 96}) {
+        const conv_shape s = conv_shape_of(&kernel, channels, channels, numeric_bf16);
+        problem p = problem_make(&random, s, (int32_t)scene.fine.size(), (int32_t)scene.fine.size(),
+                                 (int32_t)scene.fine.size());
+        problem_map_sets(&p, &kernel, &scene.words, scene.fine, scene.fine);
+        problem_name(&p, "shared map");
+        device_problem d = {};
+        d.args.shape = s;
+        d.args.weights = weights_upload(&s, p.weight);
+        device_problem_arrays(&p, &d);
+        d.args.map = &map;
+        if (conv_form_of(gpu(), &s) == map.form) {
+            CHECK_OK(device_problem_start(&d));
+            problem_good(&p, device_problem_fetch(&p, &d));
+            ++shared;
+        } else {
+            CHECK_STATUS(device_problem_start(&d), status_unsupported);
+        }
+    }
+    CHECK(shared > 0);
+}
+
+// Coordinates off the stride's lattice are recorded.
+DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
+    random_state random = random_make(6);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 2000);
+    conv_map_request<uint32_t> request = {};
+    request.words = &scene.words;
+    request.kernel = kernel_cube(3, 2); // the set is of stride 1
+    request.shape = conv_shape_of(&request.kernel, 32, 32, numeric_f16);
+    if (conv_form_of(gpu(), &request.shape) != conv_form_order) {
+        SKIP("no compact map is made here");
+    }
+    request.source = request.outputs = set_upload(scene.fine);
+    request.trouble = device_zeros<device_status>(1);
+    size_t bytes = 0;
+    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+    char *memory = device_new<char>((int64_t)bytes);
+    conv_map map;
+    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    device_status found;
+    device_copy_out((char *)&found, (const char *)request.trouble, sizeof found);
+    CHECK(found.flags & device_flag_lattice);
+    CHECK(status_failed(device_status_read(&found)));
+}
+
+DEVICE_TEST(gpu_conv_map_refuses) {
+    random_state random = random_make(7);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 100);
+    typedef conv_map_request<uint32_t> request_type;
+    request_type good = {};
+    good.words = &scene.words;
+    good.kernel = kernel_cube(3, 1);
+    good.shape = conv_shape_of(&good.kernel, 40, 40, numeric_f16);
+    good.source = good.outputs = set_upload(scene.fine);
+    good.trouble = device_zeros<device_status>(1);
+    size_t bytes = 0;
+    CHECK_OK(conv_map_bytes(gpu(), &good, &bytes));
+    char *memory = device_new<char>((int64_t)bytes);
+    static const struct {
+        status_code code;
+        void (*spoil)(request_type *);
+    } bad[] = {
+        {status_null_pointer, [](request_type *r) { r->words = nullptr; }},
+        {status_null_pointer, [](request_type *r) { r->trouble = nullptr; }},
+        {status_null_pointer, [](request_type *r) { r->source.words = nullptr; }},
+        {status_null_pointer, [](request_type *r) { r->outputs.count = nullptr; }},
+        {status_bad_size, [](request_type *r) { r->outputs.capacity = 0; }},
+        {status_bad_size, [](request_type *r) { r->shape.volume = 8; }},
+        {status_bad_size, [](request_type *r) { r->shape.cin = 0; }},
+        {status_unsupported, [](request_type *r) { r->shape.type = (numeric)7; }},
+        {status_kernel_size, [](request_type *r) { r->kernel.size.x = 16; }},
+    };
+    conv_map map;
+    for (const auto &b : bad) {
+        request_type r = good;
+        b.spoil(&r);
+        CHECK_STATUS(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()), b.code);
+    }
+    CHECK_STATUS(conv_map_build(nullptr, &good, memory, bytes, &map, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(
+        conv_map_build(gpu(), (const request_type *)nullptr, memory, bytes, &map, stream_get()),
+        status_null_pointer);
+    CHECK_STATUS(conv_map_build(gpu(), &good, memory, bytes, nullptr, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(conv_map_build(gpu(), &good, nullptr, bytes, &map, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(conv_map_build(gpu(), &good, memory + 16, bytes, &map, stream_get()),
+                 status_alignment);
+    CHECK(device_untouched(memory, 0, (int64_t)bytes));
+}
+
+} // namespace

@@ -1,0 +1,438 @@
+// tests/host/net_plan.cpp: net.h and net/plan.h: what planning refuses, and the sets, maps and
+// steps that it derives from a table.
+#include "../support/net_plans.h"
+
+namespace {
+
+// ---- planning -----------------------------------------------------------------------------------
+
+// The fault that a table is refused for is of a layer and has words in its text.
+void check_fault(const network *n, int layer, const char *words, int line) {
+    net_plan plan;
+    status s = plan_sets(n, &plan);
+    char text[256];
+    snprintf(text, sizeof text, "layer %d, \"%s\": got %d, layer %d, \"%s\"", layer, words,
+             (int)s.code, (int)s.detail, s.subject);
+    test_check(s.code == status_layer && s.detail == layer && strstr(s.subject, words), __FILE__,
+               line, text);
+}
+
+struct fault {
+    int layer;
+    const char *words;
+    void (*plant)(net_layer *layers);
+    int line;
+};
+
+} // namespace
+
+TEST(net_plan_names_the_layer_at_fault) {
+    static const fault faults[] = {
+        {0, "does not come before it", [](net_layer *l) { l[0].source = 0; }, __LINE__},
+        {1, "does not come before it", [](net_layer *l) { l[1].source = 2; }, __LINE__},
+        {2, "does not come before it", [](net_layer *l) { l[2].source2 = 3; }, __LINE__},
+        {2, "does not come before it", [](net_layer *l) { l[2].residual = 2; }, __LINE__},
+        {3, "does not come before it", [](net_layer *l) { l[3].source = INT32_MAX; }, __LINE__},
+        {1, "no layer", [](net_layer *l) { l[1].source = net_none; }, __LINE__},
+        {1, "no layer", [](net_layer *l) { l[1].source = INT32_MIN; }, __LINE__},
+        {2, "no layer", [](net_layer *l) { l[2].source2 = -3; }, __LINE__},
+        {2, "no layer", [](net_layer *l) { l[2].residual = -3; }, __LINE__},
+        {0, "size, stride or dilation", [](net_layer *l) { l[0].size.x = 16; }, __LINE__},
+        {1, "size, stride or dilation", [](net_layer *l) { l[1].size.y = 0; }, __LINE__},
+        {2, "size, stride or dilation", [](net_layer *l) { l[2].size.z = -1; }, __LINE__},
+        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.x = 0; }, __LINE__},
+        {3, "size, stride or dilation", [](net_layer *l) { l[3].stride.z = 0; }, __LINE__},
+        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
+        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
+        {2, "size, stride or dilation", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
+        {0, "operation", [](net_layer *l) { l[0].op = (net_op)3; }, __LINE__},
+        {2, "operation", [](net_layer *l) { l[2].op = (net_op)-1; }, __LINE__},
+        {0, "channels", [](net_layer *l) { l[0].channels = 0; }, __LINE__},
+        {1, "channels", [](net_layer *l) { l[1].channels = -1; }, __LINE__},
+        {3, "channels", [](net_layer *l) { l[3].channels = conv_channels_max + 1; }, __LINE__},
+        {1, "activation", [](net_layer *l) { l[1].act = (activation)3; }, __LINE__},
+        {1, "activation", [](net_layer *l) { l[1].act = (activation)-1; }, __LINE__},
+        {2, "two sources", [](net_layer *l) { l[2].source2 = 0; }, __LINE__},
+        {2, "two sources", [](net_layer *l) { l[2].source2 = net_input; }, __LINE__},
+        {2, "residual", [](net_layer *l) { l[2].residual = 0; }, __LINE__},
+        {3, "residual", [](net_layer *l) { l[3].residual = net_input; }, __LINE__},
+        {2, "residual",
+         [](net_layer *l) {
+             l[2].channels = 9;
+             l[2].residual = 1;
+         },
+         __LINE__},
+        {1, "residual", [](net_layer *l) { l[1].residual = 0; }, __LINE__},
+        {0, "inverse",
+         [](net_layer *l) {
+             l[0].transposed = true;
+             l[0].stride.x = 2;
+         },
+         __LINE__},
+        {3, "inverse",
+         [](net_layer *l) {
+             l[3].stride = {2, 2, 1};
+         },
+         __LINE__},
+        {3, "inverse",
+         [](net_layer *l) {
+             l[3].stride = {3, 3, 3};
+         },
+         __LINE__},
+        {3, "inverse",
+         [](net_layer *l) {
+             l[3].stride = {4, 4, 4};
+         },
+         __LINE__},
+        {3, "inverse",
+         [](net_layer *l) {
+             l[1].stride = {4, 4, 4};
+         },
+         __LINE__},
+    };
+    network n;
+    net_plan plan;
+    network_plain(&n);
+    REQUIRE_OK(plan_sets(&n, &plan));
+    for (const fault &f : faults) {
+        network_plain(&n);
+        f.plant(n.layers);
+        check_fault(&n, f.layer, f.words, f.line);
+    }
+}
+
+TEST(net_plan_names_the_pooling_at_fault) {
+    static const fault faults[] = {
+        {1, "channels", [](net_layer *l) { l[1].channels = 8; }, __LINE__},
+        {1, "only a convolution", [](net_layer *l) { l[1].source2 = net_input; }, __LINE__},
+        {1, "only a convolution", [](net_layer *l) { l[1].residual = 0; }, __LINE__},
+        {1, "only a convolution", [](net_layer *l) { l[1].bias = true; }, __LINE__},
+        {1, "only a convolution", [](net_layer *l) { l[1].norm = true; }, __LINE__},
+        {1, "only a convolution", [](net_layer *l) { l[1].act = activation_relu; }, __LINE__},
+        {1, "one voxel",
+         [](net_layer *l) {
+             l[1].size = l[1].stride = {1, 1, 1};
+         },
+         __LINE__},
+    };
+    for (net_op op : {net_pool_max, net_pool_average}) {
+        network n;
+        net_plan plan;
+        for (size_t f = 0; f <= sizeof faults / sizeof *faults; ++f) {
+            n.count = 0;
+            n.input_channels = 4;
+            networks::network_conv(&n, "first", net_input, 8, 3, 1);
+            reference_net_pool(&n, op, 0, {2, 2, 2}, {2, 2, 2});
+            if (f == 0) {
+                REQUIRE_OK(plan_sets(&n, &plan));
+                CHECK_EQUAL(plan.step[1].channels, 8);
+            } else {
+                faults[f - 1].plant(n.layers);
+                check_fault(&n, faults[f - 1].layer, faults[f - 1].words, faults[f - 1].line);
+            }
+        }
+    }
+}
+
+// As many as there may be, and one more.
+TEST(net_plan_limits_of_sets_maps_and_layers) {
+    network n;
+    net_plan plan;
+    n.count = 0;
+    n.input_channels = 4;
+    for (int i = 0; i < net_sets_max; ++i) { // sets: the input's and one for each layer
+        networks::network_conv(&n, "set", net_input, 4, 1, i + 2);
+        n.layers[i].size.x = 3;
+    }
+    n.count = net_sets_max - 1;
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(plan.sets, (int)net_sets_max);
+    n.count = net_sets_max;
+    check_fault(&n, net_sets_max - 1, "too many coordinate sets", __LINE__);
+    n.layers[net_sets_max - 1].stride = {5, 5, 5};
+    CHECK_OK(plan_sets(&n, &plan));
+
+    n.count = 0;
+    for (int i = 0; i <= net_maps_max; ++i) {
+        networks::network_conv(&n, "map", net_input, 4, 2, 1);
+        n.layers[i].size = {2 + i % 4, 1 + i / 4 % 4, 1 + i / 16};
+    }
+    n.count = net_maps_max;
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(plan.maps, (int)net_maps_max);
+    n.count = net_maps_max + 1;
+    check_fault(&n, net_maps_max, "too many kernel maps", __LINE__);
+
+    n.count = 0;
+    for (int i = 0; i < net_layers_max; ++i) {
+        networks::network_conv(&n, "layer", i - 1, 4, 3, 1);
+    }
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(plan.maps, 1);
+    net_limits limits = limits_make(100, 4);
+    CHECK_STATUS(net_plan_sets(n.layers, net_layers_max + 1, &limits, false, &plan),
+                 status_bad_size);
+}
+
+// Strides multiply: beyond 2^20, and far beyond what an int holds.
+TEST(net_plan_stride_and_reach_too_large) {
+    network n;
+    net_plan plan;
+    n.count = 0;
+    n.input_channels = 4;
+    networks::network_conv(&n, "down", net_input, 4, 2, 1 << 10);
+    networks::network_conv(&n, "down", 0, 4, 2, 1 << 10);
+    networks::network_conv(&n, "down", 1, 4, 1, 2);
+    n.layers[2].stride = {1, 1, 2};
+    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    n.layers[2].stride = {1 << 12, 1, 1}; // 2^32: a product of ints would be 0
+    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    n.layers[2].stride = {1 << 20, 1 << 20, 1 << 20};
+    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    n.count = 2;
+    REQUIRE_OK(plan_sets(&n, &plan));
+    CHECK_EQUAL(plan.set[2].stride.y, 1 << 20);
+
+    networks::network_conv(&n, "wide", 1, 4, 15, 1); // 2^20 * 2^8 * 15 is no int
+    n.layers[2].dilation.x = 1 << 8;
+    check_fault(&n, 2, "reach", __LINE__);
+    word_need need = {};
+    status s = net_need(n.layers, n.count, &need);
+    CHECK_STATUS(s, status_layer);
+    CHECK_EQUAL(s.detail, 2);
+}
+
+TEST(net_plan_refuses_arguments) {
+    network n;
+    network_plain(&n);
+    net_plan plan;
+    net_limits good = limits_make(100, 4), l;
+    word_layout layout = reference_net_layout<uint32_t>(&n, {0, 0, 0}, {63, 63, 31}, 1);
+    auto host = [&](const net_limits *limits) {
+        return net_plan_host<uint32_t>(n.layers, n.count, &layout, limits, &plan);
+    };
+    REQUIRE_OK(host(&good));
+    CHECK_STATUS(net_plan_host<uint32_t>(nullptr, n.count, &layout, &good, &plan),
+                 status_null_pointer);
+    CHECK_STATUS(net_plan_host<uint32_t>(n.layers, n.count, nullptr, &good, &plan),
+                 status_null_pointer);
+    CHECK_STATUS(net_plan_host<uint32_t>(n.layers, n.count, &layout, nullptr, &plan),
+                 status_null_pointer);
+    CHECK_STATUS(net_plan_host<uint32_t>(n.layers, n.count, &layout, &good, nullptr),
+                 status_null_pointer);
+    CHECK_STATUS(net_plan_host<uint64_t>(n.layers, n.count, &layout, &good, &plan),
+                 status_unsupported);
+    for (int count : {0, -1, net_layers_max + 1}) {
+        CHECK_STATUS(net_plan_host<uint32_t>(n.layers, count, &layout, &good, &plan),
+                     status_bad_size);
+    }
+    for (int32_t voxels : {0, -1, INT32_MAX}) {
+        l = limits_make(voxels, 4);
+        CHECK_STATUS(host(&l), status_bad_size);
+    }
+    for (int channels : {0, -1, conv_channels_max + 1}) {
+        l = limits_make(100, channels);
+        CHECK_STATUS(host(&l), status_bad_size);
+    }
+    for (int32_t voxels : {-1, INT32_MAX}) {
+        l = good;
+        l.set_voxels[net_sets_max - 1] = voxels;
+        CHECK_STATUS(host(&l), status_bad_size);
+    }
+    l = good; // records are for device plans, and are not looked at here
+    tune_record record = {};
+    l.records = &record;
+    l.record_count = 1;
+    CHECK_OK(host(&l));
+    CHECK(!plan.limits.records && !plan.limits.record_count);
+    l.record_count = -1;
+    CHECK_STATUS(host(&l), status_bad_size);
+    l.records = nullptr;
+    l.record_count = 1;
+    CHECK_STATUS(host(&l), status_null_pointer);
+    l = good;
+    l.map_pairs[net_maps_max - 1] = -1;
+    CHECK_STATUS(host(&l), status_bad_size);
+    for (int shortcuts : {-1, 3}) {
+        l = good;
+        l.shortcuts = (net_shortcuts)shortcuts;
+        CHECK_STATUS(host(&l), status_unsupported);
+    }
+    l = good; // overlap is for device plans too, and so is where shortcuts are computed
+    l.overlap = true;
+    l.shortcuts = net_shortcuts_hidden;
+    CHECK_OK(host(&l));
+    size_t bytes = plan.workspace_bytes;
+    CHECK_OK(host(&good));
+    CHECK_EQUAL(plan.workspace_bytes, bytes);
+    for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32, (numeric)4, (numeric)-1}) {
+        l = good;
+        l.type = type;
+        CHECK_STATUS(host(&l), status_unsupported);
+        status s = net_plan_sets(n.layers, n.count, &l, true, &plan);
+        CHECK_STATUS(s, numeric_valid(type) ? status_ok : status_unsupported);
+    }
+    n.layers[2].size = {5, 5, 5}; // reaches further than the layout was fitted to
+    CHECK_STATUS(host(&good), status_unsupported);
+    word_need need = {};
+    CHECK_STATUS(net_need(nullptr, 1, &need), status_null_pointer);
+    CHECK_STATUS(net_need(n.layers, n.count, nullptr), status_null_pointer);
+    CHECK_STATUS(net_need(n.layers, 0, &need), status_bad_size);
+}
+
+// ---- sharing ------------------------------------------------------------------------------------
+
+namespace {
+
+struct counts {
+    const char *net;
+    int layers, convolutions, sets, maps, volume; // convolutions: without shortcuts and the output
+    triple last;                                  // the stride of the last set
+};
+
+} // namespace
+
+TEST(net_plan_shares_sets_and_maps) {
+    // MinkUNet42: 5 submanifold maps, 4 down, 4 up. The others: a submanifold map for each of 4
+    // strides, 3 down, and the one of SparseResNet21's head.
+    static const counts expected[] = {
+        {"MinkUNet42", 49, 42, 5, 13, 5 * 27 + 8 * 8, {16, 16, 16}},
+        {"SparseResNet21", 21, 20, 5, 8, 7 * 27 + 3, {8, 8, 16}},
+        {"SparseResNet-Large", 20, 20, 4, 7, 7 * 125, {8, 8, 8}},
+    };
+    for (const counts &c : expected) {
+        network n;
+        net_plan plan;
+        REQUIRE(networks::network_make(c.net, &n));
+        REQUIRE_OK(plan_sets(&n, &plan));
+        CHECK_EQUAL(n.count, c.layers);
+        CHECK_EQUAL(plan.sets, c.sets);
+        CHECK_EQUAL(plan.maps, c.maps);
+        CHECK(triple_equal(plan.set[plan.sets - 1].stride, c.last));
+        int volume = 0, convolutions = 0;
+        for (int m = 0; m < plan.maps; ++m) {
+            volume += plan.map[m].volume;
+        }
+        CHECK_EQUAL(volume, c.volume);
+        for (int i = 0; i < n.count; ++i) {
+            convolutions += plan.step[i].map != net_none && strcmp(n.layers[i].name, "out") != 0;
+            CHECK_EQUAL(plan.step[i].map == net_none, strstr(n.layers[i].name, "shortcut") != 0);
+        }
+        CHECK_EQUAL(convolutions, c.convolutions);
+        CHECK_EQUAL(plan.params, reference_net_params(&n, n.count - 1).end);
+    }
+}
+
+namespace {
+
+// Layers of these strides one after the other, and the sets that their sets come from.
+void check_parents(std::initializer_list<triple> strides, std::initializer_list<int> parents,
+                   int line) {
+    network n;
+    net_plan plan;
+    n.count = 0;
+    n.input_channels = 4;
+    for (triple stride : strides) { // all of them read the input: their strides are absolute
+        networks::network_conv(&n, "down", net_input, 4, 3, 1);
+        n.layers[n.count - 1].stride = stride;
+    }
+    REQUIRE_OK(plan_sets(&n, &plan));
+    char text[128];
+    snprintf(text, sizeof text, "%d sets", plan.sets);
+    test_check(plan.sets == 1 + (int)parents.size(), __FILE__, line, text);
+    for (int s = 1; s < plan.sets; ++s) {
+        int parent = plan.set[s].parent, wanted = parents.begin()[s - 1];
+        snprintf(text, sizeof text, "set %d comes from %d instead of %d", s, parent, wanted);
+        test_check(parent == wanted && parent == net_set_parent(&plan, s), __FILE__, line, text);
+    }
+}
+
+} // namespace
+
+// A set comes from the nearest one before it that is a short step away, or from the first.
+TEST(net_plan_parents_of_sets) {
+    check_parents({{2, 2, 2}, {4, 4, 4}, {8, 8, 8}}, {0, 1, 2}, __LINE__);
+    check_parents({{1, 1, 2}, {2, 2, 2}, {2, 2, 4}, {4, 4, 4}}, {0, 1, 2, 3}, __LINE__);
+    check_parents({{8, 8, 8}, {4, 4, 4}, {2, 2, 2}}, {0, 0, 0}, __LINE__); // not from a coarser one
+    check_parents({{2, 2, 2}, {8, 8, 8}, {4, 4, 4}, {16, 16, 16}}, {0, 0, 1, 2}, __LINE__);
+    check_parents({{2, 2, 2}, {4, 2, 2}, {2, 4, 2}, {4, 4, 4}}, {0, 1, 1, 3}, __LINE__);
+    check_parents({{2, 2, 2}, {4, 1, 1}, {2, 2, 16}}, {0, 0, 1}, __LINE__);
+    check_parents({{3, 3, 3}, {6, 6, 6}, {2, 2, 2}, {12, 12, 12}}, {0, 0, 0, 0}, __LINE__);
+    check_parents({{2, 2, 2}, {2, 2, 2}, {4, 4, 4}}, {0, 1}, __LINE__); // sets are shared
+    net_plan plan;
+    network n;
+    REQUIRE(networks::network_make("MinkUNet42", &n));
+    REQUIRE_OK(plan_sets(&n, &plan));
+    for (int s = 0; s < plan.sets; ++s) {
+        CHECK_EQUAL(plan.set[s].parent, s ? s - 1 : 0);
+    }
+}
+
+// What a step says of its sets and its map is what the table says of the layer.
+TEST(net_plan_steps_follow_the_table) {
+    random_state r = random_make(1);
+    for (int i = 0; i < 300; ++i) {
+        network n;
+        net_plan plan;
+        i ? reference_net_random(&r, random_int(&r, 1, 40), &n) : reference_net_zoo(&n);
+        REQUIRE_OK(plan_sets(&n, &plan));
+        for (int l = 0; l < n.count; ++l) {
+            const net_layer *layer = &n.layers[l];
+            const net_step *step = &plan.step[l];
+            triple from = reference_net_stride(n.layers, layer->source),
+                   to = reference_net_stride(n.layers, l);
+            CHECK_EQUAL(step->source_set, reference_net_set(&plan, from));
+            CHECK_EQUAL(step->set, reference_net_set(&plan, to));
+            CHECK_EQUAL(step->channels, reference_net_channels(&n, l));
+            net_params at = reference_net_params(&n, l), got = net_params_of(&plan, l);
+            if (layer->op == net_conv) {
+                CHECK(at.weight == got.weight && at.vectors == got.vectors && at.end == got.end);
+                CHECK(at.bias == got.bias && at.scale == got.scale && at.shift == got.shift);
+            }
+            if (step->map == net_none) {
+                CHECK(triple_equal(from, to) && triple_equal(layer->size, {1, 1, 1}));
+                continue;
+            }
+            REQUIRE(step->map >= 0 && step->map < plan.maps);
+            const net_map *map = &plan.map[step->map];
+            CHECK(map->source == step->source_set && map->outputs == step->set);
+            CHECK(triple_equal(map->kernel.size, layer->size));
+            CHECK(triple_equal(map->kernel.dilation, layer->dilation));
+            CHECK(triple_equal(map->kernel.stride, layer->transposed ? to : from));
+            CHECK_EQUAL(map->kernel.transposed, layer->transposed);
+        }
+        for (int a = 0; a < plan.maps; ++a) { // none twice
+            for (int b = 0; b < a; ++b) {
+                CHECK(memcmp(&plan.map[a].kernel, &plan.map[b].kernel, sizeof(kernel_shape)) != 0 ||
+                      plan.map[a].source != plan.map[b].source ||
+                      plan.map[a].outputs != plan.map[b].outputs);
+            }
+        }
+    }
+}
+
+TEST(net_need_covers_every_stride_and_kernel) {
+    word_need need = {};
+    network n;
+    REQUIRE(networks::network_make("MinkUNet42", &n));
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.stride, {16, 16, 16}));
+    CHECK(triple_equal(need.reach, {16, 16, 16})); // 3^3 at stride 16
+    REQUIRE(networks::network_make("SparseResNet21", &n));
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.stride, {8, 8, 16}));
+    CHECK(triple_equal(need.reach, {8, 8, 8}));
+    REQUIRE(networks::network_make("SparseResNet-Large", &n));
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.reach, {16, 16, 16})); // 5^3 at stride 8
+    // Strides 4 and 6 next to each other: a bias must be a multiple of both. A layer that adds the
+    // input is no fault, whatever its channels.
+    reference_net_zoo(&n);
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.stride, {4, 4, 12}));
+    CHECK(triple_equal(need.reach, {4, 3, 4}));
+    n.count = 0;
+    networks::network_conv(&n, "prime", net_input, 4, 1, 1021);
+    networks::network_conv(&n, "prime", net_input, 4, 1, 1031);
+    CHECK_STATUS(net_need(n.layers, n.count, &need), status_stride); // 1052651 is beyond 2^20
+}

@@ -1,0 +1,522 @@
+// tests/host/net_run.cpp: net_run_host: networks on the host against the judges of reference_net.h,
+// and what running refuses.
+#include "../support/net_plans.h"
+
+// ---- running ------------------------------------------------------------------------------------
+
+namespace {
+
+const triple scene_lo = {-20, -11, -9}, scene_hi = {21, 14, 8};
+
+// Random voxels in the bounds above.
+template <typename W>
+std::vector<W> scene_words(random_state *r, const word_layout *layout, int32_t count) {
+    std::vector<W> words((size_t)count + 1);
+    int32_t got =
+        reference_random_set(r, layout, scene_lo, scene_hi, {1, 1, 1}, count, words.data());
+    CHECK_EQUAL(got, count);
+    words.resize((size_t)count);
+    return words;
+}
+
+std::vector<float> values_random(uint64_t seed, int64_t count) {
+    random_state r = random_make(seed);
+    std::vector<float> values((size_t)count + 1);
+    reference_random_values(&r, numeric_f32, 1, count, values.data());
+    return values;
+}
+
+std::vector<float> params_random(const net_plan *plan) {
+    std::vector<float> params((size_t)plan->params + 1);
+    networks::network_weights(plan, 3, params.data());
+    return params;
+}
+
+// One run of a network on the host, in memory of exactly its size.
+template <typename W>
+struct host_run {
+    std::unique_ptr<net_plan> plan;
+    voxel_set<W> input;
+    device_status trouble;
+    char *memory;
+};
+
+template <typename W>
+net_run_args<W> run_args(host_run<W> *r, const float *features, const float *params) {
+    net_run_args<W> run = {};
+    run.input = r->input;
+    run.features = features;
+    run.loaded = params;
+    run.trouble = &r->trouble;
+    run.memory = r->memory;
+    run.bytes = r->plan->workspace_bytes;
+    return run;
+}
+
+template <typename W>
+host_run<W> run_host(const network *n, const word_layout *layout, const net_limits *limits,
+                     const std::vector<W> &words, const float *features, const float *params) {
+    host_run<W> r;
+    r.plan.reset(new net_plan);
+    r.trouble = {};
+    CHECK_OK(net_plan_host<W>(n->layers, n->count, layout, limits, r.plan.get()));
+    r.input = {guarded_new<W>(limits->voxels), guarded_new<int32_t>(1), limits->voxels};
+    std::fill(r.input.words, r.input.words + limits->voxels, word_none<W>());
+    std::copy(words.begin(), words.end(), r.input.words);
+    *r.input.count = (int32_t)words.size();
+    r.memory = guarded_new<char>((int64_t)r.plan->workspace_bytes);
+    const net_run_args<W> run = run_args(&r, features, params);
+    CHECK_OK(net_run_host(r.plan.get(), &run));
+    return r;
+}
+
+// What the judges of reference_net.h want to know of a run that kept all features.
+template <typename W>
+reference_net_run<W> run_judged(const network *n, const host_run<W> *r, const float *features,
+                                const float *params) {
+    reference_net_run<W> j;
+    j.net = n;
+    j.plan = r->plan.get();
+    j.sets = reference_net_index(j.plan, r->input.words, *r->input.count);
+    j.params = params;
+    j.feature[0] = features;
+    for (int i = 0; i < n->count; ++i) {
+        j.feature[1 + i] = r->memory + r->plan->step[i].features;
+    }
+    return j;
+}
+
+// Sets, maps and pairs of a run are those that follow from its input.
+template <typename W>
+void check_index(const host_run<W> *r, const reference_net_run<W> *j) {
+    const net_plan *p = j->plan;
+    for (int s = 1; s < p->sets; ++s) {
+        voxel_set<W> set = net_voxels(p, s, r->input, r->memory);
+        const std::vector<W> &expected = j->sets.set[s];
+        CHECK_EQUAL(set.capacity, p->set[s].capacity);
+        REQUIRE(CHECK_EQUAL(*set.count, (int32_t)expected.size()));
+        CHECK(std::equal(expected.begin(), expected.end(), set.words));
+        for (int32_t i = *set.count; i < set.capacity; ++i) {
+            CHECK_EQUAL(set.words[i], word_none<W>());
+        }
+    }
+    for (int i = 0; i < j->net->count; ++i) {
+        const net_step *step = &p->step[i];
+        if (step->map == net_none) {
+            continue;
+        }
+        const net_map *m = &p->map[step->map];
+        std::vector<int32_t> map = reference_net_map(j->net, p, &j->sets, i);
+        size_t count = map.size() - 1;
+        CHECK_EQUAL(memcmp(r->memory + m->map, map.data(), count * sizeof(int32_t)), 0);
+        for (int k = 0; k < m->volume && p->limits.count_pairs; ++k) {
+            int32_t pairs = 0;
+            for (size_t o = (size_t)k; o < count; o += (size_t)m->volume) {
+                pairs += map[o] >= 0;
+            }
+            CHECK_EQUAL(((const int32_t *)(r->memory + m->pairs))[k], pairs);
+        }
+    }
+}
+
+// Nothing is written behind the rows of the voxels.
+template <typename W>
+void check_spare_rows(const host_run<W> *r, const reference_net_run<W> *j) {
+    for (int i = 0; i < j->net->count; ++i) {
+        int64_t channels = reference_net_channels(j->net, i);
+        CHECK(guarded_untouched((const float *)j->feature[1 + i],
+                                reference_net_voxels(j, i) * channels,
+                                r->plan->set[r->plan->step[i].set].capacity * channels));
+    }
+}
+
+// Runs a network with all features kept and judges each layer; again with shared memory, which
+// must not change the last layer's and the kept ones' features.
+template <typename W>
+void check_network(network *n, int32_t count, int32_t capacity, uint64_t seed) {
+    random_state r = random_make(seed);
+    word_layout layout = reference_net_layout<W>(n, scene_lo, scene_hi, 2);
+    std::vector<W> words = scene_words<W>(&r, &layout, count);
+    net_limits limits = limits_make(capacity, n->input_channels);
+    limits.keep_all = limits.count_pairs = true;
+    std::unique_ptr<net_plan> plan(new net_plan);
+    REQUIRE_OK(net_plan_host<W>(n->layers, n->count, &layout, &limits, plan.get()));
+    std::vector<float> features = values_random(seed, (int64_t)capacity * n->input_channels),
+                       params = params_random(plan.get());
+    host_run<W> kept = run_host(n, &layout, &limits, words, features.data(), params.data());
+    CHECK_OK(device_status_read(&kept.trouble));
+    reference_net_run<W> judged = run_judged(n, &kept, features.data(), params.data());
+    check_index(&kept, &judged);
+    check_spare_rows(&kept, &judged);
+    CHECK(reference_net_good(&judged, true));
+
+    limits.keep_all = limits.count_pairs = false;
+    host_run<W> shared = run_host(n, &layout, &limits, words, features.data(), params.data());
+    for (int i = 0; i < n->count; ++i) {
+        size_t bytes = (size_t)reference_net_voxels(&judged, i) *
+                       (size_t)reference_net_channels(n, i) * sizeof(float);
+        if (n->layers[i].keep || i == n->count - 1) {
+            CHECK_EQUAL(
+                memcmp(judged.feature[1 + i], shared.memory + shared.plan->step[i].features, bytes),
+                0);
+        }
+    }
+    guarded_finish();
+}
+
+} // namespace
+
+TEST(net_host_zoo) {
+    network n;
+    reference_net_zoo(&n);
+    check_network<uint32_t>(&n, 700, 1000, 1);
+    check_network<uint64_t>(&n, 1300, 1300, 2);
+}
+
+TEST(net_host_known_networks) {
+    network n;
+    int32_t voxels = test_quick() ? 100 : 500;
+    REQUIRE(networks::network_make("MinkUNet42", &n));
+    check_network<uint32_t>(&n, voxels, voxels + 100, 3);
+    REQUIRE(networks::network_make("SparseResNet21", &n));
+    check_network<uint64_t>(&n, voxels, voxels + 1, 4);
+    if (!test_quick()) {
+        REQUIRE(networks::network_make("SparseResNet-Large", &n));
+        check_network<uint32_t>(&n, voxels, voxels, 5);
+    }
+}
+
+TEST(net_host_random_networks) {
+    random_state r = random_make(6);
+    for (int i = 0; i < (test_quick() ? 10 : 100); ++i) {
+        network n;
+        reference_net_random(&r, random_int(&r, 1, 25), &n);
+        int32_t count = random_int(&r, 0, 200), capacity = count + random_int(&r, 1, 20);
+        i % 2 ? check_network<uint32_t>(&n, count, capacity, random_u64(&r))
+              : check_network<uint64_t>(&n, count, capacity, random_u64(&r));
+    }
+}
+
+// A frame without voxels, and one with a single voxel.
+TEST(net_host_empty_and_single) {
+    for (const char *name : {"zoo", "MinkUNet42", "SparseResNet21"}) {
+        network n;
+        if (!networks::network_make(name, &n)) {
+            reference_net_zoo(&n);
+        }
+        for (int32_t count : {0, 1}) {
+            for (int32_t capacity : {1, 1500}) {
+                check_network<uint32_t>(&n, count, capacity, 7);
+                check_network<uint64_t>(&n, count, capacity, 8);
+            }
+        }
+    }
+}
+
+// The judges find a weight that is not the one that was used, and a layer that was left out.
+TEST(net_host_judges_find_planted_errors) {
+    network n;
+    reference_net_zoo(&n);
+    random_state r = random_make(9);
+    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 600);
+    net_limits limits = limits_make(600, n.input_channels);
+    limits.keep_all = true;
+    net_plan plan;
+    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    std::vector<float> features = values_random(1, 600 * 5), params = params_random(&plan);
+    host_run<uint32_t> run = run_host(&n, &layout, &limits, words, features.data(), params.data());
+    reference_net_run<uint32_t> good = run_judged(&n, &run, features.data(), params.data());
+    REQUIRE(reference_net_good(&good, true));
+    for (int i = 0; i < n.count; ++i) {
+        net_params at = reference_net_params(&n, i);
+        int found = 0, planted = 0; // not all: a channel may be 0 everywhere
+        for (; at.end > at.weight && planted < 16; ++planted) {
+            std::vector<float> wrong = params;
+            int64_t from = planted % 4 == 0 && at.end > at.vectors ? at.vectors : at.weight;
+            wrong[(size_t)random_int(&r, (int)from, (int)at.end - 1)] += 0.01f;
+            reference_net_run<uint32_t> bad = good;
+            bad.params = wrong.data();
+            double plainly = reference_net_judge(&bad, i, true).ratio;
+            CHECK_EQUAL(plainly > 1, reference_net_judge(&bad, i, false).ratio > 1);
+            found += plainly > 1;
+        }
+        CHECK(found >= planted * 3 / 4);
+        // One value that is off in its last digits.
+        float *value = (float *)(run.memory + plan.step[i].features), kept = value[7];
+        value[7] += std::max(fabsf(kept), 0.1f) * 1e-3f;
+        CHECK(reference_net_judge(&good, i, true).ratio > 1);
+        value[7] = kept;
+        // The features of another source.
+        reference_net_run<uint32_t> bad = good;
+        std::vector<float> zeros((size_t)600 * 20);
+        bad.feature[1 + n.layers[i].source] = zeros.data();
+        CHECK(reference_net_judge(&bad, i, true).ratio > 1);
+    }
+    CHECK(reference_net_good(&good, true));
+}
+
+// Two scenes as two batches of one frame: to the bit what each of them gives alone.
+TEST(net_host_batches_are_independent) {
+    for (const char *name : {"zoo", "SparseResNet21"}) {
+        network n;
+        if (!networks::network_make(name, &n)) {
+            reference_net_zoo(&n);
+        }
+        random_state r = random_make(10);
+        const int32_t each = 400;
+        word_layout layout = reference_net_layout<uint64_t>(&n, scene_lo, scene_hi, 2);
+        word_layout single = layout;
+        single.batches = 1;
+        std::vector<uint64_t> words[2], both;
+        std::vector<float> features[2], both_features;
+        for (int b = 0; b < 2; ++b) {
+            words[b] = scene_words<uint64_t>(&r, &single, each - b);
+            features[b] = values_random((uint64_t)b, (each - b) * n.input_channels);
+            features[b].pop_back();
+            both_features.insert(both_features.end(), features[b].begin(), features[b].end());
+            for (uint64_t word : words[b]) {
+                voxel v = word_unpack(&layout, word);
+                REQUIRE(v.batch == 0);
+                v.batch = b;
+                both.push_back(word_pack<uint64_t>(&layout, v));
+            }
+        }
+        net_limits limits = limits_make(2 * each, n.input_channels);
+        limits.keep_all = true;
+        std::unique_ptr<net_plan> plan(new net_plan);
+        REQUIRE_OK(net_plan_host<uint64_t>(n.layers, n.count, &layout, &limits, plan.get()));
+        std::vector<float> params = params_random(plan.get());
+        host_run<uint64_t> together =
+            run_host(&n, &layout, &limits, both, both_features.data(), params.data());
+        int64_t first[net_layers_max] = {};
+        for (int b = 0; b < 2; ++b) {
+            host_run<uint64_t> alone =
+                run_host(&n, &layout, &limits, words[b], features[b].data(), params.data());
+            for (int i = 0; i < n.count; ++i) {
+                const net_step *step = &plan->step[i];
+                int64_t count = *net_voxels(plan.get(), step->set, alone.input, alone.memory).count;
+                const float *got = (const float *)(together.memory + step->features),
+                            *expected = (const float *)(alone.memory + step->features);
+                CHECK_EQUAL(memcmp(got + first[i] * step->channels, expected,
+                                   (size_t)(count * step->channels) * sizeof(float)),
+                            0);
+                first[i] += count;
+            }
+        }
+        for (int i = 0; i < n.count; ++i) {
+            CHECK_EQUAL(
+                first[i],
+                *net_voxels(plan.get(), plan->step[i].set, together.input, together.memory).count);
+        }
+        guarded_finish();
+    }
+}
+
+// A coarse set that does not fit is cut off and said; what was computed is right for what is left.
+TEST(net_host_set_capacity_passed) {
+    for (int32_t room : {1, 37, 200}) {
+        network n;
+        reference_net_zoo(&n);
+        random_state r = random_make(11);
+        word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+        std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 900);
+        net_limits limits = limits_make(900, n.input_channels);
+        limits.keep_all = true;
+        limits.set_voxels[1] = room;
+        net_plan plan;
+        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+        std::vector<float> features = values_random(2, 900 * 5), params = params_random(&plan);
+        host_run<uint32_t> run =
+            run_host(&n, &layout, &limits, words, features.data(), params.data());
+        reference_net_run<uint32_t> judged = run_judged(&n, &run, features.data(), params.data());
+        status s = device_status_read(&run.trouble);
+        CHECK_STATUS(s, status_capacity);
+        CHECK_EQUAL(s.detail, judged.sets.needed);
+        CHECK(judged.sets.needed > room);
+        CHECK_EQUAL(judged.sets.set[1].size(), (size_t)room);
+        check_index(&run, &judged);
+        CHECK(reference_net_good(&judged, true));
+        guarded_finish();
+    }
+}
+
+// Runs once more, in what a run has left, with another count of the input. Returns the outputs that
+// count, of all layers.
+template <typename W>
+std::vector<float> run_counted(const network *n, host_run<W> *run, int32_t count,
+                               const float *features, const float *params) {
+    std::vector<float> all;
+    run->trouble = {};
+    *run->input.count = count;
+    const net_run_args<W> args = run_args(run, features, params);
+    CHECK_OK(net_run_host(run->plan.get(), &args));
+    for (int i = 0; i < n->count; ++i) {
+        const net_step *step = &run->plan->step[i];
+        const int64_t rows =
+            voxel_set_count(net_voxels(run->plan.get(), step->set, run->input, run->memory));
+        const float *own = (const float *)(run->memory + step->features);
+        all.insert(all.end(), own, own + rows * step->channels);
+    }
+    return all;
+}
+
+// A count of the input beyond its capacity is said, and taken for that; of a negative one there are
+// no voxels.
+TEST(net_host_input_count_passed) {
+    network networks[2] = {};
+    reference_net_zoo(&networks[0]);
+    networks[1].input_channels = 3; // one set
+    networks::network_conv(&networks[1], "alone", net_input, 4, 3, 1);
+    for (const network &n : networks) {
+        random_state r = random_make(13);
+        word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+        std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 300);
+        const int32_t most = (int32_t)words.size();
+        net_limits limits = limits_make(most, n.input_channels);
+        limits.keep_all = limits.count_pairs = true;
+        net_plan plan;
+        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+        std::vector<float> features = values_random(3, most * n.input_channels);
+        std::vector<float> params = params_random(&plan);
+        host_run<uint32_t> run =
+            run_host(&n, &layout, &limits, words, features.data(), params.data());
+        const auto counted = [&](int32_t count) {
+            return run_counted(&n, &run, count, features.data(), params.data());
+        };
+        const std::vector<float> all = counted(most);
+        CHECK_EQUAL(run.trouble.flags, 0u);
+        for (int32_t count : {most + 1, 5 * most, INT32_MAX}) {
+            CHECK(counted(count) == all);
+            CHECK_EQUAL(run.trouble.flags, (uint32_t)device_flag_capacity);
+            CHECK_EQUAL(run.trouble.needed, (uint32_t)count);
+        }
+        CHECK(counted(-3).empty() && counted(INT32_MIN).empty());
+        CHECK_EQUAL(run.trouble.flags, 0u);
+        guarded_finish();
+    }
+}
+
+// Kept layers are where net_output says, with the count of their set; others are nowhere.
+TEST(net_output_says_where_results_are) {
+    network n;
+    reference_net_zoo(&n);
+    n.layers[2].keep = true;
+    random_state r = random_make(14);
+    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 300);
+    net_limits limits = limits_make(310, n.input_channels);
+    net_plan plan;
+    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    std::vector<float> features = values_random(4, 310 * 5), params = params_random(&plan);
+    host_run<uint32_t> ran = run_host(&n, &layout, &limits, words, features.data(), params.data());
+    const net_run_args<uint32_t> run = run_args(&ran, features.data(), params.data());
+    for (int i = 0; i < n.count; ++i) {
+        const bool kept = i == 2 || i == n.count - 1;
+        const net_result<uint32_t> result = net_output(ran.plan.get(), i, &run);
+        const net_step *step = &ran.plan->step[i];
+        CHECK_EQUAL(net_is_kept(ran.plan.get(), i), kept);
+        CHECK(result.features == (kept ? ran.memory + step->features : nullptr));
+        CHECK_EQUAL(result.channels, reference_net_channels(&n, i));
+        CHECK_EQUAL(result.set.capacity, 310);
+        CHECK(*result.set.count > 0 && *result.set.count <= 300);
+        CHECK(result.set.count ==
+              net_voxels(ran.plan.get(), step->set, ran.input, ran.memory).count);
+    }
+    guarded_finish();
+}
+
+// ---- what running refuses -----------------------------------------------------------------------
+
+TEST(net_host_run_refuses) {
+    network n;
+    reference_net_zoo(&n);
+    random_state r = random_make(12);
+    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
+    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 50);
+    net_limits limits = limits_make(50, n.input_channels);
+    net_plan plan, other;
+    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    std::vector<float> features = values_random(3, 50 * 5), params = params_random(&plan);
+    const size_t bytes = plan.workspace_bytes;
+    char *memory = guarded_new<char>((int64_t)bytes + 1);
+    int32_t count = 50;
+    device_status trouble = {};
+    net_run_args<uint32_t> good = {};
+    good.input = {words.data(), &count, 50};
+    good.features = features.data();
+    good.loaded = params.data();
+    good.trouble = &trouble;
+    good.memory = memory;
+    good.bytes = bytes;
+
+    typedef net_run_args<uint32_t> args;
+    auto run = [&](void (*change)(args *)) {
+        args changed = good;
+        change(&changed);
+        return net_run_host(&plan, &changed);
+    };
+    status s = run([](args *a) { --a->bytes; });
+    CHECK_STATUS(s, status_workspace);
+    CHECK_EQUAL(s.detail, bytes);
+    CHECK_STATUS(run([](args *a) { a->bytes = 0; }), status_workspace);
+    CHECK_STATUS(run([](args *a) { a->memory = (char *)a->memory + 1; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->features = (char *)a->features + 1; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->loaded = (char *)a->loaded + 2; }), status_alignment);
+    CHECK_STATUS(run([](args *a) { a->memory = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->features = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->loaded = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->trouble = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->input.words = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](args *a) { a->input.count = nullptr; }), status_null_pointer);
+    CHECK_STATUS(net_run_host(nullptr, &good), status_null_pointer);
+    CHECK_STATUS(net_run_host<uint32_t>(&plan, nullptr), status_null_pointer);
+    for (int change : {-1, 1}) {
+        args other_capacity = good;
+        other_capacity.input.capacity += change;
+        s = net_run_host(&plan, &other_capacity);
+        CHECK_STATUS(s, status_capacity);
+        CHECK_EQUAL(s.detail, 50);
+    }
+    CHECK_STATUS(run([](args *a) { a->input.capacity = 0; }), status_bad_size);
+    uint64_t wide = 0;
+    net_run_args<uint64_t> other_words = {};
+    other_words.input = {&wide, &count, 50};
+    other_words.features = good.features;
+    other_words.loaded = good.loaded;
+    other_words.trouble = &trouble;
+    other_words.memory = memory;
+    other_words.bytes = bytes;
+    CHECK_STATUS(net_run_host(&plan, &other_words), status_unsupported);
+    other = plan;
+    other.device = true;
+    CHECK_STATUS(net_run_host(&other, &good), status_unsupported);
+    CHECK(guarded_untouched(memory, 0, (int64_t)bytes + 1));
+    CHECK_OK(net_run_host(&plan, &good));
+    CHECK(guarded_untouched(memory, (int64_t)bytes, (int64_t)bytes + 1));
+    CHECK_OK(device_status_read(&trouble));
+}
+
+// A layout that was fitted to smaller strides than the network has is refused, not used.
+TEST(net_host_refuses_a_layout_of_smaller_strides) {
+    network n;
+    n.count = 0;
+    n.input_channels = 3;
+    networks::network_conv(&n, "down", net_input, 4, 1, 8);
+    n.layers[0].size.x = 2;
+    word_layout layout =
+        reference_layout<uint32_t>({-5, -5, -5}, {10, 10, 10}, 1, {2, 2, 2}, {4, 4, 4});
+    net_limits limits = limits_make(10, 3);
+    net_plan plan;
+    status s = net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan);
+    CHECK_STATUS(s, status_stride);
+    CHECK_EQUAL(s.detail, 8);
+    n.layers[0].stride = {2, 2, 2};
+    CHECK_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    reference_net_zoo(&n); // strides 4 and 6 along z: a bias that is a multiple of 6 is none of 4
+    layout = reference_layout<uint32_t>(scene_lo, scene_hi, 1, {4, 4, 6}, {4, 4, 4});
+    limits = limits_make(10, n.input_channels);
+    s = net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan);
+    CHECK_STATUS(s, status_stride);
+    CHECK_EQUAL(s.detail, 4);
+}
