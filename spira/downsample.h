@@ -1,9 +1,9 @@
 // spira/downsample.h: the coordinate set of a larger stride (Spira paper: packed-native
 // processing).
 //
-// A voxel of the coarser set is a voxel of the finer one with each coordinate floored to a multiple
-// of the stride. Strides are absolute, in voxels of the finest grid. Floors nest: a level follows
-// from any finer one, from the first set as well as from the level before, which is smaller.
+// The coarser set has the voxels of the finer one, with each coordinate floored to a multiple of
+// the stride. Strides are absolute, in voxels of the finest grid. Floors nest: each level can be
+// computed from any finer one, and from the level before at least cost.
 #ifndef SPIRA_DOWNSAMPLE_H
 #define SPIRA_DOWNSAMPLE_H
 
@@ -21,8 +21,9 @@ SPIRA_BOTH W downsample_word(const word_layout *layout, W word, triple stride, b
     return by_mask ? word & word_stride_mask<W>(layout, stride) : word_floor(layout, word, stride);
 }
 
-// A mask floors the biased coordinate, which is right only where the bias is a multiple; a floored
-// voxel must also stay inside of the guard margin. Both hold for a layout fitted to the stride.
+// The checks of downsample and downsample_host. A mask floors the biased coordinate, so that the
+// bias must be a multiple of the stride; and floored voxels must stay within the layout's bounds.
+// Both hold for a layout fitted to the stride.
 template <typename W>
 SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> *in, triple stride,
                                   const voxel_set<W> *out) {
@@ -42,8 +43,8 @@ SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> 
     return status_success();
 }
 
-// Whether the step from a set at `from` to one at `stride` needs no sort: powers of two, at most
-// doubled in x and y (downsample.cuh).
+// Whether the step from a set at `from` to one at `stride` needs no sort (downsample.cuh): both are
+// powers of two, and x and y at most double.
 SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
     return downsample_by_mask(from) && downsample_by_mask(stride) && stride.x <= 2 * from.x &&
            stride.y <= 2 * from.y && stride.x >= from.x && stride.y >= from.y && stride.z >= from.z;
@@ -74,14 +75,14 @@ SPIRA_API size_t downsample_host_workspace(voxel_set<W> in) {
 // The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
 //
 // inputs   layout: fitted to at least this stride; in: any finer set; stride: absolute, any >= 1
-// outputs  out: the coarse set; trouble: a capacity that was passed, of `out` or by the count of
-//          `in`
+// outputs  out: the coarse set, then word_none(), and its count
+//          trouble: records a count of `in` or a number of outputs above the capacity
 template <typename W>
 SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, triple stride,
                                  voxel_set<W> out, device_status *trouble, void *scratch,
                                  size_t scratch_bytes) {
     SPIRA_TRY(downsample_check(layout, &in, stride, &out));
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, downsample_host_workspace(in)));
     workspace w = workspace_begin(scratch);
     W *words = downsample_host_carve(&w, &in);

@@ -1,5 +1,7 @@
-// spira/expand.cuh: the outputs that a kernel touches, on the GPU: write all, a radix sort,
-// unique.
+// spira/expand.cuh: the output set of a strided layer of spconv or TorchSparse, on the GPU: writes
+// all
+// outputs that the inputs touch, sorts them and removes repeats (index/unique.cuh). The rule and the
+// host loop are in expand.h.
 #ifndef SPIRA_EXPAND_CUH
 #define SPIRA_EXPAND_CUH
 
@@ -8,7 +10,7 @@
 
 namespace spira {
 
-// A thread for each input. words [axes.most, in.capacity]: so that neighbours write neighbours.
+// Writes the outputs that each input touches, a thread an input. words [axes.most, in.capacity].
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
     expand_touch_kernel(word_layout layout, expand_axes axes, voxel_set<W> in, W *words,
@@ -48,7 +50,7 @@ SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule 
     return status_success();
 }
 
-// The lowest bit that differs between outputs: their z is the same modulo its stride.
+// The lowest bit in which outputs can differ: their z is the same modulo its stride.
 SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) {
     int stride = z->ratio * z->spacing, bit = 0;
     while (bit < layout->width.z && !(stride >> bit & 1)) {
@@ -58,20 +60,21 @@ SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) 
 }
 
 // The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
-// set of a strided layer of spconv or TorchSparse. expand.h has the rule and says where they stand.
+// set of a strided layer of spconv or TorchSparse. The rule is in expand.h.
 //
 // inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
-// outputs  out: the set and its count; map_build(kernel, in, out) pairs the two
-//          trouble: the first voxel of `in` that is not on the grid, which touches nothing, or that
-//          touches an output for which the layout has no room, which is left out
-//          (device_flag_range); a capacity that was passed, of `out` or by the count of `in`
-// errors   null pointers, sizes, a transposed kernel, a ratio, padding or extent that is not
-//          allowed, more than 2^30 outputs to sort, a workspace that is too small
+// outputs  out: the set, then word_none(), and its count; map_build(kernel, in, out) is their map
+//          trouble: device_flag_range with the first voxel of `in` that is off the grid or touches
+//          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
+//          number of outputs above the capacity is recorded, too
+// errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
+//          is not allowed, 2^30 or more words to sort, a workspace that is too small
+// scratch  expand_workspace bytes, aligned to 256
 // Asynchronous, deterministic, equal to expand_host. in and out must not overlap.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
-//          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. All of in.capacity are
-//          written, radix-sorted and made unique, in four steps
+//          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. That many words for
+//          each of in.capacity inputs are written, radix-sorted and made unique
 template <typename W>
 SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
                         const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,

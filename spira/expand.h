@@ -1,35 +1,36 @@
-// spira/expand.h: the output set of a strided layer in which a voxel stands wherever its kernel
-// touches an input: the rule of spconv 2 and, where size and stride differ, of TorchSparse 2.1 in
-// its default mode. (`downsample` has the other rule: the floor of the inputs.)
+// spira/expand.h: the output set of a strided layer that has every voxel whose kernel touches an
+// input. This is the rule of spconv 2 and, where size and stride differ, of TorchSparse 2.1 in its
+// default mode. (`downsample` has the other rule: the floor of the inputs.)
 //
 // The rule, on each axis, in the indices of those engines: output o reads input i through tap t if
 //
 //     i = o * ratio - padding + t * dilation,     0 <= t < size
 //
-// and exists if it reads any input. At ratio 1 the set grows: a dilating, generative layer. Where
-// the input has an extent, the output has one too, and no voxels beyond it:
+// and exists if it reads any input. At ratio 1 the set grows: a dilating, generative layer. If the
+// input has an extent, the output has one, too, and no voxels beyond it:
 //
 //     extent of the outputs = floor((extent + 2 * padding - dilation * (size - 1) - 1) / ratio) + 1
 //
-// (spconv always has one, its spatial shape. TorchSparse without a spatial range takes that of the
-// voxels at hand. Here no extent is no limit.)
+// (spconv always has an extent, its spatial shape. TorchSparse without a spatial range takes the
+// bounds of the voxels at hand. Here, an extent of 0 is no limit.)
 //
-// Where the outputs stand. The voxels of a set lie on a grid: index i is at the coordinate
+// Coordinates of the outputs. The voxels of a set lie on a grid: index i is at the coordinate
 // origin + i * spacing. Kernel offsets count from one tap, the middle one of an odd size and the
-// first one of an even size (offset.h), and know no padding. So an output is stored where that tap
-// of its kernel lies, and padding moves the origin of the grid, not the kernel:
+// first one of an even size (offset.h), and do not include padding. Therefore an output is stored
+// at the coordinate of that tap of its kernel, and padding moves the origin of the grid, not the
+// kernel:
 //
 //     spacing of the outputs = ratio * kernel.stride
 //     origin of the outputs  = origin of the inputs + (tap * dilation - padding) * kernel.stride
 //
 // Size 3 with padding 1, 5 with 2 and 2 with 0 keep the origin; size 3 with padding 0 moves it by
-// one voxel of the inputs. Nothing else has to know. `map_build` with the same kernel pairs the two
-// sets as the rule says, forward and transposed, and a submanifold layer on the outputs is the
-// usual one, because both look at differences only; the next layer of this kind is given the grid
-// that `expand_out` tells. An index is (coordinate - origin) / spacing. But `downsample` floors to
-// multiples of a stride and knows no origin: behind a layer that moved it, go on with `expand`.
+// one voxel of the inputs. Other functions do not depend on the origin: `map_build` with the same
+// kernel makes the map of the rule, forward and transposed, and submanifold layers on the outputs
+// work as usual, because both use differences of coordinates only. The next layer of this kind
+// takes the grid that `expand_out` returns. `downsample`, however, floors to multiples of a stride
+// from origin 0: after a layer that moved the origin, use `expand`.
 //
-// Outputs reach beyond their inputs, by kernel_reach: fit the layout to what `expand_need` says.
+// Outputs reach beyond their inputs by up to kernel_reach: fit the layout to `expand_need`.
 #ifndef SPIRA_EXPAND_H
 #define SPIRA_EXPAND_H
 
@@ -38,13 +39,13 @@
 
 namespace spira {
 
-// Where the voxels of a set can stand; the spacing is that of the set.
+// The grid that the voxels of a set lie on; its spacing is the stride of the set.
 struct expand_grid {
     triple origin; // the coordinate of index 0, in voxels of the finest grid
-    triple extent; // indices are 0 .. extent - 1; 0: this axis has no ends
+    triple extent; // indices are 0 .. extent - 1; 0: no limit on this axis
 };
 
-// What a layer has beside its kernel, whose stride is the spacing of the input.
+// What defines a layer besides its kernel. The kernel's stride is the spacing of the input.
 struct expand_rule {
     triple ratio;     // the layer's stride, relative to its input; >= 1
     triple padding;   // in voxels of the input, as in spconv; >= 0
@@ -56,17 +57,17 @@ struct expand_axis {
     int size, dilation, spacing, ratio, padding;
     int origin, extent; // of the input's grid
     int out_origin, out_extent;
-    int tap;         // where outputs stand
-    int period;      // of the taps of one input, at most every period-th leads to an output
+    int tap;         // an output has the coordinate of this tap
+    int period;      // at most every period-th tap of an input leads to an output
     int most;        // outputs that one input touches, at most
-    int whole, part; // dilation / ratio and the rest: by one tap, in outputs
-    int apart;       // by one period, in outputs
-    int64_t move;    // by one period, in voxels of the finest grid
+    int whole, part; // dilation / ratio and dilation % ratio
+    int apart;       // outputs from one candidate to the next (a period of taps)
+    int64_t move;    // the same in voxels of the finest grid
 };
 
 struct expand_axes {
     expand_axis x, y, z;
-    int most; // of all axes together
+    int most; // product over the axes
 };
 
 SPIRA_API status expand_axis_check(const expand_axis *a) {
@@ -82,14 +83,14 @@ SPIRA_API status expand_axis_check(const expand_axis *a) {
     return status_success();
 }
 
-// Fills the second half of an axis from the first.
+// Computes the members of an axis from out_origin on.
 SPIRA_API status expand_axis_derive(expand_axis *a) {
     a->tap = -kernel_first(a->size);
     int64_t origin = a->origin + ((int64_t)a->tap * a->dilation - a->padding) * a->spacing;
     SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
                   "rule.padding (moves the origin too far)", a->padding);
     a->out_origin = (int)origin;
-    // How far the kernel can move in the padded extent.
+    // How far the kernel can move within the padded extent.
     int64_t play = (int64_t)a->extent + 2 * a->padding - (int64_t)a->dilation * (a->size - 1) - 1;
     SPIRA_REQUIRE(a->extent == 0 || play >= 0, status_bad_size,
                   "rule.grid.extent (smaller than the kernel)", a->extent);
@@ -108,18 +109,25 @@ SPIRA_API status expand_axis_derive(expand_axis *a) {
 
 SPIRA_API status expand_axis_make(int size, int dilation, int spacing, int ratio, int padding,
                                   int origin, int extent, expand_axis *a) {
-    *a = {size, dilation, spacing, ratio, padding, origin, extent, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    *a = {};
+    a->size = size;
+    a->dilation = dilation;
+    a->spacing = spacing;
+    a->ratio = ratio;
+    a->padding = padding;
+    a->origin = origin;
+    a->extent = extent;
     SPIRA_TRY(expand_axis_check(a));
     return expand_axis_derive(a);
 }
 
-// The axes of a layer, or what is wrong with it.
+// Checks a layer and computes its axes.
 SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule *rule,
                                   expand_axes *axes) {
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(rule, status_null_pointer, "rule", 0);
     SPIRA_REQUIRE(!kernel->transposed, status_unsupported,
-                  "kernel.transposed (its output set is there already)", 0);
+                  "kernel.transposed (its output set exists already)", 0);
     const kernel_shape *k = kernel;
     const expand_rule *r = rule;
     const expand_grid *g = &rule->grid;
@@ -133,9 +141,9 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
     return status_success();
 }
 
-// The grid of a layer's outputs: what the next layer of this kind takes as its own.
+// The grid of a layer's outputs: expand_rule.grid of the next layer of this kind.
 //
-// errors   null pointers; sizes; an extent that is smaller than the kernel, padding included
+// errors   null pointers; sizes; an extent that is smaller than the kernel even with padding
 SPIRA_API status expand_out(const kernel_shape *kernel, const expand_rule *rule, expand_grid *out) {
     SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
     expand_axes a;
@@ -160,10 +168,11 @@ SPIRA_API status expand_need_axis(const expand_axis *a, int *lo, int *hi, int *r
     return status_success();
 }
 
-// What a layer asks of the word layout. Call it once for each layer of this kind, in their order.
+// Widens what a network requires of the word layout by a layer. Call it once for each layer of this
+// kind, in order.
 //
-// inputs   need: the bounds of the layer's input, and what is needed so far
-// outputs  need: lo and hi hold the outputs too; reach covers the kernel, for map_build
+// inputs   need: lo and hi: bounds of the layer's input; reach: of the layers so far
+// outputs  need: lo and hi include the outputs; reach covers the kernel, for map_build
 SPIRA_API status expand_need(const kernel_shape *kernel, const expand_rule *rule, word_need *need) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     expand_axes a;
@@ -176,17 +185,17 @@ SPIRA_API status expand_need(const kernel_shape *kernel, const expand_rule *rule
     return status_success();
 }
 
-// ---- what one voxel touches ---------------------------------------------------------------------
+// ---- the outputs that one voxel touches ---------------------------------------------------------
 
-// The outputs that a coordinate touches on one axis: candidate m = 0, 1, ... through tap
-// tap + m * period, if the kernel has that many.
+// The outputs that a coordinate touches on one axis. Candidate m = 0, 1, ... is reached through tap
+// number tap + m * period, if the kernel has so many taps.
 struct expand_touch {
     int64_t coordinate; // of candidate 0
     int index;          // of candidate 0, on the output's grid
     int tap;            // of candidate 0; the kernel's size if there is none
 };
 
-// False where the coordinate is not on the input's grid; it touches nothing then.
+// Returns false if the coordinate is not on the input's grid; it touches nothing then.
 SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_touch *touch) {
     *touch = {0, 0, a->size};
     int64_t away = (int64_t)coordinate - a->origin;
@@ -197,8 +206,8 @@ SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_t
     if (in * a->spacing != (int)away || (a->extent && (in < 0 || in >= a->extent))) {
         return false;
     }
-    // in + padding - tap * dilation = index * ratio + rest, tap by tap until nothing rests; of
-    // either sign, |rest| stays below the ratio.
+    // Invariant: in + padding - tap * dilation = index * ratio + rest, with |rest| < ratio. Goes on
+    // tap by tap until rest is 0.
     int index = (in + a->padding) / a->ratio, rest = (in + a->padding) % a->ratio, tap = 0;
     while (rest != 0 && tap < a->period) {
         bool borrow = rest < a->part;
@@ -214,7 +223,7 @@ SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_t
 
 enum expand_verdict { expand_absent, expand_present, expand_no_room };
 
-// Candidate m of one axis: its coordinate, unless it is absent. lo, hi: the layout's bounds.
+// Candidate m of one axis and its coordinate. lo, hi: the layout's bounds.
 SPIRA_BOTH expand_verdict expand_candidate(const expand_axis *a, const expand_touch *touch, int m,
                                            int lo, int hi, int *coordinate) {
     int index = touch->index - m * a->apart;
@@ -227,8 +236,9 @@ SPIRA_BOTH expand_verdict expand_candidate(const expand_axis *a, const expand_to
     return c >= lo && c <= hi ? expand_present : expand_no_room;
 }
 
-// Writes the outputs that an input voxel touches, or word_none(), to words[0], words[apart], ...,
-// axes->most in all. False if the voxel is not on its grid or an output has no room in the layout.
+// Writes the outputs that an input voxel touches to words[0], words[apart], ..., axes->most in all,
+// with word_none() for those that do not exist. Returns false if the voxel is not on its grid or an
+// output is outside the layout.
 template <typename W>
 SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W word, W *words,
                              int64_t apart) {
@@ -256,7 +266,7 @@ SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W wo
 
 // ---- the host loop ------------------------------------------------------------------------------
 
-// The checks of both sides; the axes are an output.
+// The checks of expand and expand_host. Computes the axes.
 template <typename W>
 SPIRA_API status expand_check(const word_layout *layout, const kernel_shape *kernel,
                               const expand_rule *rule, const voxel_set<W> *in,
@@ -266,11 +276,10 @@ SPIRA_API status expand_check(const word_layout *layout, const kernel_shape *ker
     SPIRA_TRY(expand_axes_make(kernel, rule, axes));
     SPIRA_TRY(voxel_set_check(in));
     SPIRA_TRY(voxel_set_check(out));
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
-    return status_success();
+    return pointer_check(trouble, alignof(device_status), "trouble");
 }
 
-// The words that are written and sorted: as many as `capacity` inputs can touch.
+// The number of words that are written and sorted: as many as `capacity` inputs can touch.
 SPIRA_API status expand_rows(const expand_axes *axes, int32_t capacity, int32_t *rows) {
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "in.capacity", capacity);
     int64_t all = (int64_t)capacity * axes->most;
@@ -305,9 +314,9 @@ SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_
 // inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, on the grid of expand_out
-//          trouble: voxels of `in` that are not on the grid, which touch nothing, or that touch an
-//          output without room in the layout, which is left out; a capacity that was passed, of
-//          `out` or by the count of `in`
+//          trouble: device_flag_range with the first voxel of `in` that is off the grid or touches
+//          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
+//          number of outputs above the capacity is recorded, too
 template <typename W>
 SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
                              const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,

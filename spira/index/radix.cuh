@@ -207,7 +207,7 @@ SPIRA_DEVICE int radix_look_back(const uint32_t *state, int tile) {
     }
 }
 
-// The number of a tile, the next one in turn. Called by all threads of a block, with a barrier
+// Draws the number of the next tile. Called by all threads of a block, with a barrier
 // inside.
 SPIRA_DEVICE int radix_draw_tile(int32_t *drawn, int *shared) {
     if (threadIdx.x == 0) {

@@ -58,7 +58,8 @@ SPIRA_API bool sort_is_crowded(const sort_shape *s) {
 }
 
 SPIRA_API sort_shape sort_shape_make(int32_t rows) {
-    sort_shape s = {rows, 0, 0, 0, 0, 0, 0};
+    sort_shape s = {};
+    s.rows = rows;
     if (rows <= sort_rows_max) {
         s.each = (int32_t)min_of(ceil_div(rows, sort_threads * sort_blocks), sort_most_rows);
         s.blocks = (int32_t)ceil_div(rows, (int64_t)sort_threads * s.each);

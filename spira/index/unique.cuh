@@ -1,8 +1,9 @@
-// spira/index/unique.cuh: from sorted words with repeats to a voxel set, in two launches; from
-// words in any order, behind a radix sort (CUB).
+// spira/index/unique.cuh: makes a voxel set of sorted words with repeats, in two launches; of words
+// in any order, after a radix sort.
 //
-// CUB's select and scan would take three and a temporary array: here each block counts the heads of
-// its stretch, then each block adds up the counts before its own and writes.
+// A head is the first of equal words. In the first launch each thread block counts the heads of its
+// segment of the words. In the second each thread block adds up the counts in front of its own and
+// writes its voxels.
 #ifndef SPIRA_INDEX_UNIQUE_CUH
 #define SPIRA_INDEX_UNIQUE_CUH
 
@@ -15,11 +16,11 @@ namespace spira {
 
 enum {
     unique_threads = 512,
-    unique_items = 4,         // rows of a thread, or one where there are
-    unique_blocks_few = 1024, // no more blocks than these then
+    unique_items = 4,         // rows of a thread,
+    unique_blocks_few = 1024, // or one, if that takes at most this many thread blocks
 };
 
-// How the rows are cut: each block takes unique_threads * items.
+// How the rows are divided: each thread block takes a segment of unique_threads * items rows.
 struct unique_cut {
     int32_t items, blocks;
 };
@@ -35,7 +36,7 @@ SPIRA_DEVICE bool unique_is_head(const W *sorted, int64_t i, int32_t rows) {
     return i < rows && sorted[i] != word_none<W>() && (i == 0 || sorted[i] != sorted[i - 1]);
 }
 
-// heads [blocks]: the distinct words that start in each stretch.
+// heads [blocks]: the number of heads in each segment.
 template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
     unique_count_kernel(const W *__restrict__ sorted, int32_t rows, int32_t *heads) {
@@ -55,8 +56,8 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     }
 }
 
-// Bookkeeping of sorted word i, which is `row`'s: `rank` is its voxel, counted over all voxels;
-// last: no row behind it has one.
+// Records in voxel_rows that sorted word i is of row `row` and voxel `rank`, which may be beyond
+// the capacity. last: no later row has a voxel.
 template <typename W>
 SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capacity, int32_t rank,
                                   bool head, bool last, bool report, voxel_rows out,
@@ -65,7 +66,7 @@ SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capaci
     out.voxel[row] = none || rank >= capacity ? -1 : rank;
     if (!none) {
         if (head && rank <= capacity) {
-            out.begin[rank] = (int32_t)i; // of rank == capacity: the end of the last one that fits
+            out.begin[rank] = (int32_t)i; // rank == capacity: the end of the last voxel that fits
         }
         if (last && rank < capacity) {
             out.begin[rank + 1] = (int32_t)(i + 1);
@@ -74,11 +75,11 @@ SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capaci
             device_status_raise(trouble, device_flag_duplicate, (uint32_t)row);
         }
     } else if (i == 0) {
-        out.begin[0] = 0; // no voxel at all
+        out.begin[0] = 0; // there is no voxel
     }
 }
 
-// Heads of a thread's share of the blocks, on their way.
+// The head counts of a thread's first segments, their loads in flight.
 enum { unique_counts_ahead = 2 };
 
 struct unique_counts {
@@ -95,8 +96,9 @@ SPIRA_DEVICE unique_counts unique_read_counts(const int32_t *heads, int threads)
     return read;
 }
 
-// sums [2], shared, zeros: adds up the heads of all blocks and of those in front of the own. Called
-// by all `threads` of a block, whole warps; complete behind a barrier.
+// Adds the heads of all segments to sums[0] and those of the segments in front of this thread
+// block's to sums[1], in shared memory. Called by all `threads` threads of a block, whole warps;
+// the caller needs a barrier before it reads the sums.
 SPIRA_DEVICE void unique_sum_counts(const unique_counts &read, const int32_t *heads, int threads,
                                     int *sums) {
     int all = 0, before = 0;
@@ -119,8 +121,10 @@ SPIRA_DEVICE void unique_sum_counts(const unique_counts &read, const int32_t *he
     }
 }
 
-// Words of a block in front of each that are heads, and itself: counts [items, warps] are those of
-// each warp's items, of which the `bits` are there.
+// rank[j]: the number of heads of the segment up to the thread's item j, itself included.
+//
+// inputs   counts [items, warps]: heads of each item of each warp; bits[j]: heads of the own warp's
+//          item j
 template <int items>
 SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits)[items],
                                     int32_t (&rank)[items]) {
@@ -137,8 +141,8 @@ SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits
     }
 }
 
-// Writes the set and, where out.voxel is given, which row fell into which voxel. A thread has its
-// reads under way before it writes.
+// Writes the set, and unless out.voxel is null, which row fell into which voxel. All loads of a
+// thread are in flight before it writes.
 template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
     unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
@@ -199,9 +203,12 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     }
 }
 
-// Launches both. sorted [rows]: ascending, word_none() at the end; heads
-// [unique_cut_make().blocks]: scratch. out: order [rows] must hold the row of each sorted word;
-// out.voxel null leaves the rows out.
+// Launches both kernels.
+//
+// inputs   sorted [rows]: ascending; word_none() is no voxel and comes last
+//          heads [unique_cut_make().blocks]: scratch
+//          out.order [rows]: the row of each sorted word; out.voxel null: no rows are wanted
+// outputs  set; out.voxel, out.begin; trouble: duplicates if `report`, and a passed capacity
 template <typename W>
 SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, voxel_set<W> set,
                                voxel_rows out, bool report, device_status *trouble,
@@ -224,7 +231,7 @@ struct unique_scratch {
     radix_scratch<W> radix;
 };
 
-// For `rows` words that go into a set of `capacity`.
+// Scratch for making a set of `capacity` voxels of `rows` words.
 template <typename W>
 SPIRA_API void unique_carve(workspace *w, int32_t rows, int32_t capacity, unique_scratch<W> *s) {
     s->sorted = workspace_take<W>(w, rows);
@@ -238,7 +245,8 @@ SPIRA_API W *unique_input(const unique_scratch<W> *s, int first_bit, int bits) {
     return radix_input(&s->radix, s->sorted, first_bit, bits);
 }
 
-// Sorts the words by their bits [first_bit, bits), in which alone they differ, and removes repeats.
+// Sorts the words by their bits [first_bit, bits) and removes repeats. The words must not differ in
+// other bits.
 template <typename W>
 SPIRA_API status unique_sort_launch(const unique_scratch<W> *s, int first_bit, int bits,
                                     voxel_set<W> out, device_status *trouble, cudaStream_t stream) {

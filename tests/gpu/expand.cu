@@ -76,11 +76,9 @@ template <typename W>
 word_layout layout_for(const layer *l, triple lo, triple hi, int batches, bool room = true) {
     const triple o = l->rule.grid.origin, s = l->kernel.stride;
     triple first = triple_multiply(lo, s), last = triple_multiply(hi, s);
-    word_need need = {{o.x + first.x, o.y + first.y, o.z + first.z},
-                      {o.x + last.x, o.y + last.y, o.z + last.z},
-                      batches,
-                      {1, 1, 1},
-                      kernel_reach(&l->kernel)};
+    word_need need = word_need_of({o.x + first.x, o.y + first.y, o.z + first.z},
+                                  {o.x + last.x, o.y + last.y, o.z + last.z}, batches, {1, 1, 1},
+                                  kernel_reach(&l->kernel));
     if (room) {
         CHECK_OK(expand_need(&l->kernel, &l->rule, &need));
     }
@@ -376,7 +374,7 @@ void check_chain(const char *name, bool bounded) {
     word_layout layout;
     std::vector<W> words = reference_scan<W>(name, 64, &layout);
     REQUIRE(!words.empty());
-    word_need need = {layout.lo, layout.hi, 1, {1, 1, 1}, {0, 0, 0}};
+    word_need need = word_need_of(layout.lo, layout.hi, 1, {1, 1, 1}, {0, 0, 0});
     expand_grid grid = {{0, 0, 0}, {0, 0, 0}};
     if (bounded) {
         grid.extent = triple_make(layout.hi.x + 1, layout.hi.y + 1, layout.hi.z + 1);

@@ -27,7 +27,7 @@ enum words_kind {
     words_clusters,
     words_periodic,  // with the period of the samples
     words_pairs,     // of rows side by side
-    words_apart,     // of two rows in different stretches
+    words_apart,     // pairs of rows in different segments
     words_runs,      // longer than a warp
     words_long_runs, // than a bucket
     words_kinds,
@@ -205,8 +205,8 @@ outcome<W> device_run_fetch(const device_run<W> *d) {
     return o;
 }
 
-// The splitters that a run left: of all samples in order, every so many'th. Errors among them would
-// not show in what is sorted, but in how long it takes.
+// Checks the splitters that a run left: every oversample-th of the sorted samples. An error there
+// would not show in the result, only in the time.
 template <typename W>
 void check_splitters(const device_run<W> *d, const std::vector<W> &words) {
     const sort_shape *shape = &d->scratch.shape;
@@ -302,8 +302,8 @@ DEVICE_TEST(gpu_sort_every_size) {
     check_all_sizes<uint64_t>({20, 31, 32, 33, 40, 48, 63, 64});
 }
 
-// Where a thread takes one row more, where there are no more buckets or stretches, and where the
-// radix sort is next.
+// Sizes at which a thread takes one row more, the number of buckets or segments stops growing, and
+// the radix sort takes over.
 DEVICE_TEST(gpu_sort_large) {
     if (test_quick()) {
         SKIP("large");
@@ -332,8 +332,7 @@ DEVICE_TEST(gpu_sort_wide_words) {
     }
 }
 
-// Two words that all but a few rows have, so far apart: one of them is a splitter and the other the
-// next.
+// Nearly all rows have one of two words, `spread` apart: one is a splitter and the other the next.
 template <typename W>
 void check_spread(random_state *r, W low, W spread, int32_t rows, int bits) {
     std::vector<W> words;
@@ -348,7 +347,7 @@ void check_spread(random_state *r, W low, W spread, int32_t rows, int bits) {
     check_words(words, bits, 0);
 }
 
-// As many bits as there are beside the number of a key, or its row, one less and one more.
+// The spread takes all bits beside the number of a key, or beside its row; one less; one more.
 DEVICE_TEST(gpu_sort_spread_of_a_bucket) {
     random_state random = random_make(2);
     for (int bits : {22, 23, 24, 25, 32, 43, 44, 45, 46, 47, 48, 53}) {
@@ -367,7 +366,7 @@ DEVICE_TEST(gpu_sort_spread_of_a_bucket) {
     }
 }
 
-// One bucket, whose words have as many bits as there are beside the number of a key, and one more.
+// One bucket, whose words take all bits beside the number of a key, and one more.
 template <typename W>
 void check_width_of_a_bucket() {
     random_state random = random_make(7);
@@ -407,8 +406,7 @@ DEVICE_TEST(gpu_sort_bucket_sizes) {
     check_bucket_sizes<uint64_t>();
 }
 
-// The bucket of `word`, in words of which no other row has it: where it starts and ends among the
-// splitters, and how many keys it has.
+// The bucket of `word`, which one row has: its splitter and the next one, and its number of keys.
 template <typename W>
 struct bucket_of_word {
     W from, to; // [from, to)
@@ -435,8 +433,8 @@ bucket_of_word<W> bucket_find(const std::vector<W> &words, W word) {
     return b;
 }
 
-// Distinct random words, of which the bucket of one has so many keys: rows that are no samples
-// move there.
+// Distinct random words, with `keys` keys in the bucket of one: rows that are no samples are moved
+// there.
 template <typename W>
 void check_bucket_of(random_state *r, int32_t rows, int32_t keys, int bits) {
     std::vector<W> words((size_t)rows);
@@ -476,7 +474,7 @@ DEVICE_TEST(gpu_sort_full_buckets) {
     }
 }
 
-// How rows are cut, at all sizes around those where that changes.
+// How rows are divided, at sizes around those where that changes.
 TEST(sort_shapes) {
     for (int32_t edge : {1, 256, 1024, 131072, 262144, sort_buckets_max * sort_bucket, 393216,
                          524288, (int)sort_rows_max}) {
@@ -499,7 +497,7 @@ TEST(sort_shapes) {
     }
 }
 
-// Captured once and replayed on other words, each time as often as not on what a run left behind.
+// Captured once and replayed on other words, on scratch and outputs that the run before left.
 template <typename W>
 void check_replays(int32_t rows, int bits) {
     random_state random = random_make(4);

@@ -267,11 +267,9 @@ static scene scene_random(random_state *r) {
     voxel lo = voxel_at({0, {s.lo[0], s.lo[1], s.lo[2]}}, s.l.origin, s.l.spacing);
     voxel hi = voxel_at({0, {s.hi[0], s.hi[1], s.hi[2]}}, s.l.origin, s.l.spacing);
     kernel_shape kernel = kernel_of(&s.l);
-    s.need = {{lo.x, lo.y, lo.z},
-              {hi.x, hi.y, hi.z},
-              random_int(r, 1, 3),
-              {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)},
-              kernel_reach(&kernel)};
+    s.need = word_need_of({lo.x, lo.y, lo.z}, {hi.x, hi.y, hi.z}, random_int(r, 1, 3),
+                          {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)},
+                          kernel_reach(&kernel));
     return s;
 }
 
@@ -360,7 +358,7 @@ static layer layer_make(triple size, triple ratio, triple padding) {
 
 // One voxel; which outputs there are is counted by hand.
 static void check_one(layer l, voxel v, std::initializer_list<voxel> wanted) {
-    word_need need = {{v.x, v.y, v.z}, {v.x, v.y, v.z}, 2, {1, 1, 1}, {0, 0, 0}};
+    word_need need = word_need_of({v.x, v.y, v.z}, {v.x, v.y, v.z}, 2, {1, 1, 1}, {0, 0, 0});
     kernel_shape kernel = kernel_of(&l);
     expand_rule rule = rule_of(&l);
     REQUIRE_OK(expand_need(&kernel, &rule, &need));
@@ -410,7 +408,7 @@ TEST(expand_one_voxel) {
 TEST(expand_need_is_what_is_touched) {
     kernel_shape kernel = {{3, 2, 5}, {1, 3, 2}, {2, 2, 2}, false};
     expand_rule rule = {{2, 2, 2}, {1, 0, 4}, {}};
-    const word_need need = {{10, 10, 10}, {40, 40, 40}, 1, {7, 7, 7}, {3, 3, 3}};
+    const word_need need = word_need_of({10, 10, 10}, {40, 40, 40}, 1, {7, 7, 7}, {3, 3, 3});
     word_need wider = need;
     REQUIRE_OK(expand_need(&kernel, &rule, &wider));
     CHECK(triple_equal(wider.lo, {8, 4, 2}));
@@ -493,7 +491,8 @@ static void check_submanifold(const word_layout *layout, const layer *behind,
 
 // Each level from the one before, every one with its map, inverse map and submanifold map.
 static void check_chain(random_state *r, const layer *chain, int layers, triple extent) {
-    word_need need = {{-7, 4, -20}, {-7 + 19, 4 + 15, -20 + 22}, 2, {1, 1, 1}, {16, 16, 16}};
+    word_need need =
+        word_need_of({-7, 4, -20}, {-7 + 19, 4 + 15, -20 + 22}, 2, {1, 1, 1}, {16, 16, 16});
     expand_grid grid = {need.lo, extent};
     triple spacing = {1, 1, 1};
     std::vector<layer> levels;

@@ -168,7 +168,7 @@ TEST(voxelize_random_points) {
         in.origin[1] = 3 * size;
         float lo[3] = {-20 * size, -20 * size, -20 * size},
               hi[3] = {20 * size, 20 * size, 20 * size};
-        word_need need = {{}, {}, 1, {4, 4, 4}, {2, 2, 2}};
+        word_need need = word_need_of({}, {}, 1, {4, 4, 4}, {2, 2, 2});
         REQUIRE_OK(voxel_bounds(lo, hi, in.size, in.origin, &need));
         word_layout l;
         REQUIRE_OK(word_fit(&need, &l));
@@ -539,7 +539,7 @@ TEST(voxelize_kitti) {
         }
     }
     voxel_input in = input_points(points.data(), &rows, rows, 0.05f, 4);
-    word_need need = {{}, {}, 1, {8, 8, 8}, {8, 8, 8}};
+    word_need need = word_need_of({}, {}, 1, {8, 8, 8}, {8, 8, 8});
     REQUIRE_OK(voxel_bounds(lo, hi, in.size, in.origin, &need));
     word_layout l;
     REQUIRE_OK(word_fit(&need, &l));

@@ -1,4 +1,5 @@
 // tests/host/word.cpp: word.h.
+#include "../support/sets.h"
 #include "../support/test.h"
 
 #include "../../spira/word.h"
@@ -6,7 +7,8 @@
 using namespace spira;
 
 static word_need need_cube(int lo, int hi, int batches, int stride, int reach) {
-    return {{lo, lo, lo}, {hi, hi, hi}, batches, {stride, stride, stride}, {reach, reach, reach}};
+    return word_need_of({lo, lo, lo}, {hi, hi, hi}, batches, {stride, stride, stride},
+                        {reach, reach, reach});
 }
 
 static bool voxel_equal(voxel a, voxel b) {
@@ -106,7 +108,7 @@ TEST(word_fits_32_bits_where_that_is_enough) {
     check_layout<uint32_t>(&l, &need);
 
     // The 5 cm KITTI scan, for a network down to stride 16 whose kernels reach 16 voxels.
-    need = {{0, 0, 0}, {3121, 2012, 116}, 1, {16, 16, 16}, {16, 16, 16}};
+    need = word_need_of({0, 0, 0}, {3121, 2012, 116}, 1, {16, 16, 16}, {16, 16, 16});
     REQUIRE_OK(word_fit(&need, &l));
     CHECK_EQUAL(l.bits, 32);
     CHECK(l.lo.x <= 0 && l.hi.x >= 3121 && l.hi.y >= 2012 && l.hi.z >= 116);
@@ -121,7 +123,7 @@ TEST(word_fits_32_bits_where_that_is_enough) {
 
 // Fields of 10, 11, 11 bits take a whole 32-bit word and leave none for the batch.
 TEST(word_full_without_a_batch_field) {
-    word_need need = {{0, 0, 0}, {1020, 2044, 2044}, 1, {1, 1, 1}, {1, 1, 1}};
+    word_need need = word_need_of({0, 0, 0}, {1020, 2044, 2044}, 1, {1, 1, 1}, {1, 1, 1});
     word_layout l;
     REQUIRE_OK(word_fit(&need, &l));
     CHECK_EQUAL(word_bits(&l), 32);
@@ -140,7 +142,7 @@ TEST(word_full_without_a_batch_field) {
 
 TEST(word_full_in_64_bits) {
     const int hi = (1 << 21) - 4; // as much as 21 bits hold with the margins
-    word_need need = {{0, 0, 0}, {hi, hi, 2 * hi + 4}, 1, {1, 1, 1}, {1, 1, 1}};
+    word_need need = word_need_of({0, 0, 0}, {hi, hi, 2 * hi + 4}, 1, {1, 1, 1}, {1, 1, 1});
     word_layout l;
     REQUIRE_OK(word_fit(&need, &l));
     CHECK_EQUAL(l.shift_x, 22 + 21);
@@ -199,11 +201,11 @@ TEST(word_fit_refuses) {
         CHECK_STATUS(word_fit(&need, &l), status_bad_size);
     }
     // Beyond int, whatever the words would hold.
-    need = {{INT32_MIN, 0, 0}, {INT32_MAX, 0, 0}, 1, {1, 1, 1}, {0, 0, 0}};
+    need = word_need_of({INT32_MIN, 0, 0}, {INT32_MAX, 0, 0}, 1, {1, 1, 1}, {0, 0, 0});
     CHECK_STATUS(word_fit(&need, &l), status_bad_size);
-    need = {{INT32_MIN, 0, 0}, {INT32_MIN, 0, 0}, 1, {1, 1, 1}, {0, 0, 0}};
+    need = word_need_of({INT32_MIN, 0, 0}, {INT32_MIN, 0, 0}, 1, {1, 1, 1}, {0, 0, 0});
     CHECK_STATUS(word_fit(&need, &l), status_bad_size);
-    need = {{INT32_MAX - 2, 0, 0}, {INT32_MAX - 1, 0, 0}, 1, {1, 1, 1}, {3, 0, 0}};
+    need = word_need_of({INT32_MAX - 2, 0, 0}, {INT32_MAX - 1, 0, 0}, 1, {1, 1, 1}, {3, 0, 0});
     CHECK_STATUS(word_fit(&need, &l), status_bad_size);
 }
 
@@ -272,7 +274,7 @@ TEST(word_layouts_keep_their_promises) {
 
 // Every delta within the reach, from every corner.
 TEST(word_sums_are_exact_for_all_deltas) {
-    word_need need = {{-3, 0, 5}, {4, 6, 9}, 3, {4, 2, 1}, {5, 3, 4}};
+    word_need need = word_need_of({-3, 0, 5}, {4, 6, 9}, 3, {4, 2, 1}, {5, 3, 4});
     word_layout l;
     REQUIRE_OK(word_fit(&need, &l));
     voxel_corners(&l, [&](voxel v) {
@@ -374,7 +376,8 @@ TEST(word_mask_stays_in_its_field) {
     random_state r = random_make(4);
     const triple strides[] = {{16, 1, 1}, {1, 16, 1}, {1, 1, 16}, {16, 16, 16}, {2, 16, 1}};
     for (int lo : {0, 16, -16}) {
-        word_need need = {{lo, lo, lo}, {lo + 1, lo + 1, lo + 1}, 3, {16, 16, 16}, {0, 0, 0}};
+        word_need need =
+            word_need_of({lo, lo, lo}, {lo + 1, lo + 1, lo + 1}, 3, {16, 16, 16}, {0, 0, 0});
         word_layout l;
         REQUIRE_OK(word_fit(&need, &l));
         CHECK(l.width.x < 4 && l.width.y < 4 && l.width.z < 4);
@@ -402,7 +405,7 @@ TEST(word_floor_takes_any_stride) {
 }
 
 TEST(word_contains_is_exact) {
-    word_need need = {{-8, 0, 3}, {8, 10, 12}, 3, {4, 2, 1}, {2, 1, 1}};
+    word_need need = word_need_of({-8, 0, 3}, {8, 10, 12}, 3, {4, 2, 1}, {2, 1, 1});
     word_layout l;
     REQUIRE_OK(word_fit(&need, &l));
     voxel inside = {2, 0, 5, 5};

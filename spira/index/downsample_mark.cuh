@@ -1,0 +1,100 @@
+// spira/index/downsample_mark.cuh: first launch of a step: finds the heads of the cells and counts
+// them (downsample_grid.cuh).
+#ifndef SPIRA_INDEX_DOWNSAMPLE_MARK_CUH
+#define SPIRA_INDEX_DOWNSAMPLE_MARK_CUH
+
+#include "downsample_search.cuh"
+#include "downsample_window.cuh"
+
+namespace spira {
+
+// The number of heads of the whole tile, and in the upper 16 bits that of the warps in front of the
+// own one. Called by all threads of the block, with a barrier inside.
+template <int tile>
+SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
+    __shared__ int heads[tile / 32];
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    if (lane == 0) {
+        heads[warp] = __popc(bits);
+    }
+    __syncthreads();
+    const int own = lane < tile / 32 ? heads[lane] : 0;
+    return (uint32_t)warp_sum(lane < warp ? own << 16 | own : own);
+}
+
+// Finds the span of the voxels [first, last), and whether the thread's voxel is a head. Called by
+// all threads of a block, with barriers inside.
+template <typename W, int rx, int ry, int tile>
+SPIRA_DEVICE bool downsample_mark_tile(const downsample_grid<W> &g, const W *words,
+                                       const downsample_words<W, tile, tile> &read, uint32_t buffer,
+                                       int first, int last, int count, downsample_span *span) {
+    const downsample_grid<uint32_t> near = downsample_grid_near(g);
+    const int i = first + (int)threadIdx.x;
+    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
+                                   2 * downsample_near_reach};
+    *span = downsample_near_span<tile>(first, count);
+    downsample_put(g, read, count - span->begin, buffer);
+    __syncthreads();
+    if (downsample_is_near<W, tile>(g, window.words, first, last)) {
+        const int origin = span->begin;
+        *span = {downsample_near, 0};
+        return i < last && downsample_window_head<rx, ry, true>(near, window, i - origin);
+    }
+    *span = downsample_find_span(g, words, count, first, last);
+    if (span->end < 0) {
+        return i < last && downsample_is_head<W, rx, ry>(g, words, span->begin, count, i);
+    }
+    window.reach = downsample_copy(g, words, read.base, *span, tile, buffer);
+    __syncthreads();
+    return i < last && downsample_window_head<rx, ry, false>(near, window, i - span->begin);
+}
+
+// Writes the heads of all voxels, the number of heads of each thread block, and the span of each
+// tile.
+template <typename W, int rx, int ry, int tile>
+SPIRA_KERNEL void __launch_bounds__(tile)
+    downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           downsample_heads *heads, int32_t *counts, downsample_span *spans) {
+    __shared__ uint32_t buffer[downsample_window + 2 * downsample_pad];
+    const unsigned begin = blockIdx.x << shift;
+    const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    int before = 0;
+    for (unsigned first = begin; first < end; first += tile) {
+        downsample_words<W, tile, tile> read;
+        if constexpr (rx * ry > 1) {
+            read = downsample_read<W, tile, tile>(g, in.words, in.capacity, (int)first);
+        }
+        const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
+        const unsigned last = min(first + tile, count);
+        bool head = false;
+        downsample_span span = {0, 0};
+        if (first < last) {
+            if constexpr (rx * ry > 1) {
+                head =
+                    downsample_mark_tile<W, rx, ry, tile>(g, in.words, read, shared_address(buffer),
+                                                          (int)first, (int)last, (int)count, &span);
+            } else {
+                head = i < last && (i == 0 || in.words[i - 1] < (in.words[i] & g.floor));
+            }
+        }
+        const uint32_t bits = __ballot_sync(~0u, head);
+        const uint32_t sum = downsample_sum_warps<tile>(bits);
+        if (threadIdx.x % 32 == 0 && i < (unsigned)in.capacity) {
+            heads[i / 32] = {bits, before + (int)(sum >> 16)};
+        }
+        before += (int)(sum & 0xffff);
+        if (threadIdx.x == 0) {
+            spans[first / tile] = span;
+        }
+        if (first + tile < end) {
+            __syncthreads();
+        }
+    }
+    if (threadIdx.x == 0) {
+        counts[blockIdx.x] = before;
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,269 @@
+// spira/index/downsample_rank.cuh: second launch of a step: ranks the heads and writes their cells
+// (downsample_grid.cuh); and the launcher of both.
+#ifndef SPIRA_INDEX_DOWNSAMPLE_RANK_CUH
+#define SPIRA_INDEX_DOWNSAMPLE_RANK_CUH
+
+#include "../base/block.cuh"
+#include "downsample_mark.cuh"
+#include "downsample_search.cuh"
+#include "downsample_window.cuh"
+
+namespace spira {
+
+// The heads of 32 voxels, number `chunk` of `chunks`, with `before` counted from the start of this
+// thread block's voxels. blocks: how many thread blocks away the 32 voxels may be; 0: any number.
+template <int blocks>
+SPIRA_DEVICE downsample_heads downsample_chunk(const downsample_heads *heads, const int32_t *counts,
+                                               int chunk, int chunks, int shift) {
+    downsample_heads h = {0, 0};
+    int block = (int)gridDim.x; // past the end of the set: all heads are before it
+    const int own = (int)blockIdx.x;
+    if (chunk < chunks) {
+        h = heads[chunk];
+        block = chunk >> (shift - 5);
+    }
+    if (blocks == 0) {
+#pragma unroll 4
+        for (int b = min(block, own); b < max(block, own); ++b) {
+            h.before += block < own ? -counts[b] : counts[b];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < blocks; ++j) {
+        if (own - 1 - j >= block) {
+            h.before -= counts[own - 1 - j];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < (blocks ? blocks + 1 : 0); ++j) { // the end is one further
+        if (own + j < block) {
+            h.before += counts[own + j];
+        }
+    }
+    return h;
+}
+
+// Writes the number of heads in front of each thread block's voxels to blocks [gridDim.x]. Called
+// by all threads of a block, with barriers inside.
+template <int threads>
+SPIRA_DEVICE void downsample_scan_blocks(const int32_t *counts, int32_t *blocks) {
+    __shared__ int sums[threads / 32];
+    const int used = (int)gridDim.x, each = (used + threads - 1) / threads;
+    int before = 0, first = (int)threadIdx.x * each, last = min(first + each, used);
+#pragma unroll 1
+    for (int b = first; b < last; ++b) {
+        before += counts[b];
+    }
+    before = block_exclusive_sum<threads>(before, sums);
+#pragma unroll 1
+    for (int b = first; b < last; ++b) { // read again, to save registers
+        blocks[b] = before;
+        before += counts[b];
+    }
+    __syncthreads();
+}
+
+// Shared memory of the second launch.
+template <int tile>
+struct downsample_shared {
+    union {
+        uint32_t buffer[downsample_window + 2 * downsample_pad];
+        int32_t blocks[downsample_blocks_max]; // see downsample_scan_blocks
+    };
+    __align__(8) downsample_heads marks[downsample_window / 32];
+    int32_t list[tile];
+    int sums[2]; // heads of all thread blocks, and of those in front of this one
+};
+
+// Calls rank(i) for each head i of a tile. listed: the heads are listed first, so that the threads,
+// which are fewer than the voxels, all have work.
+template <int tile, int threads, bool listed, typename F>
+SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first, int last,
+                                       int32_t *list, const F &rank) {
+    if (!listed) {
+        const int i = first + (int)threadIdx.x;
+        if (i < last && (heads[i / 32].bits >> i % 32 & 1)) {
+            rank(i);
+        }
+        return;
+    }
+    const int before = heads[first / 32].before;
+    for (int i = first + (int)threadIdx.x; i < last; i += threads) {
+        const downsample_heads h = heads[i / 32];
+        if (h.bits >> i % 32 & 1) {
+            list[h.before - before + __popc(h.bits & ((1u << i % 32) - 1))] = i;
+        }
+    }
+    const downsample_heads end = heads[(last - 1) / 32];
+    const int found = end.before - before + __popc(end.bits);
+    __syncthreads();
+    for (int h = (int)threadIdx.x; h < found; h += threads) {
+        rank(list[h]);
+    }
+}
+
+// Ranks the heads of the voxels [first, last) and writes their cells' words. Called by all threads
+// of a block, with barriers inside.
+template <typename W, int rx, int ry, int tile, int threads, bool listed>
+SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_set<W> &in,
+                                       const downsample_heads *heads, const int32_t *counts,
+                                       downsample_span span, W base, int shift, int first, int last,
+                                       int count, downsample_shared<tile> *s,
+                                       const voxel_set<W> &out) {
+    const int before = s->sums[1];
+    if constexpr (rx * ry == 1) {
+        downsample_for_heads<tile, threads, listed>(heads, first, last, s->list, [&](int i) {
+            const downsample_heads h = heads[i / 32];
+            const int rank = before + h.before + __popc(h.bits & ((1u << i % 32) - 1));
+            if (rank < out.capacity) {
+                out.words[rank] = in.words[i] & g.floor;
+            }
+        });
+        return;
+    }
+    if (span.end < 0) {
+        downsample_scan_blocks<threads>(counts, s->blocks);
+        const downsample_places p = {heads, s->blocks, shift, count, s->sums[0]};
+        downsample_for_heads<tile, threads, listed>(heads, first, last, s->list, [&](int i) {
+            const int rank = downsample_rank<W, rx, ry>(g, in.words, p, span.begin, ~span.end, i);
+            if (rank < out.capacity) {
+                out.words[rank] = in.words[i] & g.floor;
+            }
+        });
+        return;
+    }
+    const downsample_grid<uint32_t> near = downsample_grid_near(g);
+    const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks);
+    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
+                                   2 * downsample_near_reach};
+    const bool is_near = span.begin == downsample_near;
+    const int begin = is_near ? downsample_origin(first) : span.begin;
+    const auto write = [&](int i, int rank) {
+        if (rank < out.capacity) {
+            out.words[rank] =
+                (W)(search_load<0>(window.words + downsample_bytes(i)) & near.floor) + base;
+        }
+    };
+    if (is_near) {
+        downsample_for_heads<tile, threads, listed>(
+            s->marks, first - begin, last - begin, s->list, [&](int i) {
+                write(i, before + downsample_window_rank<rx, ry, true>(near, window, marks, i));
+            });
+        return;
+    }
+    for (int c = (int)threadIdx.x; c <= (span.end - begin) / 32; c += threads) {
+        s->marks[c] = downsample_chunk<0>(heads, counts, begin / 32 + c,
+                                          (int)ceil_div(in.capacity, 32), shift);
+    }
+    window.reach = downsample_copy(g, in.words, base, span, threads, buffer);
+    __syncthreads();
+    downsample_for_heads<tile, threads, listed>(
+        s->marks, first - begin, last - begin, s->list, [&](int i) {
+            write(i, before + downsample_window_rank<rx, ry, false>(near, window, marks, i));
+        });
+}
+
+// Writes the words of the cells in order, then word_none(), and their number.
+template <typename W, int rx, int ry, int tile, int threads, bool listed>
+SPIRA_KERNEL void __launch_bounds__(threads, 2)
+    downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
+                           const downsample_heads *heads, const int32_t *counts,
+                           const downsample_span *spans, voxel_set<W> out, device_status *trouble) {
+    __shared__ downsample_shared<tile> s;
+    const unsigned begin = blockIdx.x << shift;
+    const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    int32_t given = 0; // the set's count, which may be above the capacity
+    for (unsigned first = begin; first < end; first += tile) {
+        const int origin = downsample_origin((int)first);
+        const int chunks = (tile + 2 * downsample_margin) / 32;
+        downsample_words<W, tile, threads> read = {};
+        downsample_heads chunk = {};
+        if constexpr (rx * ry > 1) {
+            read = downsample_read<W, tile, threads>(g, in.words, in.capacity, (int)first);
+            if (threadIdx.x < chunks) {
+                chunk = downsample_chunk<downsample_margin / tile>(
+                    heads, counts, origin / 32 + (int)threadIdx.x, (in.capacity - 1) / 32 + 1,
+                    shift);
+            }
+        }
+        const downsample_span span = spans[first / tile];
+        given = *in.count;
+        const unsigned count = (unsigned)max(min(given, in.capacity), 0);
+        const unsigned last = min(first + tile, count);
+        if (first == begin) {
+            const unique_counts heads_read = unique_read_counts(counts, threads);
+            if (threadIdx.x < 2) {
+                s.sums[threadIdx.x] = 0;
+            }
+            __syncthreads();
+            unique_sum_counts(heads_read, counts, threads, s.sums);
+        }
+        if constexpr (rx * ry > 1) {
+            downsample_put(g, read, (int)count - origin, shared_address(s.buffer));
+            if (threadIdx.x < chunks) {
+                s.marks[threadIdx.x] = chunk;
+            }
+        }
+        __syncthreads();
+        if (first < last) {
+            downsample_rank_tile<W, rx, ry, tile, threads, listed>(g, in, heads, counts, span,
+                                                                   read.base, shift, (int)first,
+                                                                   (int)last, (int)count, &s, out);
+        }
+        if (first + tile < end) {
+            __syncthreads();
+        }
+    }
+    const int total = s.sums[0];
+    const int64_t thread = (int64_t)blockIdx.x * threads + threadIdx.x;
+    for (int64_t i = total + thread; i < out.capacity; i += (int64_t)gridDim.x * threads) {
+        out.words[i] = word_none<W>();
+    }
+    if (thread == 0) {
+        *out.count = min(total, out.capacity);
+        if (total > out.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
+        }
+        if (given > in.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)given);
+        }
+    }
+}
+
+// ---- both launches ------------------------------------------------------------------------------
+
+template <typename W, int rx, int ry, int tile>
+SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample_cut &cut,
+                                   voxel_set<W> in, voxel_set<W> out,
+                                   const downsample_scratch<W> &s, device_status *trouble,
+                                   cudaStream_t stream) {
+    const unsigned blocks = (unsigned)cut.blocks;
+    downsample_mark_kernel<W, rx, ry, tile>
+        <<<blocks, tile, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans);
+    auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
+    unsigned threads = tile;
+    if constexpr (tile * downsample_blocks_many >
+                  downsample_small) {                  // smaller tiles never have that many blocks
+        const int few = (tile * 5 / 8 + 31) / 32 * 32; // most tiles have no more heads
+        const bool many = cut.blocks > downsample_blocks_many;
+        rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
+        threads = many ? few : threads;
+    }
+    rank<<<blocks, threads, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans, out,
+                                         trouble);
+    return status_of_launch("downsample");
+}
+
+template <typename W, int rx, int ry>
+SPIRA_API status downsample_step(const word_layout *layout, voxel_set<W> in, triple from,
+                                 triple stride, voxel_set<W> out, const downsample_scratch<W> &s,
+                                 device_status *trouble, cudaStream_t stream) {
+    const downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride, rx, ry);
+    const downsample_cut cut = downsample_cut_make(in.capacity);
+    return cut.tile == 256 ? downsample_launch<W, rx, ry, 256>(g, cut, in, out, s, trouble, stream)
+                           : downsample_launch<W, rx, ry, 512>(g, cut, in, out, s, trouble, stream);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,178 @@
+// tests/gpu/radix.cu: the radix sort, against a stable sort on the host. (tests/host/radix.cpp runs
+// the same kernels on the host.)
+#include "../../spira/index/radix.cuh"
+#include "../support/device.cuh"
+#include "../support/radix.h"
+
+using namespace spira;
+
+namespace {
+
+char label[100];   // the case at hand, for the message
+char finding[200]; // the first difference
+
+// "" if both are right; else the first difference.
+template <typename W>
+const char *difference(const std::vector<W> &words, const std::vector<int32_t> &wanted,
+                       const std::vector<W> &sorted, const std::vector<int32_t> &order) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        const W word = words[(size_t)wanted[i]];
+        if (sorted[i] != word || (!order.empty() && order[i] != wanted[i])) {
+            snprintf(finding, sizeof finding,
+                     "[%zu]: %llx instead of %llx, row %d instead of %d (%s)", i,
+                     (unsigned long long)sorted[i], (unsigned long long)word,
+                     order.empty() ? -1 : order[i], wanted[i], label);
+            return finding;
+        }
+    }
+    return "";
+}
+
+// Sorts `runs` times, in scratch of exactly what was counted, which is not cleared in between.
+template <typename W>
+void check_sort(const std::vector<W> &words, int first_bit, int bits, bool with_rows, int runs) {
+    const int32_t rows = (int32_t)words.size(), room = 77;
+    const std::vector<int32_t> wanted = order_wanted(words, first_bit, bits);
+    radix_scratch<W> s;
+    workspace w = workspace_begin(nullptr);
+    radix_carve(&w, rows, with_rows, &s);
+    CHECK(s.key == nullptr && s.drawn == nullptr && s.state == nullptr);
+    const size_t bytes = w.used;
+    w = workspace_begin(device_new<char>((int64_t)bytes));
+    radix_carve(&w, rows, with_rows, &s);
+    CHECK_EQUAL(w.used, bytes);
+    W *sorted = device_new<W>(rows + room);
+    int32_t *order = device_new<int32_t>(rows + room);
+    for (int run = 0; run < runs; ++run) {
+        device_copy_in(radix_input(&s, sorted, first_bit, bits), words.data(), rows);
+        CHECK_OK(with_rows ? radix_sort_rows(&s, sorted, order, first_bit, bits, stream_get())
+                           : radix_sort_keys(&s, sorted, first_bit, bits, stream_get()));
+        std::vector<W> got((size_t)rows);
+        std::vector<int32_t> got_order(with_rows ? (size_t)rows : 0);
+        device_copy_out(got.data(), sorted, rows);
+        if (with_rows) {
+            device_copy_out(got_order.data(), order, rows);
+        }
+        CHECK_EQUAL(difference(words, wanted, got, got_order), "");
+    }
+    CHECK(device_untouched(sorted, rows, rows + room));
+    CHECK(device_untouched(order, with_rows ? rows : 0, rows + room));
+    guarded_finish();
+}
+
+template <typename W>
+void check_case(random_state *r, words_kind kind, int32_t rows, int first_bit, int bits,
+                bool with_rows, int runs = 2) {
+    snprintf(label, sizeof label, "%d words of kind %d, bits %d to %d of %d, %s", rows, (int)kind,
+             first_bit, bits, 8 * (int)sizeof(W), with_rows ? "with rows" : "alone");
+    check_sort(words_make<W>(r, kind, rows), first_bit, bits, with_rows, runs);
+}
+
+template <typename W>
+void check_sizes(std::initializer_list<int> sizes) {
+    random_state random = random_make(sizeof(W));
+    const int all = 8 * (int)sizeof(W);
+    const int widths[] = {all, 20, 9, 27};
+    unsigned turn = 0;
+    for (int rows : sizes) {
+        for (int kind = 0; kind < words_kinds; ++kind, ++turn) {
+            check_case<W>(&random, (words_kind)kind, rows, 0, widths[turn % 4], turn % 2);
+            check_case<W>(&random, (words_kind)kind, rows, all - widths[turn % 4], all,
+                          !(turn % 2));
+        }
+    }
+}
+
+} // namespace
+
+DEVICE_TEST(gpu_radix_every_size) {
+    const int tile = radix_tile;
+    if (test_quick()) {
+        check_sizes<uint32_t>({1, 33, tile + 1});
+        return;
+    }
+    check_sizes<uint32_t>({1, 2, 31, 32, 33, 511, 512, 513, tile - 1, tile, tile + 1, 2 * tile,
+                           2 * tile + 1, 10 * tile - 1});
+    check_sizes<uint64_t>({1, 33, 513, tile - 1, tile, tile + 1, 7 * tile + 100});
+}
+
+DEVICE_TEST(gpu_radix_every_range_of_bits) {
+    random_state random = random_make(3);
+    for (int first = 0; first < 32; first += test_quick() ? 13 : 1) {
+        for (int bits : {first, first + 1, first + 7, first + 8, first + 9, 32}) {
+            if (bits <= 32) {
+                check_case<uint32_t>(&random, words_random, 5000, first, bits, bits % 2);
+            }
+        }
+    }
+    for (int bits = 0; bits <= 64; bits += test_quick() ? 16 : 1) {
+        check_case<uint64_t>(&random, words_random, 5000, 0, bits, true);
+        check_case<uint64_t>(&random, words_random, 5000, bits / 2, bits, false);
+    }
+}
+
+// More tiles than run at once, many times over: each run looks back at other moments.
+DEVICE_TEST(gpu_radix_large) {
+    if (test_quick()) {
+        SKIP("large");
+    }
+    random_state random = random_make(4);
+    for (words_kind kind : {words_random, words_few, words_all_ones, words_high}) {
+        check_case<uint32_t>(&random, kind, (1 << 20) + 1, 0, 32, true, 10);
+        check_case<uint32_t>(&random, kind, 300007, 5, 29, false, 10);
+        check_case<uint64_t>(&random, kind, 3000001, 0, 48, true, 5);
+        check_case<uint64_t>(&random, kind, 1 << 21, 3, 44, false, 5);
+    }
+    check_case<uint32_t>(&random, words_random, 20000003, 0, 32, true, 2);
+}
+
+// Captured once and replayed on other words.
+DEVICE_TEST(gpu_radix_replays) {
+    const int32_t rows = 5 * radix_tile - 3;
+    const int bits = 40;
+    random_state random = random_make(5);
+    radix_scratch<uint64_t> s;
+    workspace w = workspace_begin(nullptr);
+    radix_carve(&w, rows, true, &s);
+    w = workspace_begin(device_new<char>((int64_t)w.used));
+    radix_carve(&w, rows, true, &s);
+    uint64_t *sorted = device_new<uint64_t>(rows);
+    int32_t *order = device_new<int32_t>(rows);
+    auto start = [&](cudaStream_t stream) {
+        CHECK_OK(radix_sort_rows(&s, sorted, order, 0, bits, stream));
+    };
+    std::vector<uint64_t> words = words_make<uint64_t>(&random, words_random, rows);
+    device_copy_in(radix_input(&s, sorted, 0, bits), words.data(), rows);
+    start(stream_get()); // kernels are loaded at their first launch
+    cudaGraphExec_t replay = stream_capture(start);
+    REQUIRE(replay != nullptr);
+    for (int kind = 0; kind < words_kinds; ++kind) {
+        words = words_make<uint64_t>(&random, (words_kind)kind, rows);
+        device_copy_in(radix_input(&s, sorted, 0, bits), words.data(), rows);
+        CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
+        std::vector<uint64_t> got((size_t)rows);
+        std::vector<int32_t> got_order((size_t)rows);
+        device_copy_out(got.data(), sorted, rows);
+        device_copy_out(got_order.data(), order, rows);
+        snprintf(label, sizeof label, "replay of kind %d", kind);
+        CHECK_EQUAL(difference(words, order_wanted(words, 0, bits), got, got_order), "");
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
+TEST(radix_planted_errors_are_found) {
+    random_state random = random_make(6);
+    const std::vector<uint32_t> words = words_make<uint32_t>(&random, words_few, 100);
+    const std::vector<int32_t> wanted = order_wanted(words, 0, 32);
+    std::vector<uint32_t> sorted;
+    for (int32_t row : wanted) {
+        sorted.push_back(words[(size_t)row]);
+    }
+    std::vector<int32_t> order = wanted;
+    CHECK_EQUAL(difference(words, wanted, sorted, order), "");
+    std::swap(order[7], order[8]); // not stable
+    CHECK(strstr(difference(words, wanted, sorted, order), "[7]"));
+    sorted[3] ^= 1;
+    CHECK(strstr(difference(words, wanted, sorted, {}), "[3]"));
+}
