@@ -78,7 +78,7 @@ struct fiber {
     unsigned syncs; // of the cluster, at which it has arrived
 };
 
-enum { stack_bytes = 1 << 16, ranks_most = 2 };
+enum { stack_bytes = 1 << 16, ranks_most = 4 };
 
 // A thread block while it runs.
 struct block {
