@@ -15,15 +15,15 @@ namespace spira {
 
 // The compute capabilities that this file is compiled for, so that launchers leave out kernels that
 // none of them runs. Compilers that do not tell are taken to compile for all.
-#ifdef __CUDA_ARCH_LIST__
-constexpr int device_code_list[] = {__CUDA_ARCH_LIST__};
+#ifndef __CUDA_ARCH_LIST__
+#define SPIRA_ARCH_LIST 750, 800, 900, 1000
 #else
-constexpr int device_code_list[] = {750, 800, 900, 1000};
+#define SPIRA_ARCH_LIST __CUDA_ARCH_LIST__
 #endif
 
 // Whether there is code for a capability of least .. most: 90 for 9.0.
-SPIRA_API constexpr bool device_code_within(int least, int most) {
-    for (int code : device_code_list) {
+SPIRA_BOTH constexpr bool device_code_within(int least, int most) {
+    for (int code : {SPIRA_ARCH_LIST}) {
         if (code / 10 >= least && code / 10 <= most) {
             return true;
         }

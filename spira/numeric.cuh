@@ -51,14 +51,6 @@ SPIRA_API status numeric_dispatch(numeric type, F body) {
     }
 }
 
-// Calls body(E()), E being the type that elements of the format are stored as.
-template <typename F>
-SPIRA_API auto element_dispatch(numeric type, F body) {
-    return type == numeric_f16    ? body(__half())
-           : type == numeric_bf16 ? body(__nv_bfloat16())
-                                  : body(float());
-}
-
 SPIRA_DEVICE float element_to_float(float f) {
     return f;
 }

@@ -1,4 +1,4 @@
-// spira/math.h: small integer maths that both sides use.
+// spira/base/integer.h: small integer maths that both sides use.
 #ifndef SPIRA_BASE_INTEGER_H
 #define SPIRA_BASE_INTEGER_H
 

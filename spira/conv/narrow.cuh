@@ -38,9 +38,8 @@ SPIRA_API bool narrow_takes(const conv_shape *s, const device_info *d) {
 
 // Sources and outputs are loaded 16 bytes at a time.
 SPIRA_API status narrow_layout_check(const order_layout *order) {
-    SPIRA_REQUIRE(((uintptr_t)order->row | (uintptr_t)order->source) % 16 == 0, status_alignment,
-                  "layout (row, source)", 16);
-    return status_success();
+    SPIRA_TRY(pointer_check(order->row, 16, "layout.row"));
+    return pointer_check(order->source, 16, "layout.source");
 }
 
 // Whether a layer can be cut so. conv_sizes: `split` warps share places; the others are 1.

@@ -191,8 +191,8 @@ SPIRA_DEVICE void conv_weights_load(const conv_weights &weights, int offset, int
 #pragma unroll
         for (int m = 0; m < channel_groups; ++m) {
             if (chunks <= 2 || j < here) {
-                to[j][m] =
-                    __ldg((const uint4 *)(from + j * weights.chunk_bytes + m * conv_part_bytes));
+                to[j][m] = __ldg(
+                    (const uint4 *)(from + j * weights.chunk_bytes + m * conv_fragment_bytes));
             }
         }
     }
@@ -280,6 +280,18 @@ SPIRA_BOTH int conv_block_bytes(int rows, int channel_groups, const conv_sizes &
     return size.tiles * size.slices * size.split * conv_warp_bytes(rows, channel_groups);
 }
 
+// Whether this kernel computes only the few layers that conv/hopper.cuh and conv/narrow.cuh leave
+// over, as in code for sm_90a alone. Then fewer variants are compiled, which serve all layers. Code
+// for plain sm_90 looks alike here; define SPIRA_PLAIN_SM90 to compile all variants.
+template <typename E>
+SPIRA_BOTH constexpr bool tensor_is_fallback() {
+#ifdef SPIRA_PLAIN_SM90
+    return false;
+#else
+    return sizeof(E) == 2 && !device_code_within(80, 89) && !device_code_within(91, 1000);
+#endif
+}
+
 template <typename E, int channel_groups, int chunks, conv_rows lie>
 SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
     conv_tensor_kernel(const __grid_constant__ conv_tensor_params p) {
@@ -310,10 +322,10 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
         conv_task task = {first_row, there, (uint32_t)p.rows, shared_address(sums),
                           !p.layout.first};
         conv_weights weights;
-        weights.chunk_bytes = conv_blocks(p.cout) * conv_part_bytes;
+        weights.chunk_bytes = conv_channel_groups(p.cout) * conv_fragment_bytes;
         weights.offset_bytes = p.chunks * weights.chunk_bytes;
         weights.own = (const char *)p.weights +
-                      (first_slice + slice) * channel_groups * conv_part_bytes +
+                      (first_slice + slice) * channel_groups * conv_fragment_bytes +
                       lane * conv_lane_bytes;
         for (int chunk = 0; chunk < p.chunks; chunk += chunks) {
             conv_walk<E, channel_groups, chunks, lie>(p, task, list, weights, chunk);
@@ -326,8 +338,9 @@ SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
     }
     // Each warp of a tile finishes some of its rows.
     const int share = (p.rows + split - 1) / split, from = part * share;
-    conv_finish<E, channel_groups>(p, first_row + from, min(there - from, share), channel, from,
-                                   sums - part * warp_bytes, split, warp_bytes);
+    enum { unroll = tensor_is_fallback<E>() ? 1 : 4 };
+    conv_finish<E, channel_groups, unroll>(p, first_row + from, min(there - from, share), channel,
+                                           from, sums - part * warp_bytes, split, warp_bytes);
 #endif
 }
 
@@ -351,7 +364,7 @@ SPIRA_API bool conv_tensor_sizes_fit(const conv_shape *s, int rows, const device
                size->slices <= most && slices % size->slices == 0 &&
                (size->split == 1 || size->split == 2 || size->split == 4);
     return apt && size->tiles * size->slices * size->split <= most &&
-           conv_block_bytes(rows, conv_slice_blocks(s->cout), *size) <= d->shared_max;
+           conv_block_bytes(rows, conv_slice_channel_groups(s->cout), *size) <= d->shared_max;
 }
 
 // The ways to cut a layer that are worth measuring. Returns their number. sizes: [conv_sizes_most]
@@ -402,18 +415,6 @@ SPIRA_API status conv_tensor_start(conv_tensor_params p, cudaStream_t stream) {
            (unsigned)(p.size.tiles * p.size.slices * p.size.split) * 32, (size_t)bytes, stream>>>(
             p);
     return status_of_launch("conv");
-}
-
-// Whether this kernel computes only the few layers that conv/hopper.cuh and conv/narrow.cuh leave
-// over, as in code for sm_90a alone. Then fewer variants are compiled, which serve all layers. Code
-// for plain sm_90 looks alike here; define SPIRA_PLAIN_SM90 to compile all variants.
-template <typename E>
-SPIRA_API constexpr bool tensor_is_fallback() {
-#ifdef SPIRA_PLAIN_SM90
-    return false;
-#else
-    return sizeof(E) == 2 && !device_code_within(80, 89) && !device_code_within(91, 1000);
-#endif
 }
 
 template <typename E, int channel_groups, int chunks>

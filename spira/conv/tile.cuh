@@ -25,9 +25,9 @@
 namespace spira {
 
 enum {
-    conv_lane_bytes = 16,  // a lane's bytes of a chunk
-    conv_chunk_bytes = 64, // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
-    conv_part_bytes = 512, // a warp's bytes: weights of a chunk and a channel group
+    conv_lane_bytes = 16,      // a lane's bytes of a chunk
+    conv_chunk_bytes = 64,     // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
+    conv_fragment_bytes = 512, // a warp's bytes: weights of a chunk and a channel group
 };
 
 // Chunks of one source's channels.
@@ -41,24 +41,24 @@ SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
 }
 
 // Channel groups of a slice, which is what one warp computes.
-SPIRA_BOTH int conv_slice_blocks(int cout) {
+SPIRA_BOTH int conv_slice_channel_groups(int cout) {
     return cout <= 16 ? 2 : 4;
 }
 
 SPIRA_BOTH int conv_slices(int cout) {
-    return (int)ceil_div(cout, 8 * conv_slice_blocks(cout));
+    return (int)ceil_div(cout, 8 * conv_slice_channel_groups(cout));
 }
 
 // Channel groups of all slices.
-SPIRA_BOTH int conv_blocks(int cout) {
-    return conv_slices(cout) * conv_slice_blocks(cout);
+SPIRA_BOTH int conv_channel_groups(int cout) {
+    return conv_slices(cout) * conv_slice_channel_groups(cout);
 }
 
-// Packed weights [volume, chunks, conv_blocks, 32 lanes] of 16 bytes: the lane's operand of two
-// mma_steps, with neighbouring input channels. Channels past the last are zero. Returns the number
-// of lanes' operands.
+// Packed weights [volume, chunks, conv_channel_groups, 32 lanes] of 16 bytes: the lane's operand of
+// two mma_steps, with neighbouring input channels. Channels past the last are zero. Returns the
+// number of lanes' operands.
 SPIRA_API int64_t conv_tensor_weights(const conv_shape *s) {
-    return (int64_t)s->volume * conv_blocks(s->cout) * conv_shape_chunks(s) * 32;
+    return (int64_t)s->volume * conv_channel_groups(s->cout) * conv_shape_chunks(s) * 32;
 }
 
 // The indices of operand `number` of packed weights [volume, chunks, channel groups, 32 lanes].
@@ -83,7 +83,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         return;
     }
     const conv_packed_place at =
-        conv_packed_place_of(i, conv_shape_chunks(&s), conv_blocks(s.cout));
+        conv_packed_place_of(i, conv_shape_chunks(&s), conv_channel_groups(s.cout));
     const int chunks1 = conv_chunks(s.cin, s.type);
     bool second = at.chunk >= chunks1;
     int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
@@ -395,7 +395,7 @@ SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_outp
 //
 // sums  accumulators of the tile, whose rows these are from `from` on; `copies` of them, `apart`
 //       bytes from each other, are added up in order
-template <typename E, int channel_groups>
+template <typename E, int channel_groups, int unroll = 4>
 SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int there, int channel,
                               int from, const char *sums, int copies, int apart) {
     enum { quads = channel_groups * 2, at_a_time = 32 / quads };
@@ -405,7 +405,7 @@ SPIRA_DEVICE void conv_finish(const conv_tensor_params &p, int first_row, int th
         return;
     }
     conv_output output = conv_output_of(p, channel);
-#pragma unroll 4
+#pragma unroll(unroll)
     for (int row = lane / quads; row < there; row += at_a_time) {
         const char *own =
             sums + (from + row) * (channel_groups * 32) +

@@ -73,6 +73,7 @@ SPIRA_API status net_index_sets(const net_plan *p, const net_run_args<W> *run,
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_args<W> *run,
                                 cudaStream_t stream) {
+    enum { kinds = map_kind_os | map_kind_compact | map_kind_tiles | map_kind_mixed };
     map_request<W> request[net_maps_max] = {};
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
@@ -92,7 +93,7 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
             r->forms.os = (int32_t *)((char *)run->memory + map->map);
         }
     }
-    return map_build_batch(&p->gpu, &p->layout, request, count, stream);
+    return map_build_batch<W, kinds>(&p->gpu, &p->layout, request, count, stream);
 }
 
 template <typename W>

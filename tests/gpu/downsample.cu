@@ -343,9 +343,7 @@ void check_real_scan(const char *name) {
 }
 
 DEVICE_TEST(gpu_downsample_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     for (const char *name : {"kitti00_000000_5cm.vox32", "lone_star_5cm.vox32"}) {
         check_real_scan<uint32_t>(name);
         if (!test_quick()) {
@@ -922,9 +920,7 @@ DEVICE_TEST(gpu_downsample_from_refuses) {
 }
 
 DEVICE_TEST(gpu_downsample_real_levels) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32", "pcl_room_scan1_2cm.vox32");
     for (const char *name :
          {"kitti00_000000_5cm.vox32", "lone_star_5cm.vox32", "pcl_room_scan1_2cm.vox32"}) {
         word_layout layout;

@@ -480,9 +480,7 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
 }
 
 DEVICE_TEST(gpu_exchange_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     check_real_scan<uint32_t>("kitti00_000000_5cm.vox32", 3, 346220);
     if (!test_quick()) {
         check_real_scan<uint64_t>("kitti00_000000_5cm.vox32", 5, 847344);

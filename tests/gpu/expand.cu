@@ -406,9 +406,7 @@ void check_chain(const char *name, bool bounded) {
 }
 
 DEVICE_TEST(gpu_expand_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     if (test_quick()) {
         SKIP("a scan is too large for a sanitizer");
     }

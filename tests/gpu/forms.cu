@@ -594,9 +594,7 @@ void check_scan(const char *name, int size, int64_t pairs) {
 
 DEVICE_TEST(gpu_forms_real_scans) {
     const char *kitti = "kitti00_000000_5cm.vox32", *lone_star = "lone_star_5cm.vox32";
-    if (reference_file(kitti).empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     check_scan<uint32_t>(kitti, 3, 346220);
     if (!test_quick()) {
         check_scan<uint64_t>(kitti, 3, 346220);

@@ -413,9 +413,7 @@ DEVICE_TEST(gpu_hybrid_layers) {
 }
 
 DEVICE_TEST(gpu_hybrid_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32");
     if (test_quick()) {
         SKIP("large");
     }

@@ -353,9 +353,7 @@ void check_scan(const char *name, int size, double most, double most_large) {
 }
 
 DEVICE_TEST(gpu_tile_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     check_scan<uint32_t>("kitti00_000000_5cm.vox32", 3, 1.8, 1.4);
     if (!test_quick()) {
         check_scan<uint32_t>("kitti00_000000_5cm.vox32", 5, 2.6, 2.6);

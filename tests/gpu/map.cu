@@ -793,9 +793,7 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
 }
 
 DEVICE_TEST(gpu_map_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     const char *kitti = "kitti00_000000_5cm.vox32", *lone_star = "lone_star_5cm.vox32";
     check_real_scan<uint32_t>(kitti, 3, 346220);
     check_real_scan<uint64_t>(kitti, 5, 847344);
@@ -810,9 +808,7 @@ DEVICE_TEST(gpu_map_real_scans) {
 }
 
 DEVICE_TEST(gpu_map_real_scan_strided) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32");
     word_layout layout;
     std::vector<uint32_t> level[4];
     level[0] = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &layout);

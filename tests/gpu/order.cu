@@ -466,9 +466,7 @@ void check_scan(const char *name, std::initializer_list<int> kernels) {
 }
 
 DEVICE_TEST(gpu_order_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     if (test_quick()) {
         SKIP("large");
     }

@@ -658,9 +658,7 @@ static void check_scan(const char *name, int size, double most, double fewest) {
 }
 
 TEST(order_real_scans) {
-    if (reference_file("kitti00_000000_5cm.vox32").empty()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000_5cm.vox32", "pcl_room_scan1_2cm.vox32", "lone_star_5cm.vox32");
     check_scan("kitti00_000000_5cm.vox32", 3, 1.56, 2.5);
     if (!test_quick()) {
         check_scan("kitti00_000000_5cm.vox32", 5, 4.2, 2);

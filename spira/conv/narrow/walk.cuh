@@ -156,7 +156,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
 
 // Bytes of an offset's weights.
 SPIRA_BOTH constexpr int narrow_offset_bytes(int steps, int halves) {
-    return steps * halves * conv_part_bytes;
+    return steps * halves * conv_fragment_bytes;
 }
 
 // Loads of a thread in narrow_warm, at most.
@@ -189,7 +189,7 @@ SPIRA_DEVICE void narrow_weights_load(const char *own, int offset, uint4 (&to)[s
     for (int s = 0; s < steps; ++s) {
 #pragma unroll
         for (int h = 0; h < halves; ++h) {
-            to[s][h] = narrow_load_kept(own + (s * halves + h) * conv_part_bytes);
+            to[s][h] = narrow_load_kept(own + (s * halves + h) * conv_fragment_bytes);
         }
     }
 }

@@ -20,9 +20,9 @@ template <int channel_groups>
 SPIRA_DEVICE conv_weights pairs_weights_of(const pairs_params &p, int slice) {
     int lane = threadIdx.x % 32, column = lane / 4 / 2 * 4 + lane / 4 % 2; // of 16
     conv_weights w;
-    w.chunk_bytes = conv_blocks(p.conv.cout) * conv_part_bytes;
+    w.chunk_bytes = conv_channel_groups(p.conv.cout) * conv_fragment_bytes;
     w.offset_bytes = p.conv.chunks * w.chunk_bytes;
-    w.own = (const char *)p.conv.weights + slice * channel_groups * conv_part_bytes +
+    w.own = (const char *)p.conv.weights + slice * channel_groups * conv_fragment_bytes +
             column * (4 * conv_lane_bytes) + lane % 4 * conv_lane_bytes;
     return w;
 }
@@ -35,7 +35,7 @@ SPIRA_DEVICE void pairs_weights_load(const conv_weights &weights, int offset, in
 #pragma unroll
     for (int m = 0; m < channel_groups; ++m) {
         to[m] = __ldg(
-            (const uint4 *)(from + m / 2 * (2 * conv_part_bytes) + m % 2 * (8 * conv_lane_bytes)));
+            (const uint4 *)(from + m / 2 * (2 * conv_fragment_bytes) + m % 2 * (8 * conv_lane_bytes)));
     }
 }
 
