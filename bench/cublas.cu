@@ -226,7 +226,7 @@ static void blas_check(bench_session *s, const blas_work *w, const char *label) 
                                      elements * spira::numeric_size(w->shape.type));
 #pragma omp parallel for reduction(+ : missing)
     for (int64_t i = 0; i < elements; ++i) {
-        missing += !scan::scan_is_finite(spira::numeric_load(w->shape.type, out, i));
+        missing += !spira::float_is_finite(spira::numeric_load(w->shape.type, out, i));
     }
     if (missing) {
         bench_fail("%s: %lld outputs are not written or not finite", label, (long long)missing);

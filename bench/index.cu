@@ -130,7 +130,7 @@ struct index_map {
     int32_t *map;
     spira::tile_layout tiles;
     spira::order_layout order;
-    int32_t *slabs; // of those of size 3
+    int32_t *compact; // of those of size 3
 };
 
 // MinkUNet42: levels of stride 1, 2, 4, 8, 16, each with its submanifold map; between neighbours
@@ -158,7 +158,7 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
         request[i].kernel = m->kernel;
         request[i].threshold = spira::map_all;
         request[i].map = m->map;
-        request[i].slabs = m->compact;
+        request[i].compact = m->compact;
         request[i].count = outputs.count;
         request[i].capacity = outputs.capacity;
         request[i].layout = m->order;

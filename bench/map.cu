@@ -31,8 +31,8 @@ struct map_work {
     bench_sets<W> source, outputs;
     int32_t *map; // [outputs, volume]
     spira::tile_layout tiles;
-    int32_t *slabs;             // compact: [K, outputs, K + 1]
-    spira::order_request order; // of `slabs`
+    int32_t *compact;           // compact: [K, outputs, K + 1]
+    spira::order_request order; // of `compact`
     spira::map_forms forms;
     spira::map_pairs pairs;
     spira::device_status *trouble;
@@ -72,7 +72,7 @@ static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expec
 template <typename W>
 static spira::status map_compact_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    const spira::map_forms forms = spira::map_forms_compact(w->slabs, w->trouble);
+    const spira::map_forms forms = spira::map_forms_compact(w->compact, w->trouble);
     return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
                                   &forms, stream);
 }
@@ -83,11 +83,11 @@ static void map_check_compact(bench_session *s, const map_work<W> *w, const int3
                               const char *input) {
     const int K = w->kernel.size.x, plane = K * K, keep = s->pool.blocks;
     const int32_t count = *w->outputs.host.count;
-    const int32_t *slabs = bench_download(&s->pool, w->slabs, spira::compact_total(K, count));
+    const int32_t *compact = bench_download(&s->pool, w->compact, spira::compact_total(K, count));
     for (int64_t i = 0; i < (int64_t)count * K * plane; ++i) {
         const int32_t output = (int32_t)(i / (K * plane));
         const int64_t at = spira::compact_at(K, count, (int)(i / plane % K), output);
-        if (spira::compact_source(slabs + at, K, (int)(i % plane)) != expected[i]) {
+        if (spira::compact_source(compact + at, K, (int)(i % plane)) != expected[i]) {
             bench_fail("%s: compact map of output %d", input, (int)output);
         }
     }
@@ -99,12 +99,12 @@ template <typename W>
 static void map_run_compact(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
     const int64_t total = spira::compact_total(w->kernel.size.x, *w->outputs.host.count);
-    w->slabs = bench_device<int32_t>(&s->pool, total);
+    w->compact = bench_device<int32_t>(&s->pool, total);
     w->trouble = bench_device<spira::device_status>(&s->pool, 1);
     BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
     BENCH_TRY(map_compact_step<W>(w, s->stream));
     map_check_compact(s, w, expected, row.input);
-    row.bytes = total * (int64_t)sizeof *w->slabs;
+    row.bytes = total * (int64_t)sizeof *w->compact;
     row.layout = "compact";
     row.time = bench_measure(s->stream, map_compact_step<W>, w);
     bench_print(s, &row);
@@ -125,14 +125,14 @@ static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *exp
     w->order = {};
     w->order.kernel = w->kernel;
     w->order.threshold = spira::map_all;
-    w->order.slabs = w->slabs;
+    w->order.compact = w->compact;
     w->order.count = w->outputs.device.count;
     w->order.capacity = count;
     w->order.layout = bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true);
     w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
     BENCH_TRY(map_order_step<W>(w, s->stream));
     row.bytes =
-        spira::compact_total(w->kernel.size.x, count) * (int64_t)sizeof *w->slabs +
+        spira::compact_total(w->kernel.size.x, count) * (int64_t)sizeof *w->compact +
         bench_check_order(&s->pool, &w->kernel, expected, count, w->order.layout, row.input);
     row.layout = "ordered";
     row.time = bench_measure(s->stream, map_order_step<W>, w);
