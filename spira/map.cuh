@@ -7,12 +7,14 @@
 //   map_count          how many pairs each offset has
 //
 // A call compiles only the kernels that it can launch. The kernels are in index/:
-//   map_search.cuh    any kernel size, any form
-//   plane_map.cuh     cubes of size 3 and 5: os, all of it or half
-//   compact.cuh       cubes of size 3 and 5: the compact form
-//   map_lists.cuh     pair lists of any kernel size
-//   plane_pairs.cuh   pair lists of cubes of size 3 and 5; plane_pairs_move.cuh is its last step
-//   map_count.cuh     pairs of each offset
+//   map_search.cuh          any kernel size, any form
+//   plane_map.cuh           cubes of size 3 and 5: os, all of it or half
+//   compact.cuh             cubes of size 3 and 5: the compact form
+//   map_lists.cuh           pair lists of any kernel size
+//   plane_pairs.cuh         pair lists of cubes of size 3 and 5
+//   plane_pairs_move.cuh    the last step of plane_pairs.cuh
+//   plane_pairs_small.cuh   pair lists of cubes of size 3, for up to 196,608 outputs
+//   map_count.cuh           pairs of each offset
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
@@ -22,7 +24,7 @@
 #include "index/map_lists.cuh"
 #include "index/map_search.cuh"
 #include "index/plane_map.cuh"
-#include "index/plane_pairs_move.cuh"
+#include "index/plane_pairs_small.cuh"
 #include "map.h"
 #include "status.cuh"
 
@@ -193,9 +195,10 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 // scratch  of map_pairs_workspace bytes
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search; writes 8 bytes for each pair twice and reads them once. For lists alone of a
-//          cube of size K = 3 or 5: writes and reads 4 + 2 K bytes for each output and plane,
-//          writes 8 bytes for each pair. Three launches, and otherwise a memset
+// cost     the search; writes 8 bytes for each pair twice and reads them once; a memset and three
+//          launches. For lists alone of a cube of size K = 3 or 5: writes and reads 4 + 2 K bytes
+//          for each output and plane, writes 8 bytes for each pair; three launches, or two for
+//          K = 3 and outputs.capacity <= 196,608
 template <typename W>
 SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
@@ -212,6 +215,9 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
     const bool alone = !f->os && !f->ws && !f->mask && !f->mask_any;
     if (!alone || !compact_takes(kernel)) {
         return map_lists_launch(layout, &request, pairs, trouble, scratch, stream);
+    }
+    if (map_bundles(kernel->size.x, outputs.capacity)) {
+        return map_small_pairs_launch(layout, &request, pairs, trouble, scratch, stream);
     }
     return kernel->size.x == 3
                ? map_plane_pairs_launch<W, 3>(layout, &request, pairs, trouble, scratch, stream)

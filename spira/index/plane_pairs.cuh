@@ -4,6 +4,7 @@
 // Three launches. The search (plane_search.cuh) records what each plane of the kernel finds, in
 // 4 + 2 K bytes for each output and plane, and counts the pairs. A scan finds where the pairs of
 // each stretch of outputs go in the lists. The last kernel (plane_pairs_move.cuh) moves them there.
+// For up to 196,608 outputs and K = 3, plane_pairs_small.cuh does all of it in two launches.
 #ifndef SPIRA_INDEX_PLANE_PAIRS_CUH
 #define SPIRA_INDEX_PLANE_PAIRS_CUH
 
@@ -18,6 +19,21 @@ enum {
     map_stretch = 128,    // outputs whose pairs a warp moves: each lane has four, side by side
     map_move_offsets = 4, // offsets that a warp moves at a time
 };
+
+// Sizes of plane_pairs_small.cuh. A bundle is the outputs of one thread block there.
+enum {
+    map_bundle_stretches = 3, // stretches of a bundle
+    map_bundle_sums = 8,      // bundles whose sums a lane reads at a time
+    map_bundles_most = 512,   // two such reads of a warp
+};
+
+// Returns the number of bundles that plane_pairs_small.cuh takes for a cube of size K, rounded up
+// so that each lane reads whole vectors of sums; or 0: too many outputs for it, or another size.
+SPIRA_API int map_bundles(int K, int32_t outputs) {
+    int64_t bundles = ceil_div(outputs, map_bundle_stretches * map_stretch);
+    bundles = ceil_div(bundles, map_bundle_sums) * map_bundle_sums;
+    return K == 3 && bundles <= map_bundles_most ? (int)bundles : 0;
+}
 
 // What the search finds in one plane for one stretch of outputs. The sources of a row stand side by
 // side, so that their first position and the presence bits are enough. A far plane is searched
@@ -37,27 +53,35 @@ SPIRA_BOTH constexpr int map_count_words(int K) {
 }
 
 // Scratch of the lists. A tile is what a thread block searches, plane_rows(K) outputs. A stretch is
-// one tile (K = 3) or two (K = 5).
+// one tile (K = 3) or two (K = 5). With bundles, `sums` replaces `before` and `begin`, and the
+// stretches are those of all bundles, with or without outputs.
 template <int K>
 struct map_plane_lists {
     map_plane_record<K> *found; // [stretches, planes]
     uint32_t *counts;           // [planes, map_count_words(K), tiles] pairs: a byte for each offset
     int32_t *before;            // [volume, stretches] pairs in the stretches before
     unsigned long long *begin;  // [volume + 1] start of each offset's list, after the scan
-    int32_t tiles, stretches;
-    uint32_t wanted[K]; // for each plane: the offsets in the lists, K * K bits
+    uint16_t *sums;             // [volume, bundles] pairs of each bundle
+    int32_t tiles, stretches, bundles; // bundles: of map_bundles
+    uint32_t wanted[K];                // for each plane: the offsets in the lists, K * K bits
 };
 
 // Carves the scratch of the lists (or counts its bytes: workspace.h).
 template <int K>
 SPIRA_API map_plane_lists<K> map_plane_lists_take(workspace *w, int32_t outputs) {
     map_plane_lists<K> l = {};
-    l.stretches = (int32_t)ceil_div(outputs, map_stretch);
-    l.tiles = (int32_t)ceil_div(outputs, plane_rows(K));
+    l.bundles = map_bundles(K, outputs);
+    l.stretches =
+        l.bundles ? l.bundles * map_bundle_stretches : (int32_t)ceil_div(outputs, map_stretch);
+    l.tiles = l.bundles ? l.stretches : (int32_t)ceil_div(outputs, plane_rows(K));
     l.found = workspace_take<map_plane_record<K>>(w, (int64_t)l.stretches * K);
     l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_count_words(K));
-    l.before = workspace_take<int32_t>(w, (int64_t)l.stretches * K * K * K);
-    l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+    if (l.bundles) {
+        l.sums = workspace_take<uint16_t>(w, (int64_t)l.bundles * K * K * K);
+    } else {
+        l.before = workspace_take<int32_t>(w, (int64_t)l.stretches * K * K * K);
+        l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+    }
     return l;
 }
 
@@ -183,10 +207,10 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
     }
 }
 
-// Adds up the counts of all lanes and writes them.
+// Adds up the counts of all lanes and writes them. Returns word l of the sums in lane l.
 template <int K>
-SPIRA_DEVICE void map_plane_put_counts(const uint32_t (&counts)[map_count_words(K)],
-                                       const map_plane_lists<K> &lists, int plane, int tile) {
+SPIRA_DEVICE uint32_t map_plane_put_counts(const uint32_t (&counts)[map_count_words(K)],
+                                           const map_plane_lists<K> &lists, int plane, int tile) {
     const int words = map_count_words(K), lane = threadIdx.x & 31;
     uint32_t mine = 0;
 #pragma unroll
@@ -197,6 +221,7 @@ SPIRA_DEVICE void map_plane_put_counts(const uint32_t (&counts)[map_count_words(
     if (lane < words) {
         lists.counts[(int64_t)(plane * words + lane) * lists.tiles + tile] = mine;
     }
+    return mine;
 }
 
 // Thread blocks per multiprocessor that the kernel below has registers for, without spills.

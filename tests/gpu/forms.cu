@@ -642,18 +642,24 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
 
 // ---- lists of many sizes ------------------------------------------------------------------------
 
-// Capacities around whole stretches of the lists, from one to more than a block of the scan reads
-// at once; sets that are full, nearly so, and all but empty.
+// Capacities around whole stretches and bundles, from one to more than a thread block of the scan
+// reads at once, and on both sides of the largest set that takes two launches
+// (index/plane_pairs_small.cuh). Sets that are full, nearly so, and all but empty.
 template <typename W>
 void check_list_capacities() {
-    const int32_t stretch = map_stretch, scan = map_scan_threads * map_scan_items * map_stretch;
+    const int32_t bundle = map_bundle_stretches * map_stretch, most = map_bundles_most * bundle;
+    const int32_t scan = map_scan_threads * map_scan_items * map_stretch;
+    const int32_t reads = map_bundle_sums * bundle; // outputs whose sums a lane reads at a time
+    REQUIRE(map_bundles(3, most) == map_bundles_most && map_bundles(3, most + 1) == 0);
+    REQUIRE(map_bundles(3, 1) == map_bundle_sums && map_bundles(5, 1) == 0);
     random_state r = random_make(20);
     kernel_shape kernel = kernel_cube(3, 1);
     word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, {1, 1, 1}, {1, 1, 1});
-    for (int32_t capacity : {stretch - 1, stretch, stretch + 1, 3 * stretch, 24 * stretch,
-                             24 * stretch + 1, 768 * stretch, 1536 * stretch + 1, scan, scan + 1}) {
-        for (int32_t count : {0, 1, 3 * stretch - 1, 3 * stretch + 1, 24 * stretch + 1, capacity}) {
-            if (count > capacity || (test_quick() && count > 27 * stretch)) {
+    for (int32_t capacity :
+         {map_stretch - 1, (int32_t)map_stretch, map_stretch + 1, bundle - 1, bundle, bundle + 1,
+          reads, reads + 1, most / 2, most / 2 + 1, most - 1, most, most + 1, scan, scan + 1}) {
+        for (int32_t count : {0, 1, bundle - 1, bundle + 1, reads + 1, capacity}) {
+            if (count > capacity || (test_quick() && count > 9 * bundle)) {
                 continue;
             }
             forms_scene<W> s = forms_scene_make(
@@ -993,7 +999,7 @@ DEVICE_TEST(gpu_forms_graphs) {
     for (int kernel = 0; kernel < 2; ++kernel) { // cubes
         check_replays<uint32_t>(builder_half, kernel, 1);
         check_replays<uint64_t>(builder_half, kernel, 1);
-        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // outputs
+        for (int32_t capacity : {(int)graph_capacity, 50000, 300000}) { // both paths
             check_replays<uint32_t>(builder_lists, kernel, 1, capacity);
             check_replays<uint64_t>(builder_lists, kernel, 1, capacity);
         }
