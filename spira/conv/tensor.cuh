@@ -293,7 +293,8 @@ SPIRA_BOTH constexpr bool tensor_is_fallback() {
 }
 
 template <typename E, int channel_groups, int chunks, conv_rows lie>
-SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most, chunks == 1 ? 2 : 1)
+SPIRA_KERNEL void __launch_bounds__(32 * conv_warps_most,
+                                    chunks == 1 && !tensor_is_fallback<E>() ? 2 : 1)
     conv_tensor_kernel(const __grid_constant__ conv_tensor_params p) {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ __align__(128) char conv_memory[];

@@ -212,7 +212,11 @@ bool layout_make(word_need need, word_layout *layout) {
 }
 
 word_need need_make(triple lo, triple hi, int batches) {
-    word_need n = {lo, hi, batches, {4, 4, 4}, {4, 4, 4}};
+    word_need n = {};
+    n.lo = lo;
+    n.hi = hi;
+    n.batches = batches;
+    n.stride = n.reach = triple_make(4, 4, 4);
     return n;
 }
 

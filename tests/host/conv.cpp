@@ -175,7 +175,7 @@ static layer layer_make(random_state *r, layer_kind kind, kernel_shape kernel, t
     return l;
 }
 
-static const conv_epilogue epilogue_none = {nullptr, nullptr, nullptr, nullptr, activation_none, 0};
+static const conv_epilogue epilogue_none = {};
 
 static float *conv_new(const layer &l, const conv_epilogue *e) {
     float *out = guarded_new<float>((int64_t)l.count() * l.shape.cout);
@@ -363,7 +363,11 @@ TEST(conv_epilogue_in_all_combinations) {
 
 TEST(conv_epilogue_order) {
     const float bias = 1, scale = 3, shift = -4;
-    conv_epilogue e = {&bias, &scale, &shift, nullptr, activation_none, 0.5f};
+    conv_epilogue e = {};
+    e.bias = &bias;
+    e.scale = &scale;
+    e.shift = &shift;
+    e.slope = 0.5f;
     CHECK_EQUAL(epilogue_apply(2, &e, 0, -10), -5.0f); // (2 + 1) * 3 - 4 - 10
     CHECK_EQUAL(reference_epilogue(2, 0, &e, 0, -10, numeric_f32).expected, -5.0);
     e.act = activation_relu;
@@ -384,7 +388,9 @@ TEST(conv_shows_nan) {
     const size_t bad = 77;
     l.in[bad * 8 + 3] = NAN;
     for (int act = 0; act < 3; ++act) {
-        conv_epilogue e = {nullptr, nullptr, nullptr, nullptr, (activation)act, 0.1f};
+        conv_epilogue e = {};
+        e.act = (activation)act;
+        e.slope = 0.1f;
         float *out = conv_new(l, &e);
         int touched = 0;
         for (int32_t o = 0; o < l.count(); ++o) {

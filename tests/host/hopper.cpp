@@ -372,7 +372,7 @@ TEST(hopper_emulated_every_kernel) {
         for (numeric type : {numeric_f16, numeric_bf16}) {
             for (bool shortcut : {false, true}) {
                 random_state random = random_make((uint64_t)++seed);
-                const conv_shape s = {4, cut.cin, 0, cut.cout, type};
+                const conv_shape s = shape_make(4, cut.cin, 0, cut.cout, type);
                 layer l = {};
                 l.joined =
                     joined_make(&random, s, shortcut ? 72 : 0, 0, 200, test_quick() ? 300 : 600, 9);
@@ -408,7 +408,7 @@ const struct {
 template <typename C>
 layer layer_of_short_tiles(const C &cut, uint64_t seed, int volume, int percent, int depth) {
     random_state random = random_make(seed);
-    const conv_shape s = {volume, random_int(&random, 33, 160), 0, cut.cout, numeric_f16};
+    const conv_shape s = shape_make(volume, random_int(&random, 33, 160), 0, cut.cout, numeric_f16);
     layer l = {};
     l.joined = joined_make(&random, s, 0, 0, 200, 2300, 0);
     joined_fill(&random, &l.joined, percent, with_all, 0, activation_none);

@@ -179,8 +179,8 @@ int channels_random(random_state *random, const int (&edges)[count]) {
 // Random channels on both sides; a second source in every other shape.
 template <int count>
 conv_shape shape_random(random_state *random, int volume, numeric type, const int (&edges)[count]) {
-    conv_shape s = {volume, channels_random(random, edges), 0, channels_random(random, edges),
-                    type};
+    const int cin = channels_random(random, edges), cout = channels_random(random, edges);
+    conv_shape s = shape_make(volume, cin, 0, cout, type);
     s.cin2 = random_int(random, 0, 1) ? channels_random(random, edges) : 0;
     return s;
 }

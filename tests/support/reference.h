@@ -32,7 +32,12 @@ SPIRA_API spira::conv_shape shape_make(int volume, int cin, int cin2, int cout,
 template <typename W>
 SPIRA_API spira::word_layout reference_layout(spira::triple lo, spira::triple hi, int batches,
                                               spira::triple stride, spira::triple reach) {
-    spira::word_need need = {lo, hi, batches, stride, reach};
+    spira::word_need need = {};
+    need.lo = lo;
+    need.hi = hi;
+    need.batches = batches;
+    need.stride = stride;
+    need.reach = reach;
     spira::word_layout layout = {};
     CHECK_OK(spira::word_fit(&need, &layout));
     layout = sizeof(W) == 8 ? spira::word_widen(layout) : layout;

@@ -120,7 +120,8 @@ SPIRA_API status pairs_run_tensor_rows(const pairs_params &p, const device_info 
 template <typename E>
 SPIRA_API status pairs_run_tensor(pairs_params p, bool stripes, const device_info *gpu,
                                   cudaStream_t stream) {
-    const int slices = conv_slices(p.conv.cout), channel_groups = conv_slice_channel_groups(p.conv.cout);
+    const int slices = conv_slices(p.conv.cout),
+              channel_groups = conv_slice_channel_groups(p.conv.cout);
     p.slices = (int)ceil_div(slices, ceil_div(slices, 4));
     p.slice_warps = pairs_warps / p.slices;
     p.stripe = stripes ? pairs_stripe_rows(gpu, p.slices * channel_groups * 32, p.conv.capacity,

@@ -34,8 +34,8 @@ SPIRA_DEVICE void pairs_weights_load(const conv_weights &weights, int offset, in
         weights.own + (int64_t)offset * weights.offset_bytes + chunk * weights.chunk_bytes;
 #pragma unroll
     for (int m = 0; m < channel_groups; ++m) {
-        to[m] = __ldg(
-            (const uint4 *)(from + m / 2 * (2 * conv_fragment_bytes) + m % 2 * (8 * conv_lane_bytes)));
+        to[m] = __ldg((const uint4 *)(from + m / 2 * (2 * conv_fragment_bytes) +
+                                      m % 2 * (8 * conv_lane_bytes)));
     }
 }
 
