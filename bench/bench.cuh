@@ -733,13 +733,13 @@ SPIRA_API void *bench_order_scratch(bench_pool *pool, const spira::order_request
 
 // What is written of a layout that is in host memory.
 SPIRA_API int64_t bench_order_bytes(const spira::order_layout *t) {
-    int64_t words = (int64_t)t->blocks * spira::order_words(t->volume), offsets = 0;
+    int64_t words = (int64_t)t->groups * spira::order_words(t->volume), offsets = 0;
     for (int64_t w = 0; w < words; ++w) {
         offsets += __builtin_popcount(t->mask[w]);
     }
     return words * (int64_t)sizeof *t->mask +
-           spira::order_pairs(t->blocks) * (int64_t)sizeof *t->schedule +
-           spira::order_rows * ((int64_t)t->blocks * (int64_t)sizeof *t->row +
+           spira::order_pairs(t->groups) * (int64_t)sizeof *t->schedule +
+           spira::order_rows * ((int64_t)t->groups * (int64_t)sizeof *t->row +
                                 offsets * (int64_t)sizeof *t->source);
 }
 
@@ -749,19 +749,19 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
                                     const char *input) {
     int keep = pool->blocks;
     spira::order_layout host = bench_order(pool, count, device.volume, false);
-    int64_t entries = spira::order_begin(&host, host.blocks, 0);
+    int64_t entries = spira::order_begin(&host, host.groups, 0);
     memset(host.source, bench_poison, (size_t)entries * sizeof *host.source);
     size_t scratch = spira::order_host_workspace(count);
     BENCH_TRY(spira::order_build_host(kernel, spira::map_all, map, count, count, host,
                                       bench_host_workspace(pool, scratch), scratch));
-    bench_check_same(pool, host.row, device.row, (int64_t)host.blocks * spira::order_rows, input,
+    bench_check_same(pool, host.row, device.row, (int64_t)host.groups * spira::order_rows, input,
                      "ordered outputs");
     bench_check_same(pool, host.mask, device.mask,
-                     (int64_t)host.blocks * spira::order_words(host.volume), input,
+                     (int64_t)host.groups * spira::order_words(host.volume), input,
                      "offsets of the blocks of outputs");
     bench_check_same(pool, host.source, device.source, entries, input,
                      "source rows of the blocks of outputs");
-    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.blocks),
+    bench_check_same(pool, host.schedule, device.schedule, (int64_t)spira::order_pairs(host.groups),
                      input, "turns of the blocks of outputs");
     int64_t bytes = bench_order_bytes(&host);
     bench_pool_free(pool, keep);

@@ -1,5 +1,6 @@
-// examples/crowd.cu: how many neighbours each voxel has; those without are outliers. A kernel of
-// one's own around the block-scope search: no kernel map is stored. As plain C++, the host loop.
+// examples/crowd.cu: counts the neighbours of each voxel; voxels without neighbours are outliers.
+// A user's own CUDA kernel calls the block-scope search and stores no kernel map. Compiled as plain
+// C++, the host loop counts.
 //   nvcc -std=c++17 -arch=native examples/crowd.cu -o crowd && ./crowd scan.vox32 [K]
 #include "../spira/search.h"
 #include <algorithm>
@@ -9,14 +10,14 @@
 #ifdef __CUDACC__
 #include "../spira/search.cuh"
 
-// One thread for each output of the block's tile. neighbours [sets.total]
+// A thread for each output of the thread block's tile. neighbours [sets.total]
 static __global__ void crowd(spira::search_walk<uint64_t> walk, spira::search_shape shape,
                              spira::search_sets<uint64_t> sets, int32_t *neighbours) {
     extern __shared__ int4 shared[];
     __shared__ spira::search_window windows[spira::kernel_size_max];
     int first = (int)blockIdx.x * shape.rows, rows = min(sets.total - first, shape.rows);
     int row = (int)threadIdx.x, found = 0;
-    for (int slab = 0; slab < walk.size_x; slab += shape.slabs) { // once, if the kernel is small
+    for (int slab = 0; slab < walk.size_x; slab += shape.slabs) { // one pass for small kernels
         spira::search_tile tile =
             spira::search_block(walk, shape, sets, nullptr, first, rows, slab,
                                 min(walk.size_x - slab, shape.slabs), shared, windows);
@@ -26,7 +27,7 @@ static __global__ void crowd(spira::search_walk<uint64_t> walk, spira::search_sh
         __syncthreads(); // the next search overwrites the tile
     }
     if (row < rows) {
-        neighbours[first + row] = found - 1; // but itself
+        neighbours[first + row] = found - 1; // not itself
     }
 }
 
@@ -54,14 +55,19 @@ static std::vector<int32_t> count_on_gpu(const spira::word_layout *layout,
 int main(int argc, char **argv) {
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
     spira::kernel_shape kernel = spira::kernel_cube(argc > 2 ? atoi(argv[2]) : 3, 1);
-    const int most = 1 << 19; // coordinates are smaller
-    spira::word_need need = {{-most, -most, -most}, {most, most, most}, 1, {1, 1, 1}, {14, 14, 14}};
+    const int most = 1 << 19; // the largest coordinate
+    spira::word_need need = {};
+    need.lo = {-most, -most, -most};
+    need.hi = {most, most, most};
+    need.batches = 1;
+    need.stride = {1, 1, 1};
+    need.reach = {14, 14, 14};
     spira::word_layout layout;
     if (!file || spira::status_failed(spira::word_fit(&need, &layout)) ||
         spira::status_failed(spira::search_check(&layout, &kernel))) {
         return fprintf(stderr, "usage: crowd scan.vox32 [K, 1 to 15]\n"), 1;
     }
-    std::vector<uint64_t> words; // sorted, each once
+    std::vector<uint64_t> words; // sorted and distinct
     for (int32_t c[3]; fread(c, sizeof c, 1, file) == 1;) {
         words.push_back(spira::word_pack<uint64_t>(&layout, {0, c[0], c[1], c[2]}));
     }

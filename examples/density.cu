@@ -1,5 +1,5 @@
-// examples/density.cu: how dense a kernel map is, by the offsets' L1 norm: the z-delta search
-// alone.
+// examples/density.cu: prints the density of a kernel map (the fraction of the offsets that have a
+// source) for each L1 norm of the offsets. It takes the z-delta search alone, on the host.
 //   nvcc -std=c++17 examples/density.cu -o density && ./density scan.vox32   (int32 x, y, z)
 #include "../spira/search.h"
 #include <algorithm>
@@ -10,7 +10,9 @@
 int main(int argc, char **argv) {
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
     std::vector<spira::voxel> voxels;
-    spira::word_need need = {{0, 0, 0}, {0, 0, 0}, 1, {1, 1, 1}, {1, 1, 1}}; // reach of K = 3
+    spira::word_need need = {};
+    need.batches = 1;
+    need.stride = need.reach = {1, 1, 1}; // of a kernel of size 3
     for (int32_t c[3]; file && fread(c, sizeof c, 1, file) == 1;) {
         voxels.push_back({0, c[0], c[1], c[2]});
         need.lo = {std::min(need.lo.x, c[0]), std::min(need.lo.y, c[1]), std::min(need.lo.z, c[2])};
@@ -20,13 +22,13 @@ int main(int argc, char **argv) {
     if (voxels.empty() || spira::status_failed(spira::word_fit(&need, &layout))) {
         return fprintf(stderr, "usage: density scan.vox32\n"), 1;
     }
-    std::set<uint64_t> distinct; // the search wants sorted words, each once
+    std::set<uint64_t> distinct; // the search requires sorted, distinct words
     for (const spira::voxel &v : voxels) {
         distinct.insert(spira::word_pack<uint64_t>(&layout, v));
     }
     std::vector<uint64_t> words(distinct.begin(), distinct.end());
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
-    int64_t hits[4] = {}, offsets[4] = {1, 6, 12, 8}; // of each norm
+    int64_t hits[4] = {}, offsets[4] = {1, 6, 12, 8}; // for each norm
     for (uint64_t word : words) {
         int32_t taps[27];
         spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);

@@ -1,13 +1,13 @@
 // examples/scan_file.h: reads a scan from a file, on the host.
 //
-// The suffix of the path says what the file is:
+// The suffix of the path gives the format:
 //   .pcd.bin  nuScenes  float32 x, y, z, intensity, ring
 //   .bin      KITTI     float32 x, y, z, intensity
 //   .xyz32    points    float32 x, y, z
 //   .vox32    voxels    int32 x, y, z, in any order
 //   .npy      NumPy     versions 1.0, 2.0, 3.0; C order; [rows, 3 or more] of <f4, <f8 (points) or
 //                       <i4, <i8 (voxels)
-// All are little-endian, and so must the machine be. The raw formats have no header.
+// All formats are little-endian; the machine must be, too. The raw formats have no header.
 //
 //   scan::scan_cloud cloud;
 //   SPIRA_TRY(scan::scan_read("data/kitti00_000000.bin", &cloud));
@@ -26,15 +26,15 @@
 
 namespace scan {
 
-// A scan: either points or voxels. All zero is the empty scan, which owns nothing.
+// A scan of points or of voxels. All zero is the empty scan, which owns no memory.
 struct scan_cloud {
     int64_t rows;
     int columns;     // of points: 3 + feature columns; of voxels: 3
-    float *points;   // [rows, columns] x, y, z in metres, features; null when there are voxels
-    int32_t *voxels; // [rows, 3] x, y, z; null when there are points
+    float *points;   // [rows, columns] x, y, z in metres, features; null for voxels
+    int32_t *voxels; // [rows, 3] x, y, z; null for points
 };
 
-// Frees what a scan owns and zeroes it. A null pointer, or a second call, does nothing.
+// Frees the memory of a scan and zeroes it. A null pointer or a second call does nothing.
 SPIRA_API void scan_free(scan_cloud *cloud) {
     if (cloud) {
         free(cloud->points);
@@ -47,7 +47,7 @@ SPIRA_API void scan_free(scan_cloud *cloud) {
 
 enum scan_element { scan_f4, scan_f8, scan_i4, scan_i8 };
 
-// What the header, or the suffix, says about the data.
+// The layout of the data, from the header or the suffix.
 struct scan_layout {
     scan_element element;
     int64_t rows;
@@ -73,14 +73,7 @@ SPIRA_API bool scan_has_suffix(const char *path, const char *suffix) {
     return length >= tail && strcmp(path + length - tail, suffix) == 0;
 }
 
-// By the bits, so that it also holds under -ffast-math.
-SPIRA_API bool scan_is_finite(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (bits & 0x7f800000u) != 0x7f800000u;
-}
-
-// The length of an open file in bytes, or -1; leaves the file at its start.
+// Returns the bytes of an open file, or -1. Rewinds the file.
 SPIRA_API int64_t scan_file_bytes(FILE *file) {
 #ifdef _WIN32
     int64_t bytes = _fseeki64(file, 0, SEEK_END) ? -1 : _ftelli64(file);
@@ -93,7 +86,7 @@ SPIRA_API int64_t scan_file_bytes(FILE *file) {
 
 // ---- the .npy header ----------------------------------------------------------------------------
 
-// Where the value of 'key' starts in the header's Python dictionary, or null.
+// Returns the start of the value of `key` in the header's Python dictionary, or null.
 SPIRA_API const char *scan_npy_value(const char *header, const char *key) {
     size_t length = strlen(key);
     for (const char *at = strstr(header, key); at; at = strstr(at + 1, key)) {
@@ -107,7 +100,7 @@ SPIRA_API const char *scan_npy_value(const char *header, const char *key) {
     return nullptr;
 }
 
-// "'<f4'" and its like; false for any other type, structured ones included.
+// Parses "'<f4'" and the other types. Returns false for any other type, also for structured ones.
 SPIRA_API bool scan_npy_element(const char *value, scan_element *element) {
     const char *names[4] = {"<f4", "<f8", "<i4", "<i8"}; // in the order of scan_element
     for (int i = 0; i < 4; ++i) {
@@ -120,7 +113,8 @@ SPIRA_API bool scan_npy_element(const char *value, scan_element *element) {
     return false;
 }
 
-// Reads digits from *at, stops at 2^40, and steps over Python 2's L. -1 when there are none.
+// Parses a number and moves *at past it, and past Python 2's L. Clamps at 2^40. Returns -1 if there
+// are no digits.
 SPIRA_API int64_t scan_npy_number(const char **at) {
     int64_t number = -1;
     *at += strspn(*at, " ");
@@ -133,7 +127,7 @@ SPIRA_API int64_t scan_npy_number(const char **at) {
     return number;
 }
 
-// "(rows, columns)"; false for any other number of axes.
+// Parses "(rows, columns)". Returns false for any other number of axes.
 SPIRA_API bool scan_npy_shape(const char *value, scan_layout *layout) {
     const char *at = value;
     if (*at++ != '(') {
@@ -149,7 +143,7 @@ SPIRA_API bool scan_npy_shape(const char *value, scan_layout *layout) {
     return *at == ')' && layout->columns >= 3 && layout->columns <= scan_columns_most;
 }
 
-// Reads the dictionary; `start` is its place in the file, for the messages.
+// Parses the dictionary. start: its offset in the file, for error details
 SPIRA_API spira::status scan_npy_parse(const char *header, int64_t start, scan_layout *layout) {
     const char *descr = scan_npy_value(header, "descr");
     const char *order = scan_npy_value(header, "fortran_order");
@@ -169,7 +163,7 @@ SPIRA_API spira::status scan_npy_parse(const char *header, int64_t start, scan_l
     return spira::status_success();
 }
 
-// Reads the header and leaves the file at the data.
+// Reads the header. Leaves the file at the data.
 SPIRA_API spira::status scan_npy_layout(FILE *file, scan_layout *layout) {
     unsigned char fixed[12]; // magic [6], version [2], header length [2 or 4]
     char header[scan_header_bytes + 1];
@@ -197,7 +191,7 @@ SPIRA_API spira::status scan_npy_layout(FILE *file, scan_layout *layout) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// What a raw format's suffix says of its records; false when the suffix is not known.
+// Finds the record of a raw format by its suffix. Returns false for an unknown suffix.
 SPIRA_API bool scan_raw_layout(const char *path, scan_layout *layout) {
     bool voxels = scan_has_suffix(path, ".vox32");
     layout->element = voxels ? scan_i4 : scan_f4;
@@ -209,13 +203,13 @@ SPIRA_API bool scan_raw_layout(const char *path, scan_layout *layout) {
     return layout->columns > 0;
 }
 
-// The suffix is one of those that scan_read knows.
+// Whether scan_read knows the suffix.
 SPIRA_API bool scan_is_known(const char *path) {
     scan_layout unused;
     return scan_raw_layout(path, &unused) || scan_has_suffix(path, ".npy");
 }
 
-// Takes the layout from the header or from the size; leaves the file at the data.
+// Finds the layout by the header or the file size. Leaves the file at the data.
 SPIRA_API spira::status scan_file_layout(FILE *file, const char *path, scan_layout *layout) {
     int64_t bytes = scan_file_bytes(file);
     SPIRA_REQUIRE(bytes >= 0, spira::status_file_open, path, errno);
@@ -235,7 +229,7 @@ SPIRA_API spira::status scan_file_layout(FILE *file, const char *path, scan_layo
     return spira::status_success();
 }
 
-// Converts `count` elements, the first of which is number `first` of the file.
+// Converts elements first .. first + count of the file.
 SPIRA_API spira::status scan_convert(const scan_layout *layout, const void *from, int64_t first,
                                      int count, scan_cloud *out) {
     for (int i = 0; i < count; ++i) {
@@ -243,7 +237,7 @@ SPIRA_API spira::status scan_convert(const scan_layout *layout, const void *from
         if (scan_element_is_float(layout->element)) {
             float value = layout->element == scan_f4 ? ((const float *)from)[i]
                                                      : (float)((const double *)from)[i];
-            SPIRA_REQUIRE(scan_is_finite(value), spira::status_not_finite, "points", row);
+            SPIRA_REQUIRE(spira::float_is_finite(value), spira::status_not_finite, "points", row);
             out->points[first + i] = value;
         } else if (column < 3) {
             int64_t value = layout->element == scan_i4 ? ((const int32_t *)from)[i]
@@ -256,7 +250,7 @@ SPIRA_API spira::status scan_convert(const scan_layout *layout, const void *from
     return spira::status_success();
 }
 
-// Allocates and fills `out`; on failure it may own memory, which scan_read frees.
+// Allocates and fills `out`. On failure `out` may own memory; scan_read frees it.
 SPIRA_API spira::status scan_read_data(FILE *file, const char *path, const scan_layout *layout,
                                        scan_cloud *out) {
     bool is_float = scan_element_is_float(layout->element);
@@ -269,7 +263,7 @@ SPIRA_API spira::status scan_read_data(FILE *file, const char *path, const scan_
     SPIRA_REQUIRE(memory, spira::status_capacity, "bytes of memory for the scan", bytes);
     out->points = is_float ? (float *)memory : nullptr;
     out->voxels = is_float ? nullptr : (int32_t *)memory;
-    double chunk[scan_chunk]; // the widest element, for its alignment
+    double chunk[scan_chunk]; // the type of the widest element, for the alignment
     for (size_t done = 0; done < elements;) {
         size_t count = elements - done < scan_chunk ? elements - done : (size_t)scan_chunk;
         SPIRA_REQUIRE(fread(chunk, (size_t)width, count, file) == count, spira::status_file_open,
@@ -281,7 +275,7 @@ SPIRA_API spira::status scan_read_data(FILE *file, const char *path, const scan_
 }
 
 SPIRA_API spira::status scan_read_stream(FILE *file, const char *path, scan_cloud *out) {
-    bool nothing = fgetc(file) == EOF; // a directory opens, and fails here
+    bool nothing = fgetc(file) == EOF; // opening a directory succeeds; reading it fails
     SPIRA_REQUIRE(!nothing || !ferror(file), spira::status_file_open, path, errno);
     SPIRA_REQUIRE(!nothing, spira::status_file_empty, path, 0);
     scan_layout layout;
@@ -290,21 +284,20 @@ SPIRA_API spira::status scan_read_stream(FILE *file, const char *path, scan_clou
     return scan_read_data(file, path, &layout, out);
 }
 
-// Reads a scan; the suffix of the path says which format it is (see the top of this file).
+// Reads a scan. The suffix of the path gives the format (see the top of this file). Of integer .npy
+// columns only the first three are read, whatever they mean.
 //
 // inputs:  path
-// outputs: out  points [rows, columns] or voxels [rows, 3], in the order of the file, for
-//               scan_free; zeroed when the read fails. What it held before is not freed. Of integer
-//               .npy columns the first three are taken, whatever they mean; of .npy files with
-//               more than one array, the first.
+// outputs: out  points [rows, columns] or voxels [rows, 3] in the order of the file; free it by
+//               scan_free. Zeroed on failure. Its previous content is not freed.
 // errors:  status_unsupported  an unknown suffix
-//          status_file_open    cannot be opened or read; detail: errno
+//          status_file_open    the file cannot be opened or read; detail: errno
 //          status_file_empty   no bytes, or no rows
 //          status_file_format  a record, an .npy header or its data are cut short; the header is
-//                              malformed; a type or order that is not read; a voxel that does not
-//                              fit 32 bits
-//          status_not_finite   a NaN or an infinity in any column, also one that comes of rounding
-//                              <f8 to float; detail: first row
+//                              malformed; an unsupported type or order; a voxel that does not fit
+//                              32 bits
+//          status_not_finite   a NaN or an infinity in any column, also after rounding <f8 to
+//                              float; detail: first row
 //          status_bad_size     "rows": more than 2^31 - 1
 //          status_capacity     no memory; detail: bytes
 SPIRA_API spira::status scan_read(const char *path, scan_cloud *out) {
@@ -325,14 +318,14 @@ SPIRA_API spira::status scan_read(const char *path, scan_cloud *out) {
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-// The smallest and the largest x, y, z of a scan of points, both included. A NaN or an infinity is
-// passed over, as voxelisation drops its row.
+// Finds the smallest and the largest x, y, z of a scan of points. Skips NaN and infinities: the
+// voxelisation drops their rows.
 //
 // inputs:  cloud  a scan of points
 // outputs: lo, hi  [3] metres
 // errors:  status_null_pointer; also "cloud->points" for a scan of voxels
 //          status_bad_size  "cloud->rows": no rows
-//          status_not_finite  "cloud->points": an axis has no number at all
+//          status_not_finite  "cloud->points": an axis has no finite value
 SPIRA_API spira::status scan_bounds_points(const scan_cloud *cloud, float lo[3], float hi[3]) {
     SPIRA_REQUIRE(cloud, spira::status_null_pointer, "cloud", 0);
     SPIRA_REQUIRE(lo && hi, spira::status_null_pointer, lo ? "hi" : "lo", 0);
@@ -353,7 +346,7 @@ SPIRA_API spira::status scan_bounds_points(const scan_cloud *cloud, float lo[3],
     return spira::status_success();
 }
 
-// The smallest and the largest x, y, z of a scan of voxels, both included.
+// Finds the smallest and the largest x, y, z of a scan of voxels.
 //
 // inputs:  cloud  a scan of voxels
 // outputs: lo, hi  [3] voxels
@@ -377,12 +370,12 @@ SPIRA_API spira::status scan_bounds_voxels(const scan_cloud *cloud, int32_t lo[3
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// Writes bytes as they are, over any file of that name.
+// Writes bytes to a file. Overwrites an existing file.
 //
-// inputs:  path; data [bytes], may be null when bytes is 0
+// inputs:  path; data [bytes], may be null if bytes is 0
 // errors:  status_null_pointer  "path" or "data"
 //          status_bad_size      "bytes": negative
-//          status_file_open     cannot be created or fully written; detail: errno
+//          status_file_open     the file cannot be created or fully written; detail: errno
 SPIRA_API spira::status scan_write_bytes(const char *path, const void *data, int64_t bytes) {
     SPIRA_REQUIRE(path, spira::status_null_pointer, "path", 0);
     SPIRA_REQUIRE(bytes >= 0, spira::status_bad_size, "bytes", bytes);

@@ -1,4 +1,4 @@
-// examples/scan_input.h: what a network sees of a scan, row by row.
+// examples/scan_input.h: the input features and coordinates of a scan for a network, row by row.
 #ifndef SPIRA_EXAMPLES_SCAN_INPUT_H
 #define SPIRA_EXAMPLES_SCAN_INPUT_H
 
@@ -6,9 +6,9 @@
 
 namespace scan {
 
-// The values of a row: x, y, z in tens of metres and the intensity, or 1 where there is none.
+// The features of a row: x, y, z in tens of metres, and the intensity, 1 if the scan has none.
 //
-// inputs:  voxel  the edge of a voxel in metres: scans of voxels
+// inputs:  voxel  the edge of a voxel in metres; used for scans of voxels
 // outputs: values  [4]
 SPIRA_API void scan_row_values(const scan_cloud *cloud, int64_t row, float voxel, float *values) {
     for (int c = 0; c < 3; ++c) {
@@ -17,10 +17,11 @@ SPIRA_API void scan_row_values(const scan_cloud *cloud, int64_t row, float voxel
     }
     bool intensity = cloud->points && cloud->columns > 3;
     float value = intensity ? cloud->points[row * cloud->columns + 3] : 1.0f;
-    values[3] = value > 1.0f ? value / 255.0f : value; // nuScenes counts to 255
+    values[3] = value > 1.0f ? value / 255.0f : value; // nuScenes has 0 to 255
 }
 
-// The place of a row in metres. A voxel gives its middle, which falls into no other voxel.
+// The coordinates of a row in metres. A voxel gives its centre, which rounding cannot move into
+// another voxel.
 //
 // outputs: place  [3]
 SPIRA_API void scan_row_place(const scan_cloud *cloud, int64_t row, float voxel, float *place) {

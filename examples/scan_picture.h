@@ -1,4 +1,4 @@
-// examples/scan_picture.h: draws voxels from above into a PNG, on the host and with no library.
+// examples/scan_picture.h: draws voxels from above into a PNG, on the host, without a library.
 //
 //   scan::picture image;
 //   SPIRA_TRY(scan::picture_from_above(coords, classes, voxels, 0, &image));
@@ -21,17 +21,17 @@ namespace scan {
 enum picture_limits {
     picture_default_side = 1200,
     picture_most_side = 21844, // a row and its filter byte fill one stored block: 65535 bytes
-    picture_most_zoom = 16,    // pixels a voxel
+    picture_most_zoom = 16,    // pixels per voxel
     picture_colours = 20,
 };
 
-// An image. All zero is the empty one, which owns nothing.
+// An image. All zero is the empty image, which owns no memory.
 struct picture {
     int width, height;
     uint8_t *rgb; // [height, width, 3], top row first
 };
 
-// Frees what a picture owns and zeroes it. A null pointer, or a second call, does nothing.
+// Frees the memory of a picture and zeroes it. A null pointer or a second call does nothing.
 SPIRA_API void picture_free(picture *image) {
     if (image) {
         free(image->rgb);
@@ -41,7 +41,7 @@ SPIRA_API void picture_free(picture *image) {
 
 // ---- PNG ----------------------------------------------------------------------------------------
 
-// A file being written, with the two running checksums of the format.
+// A PNG file under construction, with the two running checksums of the format.
 struct picture_png {
     FILE *file;
     bool good;
@@ -73,7 +73,7 @@ SPIRA_API void picture_png_bytes(picture_png *png, const void *data, size_t byte
     png->good = png->good && fwrite(data, 1, bytes, png->file) == bytes;
 }
 
-// Big-endian, as all numbers of PNG are.
+// Writes a number in big-endian order, as PNG requires.
 SPIRA_API void picture_png_number(picture_png *png, uint32_t number) {
     uint8_t bytes[4] = {(uint8_t)(number >> 24), (uint8_t)(number >> 16), (uint8_t)(number >> 8),
                         (uint8_t)number};
@@ -90,7 +90,7 @@ SPIRA_API void picture_png_chunk_end(picture_png *png) {
     picture_png_number(png, ~png->crc);
 }
 
-// Image data: counted by Adler-32 as well.
+// Writes image data, which Adler-32 covers as well.
 SPIRA_API void picture_png_image(picture_png *png, const uint8_t *data, size_t bytes) {
     for (size_t i = 0; i < bytes; ++i) {
         png->adler[0] = (png->adler[0] + data[i]) % 65521;
@@ -99,7 +99,7 @@ SPIRA_API void picture_png_image(picture_png *png, const uint8_t *data, size_t b
     picture_png_bytes(png, data, bytes);
 }
 
-// One row is one stored block of deflate and one IDAT chunk, so that nothing needs a buffer.
+// Writes a row as one stored deflate block in one IDAT chunk, so that no buffer is needed.
 SPIRA_API void picture_png_row(picture_png *png, const uint8_t *rgb, int width, bool last) {
     uint32_t bytes = 1 + 3 * (uint32_t)width;
     uint8_t block[5] = {last, (uint8_t)bytes, (uint8_t)(bytes >> 8), (uint8_t)~bytes,
@@ -113,7 +113,7 @@ SPIRA_API void picture_png_row(picture_png *png, const uint8_t *rgb, int width, 
 }
 
 SPIRA_API void picture_png_all(picture_png *png, const uint8_t *rgb, int width, int height) {
-    const uint8_t kind[5] = {8, 2, 0, 0, 0}; // 8 bits a channel, RGB, no interlacing
+    const uint8_t kind[5] = {8, 2, 0, 0, 0}; // 8 bits per channel, RGB, no interlacing
     const uint8_t zlib[2] = {0x78, 0x01};    // deflate, no dictionary
     picture_png_bytes(png, "\x89PNG\r\n\x1a\n", 8);
     picture_png_chunk(png, "IHDR", 13);
@@ -134,12 +134,12 @@ SPIRA_API void picture_png_all(picture_png *png, const uint8_t *rgb, int width, 
     picture_png_chunk_end(png);
 }
 
-// Writes an 8-bit RGB image as an uncompressed PNG, over any file of that name.
+// Writes an 8-bit RGB image as an uncompressed PNG. Overwrites an existing file.
 //
 // inputs:  path; rgb [height, width, 3], top row first
 // errors:  status_null_pointer  "path" or "rgb"
 //          status_bad_size      "width" or "height": not in 1..21844
-//          status_file_open     cannot be created or fully written; detail: errno
+//          status_file_open     the file cannot be created or fully written; detail: errno
 SPIRA_API spira::status picture_write_png(const char *path, const uint8_t *rgb, int width,
                                           int height) {
     SPIRA_REQUIRE(path, spira::status_null_pointer, "path", 0);
@@ -159,7 +159,7 @@ SPIRA_API spira::status picture_write_png(const char *path, const uint8_t *rgb, 
 
 // ---- from above ---------------------------------------------------------------------------------
 
-// The colour of a class: 20 colours, then again from the first; grey for a negative class.
+// The colour of a class: 20 colours, repeated; grey for a negative class.
 //
 // outputs: rgb [3]
 SPIRA_API void picture_class_colour(int32_t label, uint8_t rgb[3]) {
@@ -183,16 +183,16 @@ SPIRA_API void picture_height_colour(float height, uint8_t rgb[3]) {
     }
 }
 
-// How the voxels' x and y become pixels: `shrink` voxels a pixel or `zoom` pixels a voxel.
+// The mapping of x and y to pixels: `shrink` voxels per pixel or `zoom` pixels per voxel.
 struct picture_view {
-    int64_t lo[3], hi[3]; // of the voxels, both included
-    int64_t shrink, zoom; // one of the two is 1
+    int64_t lo[3], hi[3]; // the smallest and the largest voxel coordinates
+    int64_t shrink, zoom; // at least one of the two is 1
     int64_t cells[2];     // the image before zooming
-    double dark, bright;  // the heights that the colours span: strays are left out
+    double dark, bright;  // the range of heights of the colours, without outliers
 };
 
 SPIRA_API picture_view picture_view_make(const int32_t *coords, int64_t voxels, int max_side) {
-    picture_view view = {{0, 0, 0}, {0, 0, 0}, 1, 1, {1, 1}, 0, 0};
+    picture_view view = {};
     for (int axis = 0; axis < 3 && voxels; ++axis) {
         view.lo[axis] = view.hi[axis] = coords[axis];
         for (int64_t i = 1; i < voxels; ++i) {
@@ -209,7 +209,7 @@ SPIRA_API picture_view picture_view_make(const int32_t *coords, int64_t voxels, 
     return view;
 }
 
-// Two deviations around the mean height, within the true heights.
+// Sets the range of heights of the colours: two deviations around the mean, within all heights.
 SPIRA_API void picture_view_heights(picture_view *view, const int32_t *coords, int64_t voxels) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < voxels; ++i) {
@@ -223,8 +223,8 @@ SPIRA_API void picture_view_heights(picture_view *view, const int32_t *coords, i
     view->bright = fmin(mean + reach, (double)(view->hi[2] - view->lo[2]));
 }
 
-// The voxel that a cell shows, or -1 [cells y, cells x].
-// Of equal heights the lower class, so that the order of the voxels does not matter.
+// Finds the voxel that each cell shows: the highest, of equal heights the one of the lower class,
+// so that the order of the voxels does not matter. shown [cells y, cells x]: its index, or -1
 SPIRA_API void picture_choose(const picture_view *view, const int32_t *coords,
                               const int32_t *classes, int64_t voxels, int64_t *shown) {
     memset(shown, 0xff, sizeof(int64_t) * (size_t)(view->cells[0] * view->cells[1]));
@@ -259,15 +259,15 @@ SPIRA_API void picture_colour(const picture_view *view, const int32_t *coords,
     }
 }
 
-// Draws voxels as seen from above: x to the right, y upwards, the highest voxel of each pixel,
-// lower ones darker. As large as `max_side` allows with a whole number of voxels a pixel, or of
-// pixels (16 at most) a voxel.
+// Draws voxels from above: x to the right, y upwards. A pixel shows its highest voxel; lower voxels
+// are darker. The image is as large as `max_side` allows with an integral number of voxels per
+// pixel, or of pixels (at most 16) per voxel.
 //
 // inputs:  coords    [voxels, 3] int32 x, y, z
-//          classes   [voxels] the class of each, see picture_class_colour; null: colour by height
-//          max_side  pixels, up to 21844; 0 or less: 1200
-// outputs: out       for picture_free; one dark pixel when there are no voxels; zeroed on failure.
-//                    What it held before is not freed.
+//          classes   [voxels] the class of each voxel (picture_class_colour); null: colour by
+//          height max_side  pixels, up to 21844; 0 or less: 1200
+// outputs: out       free it by picture_free. One dark pixel if there are no voxels. Zeroed on
+//                    failure. Its previous content is not freed.
 // errors:  status_null_pointer  "out" or "coords"
 //          status_bad_size      "voxels" or "max_side"
 //          status_capacity      no memory; detail: bytes

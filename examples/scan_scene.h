@@ -1,9 +1,9 @@
-// examples/scan_scene.h: makes scans where there is no file, on the host.
+// examples/scan_scene.h: generates scans on the host, for use without a file.
 //
-// scan_scene_street casts the beams of a 64-beam rotating LiDAR through a street that the seed
-// furnishes; scan_scene_random scatters distinct voxels. Both have their own random numbers, so
-// that a seed gives the same scan from run to run (another compiler or maths library may round the
-// street differently in the last bits).
+// scan_scene_street simulates a 64-beam rotating LiDAR in a street; the seed chooses the street.
+// scan_scene_random scatters distinct voxels. Both use their own random numbers, so that a seed
+// gives the same scan in every run. Another compiler or maths library may round the street
+// differently in the last bits.
 #ifndef SPIRA_EXAMPLES_SCAN_SCENE_H
 #define SPIRA_EXAMPLES_SCAN_SCENE_H
 
@@ -15,7 +15,7 @@ namespace scan {
 
 // ---- random numbers -----------------------------------------------------------------------------
 
-// SplitMix64's finaliser: every bit of the result depends on every bit of the argument.
+// The finaliser of SplitMix64: every bit of the result depends on every bit of the argument.
 SPIRA_API uint64_t scene_mix(uint64_t bits) {
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ull;
     bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebull;
@@ -26,7 +26,8 @@ struct scene_random {
     uint64_t state;
 };
 
-// One stream for each (seed, stream), so that what one beam draws cannot shift the next.
+// Each (seed, stream) has a sequence of its own, so that the draws of one beam do not shift those
+// of the next.
 SPIRA_API scene_random scene_random_make(uint32_t seed, uint32_t stream) {
     scene_random random = {scene_mix((uint64_t)seed << 32 | stream)};
     return random;
@@ -39,7 +40,7 @@ SPIRA_API float scene_uniform(scene_random *random, float lo, float hi) {
     return lo + (hi - lo) * unit;
 }
 
-// Near enough to a normal number, within 3.5 deviations.
+// An approximately normal number, within 3.5 deviations.
 SPIRA_API float scene_normal(scene_random *random, float deviation) {
     float sum = -2;
     for (int i = 0; i < 4; ++i) {
@@ -52,26 +53,26 @@ SPIRA_API float scene_normal(scene_random *random, float deviation) {
 
 enum scene_shape { scene_building, scene_box, scene_cylinder, scene_foliage };
 
-// A thing that beams hit. x forward, y left, z up, in metres; the sensor is the origin.
+// An object. x forward, y left, z up, in metres; the sensor is the origin.
 struct scene_solid {
     scene_shape shape;
     float intensity;
     float x, y, z; // the centre
-    float half[3]; // boxes: half lengths; the others: half[0] is the radius, cylinders: half[2]
+    float half[3]; // half lengths of boxes; else half[0] is the radius, half[2] half the height
     float cosine, sine; // of a box's heading
-    float near;         // the closest that any of it can be, seen from above
-    float bearing;      // where it is seen, radians
-    float spread;       // and how far to each side
+    float near;         // a lower bound of its horizontal distance
+    float bearing;      // its direction, radians
+    float spread;       // its half width as an angle, radians
 };
 
 enum scene_limits {
     scene_solids_most = 1024,
     scene_beams = 64,
-    scene_steps = 2000, // a turn: 0.18 degrees
+    scene_steps = 2000, // of a revolution, 0.18 degrees each
 };
 
 struct scene {
-    float crossing; // where a side street crosses, x
+    float crossing; // x of the side street
     int solids;
     scene_solid solid[scene_solids_most]; // the nearest first
 };
@@ -83,7 +84,7 @@ struct scene {
 #define SPIRA_SCENE_KERB_STEP 0.13f // height of the pavement
 #define SPIRA_SCENE_NOISE 0.015f    // deviation of a range
 #define SPIRA_SCENE_NONE 1e30f      // the range of a beam that hits nothing
-#define SPIRA_SCENE_LOST -1.0f      // the intensity of a beam that does not come back
+#define SPIRA_SCENE_LOST -1.0f      // the intensity of a beam without a return
 #define SPIRA_SCENE_PI 3.14159265358979f
 // Slopes: the road along x, its camber, the pavement away from the kerb.
 #define SPIRA_SCENE_GRADE 0.008f
@@ -99,17 +100,17 @@ SPIRA_API float scene_ground(float x, float y) {
            SPIRA_SCENE_FALL * (side - SPIRA_SCENE_KERB);
 }
 
-// Whether something at x, `half` long to each side, stands in the side street.
+// Whether an object at x, `half` long to each side, is in the side street.
 SPIRA_API bool scene_in_crossing(const scene *street, float x, float half) {
     return fabsf(x - street->crossing) < SPIRA_SCENE_KERB + half;
 }
 
-// Keeps the solids sorted by distance. What is out of range, or on top of the sensor, is left out.
+// Adds a solid, sorted by distance. Skips solids that are out of range or at the sensor.
 SPIRA_API void scene_add(scene *street, scene_solid solid) {
     bool flat = solid.shape == scene_building || solid.shape == scene_box;
     float reach = flat ? hypotf(solid.half[0], solid.half[1]) : solid.half[0];
     float distance = hypotf(solid.x, solid.y);
-    // Buildings are long: their circle can hold the sensor, their front cannot.
+    // The circle around a long building may contain the sensor; its front does not.
     solid.near = solid.shape == scene_building ? fabsf(solid.y) - solid.half[1] : distance - reach;
     solid.bearing = atan2f(solid.y, solid.x);
     solid.spread = distance > reach ? asinf(reach / distance) : SPIRA_SCENE_PI;
@@ -124,11 +125,19 @@ SPIRA_API void scene_add(scene *street, scene_solid solid) {
     street->solid[at] = solid;
 }
 
-// A solid whose foot is `lift` over the ground at (x, y), with half lengths hx, hy, hz.
+// A solid with its foot `lift` above the ground at (x, y), and half lengths hx, hy, hz.
 SPIRA_API scene_solid scene_solid_make(scene_shape shape, float intensity, float x, float y,
                                        float lift, float hx, float hy, float hz) {
-    scene_solid solid = {shape, intensity, x, y, 0, {hx, hy, hz}, 1, 0, 0, 0, 0};
+    scene_solid solid = {};
+    solid.shape = shape;
+    solid.intensity = intensity;
+    solid.x = x;
+    solid.y = y;
     solid.z = scene_ground(x, y) + lift + hz;
+    solid.half[0] = hx;
+    solid.half[1] = hy;
+    solid.half[2] = hz;
+    solid.cosine = 1;
     return solid;
 }
 
@@ -176,7 +185,7 @@ SPIRA_API void scene_add_houses(scene *street, scene_random *random, float side)
     }
 }
 
-// What stands on one side of the street, at spacings that vary.
+// The objects on one side of the street, at varying spacings.
 SPIRA_API void scene_add_side(scene *street, scene_random *random, float side) {
     for (float x = -80; x < 80; x += scene_uniform(random, 5.4f, 6.4f)) {
         if (scene_uniform(random, 0, 1) < 0.7f && !scene_in_crossing(street, x, 2.5f)) {
@@ -208,7 +217,7 @@ SPIRA_API void scene_add_side(scene *street, scene_random *random, float side) {
 }
 
 SPIRA_API void scene_make(scene *street, uint32_t seed) {
-    scene_random random = scene_random_make(seed, 0xffffffffu); // no beam has this stream
+    scene_random random = scene_random_make(seed, 0xffffffffu); // not the stream of any beam
     street->solids = 0;
     street->crossing = scene_uniform(&random, 14, 32);
     street->crossing *= scene_uniform(&random, 0, 1) < 0.5f ? -1.0f : 1.0f;
@@ -224,18 +233,18 @@ SPIRA_API void scene_make(scene *street, uint32_t seed) {
 
 // ---- beams --------------------------------------------------------------------------------------
 
-// Where a beam ends: its range, or SPIRA_SCENE_NONE.
+// The return of a beam. range: SPIRA_SCENE_NONE if it hits nothing
 struct scene_hit {
     float range;
     float intensity;
 };
 
-// The road and the pavements. A beam starts over the middle of the road and stays on its side of
-// it, so that each piece is one plane.
+// The road and the pavements. A beam starts above the middle of the road and stays on its side, so
+// each surface is one plane.
 SPIRA_API scene_hit scene_hit_ground(const float d[3]) {
     float side = fabsf(d[1]), along = d[2] - SPIRA_SCENE_GRADE * d[0];
     scene_hit hit = {SPIRA_SCENE_NONE, 0.25f};
-    float fall = along + SPIRA_SCENE_CAMBER * side; // of the beam towards the road, a metre
+    float fall = along + SPIRA_SCENE_CAMBER * side; // of the beam towards the road, per metre
     float road = fall < 0 ? -SPIRA_SCENE_SENSOR / fall : SPIRA_SCENE_NONE;
     if (road * side <= SPIRA_SCENE_KERB) {
         hit.range = road;
@@ -245,7 +254,7 @@ SPIRA_API scene_hit scene_hit_ground(const float d[3]) {
     float step = SPIRA_SCENE_KERB_STEP - SPIRA_SCENE_CAMBER * SPIRA_SCENE_KERB - SPIRA_SCENE_SENSOR;
     hit.intensity = 0.4f;
     if (kerb * along < step) {
-        hit.range = kerb; // below the pavement's edge: the kerb itself
+        hit.range = kerb; // below the edge of the pavement: the face of the kerb
         return hit;
     }
     fall = along - SPIRA_SCENE_FALL * side;
@@ -253,7 +262,8 @@ SPIRA_API scene_hit scene_hit_ground(const float d[3]) {
     return hit;
 }
 
-// Enters and leaves a box around the origin of `from`; false when the beam passes by.
+// Finds where a beam enters and leaves a box around the origin (the slab test). Returns false if it
+// misses the box. axis: of the face through which it enters
 SPIRA_API bool scene_slabs(const float from[3], const float d[3], const float half[3], float *enter,
                            float *leave, int *axis) {
     *enter = -SPIRA_SCENE_NONE;
@@ -270,21 +280,24 @@ SPIRA_API bool scene_slabs(const float from[3], const float d[3], const float ha
     return *enter<*leave && * leave> 0;
 }
 
-// A front has windows: recesses on a grid. Returns the range of what is behind the wall's face.
+// A front has windows: recesses on a grid. Returns the range of a beam that reaches the wall's face
+// at `range`.
 SPIRA_API float scene_window(const scene_solid *wall, const float d[3], float range, bool *glass) {
     const float pitch[2] = {2.6f, 3.1f}, half[3] = {0.65f, 0.22f, 0.75f}; // y: depth of the recess
     float u = range * d[0] - wall->x + wall->half[0];
     float v = range * d[2] - wall->z + wall->half[2] - 1; // houses reach 1 m into the ground
     float s = fmodf(u, pitch[0]) - pitch[0] / 2, t = v - pitch[1] * floorf(v / pitch[1]) - 1.75f;
-    bool inside = u < pitch[0] * floorf(2 * wall->half[0] / pitch[0]); // no window cut by the edge
+    bool inside =
+        u < pitch[0] * floorf(2 * wall->half[0] / pitch[0]); // no window is cut by the edge
     if (!inside || fabsf(s) >= half[0] || fabsf(t) >= half[2]) {
         *glass = false;
         return range;
     }
-    float enter, leave, from[3] = {s, 0, t}; // the face is the middle of the recess's box
+    float enter, leave,
+        from[3] = {s, 0, t}; // the wall's face is the middle plane of the recess's box
     int axis = 0;
     scene_slabs(from, d, half, &enter, &leave, &axis);
-    *glass = leave * fabsf(d[1]) > 0.99f * half[1]; // else it is the reveal
+    *glass = leave * fabsf(d[1]) > 0.99f * half[1]; // else the beam hits the reveal
     return range + leave;
 }
 
@@ -302,7 +315,7 @@ SPIRA_API scene_hit scene_hit_box(const scene_solid *box, const float d[3], scen
         bool glass;
         hit.range = scene_window(box, d, enter, &glass);
         if (glass) {
-            bool lost = scene_uniform(random, 0, 1) < 0.35f; // mirrored away
+            bool lost = scene_uniform(random, 0, 1) < 0.35f; // reflected away
             hit.intensity = lost ? SPIRA_SCENE_LOST : 0.06f;
         }
     }
@@ -321,7 +334,7 @@ SPIRA_API scene_hit scene_hit_cylinder(const scene_solid *solid, const float d[3
     return hit;
 }
 
-// Leaves stop a beam somewhere within the crown, 0.7 m deep on average, or let it through.
+// Leaves stop a beam inside the crown, after 0.7 m on average, or let it through.
 SPIRA_API scene_hit scene_hit_foliage(const scene_solid *solid, const float d[3],
                                       scene_random *random) {
     float b = d[0] * solid->x + d[1] * solid->y + d[2] * solid->z, radius = solid->half[0];
@@ -348,7 +361,7 @@ SPIRA_API scene_hit scene_hit_solid(const scene_solid *solid, const float d[3],
     }
 }
 
-// The closest of the ground and the solids `seen` [count], which are in the order of distance.
+// Returns the closest hit of the ground and of the solids `seen` [count], sorted by distance.
 SPIRA_API scene_hit scene_cast(const scene *street, const int *seen, int count, const float d[3],
                                scene_random *random) {
     scene_hit best = scene_hit_ground(d);
@@ -364,7 +377,7 @@ SPIRA_API scene_hit scene_cast(const scene *street, const int *seen, int count, 
     return best;
 }
 
-// The solids that a turn's step can see, in the order of distance. Returns how many.
+// Finds the solids that can be hit at an azimuth, sorted by distance. Returns their number.
 SPIRA_API int scene_seen(const scene *street, float azimuth, int *seen) {
     int count = 0;
     for (int i = 0; i < street->solids; ++i) {
@@ -377,13 +390,14 @@ SPIRA_API int scene_seen(const scene *street, float azimuth, int *seen) {
     return count;
 }
 
-// The HDL-64's two blocks of 32 beams: 2 to -8.33 degrees by thirds, -8.83 to -24.8 by about half.
+// The HDL-64 has two groups of 32 beams: 2 to -8.33 degrees in steps of 1/3, -8.83 to -24.8 degrees
+// in steps of about 1/2.
 SPIRA_API float scene_elevation(int beam) {
     float degrees = beam < 32 ? 2 - (float)beam / 3 : -8.83f - (float)(beam - 32) * (15.97f / 31);
     return degrees * (SPIRA_SCENE_PI / 180);
 }
 
-// Casts one step of the turn. Returns the points written to `point` [64, 4].
+// Casts all beams of one step. Returns the number of points written to `point` [64, 4].
 SPIRA_API int scene_sweep(const scene *street, uint32_t seed, int step, float *point) {
     int seen[scene_solids_most], points = 0;
     float azimuth = ((float)step / scene_steps * 2 - 1) * SPIRA_SCENE_PI;
@@ -408,14 +422,15 @@ SPIRA_API int scene_sweep(const scene *street, uint32_t seed, int step, float *p
     return points;
 }
 
-// Makes a street scene as a 64-beam rotating LiDAR at 1.73 m over the road sees it: a sloping road
-// with kerbs, fronts with windows, cars, trees, poles, pedestrians; 1.5 cm of noise, 80 m of range.
-// About 123 000 points in 80 000 to 90 000 voxels of 5 cm. Takes some 10 ms on one core.
+// Generates a scan of a street by a 64-beam rotating LiDAR 1.73 m above the road: a sloping road
+// with kerbs, fronts with windows, cars, trees, poles, pedestrians. The noise is 1.5 cm, the range
+// 80 m. A scan has about 123 000 points in 80 000 to 90 000 voxels of 5 cm. It takes about 10 ms on
+// one core.
 //
-// inputs:  seed  which street
-// outputs: out   points [rows, 4] x (along the street), y (left), z (up) in metres from the sensor,
-//                intensity 0..1, as KITTI has them; in the order of azimuth; for scan_free. Zeroed
-//                on failure. What it held before is not freed.
+// inputs:  seed  chooses the street
+// outputs: out   points [rows, 4]: x (along the street), y (left), z (up) in metres from the sensor,
+//                intensity 0..1, as in KITTI; sorted by azimuth. Free it by scan_free. Zeroed on
+//                failure. Its previous content is not freed.
 // errors:  status_null_pointer  "out"
 //          status_capacity      no memory; detail: bytes
 SPIRA_API spira::status scan_scene_street(uint32_t seed, scan_cloud *out) {
@@ -442,7 +457,7 @@ SPIRA_API spira::status scan_scene_street(uint32_t seed, scan_cloud *out) {
 
 // ---- random voxels ------------------------------------------------------------------------------
 
-// A Feistel network: a shuffle of 0 .. 4^bits - 1 that needs no memory.
+// A Feistel network: a permutation of 0 .. 4^bits - 1 that needs no memory.
 SPIRA_API uint64_t scene_shuffle(uint64_t index, int bits, uint32_t seed) {
     uint64_t mask = ((uint64_t)1 << bits) - 1, left = index >> bits, right = index & mask;
     for (uint64_t round = 0; round < 6; ++round) {
@@ -455,10 +470,11 @@ SPIRA_API uint64_t scene_shuffle(uint64_t index, int bits, uint32_t seed) {
 }
 
 // Scatters distinct voxels uniformly over the box 0 .. extent - 1, in random order: the first
-// voxels of a random permutation of the box. Takes no memory, and time in proportion to the voxels.
+// voxels of a random permutation of the box. Needs no memory; the time is proportional to the
+// voxels.
 //
-// inputs:  seed; voxels  how many; extent [3] x, y, z, each 1 or more, their product up to 2^62
-// outputs: out  [voxels, 3] int32 x, y, z, all different
+// inputs:  seed; voxels  their number; extent [3] x, y, z, each 1 or more, their product up to 2^62
+// outputs: out  [voxels, 3] int32 x, y, z, distinct
 // errors:  status_null_pointer  "extent" or "out"
 //          status_bad_size      "voxels": negative; "extent": not as above
 //          status_capacity      "extent": fewer cells than voxels; detail: voxels
@@ -480,7 +496,7 @@ SPIRA_API spira::status scan_scene_random(uint32_t seed, int64_t voxels, const i
     }
     for (int64_t i = 0; i < voxels; ++i) {
         uint64_t cell = (uint64_t)i;
-        do { // walk along the cycle until it is back inside of the box
+        do { // follow the permutation until the cell is inside the box
             cell = scene_shuffle(cell, bits, seed);
         } while (cell >= (uint64_t)volume);
         out[i * 3 + 2] = (int32_t)(cell % (uint64_t)extent[2]);

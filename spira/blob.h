@@ -1,9 +1,11 @@
-// spira/blob.h: weights at rest: one block of memory with an index by layer name.
+// spira/blob.h: the weights of a network in one piece of memory, with an index by layer name, as
+// they are stored in files. Nothing here reads or writes files: the caller reads or maps one and
+// passes its bytes.
 //
-// The format, version 1. All of it is little-endian, and so must the machine be.
+// The format, version 1. It is little-endian; the machine must be, too.
 //
 //   header, 32 bytes                           index, `entries` records of 112 bytes
-//   at  bytes                                  at  bytes
+//   at  size                                   at  size
 //    0  8  magic: "spirablb"                    0  64 name: ends with a zero, zeros behind it
 //    8  4  version: 1                          64  4  kind: 0 weight, 1 bias, 2 scale, 3 shift
 //   12  4  checksum of the bytes from 16 to    68  4  type: 0 fp32, 2 fp16, 3 bf16 (`numeric`)
@@ -12,15 +14,13 @@
 //   24  4  entries                             96  8  offset of the data from the blob's start
 //   28  4  bytes of a record: 112             104  8  bytes of the data
 //
-// The shape of a weight is [size.x, size.y, size.z, cin, cout]: its data are [volume, cin, cout],
-// offsets in the order of offset.h. Of bias, scale and shift it is [1, 1, 1, 1, cout].
+// A weight has the shape [size.x, size.y, size.z, cin, cout]; its data are [volume, cin, cout],
+// with offsets in the order of offset.h. A bias, scale or shift has the shape [1, 1, 1, 1, cout].
 //
-// The data follow the index, in its order. Each entry starts at a multiple of 256 bytes; gaps are
-// not read, and a writer fills them with zeros. The blob ends where the last entry's data end, or
-// behind the header where there is none. A name and a kind stand together once. Checksums are
-// CRC-32 as in zlib, Ethernet and PNG.
-//
-// Nothing here reads or writes files: the caller maps or reads one and passes its bytes.
+// The data follow the index, in the order of the index. Each entry starts at a multiple of 256
+// bytes; readers skip the gaps, writers fill them with zeros. The blob ends with the last entry's
+// data, or with the header if there are no entries. No two entries have the same name and kind.
+// Checksums are CRC-32 as in zlib, Ethernet and PNG.
 #ifndef SPIRA_BLOB_H
 #define SPIRA_BLOB_H
 
@@ -34,12 +34,13 @@ namespace spira {
 
 enum {
     blob_version = 1,
+    blob_memory_alignment = 8,
     blob_alignment = 256,    // of each entry's data, from the start of the blob
-    blob_name_bytes = 64,    // with the zero at the end
-    blob_entries_max = 4096, // names are compared in pairs
+    blob_name_bytes = 64,    // with the terminating zero
+    blob_entries_max = 4096, // blob_open compares all pairs of names
 };
 
-// Bytes of one entry that a writer takes: the sum of all entries still fits 64 bits.
+// The most bytes of an entry that a writer accepts: the sum over all entries fits 64 bits.
 constexpr uint64_t blob_entry_most = (uint64_t)1 << 48;
 
 enum blob_kind : uint32_t {
@@ -47,7 +48,7 @@ enum blob_kind : uint32_t {
     blob_bias,
     blob_scale,
     blob_shift,
-    blob_kinds, // how many there are
+    blob_kinds, // their number
 };
 
 struct blob_header {
@@ -71,7 +72,7 @@ struct blob_entry {
 static_assert(sizeof(blob_header) == 32 && sizeof(blob_entry) == 112, "the format has no padding");
 static_assert(numeric_f32 == 0 && numeric_f16 == 2 && numeric_bf16 == 3, "numbers of the format");
 
-// A blob that blob_open has accepted: the caller's memory.
+// A view of the caller's memory that blob_open has checked.
 struct blob {
     const char *base;
     size_t bytes;
@@ -82,7 +83,7 @@ SPIRA_API const char *blob_magic() {
     return "spirablb";
 }
 
-// CRC-32: reflected polynomial 0xedb88320, all ones before and inverted after.
+// Returns the CRC-32: reflected polynomial 0xedb88320, all ones before and inverted after.
 SPIRA_API uint32_t blob_checksum(const void *data, size_t bytes) {
     uint32_t table[256], sum = 0xffffffffu;
     for (uint32_t i = 0; i < 256; ++i) {
@@ -97,18 +98,18 @@ SPIRA_API uint32_t blob_checksum(const void *data, size_t bytes) {
     return ~sum;
 }
 
-// Where the index ends.
+// Returns the offset of the end of the index.
 SPIRA_API size_t blob_index_end(int entries) {
     return sizeof(blob_header) + (size_t)entries * sizeof(blob_entry);
 }
 
-// What the header's checksum is of.
+// Computes the header's checksum.
 SPIRA_API uint32_t blob_index_checksum(const char *base, int entries) {
     size_t from = offsetof(blob_header, bytes);
     return blob_checksum(base + from, blob_index_end(entries) - from);
 }
 
-// Entry i, 0 <= i < b->entries; a copy, since an index in the caller's memory is bytes.
+// Returns entry i, 0 <= i < b->entries: a copy, since the index in memory is raw bytes.
 SPIRA_API blob_entry blob_entry_of(const blob *b, int i) {
     blob_entry e;
     memcpy(&e, b->base + blob_index_end(i), sizeof e);
@@ -117,17 +118,17 @@ SPIRA_API blob_entry blob_entry_of(const blob *b, int i) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// The checks of the header, and what it says.
+// Reads and checks the header.
 SPIRA_API status blob_check_header(const void *memory, size_t bytes, blob_header *h) {
     SPIRA_REQUIRE(bytes >= sizeof *h, status_file_format, "blob: the header is cut short; bytes",
                   bytes);
     memcpy(h, memory, sizeof *h);
     SPIRA_REQUIRE(!memcmp(h->magic, blob_magic(), sizeof h->magic), status_file_format,
                   "blob: it does not start with \"spirablb\"", 0);
-    SPIRA_REQUIRE(h->version == blob_version, status_file_format,
-                  "blob: a version that is not read", h->version);
+    SPIRA_REQUIRE(h->version == blob_version, status_file_format, "blob: an unsupported version",
+                  h->version);
     SPIRA_REQUIRE(h->entry_bytes == sizeof(blob_entry), status_file_format,
-                  "blob: the records of the index are not of 112 bytes", h->entry_bytes);
+                  "blob: the index records are not 112 bytes long", h->entry_bytes);
     SPIRA_REQUIRE(h->entries <= blob_entries_max, status_file_format,
                   "blob: more than 4096 entries", h->entries);
     SPIRA_REQUIRE(bytes >= blob_index_end((int)h->entries), status_file_format,
@@ -141,7 +142,7 @@ SPIRA_API status blob_check_header(const void *memory, size_t bytes, blob_header
     return status_success();
 }
 
-// The elements of a shape; -1 if they are none or more than `most`.
+// Returns the number of elements of a shape, or -1 if it is 0 or above `most`.
 SPIRA_API int64_t blob_elements(const uint32_t *shape, uint64_t most) {
     uint64_t elements = 1;
     for (int d = 0; d < 5; ++d) {
@@ -153,7 +154,7 @@ SPIRA_API int64_t blob_elements(const uint32_t *shape, uint64_t most) {
     return (int64_t)elements;
 }
 
-// Whether kind, type and shape are known ones and agree; `at` is the detail of the error.
+// Checks that kind, type and shape are known and agree. at: the detail of the error
 SPIRA_API status blob_check_shape(const blob_entry *e, uint64_t most_bytes, int64_t at) {
     SPIRA_REQUIRE(e->kind < blob_kinds, status_file_format, "blob entry: an unknown kind", at);
     SPIRA_REQUIRE(e->type <= numeric_bf16 && e->type != numeric_tf32, status_file_format,
@@ -163,28 +164,28 @@ SPIRA_API status blob_check_shape(const blob_entry *e, uint64_t most_bytes, int6
                   "blob entry: a shape without elements, or larger than the blob", at);
     for (int d = 0; d < 4; ++d) {
         SPIRA_REQUIRE(e->kind == blob_weight || e->shape[d] == 1, status_file_format,
-                      "blob entry: a bias, scale or shift that is no vector", at);
+                      "blob entry: a bias, scale or shift that is not a vector", at);
     }
     return status_success();
 }
 
-// Whether the name ends, and has nothing behind its end.
+// Checks that the name is terminated and followed by zeros.
 SPIRA_API status blob_check_name(const blob_entry *e, int i) {
     size_t length = 0;
     while (length < blob_name_bytes && e->name[length]) {
         ++length;
     }
     SPIRA_REQUIRE(length > 0, status_file_format, "blob entry: no name", i);
-    SPIRA_REQUIRE(length < blob_name_bytes, status_file_format,
-                  "blob entry: a name that does not end", i);
+    SPIRA_REQUIRE(length < blob_name_bytes, status_file_format, "blob entry: a name without an end",
+                  i);
     for (; length < blob_name_bytes; ++length) {
         SPIRA_REQUIRE(!e->name[length], status_file_format,
-                      "blob entry: something behind the end of a name", i);
+                      "blob entry: bytes after the end of a name", i);
     }
     return status_success();
 }
 
-// The checks of entry i by itself and against the end of the data before it, which moves on.
+// Checks entry i. end: of the data before it; moved to the end of its own
 SPIRA_API status blob_check_entry(const blob *b, int i, uint64_t *end) {
     blob_entry e = blob_entry_of(b, i);
     SPIRA_TRY(blob_check_name(&e, i));
@@ -192,18 +193,18 @@ SPIRA_API status blob_check_entry(const blob *b, int i, uint64_t *end) {
     uint64_t bytes =
         (uint64_t)blob_elements(e.shape, b->bytes) * (uint64_t)numeric_size((numeric)e.type);
     SPIRA_REQUIRE(e.bytes == bytes, status_file_format,
-                  "blob entry: bytes that are not those of the shape", i);
+                  "blob entry: a size that does not match the shape", i);
     SPIRA_REQUIRE(e.offset % blob_alignment == 0, status_file_format,
                   "blob entry: data that are not aligned to 256 bytes", i);
     SPIRA_REQUIRE(e.offset >= *end, status_file_format,
-                  "blob entry: data that overlap what is before them", i);
+                  "blob entry: data that overlap earlier data or the index", i);
     SPIRA_REQUIRE(e.offset <= b->bytes && e.bytes <= b->bytes - e.offset, status_file_format,
                   "blob entry: data beyond the end", i);
     *end = e.offset + e.bytes;
     return status_success();
 }
 
-// The index of the entry with a name and a kind among the first `entries`; -1 if there is none.
+// Returns the index of the entry with this name and kind among the first `entries`, or -1.
 SPIRA_API int blob_find_among(const blob *b, int entries, const char *name, uint32_t kind) {
     for (int i = 0; i < entries; ++i) {
         const char *at = b->base + blob_index_end(i);
@@ -216,24 +217,24 @@ SPIRA_API int blob_find_among(const blob *b, int entries, const char *name, uint
     return -1;
 }
 
-// The index of the entry with a name and a kind; -1 if there is none.
+// Returns the index of the entry with this name and kind, or -1.
 SPIRA_API int blob_find(const blob *b, const char *name, blob_kind kind) {
     return blob_find_among(b, b->entries, name, kind);
 }
 
-// Checks a block of memory and makes it a blob. Reads the header and the index, not the data.
+// Opens a blob in memory. Reads the header and the index, not the data. No function here reads
+// beyond `bytes`, whatever the memory holds.
 //
-// inputs   memory [bytes]: a whole blob and no more, aligned to 8; it must outlive the blob
-// outputs  b: a view of the memory; untouched by an error. No function here reads beyond `bytes`,
-//          whatever the memory holds.
-// errors   status_null_pointer; status_alignment; status_file_format: cut short, too long, another
-//          format or version, a damaged index (detail: bytes there are, the version, or the place
-//          in the header), or an entry at fault (detail: its index): the name, kind, type or shape,
-//          data beyond the end, not aligned or overlapping, a name and kind that are there twice
+// inputs   memory [bytes]: exactly one blob, aligned to 8; it must outlive the view
+// outputs  b: a view of the memory; unchanged on failure
+// errors   status_null_pointer; status_alignment
+//          status_file_format: the blob is cut short or too long (detail: its bytes); has another
+//          format or version (detail: the version); has a damaged index; or an entry has a wrong
+//          name, kind, type or shape, a repeated name and kind, or data that are misplaced,
+//          misaligned or overlapping (detail: the entry)
 SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
-    SPIRA_REQUIRE(memory, status_null_pointer, "memory", 0);
+    SPIRA_TRY(pointer_check(memory, blob_memory_alignment, "memory"));
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
-    SPIRA_REQUIRE((uintptr_t)memory % 8 == 0, status_alignment, "memory", 8);
     blob_header h;
     SPIRA_TRY(blob_check_header(memory, bytes, &h));
     blob seen = {(const char *)memory, bytes, (int)h.entries};
@@ -242,21 +243,22 @@ SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
         SPIRA_TRY(blob_check_entry(&seen, i, &end));
         blob_entry e = blob_entry_of(&seen, i);
         SPIRA_REQUIRE(blob_find_among(&seen, i, e.name, e.kind) < 0, status_file_format,
-                      "blob entry: a name and kind that are there twice", i);
+                      "blob entry: a repeated name and kind", i);
     }
-    SPIRA_REQUIRE(end == bytes, status_file_format, "blob: something behind the last data", end);
+    SPIRA_REQUIRE(end == bytes, status_file_format, "blob: bytes after the last data", end);
     *b = seen;
     return status_success();
 }
 
-// Reads the data of entry i as fp32, and checks them.
+// Checks the data of entry i, and converts them to fp32.
 //
 // inputs   b: from blob_open; i: 0 .. b->entries - 1
-// outputs  values: as many as the shape has; written up to what is at fault
-// errors   status_file_format: the data are damaged, or one is a NaN or an infinity; detail: i
+// outputs  values: the elements of the shape; on failure, only those before the fault
+// errors   null or misaligned pointers; status_file_format: the data are damaged, or a value is a
+//          NaN or an infinity (detail: i)
 SPIRA_API status blob_load(const blob *b, int i, float *values) {
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
-    SPIRA_REQUIRE(values, status_null_pointer, "values", 0);
+    SPIRA_TRY(pointer_check(values, sizeof *values, "values"));
     SPIRA_REQUIRE(i >= 0 && i < b->entries, status_bad_size, "entry", i);
     blob_entry e = blob_entry_of(b, i);
     const char *data = b->base + e.offset;
@@ -273,30 +275,37 @@ SPIRA_API status blob_load(const blob *b, int i, float *values) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// Writes a blob entry by entry. Over null memory it only counts.
+// Writes a blob entry by entry, or only counts its bytes.
 struct blob_writer {
     char *base;   // null while only counting
     size_t bytes; // of the memory
-    int entries;  // that the index has room for
+    int entries;  // of the index
     int added;    // entries so far
-    size_t used;  // up to the end of the data so far
+    size_t used;  // bytes so far: index, gaps and data
 };
 
 // Begins a blob.
 //
-// inputs   memory [bytes]: aligned to 8; or null, to count. entries: how many will be added
-// outputs  w: w->used is the size of the blob after the last blob_add
+// inputs   memory [bytes]: aligned to 8; null: only count
+//          entries: the number of blob_add calls to come
+// outputs  w: after the last blob_add, w->used is the size of the blob
 SPIRA_API status blob_write_begin(void *memory, size_t bytes, int entries, blob_writer *w) {
     SPIRA_REQUIRE(w, status_null_pointer, "writer", 0);
-    SPIRA_REQUIRE((uintptr_t)memory % 8 == 0, status_alignment, "memory", 8);
+    if (memory) {
+        SPIRA_TRY(pointer_check(memory, blob_memory_alignment, "memory"));
+    }
     SPIRA_REQUIRE(entries >= 0 && entries <= blob_entries_max, status_bad_size, "entries", entries);
-    blob_writer made = {(char *)memory, bytes, entries, 0, blob_index_end(entries)};
-    SPIRA_REQUIRE(!memory || bytes >= made.used, status_workspace, "memory", made.used);
-    *w = made;
+    const size_t used = blob_index_end(entries);
+    SPIRA_REQUIRE(!memory || bytes >= used, status_workspace, "memory", used);
+    w->base = (char *)memory;
+    w->bytes = bytes;
+    w->entries = entries;
+    w->added = 0;
+    w->used = used;
     return status_success();
 }
 
-// Stores values in the entry's type; a value that the type cannot hold is refused.
+// Converts values to the entry's type. Refuses a value that the type cannot hold.
 SPIRA_API status blob_store(const blob_entry *e, int64_t elements, const float *values,
                             char *data) {
     numeric type = (numeric)e->type;
@@ -310,18 +319,22 @@ SPIRA_API status blob_store(const blob_entry *e, int64_t elements, const float *
 
 // Adds an entry.
 //
-// inputs   name: shorter than 64 bytes; shape: see the top; values: as many as it has, or null while
-//          only counting
-// errors   status_bad_size "name", "entries" (more than were announced); status_file_format: an
-//          unknown kind or type, or a shape that does not fit the kind; status_workspace with the
-//          bytes up to here; status_not_finite: a value that is a NaN or an infinity, or becomes
-//          one in the type (subject: "values"; detail: the element)
+// inputs   name: shorter than 64 bytes; shape [5]: as above; values: the elements of the shape; may
+//          be null while counting
+// errors   null or misaligned pointers
+//          status_bad_size "name (its length)", "entries" (more than announced)
+//          status_file_format: an unknown kind or type, or a shape that does not fit the kind
+//          status_workspace "memory": too few bytes (detail: the bytes up to this entry's end)
+//          status_not_finite "values": a value is a NaN or an infinity, or becomes one in the type
+//          (detail: the element)
 SPIRA_API status blob_add(blob_writer *w, const char *name, blob_kind kind, numeric type,
                           const uint32_t *shape, const float *values) {
     SPIRA_REQUIRE(w, status_null_pointer, "writer", 0);
     SPIRA_REQUIRE(name, status_null_pointer, "name", 0);
     SPIRA_REQUIRE(shape, status_null_pointer, "shape", 0);
-    SPIRA_REQUIRE(values || !w->base, status_null_pointer, "values", 0);
+    if (values || w->base) {
+        SPIRA_TRY(pointer_check(values, sizeof *values, "values"));
+    }
     size_t length = strlen(name);
     SPIRA_REQUIRE(length > 0 && length < blob_name_bytes, status_bad_size, "name (its length)",
                   length);
@@ -348,10 +361,10 @@ SPIRA_API status blob_add(blob_writer *w, const char *name, blob_kind kind, nume
     return status_success();
 }
 
-// Ends a blob: writes its header, and checks it as a reader would.
+// Ends a blob: writes the header, and opens the blob as a reader would.
 //
-// inputs   w: with as many entries as were announced, over memory
-// outputs  b: the blob, of w->used bytes
+// inputs   w: over memory, with all announced entries added
+// outputs  b: a view of the blob, of w->used bytes
 // errors   status_bad_size "entries" (fewer than announced); those of blob_open
 SPIRA_API status blob_write_end(blob_writer *w, blob *b) {
     SPIRA_REQUIRE(w, status_null_pointer, "writer", 0);

@@ -70,7 +70,7 @@ SPIRA_API status conv_map_carve(const device_info *gpu, const conv_map_request<W
     p->order.kernel = r->kernel;
     p->order.threshold = map_all;
     p->order.map = p->compact ? nullptr : map;
-    p->order.slabs = p->compact ? map : nullptr;
+    p->order.compact = p->compact ? map : nullptr;
     p->order.count = r->outputs.count;
     p->order.capacity = capacity;
     p->order.layout = order;
@@ -142,7 +142,7 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     }
     if constexpr (device_code_within(80, 999)) {
         const map_forms forms = p.compact
-                                    ? map_forms_slabs((int32_t *)p.order.slabs, request->trouble)
+                                    ? map_forms_slabs((int32_t *)p.order.compact, request->trouble)
                                     : map_forms_os((int32_t *)p.order.map);
         SPIRA_TRY(map_build_forms(request->words, &request->kernel, request->source,
                                   request->outputs, &forms, stream));

@@ -1,7 +1,9 @@
-// spira/net_blob.h: the parameters of a planned network, from a blob and to one.
+// spira/net_blob.h: reads the parameters of a planned network from a blob (blob.h), and writes them
+// to one.
 //
-// An entry belongs to the convolution of its name; layers that pool have none. What stands in a
-// blob does not depend on capacities, number formats or the side that a plan is made for.
+// The entries of a convolution have its name; pooling layers have none. The content of a blob does
+// not depend on capacities, on the number format of the features, or on whether the plan is for the
+// host or the device.
 #ifndef SPIRA_NET_BLOB_H
 #define SPIRA_NET_BLOB_H
 
@@ -10,7 +12,7 @@
 
 namespace spira {
 
-// Where a layer's parameters of a kind start, in floats; -1 where the layer has none.
+// Returns where a layer's parameters of a kind start, in floats, or -1 if the layer has none.
 SPIRA_API int64_t net_blob_place(const net_plan *p, int layer, int kind) {
     net_params at = net_params_of(p, layer);
     const int64_t places[blob_kinds] = {at.weight, at.bias, at.scale, at.shift};
@@ -26,7 +28,7 @@ SPIRA_API void net_blob_shape(const net_plan *p, int layer, int kind, uint32_t *
     }
 }
 
-// Whether each convolution has a name of its own that fits an entry.
+// Checks that each convolution has a name of its own that fits an entry.
 SPIRA_API status net_blob_check_names(const net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
         const char *name = p->layers[i].name;
@@ -34,7 +36,7 @@ SPIRA_API status net_blob_check_names(const net_plan *p) {
             continue;
         }
         if (!name || !*name || strlen(name) >= blob_name_bytes) {
-            return net_fault("no name, or one of more than 63 bytes", i);
+            return net_fault("no name, or a name of more than 63 bytes", i);
         }
         for (int j = 0; j < i; ++j) {
             if (net_is_conv(&p->layers[j]) && !strcmp(name, p->layers[j].name)) {
@@ -47,19 +49,19 @@ SPIRA_API status net_blob_check_names(const net_plan *p) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// What is wrong with a kind of parameters, in words; null if they are where they should be.
+// Returns what is wrong with a kind of parameters of a layer, or null.
 SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int layer, int kind) {
     static const char *const lacking[blob_kinds] = {
         "the blob lacks its weight", "the blob lacks its bias",
         "the blob lacks its scale (of batch norm)", "the blob lacks its shift (of batch norm)"};
     static const char *const unwanted[blob_kinds] = {
-        "", "the blob has a bias for it, the layer has none",
-        "the blob has a scale for it, the layer has no norm",
-        "the blob has a shift for it, the layer has no norm"};
+        "", "the blob has a bias for it, but the layer has none",
+        "the blob has a scale for it, but the layer has no norm",
+        "the blob has a shift for it, but the layer has no norm"};
     static const char *const shapes[blob_kinds] = {
-        "its weight in the blob is not of [size.x, size.y, size.z, cin + cin2, cout]",
-        "its bias in the blob is not of [cout]", "its scale in the blob is not of [cout]",
-        "its shift in the blob is not of [cout]"};
+        "its weight in the blob is not [size.x, size.y, size.z, cin + cin2, cout]",
+        "its bias in the blob is not [cout]", "its scale in the blob is not [cout]",
+        "its shift in the blob is not [cout]"};
     bool wanted = net_blob_place(p, layer, kind) >= 0;
     int found = blob_find(b, p->layers[layer].name, (blob_kind)kind);
     if (found < 0 || !wanted) {
@@ -71,7 +73,7 @@ SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int laye
     return memcmp(shape, e.shape, sizeof shape) ? shapes[kind] : nullptr;
 }
 
-// Loads a layer's parameters and counts their entries.
+// Loads a layer's parameters. Adds the number of their entries to *used.
 SPIRA_API status net_blob_read_layer(const net_plan *p, const blob *b, int layer, float *params,
                                      int *used) {
     for (int kind = 0; kind < (int)blob_kinds; ++kind) {
@@ -94,20 +96,21 @@ SPIRA_API status net_blob_read_layer(const net_plan *p, const blob *b, int layer
 
 // Fills the parameters of a plan from a blob, by the names of the layers.
 //
-// inputs   p: any plan of the table, of either side, or what net_plan_sets makes (which needs no
-//          word layout); b: from blob_open
-// outputs  params [p->params], fp32, as net_run_host and net_load take them: all of them, or after
-//          an error some. unused: how many entries belong to no convolution of the table. A
-//          backbone may be read from the blob of a larger network; whoever wants all entries used
-//          asks for 0.
-// errors   status_layer with the layer at fault: a weight, bias, scale or shift that the layer has
-//          and the blob lacks; one that the blob has and the layer has not; another kernel size or
-//          other channels; damaged data, a NaN or an infinity; no name, a long one, or that of an
-//          earlier convolution
+// inputs   p: any plan of the network, for the host or the device, or the result of net_plan_sets
+//          (which needs no word layout); b: from blob_open
+// outputs  params [p->params], fp32, as net_run_host and net_load take them; incomplete on failure
+//          unused: the entries that belong to no convolution of the network. A backbone can be read
+//          from the blob of a larger network. Require 0 if all entries must be used
+// errors   null or misaligned pointers
+//          status_layer (detail: the layer): the blob lacks a weight, bias, scale or shift of the
+//          layer, or has one that the layer does not have; the shapes differ; the data are damaged
+//          or not finite; the layer has no name, a long one, or that of an earlier convolution
 SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, int *unused) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
-    SPIRA_REQUIRE(params || !p->params, status_null_pointer, "params", 0);
+    if (p->params) {
+        SPIRA_TRY(pointer_check(params, sizeof *params, "params"));
+    }
     SPIRA_REQUIRE(unused, status_null_pointer, "unused", 0);
     SPIRA_TRY(net_blob_check_names(p));
     int used = 0;
@@ -122,7 +125,7 @@ SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, 
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// Adds the entries of all layers to a writer; params may be null while it counts.
+// Adds the entries of all layers to a writer. params: may be null while counting
 SPIRA_API status net_blob_add(const net_plan *p, const float *params, numeric type,
                               blob_writer *w) {
     for (int i = 0; i < p->layer_count; ++i) {
@@ -140,7 +143,7 @@ SPIRA_API status net_blob_add(const net_plan *p, const float *params, numeric ty
     return status_success();
 }
 
-// Checks what a blob is written from, and begins it.
+// Checks the plan and begins a blob.
 SPIRA_API status net_blob_begin(const net_plan *p, void *memory, size_t bytes, blob_writer *w) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_TRY(net_blob_check_names(p));
@@ -153,7 +156,7 @@ SPIRA_API status net_blob_begin(const net_plan *p, void *memory, size_t bytes, b
     return blob_write_begin(memory, bytes, entries, w);
 }
 
-// How many bytes net_blob_write needs.
+// Returns the bytes that net_blob_write needs.
 SPIRA_API status net_blob_bytes(const net_plan *p, numeric type, size_t *bytes) {
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     blob_writer w;
@@ -163,15 +166,18 @@ SPIRA_API status net_blob_bytes(const net_plan *p, numeric type, size_t *bytes) 
     return status_success();
 }
 
-// Writes the parameters of a plan as a blob: layer by layer; of each weight, bias, scale, shift.
+// Writes the parameters of a plan as a blob: layer by layer, of each its weight, bias, scale and
+// shift.
 //
-// inputs   p: as in net_blob_read; params [p->params]; type: of the weights, not tf32 (biases, scales
-//          and shifts stay fp32); memory [bytes]: those of net_blob_bytes, aligned to 8
-// outputs  b: the blob; it is what net_blob_bytes says, whatever `bytes` is
-// errors   status_layer for names, as in net_blob_read; those of blob_add
+// inputs   p: as in net_blob_read; params [p->params]
+//          type: of the weights, not tf32; biases, scales and shifts stay fp32
+//          memory [bytes]: at least the bytes of net_blob_bytes, aligned to 8
+// outputs  b: a view of the blob; its size is that of net_blob_bytes
+// errors   null or misaligned pointers; status_layer for names, as in net_blob_read; those of
+//          blob_add
 SPIRA_API status net_blob_write(const net_plan *p, const float *params, numeric type, void *memory,
                                 size_t bytes, blob *b) {
-    SPIRA_REQUIRE(params, status_null_pointer, "params", 0);
+    SPIRA_TRY(pointer_check(params, sizeof *params, "params"));
     SPIRA_REQUIRE(memory, status_null_pointer, "memory", 0);
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
     blob_writer w;

@@ -1,20 +1,20 @@
-// spira/layout/tile.h: the kernel map in the form that convolutions read, but for those of few
-// channels (conv/narrow.cuh) and on Hopper's warpgroups (conv/hopper.cuh), which read the one of
-// layout/order.h.
+// spira/layout/tile.h: the tiled layout of a kernel map, and the host loop that builds it. Most
+// convolutions read it; those of few channels (conv/narrow.cuh) and the Hopper kernels
+// (conv/hopper.cuh) read the ordered layout (layout/order.h).
 //
-// Tiled layout. The outputs are cut into tiles of so many consecutive rows (64 is usual). A tile
-// has the list of its pairs, offset by offset. The pairs of an offset are in the order of their
-// outputs, but rows of different numbers modulo 4 take turns as long as there are such (their sums
-// stand in different banks of shared memory), and they are padded to groups of 16. A convolution
-// that owns some tiles finds the rows to multiply for an offset side by side, without those that
-// are not there, and adds what they give to sums that stay on the chip.
+// A tile is a number of consecutive outputs (64 is usual) with the list of its pairs, sorted by
+// offset. The pairs of an offset are padded to groups of 16. Their rows are interleaved by row % 4,
+// as long as all four residues have pairs left, so that neighbouring pairs add to different banks
+// of shared memory; rows of one residue ascend. A convolution that owns a tile finds the rows to
+// multiply for an offset side by side, without missing ones, and adds the products to sums on the
+// chip.
 //
-//   first  [tiles, volume + 1]           where the groups of each offset start in the tile's list
-//   offset [tiles, rows * volume / 16]   the list: the offset of each group,
-//   input  [tiles, rows * volume]        the source rows of its pairs, -1 in the padding,
-//   row    [tiles, rows * volume]        and their output rows, from the tile's first; `rows`
+//   first  [tiles, volume + 1]          the first group of each offset in the tile's list
+//   offset [tiles, rows * volume / 16]  the list: the offset of each group,
+//   input  [tiles, rows * volume]       the source row of each pair, -1 in the padding,
+//   row    [tiles, rows * volume]       and its output row in the tile; `rows` in the padding
 //
-// Of a list only the first first[tile][volume] groups are written.
+// Of each list, only the first first[tile][volume] groups are written.
 #ifndef SPIRA_LAYOUT_TILE_H
 #define SPIRA_LAYOUT_TILE_H
 
@@ -35,12 +35,13 @@ struct tile_layout {
     int32_t rows; // of a tile
 };
 
-// Rows of a tile for a kernel of this volume: what is usual, and the most. Larger tiles have less
-// padding and more work for each fetch of the weights, but there are fewer of them.
+// Returns the usual rows of a tile for a kernel of this volume. Larger tiles have less padding and
+// more work for each load of the weights, but there are fewer of them.
 SPIRA_BOTH int tile_rows(int volume) {
     return volume <= 128 ? 64 : 32;
 }
 
+// Returns the most rows of a tile.
 SPIRA_BOTH int tile_rows_limit(int volume) {
     return volume <= 32 ? tile_rows_most : tile_rows(volume);
 }
@@ -49,17 +50,17 @@ SPIRA_BOTH bool tile_rows_valid(int rows, int volume) {
     return rows == tile_rows(volume) || rows == tile_rows_limit(volume);
 }
 
-// What is good for a layer of so many channels (the larger of both sides) and outputs.
+// Chooses the rows of a tile for a layer. channels: the larger of cin and cout
 SPIRA_BOTH int tile_rows_choose(int volume, int channels, int32_t outputs) {
     return channels >= 64 && outputs >= 32768 ? tile_rows_limit(volume) : tile_rows(volume);
 }
 
-// Tiles for a capacity of outputs.
+// Returns the tiles for a capacity of outputs.
 SPIRA_BOTH int32_t tile_count(int32_t capacity, int rows) {
     return (int32_t)ceil_div(capacity, rows);
 }
 
-// Where the list of a tile begins.
+// Returns the index of the first entry of a tile's list.
 SPIRA_BOTH int64_t tile_begin(const tile_layout *t, int64_t tile) {
     return tile * t->rows * t->volume;
 }
@@ -80,7 +81,10 @@ SPIRA_API tile_layout tile_layout_take(workspace *w, int32_t capacity, int32_t v
 
 SPIRA_API status tile_layout_check(const tile_layout *t, int volume, int32_t capacity) {
     SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(t->first && t->offset && t->input && t->row, status_null_pointer, "layout", 0);
+    SPIRA_TRY(pointer_check(t->first, sizeof *t->first, "layout"));
+    SPIRA_TRY(pointer_check(t->offset, sizeof *t->offset, "layout"));
+    SPIRA_TRY(pointer_check(t->input, sizeof *t->input, "layout"));
+    SPIRA_TRY(pointer_check(t->row, sizeof *t->row, "layout"));
     SPIRA_REQUIRE(t->volume == volume, status_bad_size, "layout.volume", t->volume);
     SPIRA_REQUIRE(tile_rows_valid(t->rows, volume), status_bad_size, "layout.rows", t->rows);
     SPIRA_REQUIRE(t->tiles >= tile_count(capacity, t->rows), status_capacity, "layout.tiles",
@@ -90,40 +94,40 @@ SPIRA_API status tile_layout_check(const tile_layout *t, int volume, int32_t cap
 
 SPIRA_API status tile_check(const int32_t *map, int volume, int32_t capacity,
                             const tile_layout *t) {
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    SPIRA_TRY(pointer_check(map, sizeof *map, "map"));
     SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
     SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   capacity);
     return tile_layout_check(t, volume, capacity);
 }
 
-enum { tile_turns = 4 };
+enum { tile_residues = 4 }; // rows are interleaved by row % tile_residues
 
-// Where, among the pairs of an offset, pair number `rank` of those whose rows are `turn` modulo 4
-// stands; pairs: how many there are of each.
-SPIRA_BOTH int tile_pair_place(int rank, int turn, const int (&pairs)[tile_turns]) {
+// Returns the position, among the pairs of an offset, of pair number `rank` of a residue. pairs:
+// the number of pairs of each residue
+SPIRA_BOTH int tile_pair_place(int rank, int residue, const int (&pairs)[tile_residues]) {
     int place = 0;
-    for (int i = 0; i < tile_turns; ++i) {
-        int before = rank + (i < turn);
+    for (int i = 0; i < tile_residues; ++i) {
+        int before = rank + (i < residue);
         place += pairs[i] < before ? pairs[i] : before;
     }
     return place;
 }
 
-// The pairs of one offset of a tile: `found` of the tile so far; returns it with these.
+// Appends the pairs of offset k to a tile's list of `found` entries. Returns the new length.
 //
-// taps: the offset's source of the tile's first row; those of the others follow at `pitch`
+// taps: the sources of the offset, one for each row, `pitch` apart
 SPIRA_API int tile_put_host(const int32_t *taps, int64_t pitch, int rows, int k, int found,
                             int64_t tile, const tile_layout *t) {
     int64_t begin = tile_begin(t, tile);
-    int pairs[tile_turns] = {}, rank[tile_turns] = {}, first = found;
+    int pairs[tile_residues] = {}, rank[tile_residues] = {}, first = found;
     for (int r = 0; r < rows; ++r) {
-        pairs[r % tile_turns] += taps[r * pitch] >= 0;
+        pairs[r % tile_residues] += taps[r * pitch] >= 0;
     }
     for (int r = 0; r < rows; ++r) {
         int32_t source = taps[r * pitch];
         if (source >= 0) {
-            int at = first + tile_pair_place(rank[r % tile_turns]++, r % tile_turns, pairs);
+            int at = first + tile_pair_place(rank[r % tile_residues]++, r % tile_residues, pairs);
             t->input[begin + at] = source;
             t->row[begin + at] = (uint8_t)r;
             ++found;
@@ -139,10 +143,12 @@ SPIRA_API int tile_put_host(const int32_t *taps, int64_t pitch, int rows, int k,
     return found;
 }
 
-// Builds the tiled layout of a map: the host loop of `tile_build` (layout/tile.cuh).
+// Builds the tiled layout of a kernel map on the host. `tile_build` (layout/tile.cuh) gives the
+// same bytes.
 //
-// inputs   map [capacity, volume], of which `count` rows are read
-// outputs  t: all tiles of the capacity; those beyond the count have no pairs
+// inputs   map [capacity, volume]: `count` rows are read
+// outputs  t: all tiles of the capacity; those past the count have no pairs
+// errors   null or misaligned pointers, sizes, a layout that is too small for the capacity
 SPIRA_API status tile_build_host(const int32_t *map, int volume, int32_t count, int32_t capacity,
                                  tile_layout t) {
     SPIRA_TRY(tile_check(map, volume, capacity, &t));

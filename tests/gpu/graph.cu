@@ -367,12 +367,12 @@ void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part>
 // Of the sources those of the offsets in the masks: the others are not written.
 void parts_fetch_order(const char *name, const order_layout *t, std::vector<part> *parts) {
     const int words = order_words(t->volume);
-    std::vector<uint32_t> mask((size_t)(t->blocks * words));
+    std::vector<uint32_t> mask((size_t)(t->groups * words));
     device_copy_out(mask.data(), t->mask, (int64_t)mask.size());
-    parts->push_back(part_fetch(name, t->row, (int64_t)t->blocks * order_rows));
+    parts->push_back(part_fetch(name, t->row, (int64_t)t->groups * order_rows));
     parts->push_back(part_fetch(name, t->mask, (int64_t)mask.size()));
     part source = {name, {}};
-    for (int64_t block = 0; block < t->blocks; ++block) {
+    for (int64_t block = 0; block < t->groups; ++block) {
         for (int k = 0; k < t->volume; ++k) {
             if (mask[(size_t)(block * words + k / 32)] >> k % 32 & 1) {
                 part_append(&source, t->source + order_begin(t, block, k), order_rows);

@@ -1,4 +1,4 @@
-// tests/gpu/layout.cu: the tiled layout on the GPU, byte for byte that of the host loop.
+// tests/gpu/layout.cu: the tiled layout on the GPU, compared with the host loop byte by byte.
 #include "../../spira/layout/tile.cuh"
 #include "../support/device.cuh"
 #include "../support/reference.h"
@@ -19,7 +19,7 @@ struct tiles {
     std::vector<uint8_t> row;
 };
 
-// What is not written stays as it is here, on both sides.
+// Fills an array with the poison that device_new_poisoned writes.
 template <typename T>
 void poison(std::vector<T> *v, int64_t count) {
     v->resize((size_t)count);
@@ -39,20 +39,27 @@ tiles tiles_make(int32_t count, int32_t volume, int32_t rows) {
 }
 
 tile_layout tiles_layout(tiles *t) {
-    tile_layout l = {t->first.data(), t->offset.data(), t->input.data(), t->row.data(),
-                     t->count,        t->volume,        t->rows};
+    tile_layout l;
+    l.first = t->first.data();
+    l.offset = t->offset.data();
+    l.input = t->input.data();
+    l.row = t->row.data();
+    l.tiles = t->count;
+    l.volume = t->volume;
+    l.rows = t->rows;
     return l;
 }
 
 tile_layout device_tiles(int32_t count, int32_t volume, int32_t rows) {
     const int64_t entries = (int64_t)count * rows * volume;
-    tile_layout l = {device_new_poisoned<int32_t>((int64_t)count * (volume + 1)),
-                     device_new_poisoned<uint16_t>(entries / tile_group),
-                     device_new_poisoned<int32_t>(entries),
-                     device_new_poisoned<uint8_t>(entries),
-                     count,
-                     volume,
-                     rows};
+    tile_layout l;
+    l.first = device_new_poisoned<int32_t>((int64_t)count * (volume + 1));
+    l.offset = device_new_poisoned<uint16_t>(entries / tile_group);
+    l.input = device_new_poisoned<int32_t>(entries);
+    l.row = device_new_poisoned<uint8_t>(entries);
+    l.tiles = count;
+    l.volume = volume;
+    l.rows = rows;
     return l;
 }
 
@@ -83,7 +90,7 @@ bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wan
     return true;
 }
 
-// "" where all is the same; else what is not.
+// Returns the first difference, or "".
 const char *difference(const tiles &got, const tiles &wanted) {
     finding[0] = 0;
     if (got.count != wanted.count || got.volume != wanted.volume || got.rows != wanted.rows) {
@@ -96,7 +103,7 @@ const char *difference(const tiles &got, const tiles &wanted) {
     return equal ? "" : finding;
 }
 
-// One entry of a tile's list, of offset k: padding, or a pair of the map that was not `seen`.
+// Whether an entry of offset k is valid: padding, or a pair of the map that was not `seen`.
 bool tile_holds_entry(const tiles &t, int64_t tile, int64_t k, size_t at,
                       const std::vector<int32_t> &map, int32_t count, std::vector<char> *seen) {
     if (t.input[at] < 0) {
@@ -111,7 +118,7 @@ bool tile_holds_entry(const tiles &t, int64_t tile, int64_t k, size_t at,
     return true;
 }
 
-// What a convolution needs of a layout, whatever its order: each pair once, among its offset's.
+// Whether a layout has each pair of the map once, in its offset's groups, in any order.
 bool tiles_hold_map(const tiles &t, const std::vector<int32_t> &map, int32_t count,
                     int32_t capacity) {
     const size_t taps = (size_t)count * (size_t)t.volume;
@@ -142,8 +149,8 @@ bool tiles_hold_map(const tiles &t, const std::vector<int32_t> &map, int32_t cou
     return true;
 }
 
-// Both sides, the device twice over its own output. `extra` tiles are more than are needed; the
-// device is told of `over` rows more than there is room for. Frees all buffers of the test.
+// Builds on both sides and compares; on the device twice, over its own output. extra: tiles beyond
+// the capacity; over: how far the device's count exceeds the capacity. Frees all test buffers.
 tiles check_both(const std::vector<int32_t> &map, int32_t volume, int32_t rows, int32_t count,
                  int32_t capacity, int32_t extra = 0, int32_t over = 0) {
     int32_t many = tile_count(capacity, rows) + extra, told = count + over;
@@ -168,14 +175,13 @@ enum fill {
     fill_all,
     fill_sparse,
     fill_half,
-    fill_by_offset, // some offsets are hardly ever there, some nearly always
-    fill_alike,     // stretches of rows with the same taps
-    fill_turns,     // rows of one number modulo 4, or of some: turns that run out
+    fill_by_offset, // some offsets are rare, some frequent
+    fill_alike,     // consecutive rows with the same taps
+    fill_residues,  // rows of some residues modulo 4 only
     fills,
 };
 
-// A map [capacity, volume] of which `count` rows are real; the others look real and must not be
-// read.
+// A map [capacity, volume]. Rows from `count` on have plausible sources, and must not be read.
 std::vector<int32_t> map_random(random_state *random, int volume, int32_t count, int32_t capacity,
                                 fill kind) {
     std::vector<int32_t> map((size_t)capacity * (size_t)volume, 12345);
@@ -202,7 +208,7 @@ std::vector<int32_t> map_random(random_state *random, int volume, int32_t count,
             case fill_alike:
                 has = (row / alike + k) % 3 == 0;
                 break;
-            case fill_turns:
+            case fill_residues:
                 has = (k % 16 >> row % 4 & 1) && random_int(random, 0, 3);
                 break;
             }
@@ -213,7 +219,7 @@ std::vector<int32_t> map_random(random_state *random, int volume, int32_t count,
     return map;
 }
 
-// The sizes of a tile that there are for a volume, both or one.
+// The tile sizes of a volume, one or two.
 std::vector<int32_t> rows_of(int volume) {
     std::vector<int32_t> rows = {tile_rows(volume)};
     if (tile_rows_limit(volume) != rows[0]) {
@@ -250,7 +256,7 @@ DEVICE_TEST(gpu_tile_every_size) {
     }
 }
 
-// Volumes around 32, 128 and 256: the rows of a tile, the words of its bits, the offsets at a time.
+// Volumes around 32, 128 and 256: edges of the tile sizes, of the words of bits, of the pieces.
 DEVICE_TEST(gpu_tile_every_volume) {
     random_state random = random_make(2);
     for (int volume : {1,  2,  3,  8,   9,   16,  27,  30,  31,  32,  33,  34,  45,  63,  64, 65,
@@ -258,7 +264,7 @@ DEVICE_TEST(gpu_tile_every_volume) {
         for (int32_t rows : rows_of(volume)) {
             for (int kind = fill_none; kind < fills; ++kind) {
                 if (test_quick() &&
-                    ((kind != fill_turns && kind % 4) || (volume > 33 && volume != 129))) {
+                    ((kind != fill_residues && kind % 4) || (volume > 33 && volume != 129))) {
                     continue;
                 }
                 int32_t n = volume > 100 ? 3 * rows + 5 : 600, capacity = n + kind;
@@ -296,7 +302,7 @@ DEVICE_TEST(gpu_tile_random_maps) {
     }
 }
 
-// A count beyond the capacity: as many rows as there is room for, and not one more.
+// A count above the capacity is clamped.
 DEVICE_TEST(gpu_tile_clamps_the_count) {
     random_state random = random_make(5);
     for (int volume : {8, 27, 125, 129}) {
@@ -316,8 +322,8 @@ DEVICE_TEST(gpu_tile_clamps_the_count) {
     }
 }
 
-// Maps of real layers. most: rows that are multiplied for each pair, in tiles of the usual size and
-// of the largest.
+// Maps of real layers. most, most_large: the limit of rows multiplied for each pair, in tiles of
+// the usual size and of the largest
 template <typename W>
 void check_scan(const char *name, int size, double most, double most_large) {
     word_layout layout;
@@ -369,7 +375,7 @@ DEVICE_TEST(gpu_tile_beyond_32_bits) {
     }
     int32_t *map = device_new<int32_t>((int64_t)rows * volume);
     tile_layout layout = device_tiles(many, volume, 32);
-    // All taps are there, all from one row, but for those of the last tiles.
+    // All taps are present, from one row; the last tiles have taps of their own.
     CUDA_CHECK(cudaMemset(map, 1, (size_t)rows * volume * sizeof(int32_t)));
     random_state random = random_make(3);
     std::vector<int32_t> part =
@@ -415,7 +421,7 @@ DEVICE_TEST(gpu_tile_refuses) {
         bad.rows = rows;
         CHECK_STATUS(start(map, 27, count, 2, bad), status_bad_size);
     }
-    tile_layout large = good, small = good; // sizes that belong to other volumes
+    tile_layout large = good, small = good; // tile sizes of other volumes
     large.volume = 33;
     large.rows = 128;
     CHECK_STATUS(start(map, 33, count, 2, large), status_bad_size);
@@ -429,10 +435,14 @@ DEVICE_TEST(gpu_tile_refuses) {
         bad.row = pointer == 3 ? nullptr : bad.row;
         CHECK_STATUS(start(map, 27, count, 2, bad), status_null_pointer);
     }
-    tile_layout few = good;
-    few.tiles = 0;
-    CHECK_STATUS(start(map, 27, count, 2, few), status_capacity);
-    // Nothing has been done.
+    tile_layout short_of_tiles = good;
+    short_of_tiles.tiles = 0;
+    CHECK_STATUS(start(map, 27, count, 2, short_of_tiles), status_capacity);
+    const int32_t *odd = (const int32_t *)((char *)count + 2);
+    CHECK_STATUS(start(map, 27, odd, 2, good), status_alignment);
+    CHECK_EQUAL(start(map, 27, odd, 2, good).subject, "count");
+    CHECK_EQUAL(start(odd, 27, count, 2, good).subject, "map");
+    // Nothing was written.
     CHECK_EQUAL(difference(device_tiles_fetch(&good), tiles_make(1, 27, 64)), "");
 }
 
@@ -465,14 +475,14 @@ DEVICE_TEST(gpu_tile_planted_errors_are_found) {
         bad = wanted;
         bad.input[own] = -1; // a tap is dropped
         CHECK(found(bad, "input[", false));
-        bad.row[own] = (uint8_t)rows; // and made padding of
+        bad.row[own] = (uint8_t)rows; // and becomes padding
         CHECK(found(bad, "input[", false));
         bad = wanted;
         bad.input[own] = bad.input[own + 1]; // a pair twice
         bad.row[own] = bad.row[own + 1];
         CHECK(found(bad, "input[", false));
         bad = wanted;
-        ++bad.input.back(); // a write behind the list
+        ++bad.input.back(); // a write past the list
         REQUIRE(bad.first.back() * tile_group < rows * 27);
         CHECK(found(bad, "input[", true));
         // A row too few.

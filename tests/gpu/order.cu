@@ -1,4 +1,4 @@
-// tests/gpu/order.cu: the ordered layout on the GPU, byte for byte that of the host loop.
+// tests/gpu/order.cu: the ordered layout on the GPU, compared with the host loop byte by byte.
 #include "../../spira/layout/order.cuh"
 #include "../support/orders.cuh"
 #include "../support/sets.cuh"
@@ -7,7 +7,7 @@ using namespace spira;
 
 namespace {
 
-char label[256]; // the case at hand, for the message
+char label[256]; // the test case, for messages
 
 // ---- maps ---------------------------------------------------------------------------------------
 
@@ -16,20 +16,29 @@ enum fill {
     fill_all,
     fill_sparse,
     fill_half,
-    fill_by_offset, // some offsets are hardly ever there, some nearly always
+    fill_by_offset, // some offsets are rare, some frequent
     fill_alike,     // many rows with the same taps
-    fill_last,      // the last offset alone: the largest key of all if the kernel is odd
+    fill_last,      // only the last offset: the largest key of an odd kernel
     fills,
 };
 
-// A map [capacity, columns] of which `count` rows are real; the others look real and must not be
-// read. `told`: the count that the device hears of.
+// A map [capacity, columns]. Rows from `count` on have plausible sources, and must not be read.
+// told: the count in device memory, which may exceed the capacity
 struct scene {
     kernel_shape kernel;
     int threshold; // of the map's columns
     int32_t count, capacity, told;
     std::vector<int32_t> map;
 };
+
+scene scene_empty(const kernel_shape *kernel, int threshold, int32_t count, int32_t capacity) {
+    scene s;
+    s.kernel = *kernel;
+    s.threshold = threshold;
+    s.count = s.told = count;
+    s.capacity = capacity;
+    return s;
+}
 
 int32_t scene_columns(const scene *s) {
     return map_os_columns(&s->kernel, s->threshold, false);
@@ -60,7 +69,7 @@ scene scene_make(random_state *random, triple size, int32_t count, int32_t capac
                  int threshold = map_all) {
     kernel_shape kernel = kernel_cube(1, 1);
     kernel.size = size;
-    scene s = {kernel, threshold, count, capacity, count, {}};
+    scene s = scene_empty(&kernel, threshold, count, capacity);
     const int volume = scene_columns(&s);
     s.map.resize((size_t)capacity * (size_t)volume, 12345);
     for (int32_t row = 0; row < count; ++row) {
@@ -75,70 +84,69 @@ scene scene_make(random_state *random, triple size, int32_t count, int32_t capac
 
 // ---- one run, on either side --------------------------------------------------------------------
 
-typedef order_arrays blocks;
+typedef order_arrays arrays;
 
-// `extra` blocks are more than are needed.
-blocks blocks_make(const scene *s, int32_t extra) {
+// extra: row groups beyond the capacity
+arrays arrays_make(const scene *s, int32_t extra) {
     return order_arrays_make(order_count(s->capacity) + extra, scene_columns(s));
 }
 
-blocks blocks_on_host(const scene *s, int32_t extra) {
-    blocks b = blocks_make(s, extra);
+arrays arrays_on_host(const scene *s, int32_t extra) {
+    arrays a = arrays_make(s, extra);
     const size_t bytes = order_host_workspace(s->capacity);
     CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity,
-                              order_arrays_layout(&b), guarded_new<char>((int64_t)bytes), bytes));
-    return b;
+                              order_arrays_layout(&a), guarded_new<char>((int64_t)bytes), bytes));
+    return a;
 }
 
-// The compact form of a scene's map, which becomes what that tells.
-std::vector<int32_t> scene_slabs(const scene *s, std::vector<int32_t> *map) {
+// The compact form of a scene's map. Taps that it cannot hold are removed from the map.
+std::vector<int32_t> scene_compact(const scene *s, std::vector<int32_t> *map) {
     const int K = s->kernel.size.x, plane = K * K;
-    std::vector<int32_t> slabs((size_t)slab_total(K, s->capacity), 12345); // looks real
+    std::vector<int32_t> compact((size_t)slab_total(K, s->capacity), 12345); // looks real
     for (int32_t i = 0; i < s->count; ++i) {
         for (int b = 0; b < K; ++b) {
             int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
-            int32_t *record = &slabs[(size_t)slab_at(K, s->capacity, b, i)];
+            int32_t *record = &compact[(size_t)slab_at(K, s->capacity, b, i)];
             slab_record_put(taps, K, record);
             for (int c = 0; c < plane; ++c) {
                 taps[c] = slab_source(record, K, c);
             }
         }
     }
-    return slabs;
+    return compact;
 }
 
-// Whether the map of a scene can be compact.
-bool scene_is_small(const scene *s) {
+bool scene_can_be_compact(const scene *s) {
     return slab_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
 }
 
-// The scene's map in the memory of a request; of a compact one the scene keeps what that tells.
+// Copies a scene's map to the memory of a request; for a compact request, as scene_compact does.
 void request_fill(const order_request *r, scene *s) {
-    if (r->slabs) {
-        std::vector<int32_t> slabs = scene_slabs(s, &s->map);
-        device_copy_in((int32_t *)r->slabs, slabs.data(), (int64_t)slabs.size());
+    if (r->compact) {
+        std::vector<int32_t> compact = scene_compact(s, &s->map);
+        device_copy_in((int32_t *)r->compact, compact.data(), (int64_t)compact.size());
     } else {
         device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
     }
 }
 
 order_request request_make(scene *s, int32_t extra, bool compact = false) {
-    order_request r = {s->kernel,
-                       s->threshold,
-                       device_upload(s->map.data(), (int64_t)s->map.size()),
-                       device_upload(&s->told, 1),
-                       s->capacity,
-                       order_layout_new(order_count(s->capacity) + extra, scene_columns(s)),
-                       nullptr};
-    if (compact && scene_is_small(s)) {
+    order_request r = {};
+    r.kernel = s->kernel;
+    r.threshold = s->threshold;
+    r.map = device_upload(s->map.data(), (int64_t)s->map.size());
+    r.count = device_upload(&s->told, 1);
+    r.capacity = s->capacity;
+    r.layout = order_layout_new(order_count(s->capacity) + extra, scene_columns(s));
+    if (compact && scene_can_be_compact(s)) {
         r.map = nullptr;
-        r.slabs = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
+        r.compact = device_new<int32_t>(slab_total(s->kernel.size.x, s->capacity));
         request_fill(&r, s);
     }
     return r;
 }
 
-const char *difference(const blocks &got, const blocks &wanted) {
+const char *difference(const arrays &got, const arrays &wanted) {
     return order_difference(got, wanted, label);
 }
 
@@ -159,13 +167,14 @@ status requests_build(const std::vector<order_request> &requests, const scratch 
     return order_build(requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
 }
 
-// Both sides, the device twice over its own output and scratch. Frees all buffers of the test.
+// Builds on both sides and compares; on the device twice, over its own output and scratch. Frees
+// all test buffers.
 void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
-    std::vector<blocks> wanted;
+    std::vector<arrays> wanted;
     for (scene &s : scenes) {
         requests.push_back(request_make(&s, extra, compact));
-        wanted.push_back(blocks_on_host(&s, extra));
+        wanted.push_back(arrays_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
     for (int run = 0; run < 2; ++run) {
@@ -177,11 +186,11 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     guarded_finish();
 }
 
-// From maps as they stand, then from compact ones where they can be.
+// From full maps, then from compact ones if some map can be compact.
 void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
     check_requests(scenes, extra, false);
     if (std::any_of(scenes.begin(), scenes.end(),
-                    [](const scene &s) { return scene_is_small(&s); })) {
+                    [](const scene &s) { return scene_can_be_compact(&s); })) {
         check_requests(scenes, extra, true);
     }
 }
@@ -205,7 +214,7 @@ DEVICE_TEST(gpu_order_every_size) {
                 continue;
             }
             for (int room : {0, 1, 300}) {
-                if (test_quick() && number++ % 11) { // each count, kernel and room among them
+                if (test_quick() && number++ % 11) { // still with each count, kernel and room
                     continue;
                 }
                 int32_t capacity = n + room > 0 ? n + room : 1;
@@ -267,7 +276,7 @@ DEVICE_TEST(gpu_order_every_threshold) {
     }
 }
 
-// A count beyond the capacity: as many rows as there is room for, and not one more.
+// A count above the capacity is clamped.
 DEVICE_TEST(gpu_order_clamps_the_count) {
     random_state random = random_make(3);
     for (int32_t capacity : {1, 63, 64, 128, 200}) {
@@ -283,7 +292,7 @@ DEVICE_TEST(gpu_order_clamps_the_count) {
     }
 }
 
-// Random maps of a go: any kernels, empty ones among them.
+// Random maps of a batch, some of them empty.
 std::vector<scene> scenes_random(random_state *random, int maps, int32_t most) {
     std::vector<scene> scenes;
     for (int m = 0; m < maps; ++m) {
@@ -312,8 +321,7 @@ DEVICE_TEST(gpu_order_many_maps) {
     }
 }
 
-// The largest keys, and rows behind them that have none; no map has any rows; all but one are
-// empty.
+// Maps with the largest keys next to positions without rows; empty maps; all maps but one empty.
 DEVICE_TEST(gpu_order_ends_of_the_keys) {
     random_state random = random_make(4);
     for (int maps : {1, 2, 3, 4, 8, 16}) {
@@ -338,7 +346,7 @@ DEVICE_TEST(gpu_order_ends_of_the_keys) {
     }
 }
 
-// Capacities of many runs, counts around the ends of the first of them.
+// Capacities of many runs; counts around the ends of the first runs.
 DEVICE_TEST(gpu_order_room_for_many_runs) {
     random_state random = random_make(11);
     int turn = 0;
@@ -357,9 +365,8 @@ DEVICE_TEST(gpu_order_room_for_many_runs) {
     }
 }
 
-// Pairs of blocks of many weights, and of some few: maps of one slab of columns and of more, their
-// pairs in one scope.
-DEVICE_TEST(gpu_order_turns) {
+// Group pairs of many weights and of few; maps of one word of columns and of more.
+DEVICE_TEST(gpu_order_schedules) {
     random_state random = random_make(12);
     for (int32_t count : {1, 128, 129, 16 * 128, 2048 * 8 + 1, 60000}) {
         std::vector<scene> scenes;
@@ -368,7 +375,7 @@ DEVICE_TEST(gpu_order_turns) {
                 scene s = scene_make(&random, size, count, count + 200, fill_none);
                 const int volume = scene_columns(&s);
                 for (int64_t i = 0; i < (int64_t)count * volume; ++i) {
-                    int own = (int)(i / volume % 37 * volume / 37); // so many columns at most
+                    int own = (int)(i / volume % 37 * volume / 37); // columns at most
                     bool has = i % volume <= own && random_int(&random, 0, 7);
                     s.map[(size_t)i] = has ? (int32_t)i : -1;
                 }
@@ -384,7 +391,7 @@ DEVICE_TEST(gpu_order_turns) {
     }
 }
 
-// Many runs, and more than a scope of pairs: one map, and many together.
+// Many runs, and more than a scope of pairs; one map, and many.
 DEVICE_TEST(gpu_order_many_rows) {
     if (test_quick()) {
         SKIP("large");
@@ -410,12 +417,12 @@ DEVICE_TEST(gpu_order_many_rows) {
 
 // ---- maps of layers -----------------------------------------------------------------------------
 
-// What map_build_host makes, with as many rows more.
+// A map of map_build_host. room: rows beyond the count
 template <typename W>
 scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std::vector<W> source,
                      std::vector<W> outputs, int32_t room) {
     int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
-    scene s = {*kernel, map_all, count, count + room, count, {}};
+    scene s = scene_empty(kernel, map_all, count, count + room);
     s.map.resize((size_t)s.capacity * (size_t)kernel_volume(kernel), 12345);
     voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
     CHECK_OK(map_build_host(layout, kernel, from, to, s.map.data()));
@@ -471,19 +478,19 @@ DEVICE_TEST(gpu_order_real_scans) {
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-// Another scene in the memory of the first.
+// Replaces the scene of a request, in the same memory.
 void request_refill(const order_request *r, scene *s) {
     request_fill(r, s);
     device_copy_in((int32_t *)r->count, &s->told, 1);
     CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
-                          (size_t)r->layout.blocks * (size_t)r->layout.volume * order_rows *
+                          (size_t)r->layout.groups * (size_t)r->layout.volume * order_rows *
                               sizeof(int32_t)));
     CUDA_CHECK(cudaMemset(r->layout.schedule, guarded_poison,
-                          (size_t)order_pairs(r->layout.blocks) * sizeof(int32_t)));
+                          (size_t)order_pairs(r->layout.groups) * sizeof(int32_t)));
     CUDA_CHECK(cudaDeviceSynchronize());
 }
 
-// One graph for the capacities; scenes of other sizes each time.
+// One graph, replayed with scenes of other sizes.
 void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool compact) {
     random_state random = random_make(7);
     std::vector<scene> scenes;
@@ -507,7 +514,7 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
         for (size_t i = 0; i < kernels.size(); ++i) {
             snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
             CHECK_EQUAL(
-                difference(order_arrays_fetch(&requests[i].layout), blocks_on_host(&scenes[i], 0)),
+                difference(order_arrays_fetch(&requests[i].layout), arrays_on_host(&scenes[i], 0)),
                 "");
         }
     }
@@ -527,7 +534,7 @@ DEVICE_TEST(gpu_order_replays) {
 
 // ---- sizes and errors ---------------------------------------------------------------------------
 
-// More entries than an int can count, of the map and of the sources.
+// The map and the sources have more entries than an int can count.
 DEVICE_TEST(gpu_order_beyond_32_bits) {
     const int32_t rows = 699990, volume = 3375, none = 100, own = 650000;
     const int64_t taps = (int64_t)rows * volume;
@@ -536,8 +543,8 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
     if (test_quick() || free_bytes < (size_t)taps * 8 + ((size_t)1 << 30)) {
         SKIP("takes 20 GB of device memory and is not quick");
     }
-    // All taps are there but for those of the last rows, which so come first. One row has taps of
-    // its own.
+    // The last rows have no taps, so they come first. All others have all taps; one row has sources
+    // of its own.
     int32_t *map = device_new<int32_t>(taps);
     CUDA_CHECK(cudaMemset(map, 1, (size_t)taps * sizeof(int32_t)));
     CUDA_CHECK(cudaMemset(map + taps - (int64_t)none * volume, 0xff,
@@ -548,28 +555,30 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
     }
     device_copy_in(map + (int64_t)own * volume, numbers.data(), volume);
     const int32_t many = order_count(rows);
-    order_request request = {kernel_cube(15, 1),
-                             map_all,
-                             map,
-                             device_upload(&rows, 1),
-                             rows,
-                             {device_new<int32_t>((int64_t)many * order_rows),
-                              device_new<uint32_t>((int64_t)many * order_words(volume)),
-                              device_new<int32_t>((int64_t)many * volume * order_rows),
-                              device_new<int32_t>(order_pairs(many)), many, volume},
-                             nullptr};
+    order_request request = {};
+    request.kernel = kernel_cube(15, 1);
+    request.threshold = map_all;
+    request.map = map;
+    request.count = device_upload(&rows, 1);
+    request.capacity = rows;
+    request.layout.row = device_new<int32_t>((int64_t)many * order_rows);
+    request.layout.mask = device_new<uint32_t>((int64_t)many * order_words(volume));
+    request.layout.source = device_new<int32_t>((int64_t)many * volume * order_rows);
+    request.layout.schedule = device_new<int32_t>(order_pairs(many));
+    request.layout.groups = many;
+    request.layout.volume = volume;
     scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
     const int32_t *row = device_fetch(request.layout.row, (int64_t)many * order_rows);
     for (int32_t p = 0; p < many * order_rows; ++p) {
         CHECK_EQUAL(row[p], p < none ? rows - none + p : p < rows ? p - none : -1);
     }
-    for (int64_t block : {(int64_t)1, ((int64_t)1 << 31) / (64 * volume),
+    for (int64_t group : {(int64_t)1, ((int64_t)1 << 31) / (64 * volume),
                           (int64_t)(own + none) / order_rows, (int64_t)many - 1}) {
-        const int32_t *source = device_fetch(request.layout.source + block * volume * order_rows,
+        const int32_t *source = device_fetch(request.layout.source + group * volume * order_rows,
                                              (int64_t)volume * order_rows);
         for (int64_t i = 0; i < (int64_t)volume * order_rows; ++i) {
-            int64_t place = block * order_rows + i % order_rows;
+            int64_t place = group * order_rows + i % order_rows;
             CHECK_EQUAL(source[i], place < none || place >= rows ? -1
                                    : place == own + none         ? (int32_t)(i / order_rows)
                                                                  : 0x01010101);
@@ -604,15 +613,21 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 3; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 0; }), status_bad_size);
     CHECK_EQUAL(spoilt([](order_request *r) { r->threshold = -1; }).subject, "threshold");
-    CHECK_STATUS(spoilt([](order_request *r) { r->layout.blocks = 0; }), status_capacity);
+    CHECK_STATUS(spoilt([](order_request *r) { r->layout.groups = 0; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
-    alignas(16) static int32_t slabs[8];
-    CHECK_STATUS(spoilt([](order_request *r) { r->slabs = slabs + 2; }), status_alignment);
+    auto shifted = [](auto *p) { return (decltype(p))((char *)p + 2); };
+    CHECK_STATUS(spoilt([&](order_request *r) { r->map = shifted(r->map); }), status_alignment);
+    CHECK_EQUAL(spoilt([&](order_request *r) { r->count = shifted(r->count); }).subject, "count");
+    CHECK_STATUS(spoilt([&](order_request *r) { r->count = shifted(r->count); }), status_alignment);
+    CHECK_STATUS(spoilt([&](order_request *r) { r->layout.mask = shifted(r->layout.mask); }),
+                 status_alignment);
+    alignas(16) static int32_t compact[8];
+    CHECK_STATUS(spoilt([](order_request *r) { r->compact = compact + 2; }), status_alignment);
     for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
         CHECK_STATUS(spoilt([=](order_request *r) {
-                         r->slabs = slabs;
+                         r->compact = compact;
                          r->kernel.size = wrong;
                      }),
                      status_unsupported);
@@ -631,9 +646,9 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(requests_build(good, &low, stream_get()), status_workspace);
     CHECK_STATUS(requests_build(good, &none, stream_get()), status_null_pointer);
     CHECK_STATUS(requests_build(good, &odd, stream_get()), status_alignment);
-    // Nothing has been done.
+    // Nothing was written.
     for (const order_request &r : good) {
-        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout), blocks_make(&s, 0)), "");
+        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout), arrays_make(&s, 0)), "");
     }
     CHECK_OK(requests_build(good, &memory, stream_get()));
 }
@@ -644,9 +659,9 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     const order_request request = request_make(&s, 1);
     const scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
-    const blocks wanted = order_arrays_fetch(&request.layout);
-    CHECK_EQUAL(difference(wanted, blocks_on_host(&s, 1)), "");
-    blocks bad = wanted;
+    const arrays wanted = order_arrays_fetch(&request.layout);
+    CHECK_EQUAL(difference(wanted, arrays_on_host(&s, 1)), "");
+    arrays bad = wanted;
     std::swap(bad.row[70], bad.row[71]);
     CHECK(strstr(difference(bad, wanted), "row[70]") != nullptr);
     bad = wanted;
@@ -654,9 +669,9 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
     CHECK(strstr(difference(bad, wanted), "mask[3]") != nullptr);
     bad = wanted;
     std::swap(bad.schedule[0], bad.schedule[1]);
-    CHECK(strstr(difference(bad, wanted), "turn[0]") != nullptr);
+    CHECK(strstr(difference(bad, wanted), "schedule[0]") != nullptr);
     bad = wanted;
-    ++bad.source.back(); // a write behind the last block
+    ++bad.source.back(); // a write past the last row group
     CHECK(strstr(difference(bad, wanted), "source[") != nullptr);
     // A row too few.
     const int32_t fewer = s.count - 1;
@@ -668,7 +683,7 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
 // ---- slots --------------------------------------------------------------------------------------
 
 int64_t slots_on_host(const scene *s) {
-    blocks b = blocks_on_host(s, 0);
+    arrays b = arrays_on_host(s, 0);
     const order_layout t = order_arrays_layout(&b);
     int64_t slots = -1;
     CHECK_OK(order_slots_host(&t, s->count, &slots));
@@ -694,7 +709,7 @@ DEVICE_TEST(gpu_order_slots) {
                     order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
                 CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
             }
-            const int32_t told[] = {s.capacity + 1, INT32_MAX}; // taken for the capacity
+            const int32_t told[] = {s.capacity + 1, INT32_MAX}; // clamped
             for (int32_t count : told) {
                 device_copy_in((int32_t *)request.count, &count, 1);
                 CHECK_OK(
@@ -706,14 +721,18 @@ DEVICE_TEST(gpu_order_slots) {
     }
 }
 
-// In a graph, and more of them than an int can count.
+// In a graph; more slots than an int can count.
 DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
-    const int32_t blocks = 20000, capacity = blocks * order_rows;
-    const int64_t words = (int64_t)blocks * order_words(3375);
+    const int32_t groups = 20000, capacity = groups * order_rows;
+    const int64_t words = (int64_t)groups * order_words(3375);
     uint32_t *mask = device_new<uint32_t>(words);
     int32_t *any = device_new<int32_t>(1), *count = device_zeros<int32_t>(1);
     int64_t *slots = device_new<int64_t>(1);
-    const order_layout t = {any, mask, any, any, blocks, 3375};
+    order_layout t;
+    t.row = t.source = t.schedule = any;
+    t.mask = mask;
+    t.groups = groups;
+    t.volume = 3375;
     CUDA_CHECK(cudaMemset(mask, 0xff, (size_t)words * sizeof *mask));
     CUDA_CHECK(cudaDeviceSynchronize());
     cudaGraphExec_t replay = stream_capture(
@@ -744,7 +763,7 @@ DEVICE_TEST(gpu_order_slots_refuses) {
     refused(status_null_pointer, "count", &r.layout, nullptr, 100, slots);
     refused(status_null_pointer, "slots", &r.layout, r.count, 100, nullptr);
     refused(status_bad_size, "capacity", &r.layout, r.count, 0, slots);
-    refused(status_capacity, "layout.blocks", &r.layout, r.count, 129, slots);
+    refused(status_capacity, "layout.groups", &r.layout, r.count, 129, slots);
     refused(status_alignment, "slots", &r.layout, r.count, 100, (int64_t *)((char *)slots + 4));
     bad.mask = nullptr;
     refused(status_null_pointer, "layout", &bad, r.count, 100, slots);

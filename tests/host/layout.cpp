@@ -8,25 +8,26 @@ using namespace spira;
 // Each array is a buffer of its own, of exactly the size that layout/tile.h states.
 static tile_layout layout_new(int32_t capacity, int32_t volume, int32_t rows) {
     const int64_t tiles = (capacity + rows - 1) / rows, entries = tiles * rows * volume;
-    tile_layout t = {guarded_new<int32_t>(tiles * (volume + 1)),
-                     guarded_new<uint16_t>(entries / 16),
-                     guarded_new<int32_t>(entries),
-                     guarded_new<uint8_t>(entries),
-                     (int32_t)tiles,
-                     volume,
-                     rows};
+    tile_layout t;
+    t.first = guarded_new<int32_t>(tiles * (volume + 1));
+    t.offset = guarded_new<uint16_t>(entries / 16);
+    t.input = guarded_new<int32_t>(entries);
+    t.row = guarded_new<uint8_t>(entries);
+    t.tiles = (int32_t)tiles;
+    t.volume = volume;
+    t.rows = rows;
     return t;
 }
 
-// The sizes of a tile that there are for a volume, both or one.
+// The tile sizes of a volume, one or two.
 static std::vector<int> rows_of(int volume) {
     return volume <= 32    ? std::vector<int>{64, 128}
            : volume <= 128 ? std::vector<int>{64}
                            : std::vector<int>{32};
 }
 
-// What a tile's list should be. The rows that have an offset queue up by their number modulo 4; the
-// four queues are served in turn.
+// What a tile's list should be. The rows that have an offset form four queues, by row % 4, which
+// are served round robin.
 struct list {
     std::vector<int32_t> first, offset, input, row;
 };
@@ -58,7 +59,7 @@ static list list_expected(const int32_t *map, int32_t count, int volume, int row
     return l;
 }
 
-// How many entries of an array are wrong.
+// Counts the wrong entries of an array.
 template <typename T>
 static int64_t array_faults(const T *got, const std::vector<int32_t> &expected) {
     int64_t faults = 0;
@@ -68,8 +69,8 @@ static int64_t array_faults(const T *got, const std::vector<int32_t> &expected) 
     return faults;
 }
 
-// How many promises one tile breaks: one for each wrong entry, one for each array that is written
-// behind the list.
+// Counts the faults of a tile: one for each wrong entry, one for each array that is written past
+// the list.
 static int64_t tile_faults(const int32_t *map, int32_t count, const tile_layout *t, int64_t tile) {
     const int64_t begin = tile * t->rows * t->volume, end = begin + t->rows * t->volume;
     const list l = list_expected(map, count, t->volume, t->rows, tile);
@@ -81,7 +82,7 @@ static int64_t tile_faults(const int32_t *map, int32_t count, const tile_layout 
            !guarded_untouched(t->input, used, end) + !guarded_untouched(t->row, used, end);
 }
 
-// How many of a layout's promises are broken. map [count, volume].
+// Counts the faults of a layout. map [count, volume]
 static int64_t layout_faults(const int32_t *map, int32_t count, const tile_layout *t) {
     int64_t faults = 0;
     for (int64_t tile = 0; tile < t->tiles; ++tile) {
@@ -90,7 +91,7 @@ static int64_t layout_faults(const int32_t *map, int32_t count, const tile_layou
     return faults;
 }
 
-// The map that a layout stands for, and how many of its pairs are there twice or belong to no row.
+// Recovers the map of a layout. Returns the number of pairs that occur twice or belong to no row.
 static int64_t layout_map(const tile_layout *t, int32_t count, std::vector<int32_t> *map) {
     int64_t wrong = 0;
     map->assign((size_t)count * (size_t)t->volume, -1);
@@ -122,8 +123,8 @@ static int64_t layout_groups(const tile_layout *t) {
     return groups;
 }
 
-// A map in which each tap is there with a chance of `percent`; below zero: each offset with its
-// own.
+// A map in which each tap exists with probability `percent`; negative: each offset has its own
+// probability.
 static int32_t *map_random(random_state *r, int64_t rows, int volume, int percent) {
     int32_t *map = guarded_new<int32_t>(rows * volume);
     for (int64_t i = 0; i < rows * volume; ++i) {
@@ -138,11 +139,11 @@ static int32_t *map_random(random_state *r, int64_t rows, int volume, int percen
 
 static void check_build(random_state *r, int32_t count, int32_t capacity, int volume, int rows,
                         int percent) {
-    int32_t *map = map_random(r, count, volume, percent); // no rows beyond the count to read
+    int32_t *map = map_random(r, count, volume, percent); // no rows past the count
     tile_layout t = layout_new(capacity, volume, rows);
     CHECK_OK(tile_build_host(map, volume, count, capacity, t));
     std::vector<int32_t> back;
-    if (CHECK_EQUAL(layout_faults(map, count, &t), 0)) { // its lists end where they should
+    if (CHECK_EQUAL(layout_faults(map, count, &t), 0)) { // the lists end where they should
         CHECK_EQUAL(layout_map(&t, count, &back), 0);
         CHECK(std::equal(back.begin(), back.end(), map));
     }
@@ -188,7 +189,7 @@ TEST(layout_largest_kernel) {
     }
 }
 
-// All: the rows in their order, and no padding but behind the last. None: no groups at all.
+// A full map: rows in order, padding only after the last. An empty map: no groups.
 TEST(layout_full_and_empty_maps) {
     for (int volume : {1, 27, 33, 125, 129}) {
         for (int rows : rows_of(volume)) {
@@ -210,8 +211,8 @@ TEST(layout_full_and_empty_maps) {
     }
 }
 
-// A map of one offset, written down by hand with its list.
-TEST(layout_rows_take_turns) {
+// A map of one offset and its list, by hand.
+TEST(layout_rows_are_interleaved) {
     const int there[] = {0, 1, 2, 4, 5, 8, 12, 16, 19, 20, 24, 28, 32, 36, 40, 44, 48, 63};
     const int order[] = {0, 1, 2, 19, 4, 5, 63, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48};
     for (int rows : {64, 128}) {
@@ -234,38 +235,38 @@ TEST(layout_rows_take_turns) {
     }
 }
 
-// The places are those of a list, each once; as long as all four turns have pairs left, any four
-// neighbours are of four turns.
+// Positions are those of a list, each once. As long as all four residues have pairs left, any four
+// neighbours have four residues.
 TEST(layout_places_are_a_list) {
     random_state r = random_make(3);
     for (int i = 0; i < 2000; ++i) {
-        int pairs[tile_turns], all = 0, least = 32;
+        int pairs[tile_residues], all = 0, least = 32;
         for (int &p : pairs) {
             p = random_int(&r, 0, i % 3 ? 32 : 3);
             all += p;
             least = std::min(least, p);
         }
-        std::vector<int> turn((size_t)all, -1), rank((size_t)all, -1);
-        for (int own = 0; own < tile_turns; ++own) {
+        std::vector<int> residue((size_t)all, -1), rank((size_t)all, -1);
+        for (int own = 0; own < tile_residues; ++own) {
             for (int n = 0; n < pairs[own]; ++n) {
                 int at = tile_pair_place(n, own, pairs);
                 REQUIRE(at >= 0 && at < all);
-                CHECK_EQUAL(turn[(size_t)at], -1);
-                turn[(size_t)at] = own;
+                CHECK_EQUAL(residue[(size_t)at], -1);
+                residue[(size_t)at] = own;
                 rank[(size_t)at] = n;
             }
         }
-        for (size_t at = 0; at + 1 < turn.size(); ++at) {
-            int next = rank[at + 1] * tile_turns + turn[at + 1];
-            CHECK(next > rank[at] * tile_turns + turn[at]);
-            if ((int)at + 4 <= least * tile_turns) {
-                CHECK_EQUAL(turn[at], (int)at % 4);
+        for (size_t at = 0; at + 1 < residue.size(); ++at) {
+            int next = rank[at + 1] * tile_residues + residue[at + 1];
+            CHECK(next > rank[at] * tile_residues + residue[at]);
+            if ((int)at + 4 <= least * tile_residues) {
+                CHECK_EQUAL(residue[at], (int)at % 4);
             }
         }
     }
 }
 
-// What larger tiles are for: the same pairs in fewer groups.
+// The purpose of larger tiles: the same pairs in fewer groups.
 TEST(layout_larger_tiles_pad_less) {
     random_state r = random_make(5);
     for (int percent : {3, 15, 40}) {
@@ -281,7 +282,7 @@ TEST(layout_larger_tiles_pad_less) {
     }
 }
 
-// Tiles behind those of the capacity are the caller's, as they were.
+// Tiles past the capacity are untouched.
 TEST(layout_leaves_other_tiles_alone) {
     random_state r = random_make(6);
     for (int rows : {64, 128}) {
@@ -311,7 +312,7 @@ TEST(layout_rows_of_a_tile) {
             CHECK_EQUAL(tile_rows_valid(rows, volume),
                         std::find(all.begin(), all.end(), rows) != all.end());
         }
-        // Whole groups, and a row that a byte holds, with one more for the padding.
+        // Whole groups; a row, and the padding's `rows`, fit a byte.
         CHECK(all.back() % tile_group == 0 && all.back() <= tile_rows_most && all.back() < 256);
     }
 }
@@ -325,8 +326,8 @@ TEST(layout_counts_tiles) {
     }
 }
 
-// The arrays of a layout are apart, aligned, and as large as layout/tile.h says; counting takes the
-// same. Beyond 2^31 entries too.
+// The arrays of a layout do not overlap, are aligned, and have the sizes of layout/tile.h; counting
+// agrees. Also beyond 2^31 entries.
 TEST(layout_takes_what_it_states) {
     struct {
         int32_t capacity, volume, rows;
@@ -371,7 +372,7 @@ TEST(layout_takes_what_it_states) {
 
 // ---- the check, checked -------------------------------------------------------------------------
 
-// Each fault that the check looks for is planted, and found: one, where it is one entry.
+// Planted faults are found; a fault in one entry counts as one.
 TEST(layout_check_finds_planted_faults) {
     for (int rows : {64, 128}) {
         random_state r = random_make(4);
@@ -388,7 +389,7 @@ TEST(layout_check_finds_planted_faults) {
             std::vector<int32_t> back;
             bool pair = t.input[at] >= 0;
 
-            t.input[at] ^= 1; // another source; padding: a pair that is none
+            t.input[at] ^= 1; // another source; padding: a false pair
             CHECK_EQUAL(layout_faults(map, count, &t), 1);
             CHECK(!pair || (layout_map(&t, count, &back) == 0 &&
                             !std::equal(back.begin(), back.end(), map)));
@@ -404,7 +405,7 @@ TEST(layout_check_finds_planted_faults) {
             CHECK_EQUAL(layout_faults(map, count, &t), 1);
             REQUIRE_OK(tile_build_host(map, 27, count, count, t));
 
-            // A pair twice, for the one behind it; two pairs that changed places.
+            // A pair twice, instead of the next one; two pairs exchanged.
             if (pair && at % 16 < 15 && t.input[at + 1] >= 0) {
                 int32_t input = t.input[at + 1];
                 uint8_t row = t.row[at + 1];
@@ -426,8 +427,8 @@ TEST(layout_check_finds_planted_faults) {
     }
 }
 
-// What lies behind a tile's list is the caller's, as it was.
-TEST(layout_check_finds_writes_behind_the_list) {
+// Entries past a tile's list are untouched.
+TEST(layout_check_finds_writes_past_the_list) {
     random_state r = random_make(7);
     const int32_t count = 64 + 36; // the tiles from the third on have no pairs at all
     int32_t *map = map_random(&r, count, 27, -1);
@@ -477,6 +478,15 @@ TEST(layout_refuses) {
     bad.row = nullptr;
     CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_null_pointer);
     CHECK_STATUS(tile_layout_check(nullptr, 27, count), status_null_pointer);
+    bad = t;
+    bad.input = (int32_t *)((char *)bad.input + 2);
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_alignment);
+    bad = t;
+    bad.offset = (uint16_t *)((char *)bad.offset + 1);
+    CHECK_STATUS(tile_build_host(map, 27, count, count, bad), status_alignment);
+    const int32_t *odd = (const int32_t *)((char *)map + 1);
+    CHECK_STATUS(tile_build_host(odd, 27, count, count, t), status_alignment);
+    CHECK_EQUAL(tile_build_host(odd, 27, count, count, t).subject, "map");
     CHECK_STATUS(tile_check(map, 27, count, nullptr), status_null_pointer);
     for (int volume : {-1, 0, 26, 28, 3375, 3376}) {
         CHECK_STATUS(tile_build_host(map, volume, count, count, t), status_bad_size);

@@ -10,13 +10,14 @@ using namespace spira;
 
 // Each array is a buffer of its own, of exactly the size that layout/order.h states.
 static order_layout layout_new(int32_t capacity, int32_t volume) {
-    const int64_t blocks = (capacity + 63) / 64;
-    order_layout t = {guarded_new<int32_t>(blocks * 64),
-                      guarded_new<uint32_t>(blocks * ((volume + 31) / 32)),
-                      guarded_new<int32_t>(blocks * volume * 64),
-                      guarded_new<int32_t>((blocks + 1) / 2),
-                      (int32_t)blocks,
-                      volume};
+    const int64_t groups = (capacity + 63) / 64;
+    order_layout t;
+    t.row = guarded_new<int32_t>(groups * 64);
+    t.mask = guarded_new<uint32_t>(groups * ((volume + 31) / 32));
+    t.source = guarded_new<int32_t>(groups * volume * 64);
+    t.schedule = guarded_new<int32_t>((groups + 1) / 2);
+    t.groups = (int32_t)groups;
+    t.volume = volume;
     return t;
 }
 
@@ -39,7 +40,7 @@ static int sign(int a) {
     return a < 0 ? -1 : a > 0;
 }
 
-// The place of a direction among all: by norm, then by x, y, z.
+// The number of a direction: by norm, then by x, y, z.
 static int direction_place(triple d) {
     std::vector<std::vector<int>> all;
     for (int x : {-1, 0, 1}) {
@@ -54,7 +55,7 @@ static int direction_place(triple d) {
     return (int)(std::find(all.begin(), all.end(), wanted) - all.begin());
 }
 
-// Of the offsets with a norm below the threshold.
+// The direction numbers of the offsets with a norm below the threshold.
 static std::vector<int> direction_places(const kernel_shape *kernel, int threshold = map_all) {
     const int first[3] = {kernel->size.x % 2 ? -((kernel->size.x - 1) / 2) : 0,
                           kernel->size.y % 2 ? -((kernel->size.y - 1) / 2) : 0,
@@ -73,8 +74,8 @@ static std::vector<int> direction_places(const kernel_shape *kernel, int thresho
     return places;
 }
 
-// Which of two comes first in the reflected code: the code of so many bits is that of one bit less,
-// then the same backwards with the highest bit set.
+// Whether a comes before b in the reflected Gray code. The code of n bits is the code of n - 1
+// bits, then the same backwards with the highest bit set.
 static bool gray_before(const std::vector<char> &a, const std::vector<char> &b) {
     bool backwards = false;
     for (size_t bit = a.size(); bit-- > 0;) {
@@ -86,7 +87,7 @@ static bool gray_before(const std::vector<char> &a, const std::vector<char> &b) 
     return false;
 }
 
-// Whether an offset is in a part of the kernel: of each axis the sign that it has, or any.
+// Whether an offset is in a part of the kernel, which gives a sign for each axis, or any.
 static bool part_has(const std::string &part, const int (&d)[3]) {
     for (size_t axis = 0; axis < 3; ++axis) {
         const int wanted = part[axis] == '-' ? -1 : part[axis] == '+';
@@ -97,8 +98,8 @@ static bool part_has(const std::string &part, const int (&d)[3]) {
     return true;
 }
 
-// The groups in their order, x, y and z of each.
-static const std::vector<std::string> groups_in_order = {
+// The sectors in their order: the signs of x, y and z, * for any.
+static const std::vector<std::string> sectors_in_order = {
     "**-", "**+", "-**", "+**", "*-*", "*+*", //
     "*--", "*-+", "*+-", "*++",               //
     "--*", "-+*", "+-*", "++*",               //
@@ -106,8 +107,8 @@ static const std::vector<std::string> groups_in_order = {
     "-00", "+00", "0-0", "0+0", "00-", "00+",
 };
 
-// The bits that an offset sets in the number of an output that has it, the highest last: of its
-// groups, or of its direction.
+// The bits that an offset sets in the number of an output that has it, the highest last: those of
+// its sectors, or that of its direction.
 static std::vector<std::vector<char>> bits_of_offsets(const kernel_shape *kernel, int threshold) {
     const int size[3] = {kernel->size.x, kernel->size.y, kernel->size.z};
     const std::vector<int> places = direction_places(kernel, threshold);
@@ -124,7 +125,7 @@ static std::vector<std::vector<char>> bits_of_offsets(const kernel_shape *kernel
             for (int z : {-1, 0, 1}) {
                 if (abs(x) + abs(y) + abs(z) < threshold) {
                     std::vector<char> own;
-                    for (const std::string &part : groups_in_order) {
+                    for (const std::string &part : sectors_in_order) {
                         own.push_back(part_has(part, {x, y, z}));
                     }
                     std::reverse(own.begin(), own.end());
@@ -151,8 +152,9 @@ static std::vector<std::vector<char>> numbers_of(const kernel_shape *kernel, con
     return has;
 }
 
-// 2048 samples, dealt to two lists; every second of a list begins a class, or, if it is the same as
-// the one before, all that come behind it do; class by class, then runs of 2048 sorted.
+// The rows in the order of layout/order.h. The samples are dealt to two lists. Every second sample
+// of a list begins a class; if it equals the one before, the class begins just above it. Rows go
+// class by class; then runs of 2048 are sorted.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
     const std::vector<std::vector<char>> has = numbers_of(kernel, map, count, threshold);
@@ -194,24 +196,24 @@ static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int
     return order;
 }
 
-// How many promises one block breaks: one for each wrong entry, one for each offset that it has not
-// and whose sources are written.
-static int64_t block_faults(const int32_t *map, const std::vector<int32_t> &order,
-                            const order_layout *t, int64_t block) {
+// Counts the faults of a row group: one for each wrong entry, one for each offset that it lacks and
+// whose sources are written.
+static int64_t group_faults(const int32_t *map, const std::vector<int32_t> &order,
+                            const order_layout *t, int64_t group) {
     const int64_t volume = t->volume, words = (volume + 31) / 32;
     std::vector<uint32_t> mask((size_t)words, 0);
     std::vector<int32_t> row(64, -1);
     int64_t faults = 0;
     for (size_t p = 0; p < 64; ++p) {
-        row[p] = (size_t)block * 64 + p < order.size() ? order[(size_t)block * 64 + p] : -1;
-        faults += t->row[block * 64 + (int64_t)p] != row[p];
+        row[p] = (size_t)group * 64 + p < order.size() ? order[(size_t)group * 64 + p] : -1;
+        faults += t->row[group * 64 + (int64_t)p] != row[p];
     }
     for (int64_t k = 0; k < volume; ++k) {
         std::vector<int32_t> taps;
         for (int32_t r : row) {
             taps.push_back(r < 0 ? -1 : map[r * volume + k]);
         }
-        const int64_t at = (block * volume + k) * 64;
+        const int64_t at = (group * volume + k) * 64;
         if (*std::max_element(taps.begin(), taps.end()) < 0) {
             faults += !guarded_untouched(t->source, at, at + 64);
             continue;
@@ -222,24 +224,23 @@ static int64_t block_faults(const int32_t *map, const std::vector<int32_t> &orde
         }
     }
     for (int64_t w = 0; w < words; ++w) {
-        faults += t->mask[block * words + w] != mask[(size_t)w];
+        faults += t->mask[group * words + w] != mask[(size_t)w];
     }
     return faults;
 }
 
-// The pairs of blocks that have outputs: heavier ones first, then the lower number, in scopes of
-// 4096; nothing is written behind them. Each direction of a pair's taps weighs its share of the
-// columns.
-static int64_t turn_faults(const kernel_shape *kernel, int threshold, int32_t count,
-                           const order_layout *t) {
+// The group pairs that have outputs: heavier ones first, then the lower number, in scopes of 4096;
+// nothing is written past them. Each direction of a pair's taps weighs its share of the columns.
+static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_t count,
+                               const order_layout *t) {
     const std::vector<int> places = direction_places(kernel, threshold);
-    const int64_t words = (t->volume + 31) / 32, many = (t->blocks + 1) / 2;
+    const int64_t words = (t->volume + 31) / 32, many = (t->groups + 1) / 2;
     std::vector<std::pair<int64_t, int32_t>> wanted;
     for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
         std::vector<char> has(27, 0);
         for (size_t k = 0; k < places.size(); ++k) {
-            for (int64_t b = 2 * pair; b < std::min(2 * pair + 2, t->blocks); ++b) {
-                has[(size_t)places[k]] |= (char)(t->mask[b * words + (int)k / 32] >> k % 32 & 1);
+            for (int64_t g = 2 * pair; g < std::min(2 * pair + 2, t->groups); ++g) {
+                has[(size_t)places[k]] |= (char)(t->mask[g * words + (int)k / 32] >> k % 32 & 1);
             }
         }
         int64_t weight = 0;
@@ -263,17 +264,17 @@ static int64_t turn_faults(const kernel_shape *kernel, int threshold, int32_t co
 static int64_t layout_faults(const kernel_shape *kernel, const int32_t *map, int32_t count,
                              const order_layout *t, int threshold = map_all) {
     const std::vector<int32_t> order = order_expected(kernel, map, count, threshold);
-    int64_t faults = turn_faults(kernel, threshold, count, t);
-    for (int64_t block = 0; block < t->blocks; ++block) {
-        faults += block_faults(map, order, t, block);
+    int64_t faults = schedule_faults(kernel, threshold, count, t);
+    for (int64_t group = 0; group < t->groups; ++group) {
+        faults += group_faults(map, order, t, group);
     }
     return faults;
 }
 
-// The rows that a dense product over each block and each of its offsets multiplies.
+// The rows that a dense product multiplies: 64 for each offset of each row group.
 static int64_t layout_multiplied(const order_layout *t) {
     int64_t rows = 0;
-    for (int64_t w = 0; w < (int64_t)t->blocks * order_words(t->volume); ++w) {
+    for (int64_t w = 0; w < (int64_t)t->groups * order_words(t->volume); ++w) {
         for (uint32_t bits = t->mask[w]; bits; bits &= bits - 1) {
             rows += order_rows;
         }
@@ -281,8 +282,8 @@ static int64_t layout_multiplied(const order_layout *t) {
     return rows;
 }
 
-// A map in which each tap is there with a chance of `percent`; below zero: each offset with its
-// own.
+// A map in which each tap exists with probability `percent`; negative: each offset has its own
+// probability.
 static int32_t *map_random(random_state *r, int64_t rows, int volume, int percent) {
     int32_t *map = guarded_new<int32_t>(rows * volume);
     for (int64_t i = 0; i < rows * volume; ++i) {
@@ -293,7 +294,7 @@ static int32_t *map_random(random_state *r, int64_t rows, int volume, int percen
     return map;
 }
 
-// ---- directions, groups and keys ----------------------------------------------------------------
+// ---- directions, sectors and keys ---------------------------------------------------------------
 
 TEST(order_numbers_the_directions) {
     const order_numbers n = order_numbers_make();
@@ -339,38 +340,38 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
     for (int i = 0; i < 3000; ++i) {
         const uint32_t directions = random_u32(&r) >> 5;
         CHECK_EQUAL(order_key(false, directions), order_gray_rank(directions));
-        CHECK_EQUAL(order_key(true, directions), order_gray_rank(order_groups_of(directions)));
+        CHECK_EQUAL(order_key(true, directions), order_gray_rank(order_sectors_of(directions)));
     }
 }
 
-// By their definition; no two offsets lie in the same groups.
-TEST(order_groups_are_parts_of_the_kernel) {
+// By their definition. No two offsets are in the same sectors.
+TEST(order_sectors_are_parts_of_the_kernel) {
     const kernel_shape three = kernel_cube(3, 1);
     const std::vector<std::vector<char>> bits = bits_of_offsets(&three, map_all);
     const order_numbers numbers = order_numbers_make();
     std::set<uint32_t> different;
     uint32_t directions = 0, united = 0;
-    REQUIRE(order_has_groups(&three) && bits.size() == 27);
+    REQUIRE(order_has_sectors(&three) && bits.size() == 27);
     for (int k = 0; k < 27; ++k) {
         const uint32_t direction = 1u << order_direction(&three, &numbers, k);
-        const uint32_t groups = order_groups_of(direction);
+        const uint32_t sectors = order_sectors_of(direction);
         directions |= direction;
-        united |= groups;
-        CHECK_EQUAL(order_groups_of(directions), united);
+        united |= sectors;
+        CHECK_EQUAL(order_sectors_of(directions), united);
         for (int b = 0; b < 32; ++b) {
-            CHECK_EQUAL((int)(groups >> b & 1), b < 24 ? (int)bits[(size_t)k][(size_t)b] : 0);
+            CHECK_EQUAL((int)(sectors >> b & 1), b < 24 ? (int)bits[(size_t)k][(size_t)b] : 0);
         }
-        different.insert(groups);
+        different.insert(sectors);
     }
     CHECK_EQUAL((int)different.size(), 27);
     for (triple size : {triple{1, 3, 3}, triple{2, 3, 3}, triple{3, 4, 3}, triple{3, 3, 1},
                         triple{2, 2, 2}, triple{1, 1, 1}, triple{5, 5, 5}, triple{3, 3, 5}}) {
         const kernel_shape kernel = kernel_sized(size.x, size.y, size.z);
-        CHECK(!order_has_groups(&kernel));
+        CHECK(!order_has_sectors(&kernel));
     }
 }
 
-// Together they fit in a byte; offsets weigh alike up to size 3.
+// The sum fits a byte. Up to size 3 all offsets weigh the same.
 TEST(order_weights_are_shares) {
     for (int size = 1; size <= kernel_size_max; ++size) {
         const kernel_shape kernel = kernel_cube(size, 1);
@@ -401,7 +402,7 @@ TEST(order_weights_are_shares) {
 static void check_build(random_state *r, const kernel_shape *kernel, int32_t count,
                         int32_t capacity, int percent, int threshold = map_all) {
     const int volume = (int)direction_places(kernel, threshold).size();
-    int32_t *map = map_random(r, count, volume, percent); // no rows beyond the count to read
+    int32_t *map = map_random(r, count, volume, percent); // no rows past the count
     order_layout t = layout_new(capacity, volume);
     CHECK_OK(build(kernel, map, count, capacity, t, threshold));
     CHECK_EQUAL(layout_faults(kernel, map, count, &t, threshold), 0);
@@ -440,7 +441,7 @@ TEST(order_random_kernels) {
     }
 }
 
-// Maps with the columns of each threshold there is, and of one that is beyond all norms.
+// Maps with the columns of each threshold, one of which is above all norms.
 TEST(order_every_threshold) {
     random_state r = random_make(7);
     int turn = 0;
@@ -459,7 +460,7 @@ TEST(order_every_threshold) {
     }
 }
 
-// The columns of a threshold are put in the order of the whole map without the others' taps.
+// The columns of a threshold give the order of the full map without the other taps.
 TEST(order_threshold_is_the_order_without_the_others) {
     random_state r = random_make(8);
     for (int size : {2, 3, 5}) {
@@ -482,7 +483,7 @@ TEST(order_threshold_is_the_order_without_the_others) {
             order_layout a = layout_new(count, columns), b = layout_new(count, volume);
             REQUIRE_OK(build(&kernel, near, count, count, a, threshold));
             REQUIRE_OK(build(&kernel, whole, count, count, b));
-            CHECK(std::equal(a.row, a.row + a.blocks * order_rows, b.row));
+            CHECK(std::equal(a.row, a.row + a.groups * order_rows, b.row));
             CHECK_EQUAL(layout_multiplied(&a), layout_multiplied(&b));
             guarded_finish();
         }
@@ -497,7 +498,7 @@ TEST(order_largest_kernel) {
     }
 }
 
-// Outputs that are alike stay in the order of their rows.
+// Outputs with equal taps are ordered by row.
 TEST(order_full_and_empty_maps) {
     for (int size : {1, 2, 3, 4, 5}) {
         const kernel_shape kernel = kernel_cube(size, 1);
@@ -517,8 +518,8 @@ TEST(order_full_and_empty_maps) {
     }
 }
 
-// Maps of several runs: half of the rows have the same taps; taps are few; all rows have the same;
-// some rows have one of few other taps.
+// Maps of several runs: half of the rows have the same taps; most rows have few taps; all rows have
+// the same; some rows have one of a few others.
 TEST(order_classes) {
     random_state r = random_make(9);
     const kernel_shape kernel = kernel_cube(3, 1);
@@ -542,7 +543,7 @@ TEST(order_classes) {
     }
 }
 
-// Samples ascend, from the first rows to the last.
+// Samples ascend and reach from the first rows to the last.
 TEST(order_samples_are_spread) {
     for (int32_t count : {1, 2, 2047, 2048, 2049, 91766, INT32_MAX / 2}) {
         int64_t before = -1;
@@ -557,16 +558,16 @@ TEST(order_samples_are_spread) {
     }
 }
 
-// Five outputs, written down by hand with their order.
+// Five outputs and their order, by hand.
 TEST(order_by_hand) {
     const kernel_shape kernel = kernel_cube(3, 1);
     int32_t *map = guarded_new<int32_t>(5 * 27);
     std::fill(map, map + 5 * 27, -1);
-    map[0 * 27 + 13] = 10, map[0 * 27 + 4] = 11;  // centre and a face: the groups of the face
-    map[1 * 27 + 13] = 20;                        // centre: no group, rank 0
+    map[0 * 27 + 13] = 10, map[0 * 27 + 4] = 11;  // centre and a face: the sectors of the face
+    map[1 * 27 + 13] = 20;                        // centre: no sector, rank 0
     map[2 * 27 + 4] = 31;                         // that face: as output 0
     map[3 * 27 + 13] = 40;                        // as output 1
-    map[4 * 27 + 13] = 50, map[4 * 27 + 26] = 51; // the last corner: a side of z, behind x
+    map[4 * 27 + 13] = 50, map[4 * 27 + 26] = 51; // the last corner: a side of z, after those of x
     order_layout t = layout_new(5, 27);
     REQUIRE_OK(build(&kernel, map, 5, 5, t));
     const int32_t row[] = {1, 3, 0, 2, 4, -1}, centre[] = {20, 40, 10, -1, 50, -1},
@@ -582,7 +583,7 @@ TEST(order_by_hand) {
     CHECK(guarded_untouched(t.source, 5 * 64, 13 * 64));
 }
 
-// Maps of layers that change the stride, forwards and backwards.
+// Maps of strided and of transposed layers.
 TEST(order_strided_maps) {
     random_state r = random_make(4);
     const triple lo = {0, 0, 0}, hi = {31, 31, 15}, one = {1, 1, 1}, two = {2, 2, 2};
@@ -607,22 +608,22 @@ TEST(order_strided_maps) {
     }
 }
 
-// Blocks behind those of the capacity are the caller's, as they were.
-TEST(order_leaves_other_blocks_alone) {
+// Row groups past the capacity are untouched.
+TEST(order_leaves_other_groups_alone) {
     random_state r = random_make(5);
     const kernel_shape kernel = kernel_cube(3, 1);
     int32_t *map = map_random(&r, 200, 27, 50);
     order_layout more = layout_new(1000, 27), same = more;
-    same.blocks = order_count(260);
+    same.groups = order_count(260);
     REQUIRE_OK(build(&kernel, map, 200, 260, more));
     CHECK_EQUAL(layout_faults(&kernel, map, 200, &same), 0);
-    CHECK(guarded_untouched(more.row, same.blocks * 64, more.blocks * 64));
-    CHECK(guarded_untouched(more.mask, same.blocks, more.blocks));
-    CHECK(guarded_untouched(more.source, same.blocks * 27 * 64, more.blocks * 27 * 64));
+    CHECK(guarded_untouched(more.row, same.groups * 64, more.groups * 64));
+    CHECK(guarded_untouched(more.mask, same.groups, more.groups));
+    CHECK(guarded_untouched(more.source, same.groups * 27 * 64, more.groups * 27 * 64));
 }
 
-// What the order is for: few rows are multiplied for each pair. fewest: how many times fewer than
-// in the order of the voxels.
+// The purpose of the order: few rows are multiplied for each pair, at most `most`, and at least
+// `fewest` times fewer than in the order of the voxels.
 static void check_scan(const char *name, int size, double most, double fewest) {
     word_layout layout;
     std::vector<uint32_t> words = reference_scan<uint32_t>(name, 16, &layout);
@@ -672,33 +673,33 @@ TEST(order_real_scans) {
 
 TEST(order_counts) {
     for (int32_t capacity : {1, 63, 64, 65, 127, 128, 129, 1000, INT32_MAX / 2}) {
-        int64_t blocks = order_count(capacity);
-        CHECK(blocks * 64 >= capacity && (blocks - 1) * 64 < capacity);
+        int64_t groups = order_count(capacity);
+        CHECK(groups * 64 >= capacity && (groups - 1) * 64 < capacity);
     }
     for (int volume : {1, 31, 32, 33, 64, 65, 3375}) {
         CHECK_EQUAL(order_words(volume), volume / 32 + (volume % 32 != 0));
     }
 }
 
-// The arrays are apart, aligned, and as large as layout/order.h says; counting takes the same.
-// Beyond 2^31 entries too.
+// The arrays do not overlap, are aligned, and have the sizes of layout/order.h; counting agrees.
+// Also beyond 2^31 entries.
 TEST(order_takes_what_it_states) {
     for (int volume : {1, 8, 27, 33, 3375}) {
         for (int32_t capacity : {1, 64, 65, 5000, 20000000}) {
-            const int64_t blocks = (capacity + 63) / 64;
+            const int64_t groups = (capacity + 63) / 64;
             workspace count = workspace_begin(nullptr), w = workspace_begin((void *)(size_t)4096);
             order_layout none = order_layout_take(&count, capacity, volume);
             order_layout t = order_layout_take(&w, capacity, volume);
             CHECK(!none.row && !none.mask && !none.source && !none.schedule);
             CHECK_EQUAL(count.used, w.used);
-            CHECK(t.blocks == blocks && t.volume == volume);
-            CHECK_EQUAL((char *)t.mask - (char *)t.row, round_up(blocks * 64 * 4, 256));
+            CHECK(t.groups == groups && t.volume == volume);
+            CHECK_EQUAL((char *)t.mask - (char *)t.row, round_up(groups * 64 * 4, 256));
             CHECK_EQUAL((char *)t.source - (char *)t.mask,
-                        round_up(blocks * ((volume + 31) / 32) * 4, 256));
+                        round_up(groups * ((volume + 31) / 32) * 4, 256));
             const int64_t entries = (char *)t.schedule - (char *)t.source;
-            CHECK_EQUAL(entries, round_up(blocks * volume * 64 * 4, workspace_alignment));
+            CHECK_EQUAL(entries, round_up(groups * volume * 64 * 4, workspace_alignment));
             CHECK_EQUAL((int64_t)w.used - ((char *)t.schedule - (char *)t.row),
-                        round_up((blocks + 1) / 2 * 4, workspace_alignment));
+                        round_up((groups + 1) / 2 * 4, workspace_alignment));
         }
     }
     CHECK(order_host_workspace(1000) >= 16000 && order_host_workspace(1000) <= 16000 + 768);
@@ -722,10 +723,10 @@ TEST(order_planted_errors_are_found) {
         CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 1);
         t.row[at] ^= 1;
     }
-    for (int64_t block = 0; block < 4; ++block) {
-        t.mask[block] ^= 1u << 20;
+    for (int64_t group = 0; group < 4; ++group) {
+        t.mask[group] ^= 1u << 20;
         CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 1);
-        t.mask[block] ^= 1u << 20;
+        t.mask[group] ^= 1u << 20;
     }
     for (int64_t at : {0, 63, 26 * 64, 20 * 64 + 5, 27 * 64, (4 * 27 - 1) * 64}) {
         if (test_environment("SPIRA_UNPOISONED") && (at == 20 * 64 + 5 || at > 54 * 64)) {
@@ -766,6 +767,18 @@ TEST(order_refuses) {
         CHECK_EQUAL(start(&kernel, map, count, count, bad).subject, "layout");
     }
     CHECK_STATUS(order_layout_check(nullptr, 27, count), status_null_pointer);
+    const int32_t *odd = (const int32_t *)((char *)map + 2);
+    CHECK_STATUS(start(&kernel, odd, count, count, t), status_alignment);
+    CHECK_EQUAL(start(&kernel, odd, count, count, t).subject, "map");
+    for (int pointer = 0; pointer < 4; ++pointer) {
+        order_layout bad = t;
+        bad.row = (int32_t *)((char *)bad.row + (pointer == 0));
+        bad.mask = (uint32_t *)((char *)bad.mask + (pointer == 1));
+        bad.source = (int32_t *)((char *)bad.source + (pointer == 2));
+        bad.schedule = (int32_t *)((char *)bad.schedule + 2 * (pointer == 3));
+        CHECK_STATUS(start(&kernel, map, count, count, bad), status_alignment);
+        CHECK_EQUAL(start(&kernel, map, count, count, bad).subject, "layout");
+    }
     for (int size : {-1, 0, 16}) {
         kernel_shape bad = kernel_sized(3, size, 3);
         CHECK_STATUS(start(&bad, map, count, count, t), status_kernel_size);
@@ -803,13 +816,13 @@ TEST(order_refuses) {
 
 // ---- slots --------------------------------------------------------------------------------------
 
-// Counted from the rows of each block, and not from its mask.
+// Counted from the rows of each row group, not from its mask.
 static int64_t slots_expected(const int32_t *map, int32_t count, const order_layout *t) {
     int64_t slots = 0;
-    for (int64_t block = 0; block * 64 < count; ++block) {
+    for (int64_t group = 0; group * 64 < count; ++group) {
         for (int k = 0; k < t->volume; ++k) {
             bool any = false;
-            for (int64_t p = block * 64; p < block * 64 + 64; ++p) {
+            for (int64_t p = group * 64; p < group * 64 + 64; ++p) {
                 any |= t->row[p] >= 0 && map[(int64_t)t->row[p] * t->volume + k] >= 0;
             }
             slots += any ? 64 : 0;
@@ -818,7 +831,7 @@ static int64_t slots_expected(const int32_t *map, int32_t count, const order_lay
     return slots;
 }
 
-TEST(order_slots_are_offsets_of_blocks) {
+TEST(order_slots_are_offsets_of_groups) {
     random_state r = random_make(21);
     for (int size : {1, 2, 3, 4, 5, 7}) {
         const kernel_shape kernel = kernel_cube(size, 1);
@@ -832,7 +845,8 @@ TEST(order_slots_are_offsets_of_blocks) {
                 CHECK_OK(order_slots_host(&t, count, slots));
                 CHECK_EQUAL(*slots, slots_expected(map, count, &t));
                 CHECK(percent < 100 || *slots == (count + 63) / 64 * 64 * volume);
-                CHECK_OK(order_slots_host(&t, count + 100, slots)); // blocks behind have none
+                CHECK_OK(
+                    order_slots_host(&t, count + 100, slots)); // groups past the count have none
                 CHECK_EQUAL(*slots, slots_expected(map, count, &t));
                 guarded_finish();
             }
@@ -840,17 +854,20 @@ TEST(order_slots_are_offsets_of_blocks) {
     }
 }
 
-// More of them than an int can count.
+// More slots than an int can count.
 TEST(order_slots_beyond_32_bits) {
-    const int32_t blocks = 20000;
-    order_layout t = {};
-    uint32_t *mask = guarded_new<uint32_t>(blocks * (int64_t)order_words(3375));
-    std::fill(mask, mask + blocks * (int64_t)order_words(3375), ~0u);
+    const int32_t groups = 20000;
+    uint32_t *mask = guarded_new<uint32_t>(groups * (int64_t)order_words(3375));
+    std::fill(mask, mask + groups * (int64_t)order_words(3375), ~0u);
     int32_t any = 0;
-    t = {&any, mask, &any, &any, blocks, 3375};
+    order_layout t;
+    t.row = t.source = t.schedule = &any;
+    t.mask = mask;
+    t.groups = groups;
+    t.volume = 3375;
     int64_t slots = 0;
-    REQUIRE_OK(order_slots_host(&t, blocks * 64, &slots));
-    CHECK_EQUAL(slots, (int64_t)blocks * order_words(3375) * 32 * 64);
+    REQUIRE_OK(order_slots_host(&t, groups * 64, &slots));
+    CHECK_EQUAL(slots, (int64_t)groups * order_words(3375) * 32 * 64);
 }
 
 TEST(order_slots_refuses) {
@@ -865,8 +882,9 @@ TEST(order_slots_refuses) {
     order_layout bad = good;
     refused(status_null_pointer, "layout", nullptr, 100, slots);
     refused(status_null_pointer, "slots", &good, 100, nullptr);
+    refused(status_alignment, "slots", &good, 100, (int64_t *)((char *)slots + 4));
     refused(status_bad_size, "count", &good, -1, slots);
-    refused(status_capacity, "layout.blocks", &good, 129, slots);
+    refused(status_capacity, "layout.groups", &good, 129, slots);
     bad.mask = nullptr;
     refused(status_null_pointer, "layout", &bad, 100, slots);
     for (int volume : {-1, 0, 3376}) {

@@ -7,9 +7,9 @@
 
 #include "../../spira/layout/order.h"
 
-// All arrays of a layout of so many blocks. What is not written stays poisoned, on both sides.
+// All arrays of an ordered layout in host memory. Entries that are not written stay poisoned.
 struct order_arrays {
-    int32_t blocks, volume;
+    int32_t groups, volume;
     std::vector<int32_t> row, source, schedule;
     std::vector<uint32_t> mask;
 };
@@ -20,34 +20,43 @@ void order_poison(std::vector<T> *v, int64_t count) {
     memset(v->data(), guarded_poison, (size_t)count * sizeof(T));
 }
 
-inline order_arrays order_arrays_make(int32_t blocks, int32_t volume) {
+inline order_arrays order_arrays_make(int32_t groups, int32_t volume) {
     order_arrays a;
-    a.blocks = blocks;
+    a.groups = groups;
     a.volume = volume;
-    order_poison(&a.row, (int64_t)blocks * spira::order_rows);
-    order_poison(&a.mask, (int64_t)blocks * spira::order_words(volume));
-    order_poison(&a.source, (int64_t)blocks * volume * spira::order_rows);
-    order_poison(&a.schedule, spira::order_pairs(blocks));
+    order_poison(&a.row, (int64_t)groups * spira::order_rows);
+    order_poison(&a.mask, (int64_t)groups * spira::order_words(volume));
+    order_poison(&a.source, (int64_t)groups * volume * spira::order_rows);
+    order_poison(&a.schedule, spira::order_pairs(groups));
     return a;
 }
 
 inline spira::order_layout order_arrays_layout(order_arrays *a) {
-    return {a->row.data(), a->mask.data(), a->source.data(), a->schedule.data(), a->blocks, a->volume};
+    spira::order_layout l;
+    l.row = a->row.data();
+    l.mask = a->mask.data();
+    l.source = a->source.data();
+    l.schedule = a->schedule.data();
+    l.groups = a->groups;
+    l.volume = a->volume;
+    return l;
 }
 
-// Such a layout in device memory, an array a buffer, poisoned.
-inline spira::order_layout order_layout_new(int32_t blocks, int32_t volume) {
-    return {device_new_poisoned<int32_t>((int64_t)blocks * spira::order_rows),
-            device_new_poisoned<uint32_t>((int64_t)blocks * spira::order_words(volume)),
-            device_new_poisoned<int32_t>((int64_t)blocks * volume * spira::order_rows),
-            device_new_poisoned<int32_t>(spira::order_pairs(blocks)),
-            blocks,
-            volume};
+// A poisoned layout in device memory, each array a buffer of its own.
+inline spira::order_layout order_layout_new(int32_t groups, int32_t volume) {
+    spira::order_layout l;
+    l.row = device_new_poisoned<int32_t>((int64_t)groups * spira::order_rows);
+    l.mask = device_new_poisoned<uint32_t>((int64_t)groups * spira::order_words(volume));
+    l.source = device_new_poisoned<int32_t>((int64_t)groups * volume * spira::order_rows);
+    l.schedule = device_new_poisoned<int32_t>(spira::order_pairs(groups));
+    l.groups = groups;
+    l.volume = volume;
+    return l;
 }
 
-// Everything the device has of it, the parts that are not written included.
+// Copies all arrays of a layout from the device, with the entries that were not written.
 inline order_arrays order_arrays_fetch(const spira::order_layout *l) {
-    order_arrays a = order_arrays_make(l->blocks, l->volume);
+    order_arrays a = order_arrays_make(l->groups, l->volume);
     device_copy_out(a.row.data(), l->row, (int64_t)a.row.size());
     device_copy_out(a.mask.data(), l->mask, (int64_t)a.mask.size());
     device_copy_out(a.source.data(), l->source, (int64_t)a.source.size());
@@ -70,7 +79,7 @@ bool order_same(const char *name, const std::vector<T> &got, const std::vector<T
     return true;
 }
 
-// "" where all is the same; else what is not. label: the case at hand.
+// Returns the first difference, or "". label: the test case
 inline const char *order_difference(const order_arrays &got, const order_arrays &wanted,
                                     const char *label) {
     order_finding[0] = 0;

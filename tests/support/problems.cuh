@@ -178,7 +178,7 @@ SPIRA_API order_layout order_upload(const problem *p) {
     device.mask = device_upload(o.mask.data(), (int64_t)o.mask.size());
     device.source = device_upload(o.source.data(), (int64_t)o.source.size());
     device.schedule = device_upload(o.schedule.data(), (int64_t)o.schedule.size());
-    device.blocks = o.blocks;
+    device.groups = o.blocks;
     device.volume = p->shape.volume;
     return device;
 }

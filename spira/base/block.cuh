@@ -1,0 +1,55 @@
+// spira/base/block.cuh: sums and prefix sums of int over a thread block.
+//
+// All functions here are called by all threads of a one-dimensional block of `threads` threads: a
+// multiple of 32, at most 1024. `shared` is the caller's shared memory, [threads / 32]. Each call
+// has one __syncthreads inside. `shared` must be free when a call begins, and the caller needs a
+// barrier between a call and the next use of the same `shared`.
+#ifndef SPIRA_BASE_BLOCK_CUH
+#define SPIRA_BASE_BLOCK_CUH
+
+#include "async.cuh"
+
+namespace spira {
+
+// Writes each warp's sum to shared memory and waits until all are there.
+template <int threads>
+SPIRA_DEVICE void block_share_sums(int sum, bool writer, int *shared) {
+    static_assert(threads % 32 == 0 && threads >= 32 && threads <= 1024, "block: threads");
+    if (writer) {
+        shared[threadIdx.x / 32] = sum;
+    }
+    __syncthreads();
+}
+
+// Returns the sum of all threads' values, in every thread.
+template <int threads>
+SPIRA_DEVICE int block_sum(int value, int *shared) {
+    const int lane = (int)(threadIdx.x % 32);
+    block_share_sums<threads>(warp_sum(value), lane == 0, shared);
+    return warp_sum(lane < threads / 32 ? shared[lane] : 0);
+}
+
+// Returns the sum of the values of the threads in front of the own one. *total: the sum of all
+// values, in every thread.
+template <int threads>
+SPIRA_DEVICE int block_exclusive_sum(int value, int *shared, int *total) {
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    const int up_to = warp_sum_up_to(value);
+    block_share_sums<threads>(up_to, lane == 31, shared);
+    const int sum = lane < threads / 32 ? shared[lane] : 0;
+    *total = warp_sum(sum);
+    return warp_sum(lane < warp ? sum : 0) + up_to - value;
+}
+
+// The same without the total.
+template <int threads>
+SPIRA_DEVICE int block_exclusive_sum(int value, int *shared) {
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    const int up_to = warp_sum_up_to(value);
+    block_share_sums<threads>(up_to, lane == 31, shared);
+    return warp_sum(lane < warp ? shared[lane] : 0) + up_to - value;
+}
+
+} // namespace spira
+
+#endif

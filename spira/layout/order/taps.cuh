@@ -1,0 +1,119 @@
+// spira/layout/order/taps.cuh: how warps read taps from a kernel map. Functions return which of 32
+// columns a row has, as bits, or load the sources themselves.
+#ifndef SPIRA_LAYOUT_ORDER_TAPS_CUH
+#define SPIRA_LAYOUT_ORDER_TAPS_CUH
+
+#include "layout.h"
+
+#include <cuda_runtime.h>
+
+namespace spira {
+
+// ---- sources ------------------------------------------------------------------------------------
+
+// How the lanes of a warp are dealt to rows and columns: as many rows at a time as fit.
+struct order_lanes {
+    int each;        // rows at a time
+    int row, column; // of this lane; row 32: the lane is idle
+};
+
+SPIRA_DEVICE order_lanes order_lanes_make(int columns) {
+    const unsigned lane = threadIdx.x % 32, row = lane / columns, each = 32u / columns;
+    return {(int)each, row < each ? (int)row : 32, (int)(lane - row * columns)};
+}
+
+// Loads sources of scattered rows. Lane j passes row number j of the warp. This lane gets its
+// column of row number first + lanes.row, and of `steps` - 1 more rows, lanes.each apart; numbers
+// wrap past 31.
+//
+// map: at the first column
+template <int steps>
+SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_t row, int first,
+                             const order_lanes &lanes, int32_t (&tap)[steps]) {
+    const char *column = (const char *)(map + lanes.column);
+    const uint32_t pitch = (uint32_t)volume * (uint32_t)sizeof(int32_t);
+    int number = first + lanes.row;
+#pragma unroll
+    for (int j = 0; j < steps; ++j, number += lanes.each) {
+        uint32_t from = (uint32_t)__shfl_sync(~0u, row, number);
+        tap[j] = __ldg((const int32_t *)(column + (uint64_t)from * pitch));
+    }
+}
+
+// ---- bits ---------------------------------------------------------------------------------------
+
+// Returns which of the columns k .. k + columns the row of this lane has: bit c for column k + c.
+// The 32 rows of the warp are consecutive; only the first `rows` exist, the others have no taps.
+//
+// map: at the first row
+// batch: loads that a lane keeps in flight
+// Maps of up to 32 columns are read as one string of bits, wider ones row by row.
+template <int batch>
+SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volume, int rows, int k,
+                                      int columns) {
+    const int lane = threadIdx.x % 32;
+    const bool whole = volume <= 32;
+    const char *bytes = (const char *)map;
+    const unsigned size = sizeof(int32_t), steps = whole ? volume : 32;
+    const unsigned end = whole || lane < columns ? min(max(rows, 0), 32) * volume * size : 0;
+    const unsigned step = (whole ? 32 : volume) * size;
+    unsigned at = (k + lane) * size;
+    uint32_t word = 0; // the ballot of the step with this lane's number
+    for (unsigned first = 0; first < steps; first += batch) {
+        int32_t tap[batch];
+#pragma unroll
+        for (int j = 0; j < batch; ++j, at += step) {
+            tap[j] = at < end ? __ldg((const int32_t *)(bytes + at)) : -1;
+        }
+        const int own = lane - (int)first;
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+            uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
+            word = own == j ? all : word;
+        }
+    }
+    if (!whole) {
+        return word;
+    }
+    const int bit = lane * volume;
+    uint32_t low = __shfl_sync(~0u, word, bit / 32);
+    uint32_t high = __shfl_sync(~0u, word, min(bit / 32 + 1, 31));
+    uint32_t has = __funnelshift_r(low, high, bit % 32);
+    return volume < 32 ? has & ((1u << volume) - 1) : has;
+}
+
+// Returns the same for scattered rows, which all exist. row: of this lane
+SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int volume, int32_t row,
+                                        int k, int columns) {
+    const int lane = threadIdx.x % 32;
+    int32_t tap[32];
+    uint32_t word = 0;
+    order_load(map + k, volume, row, 0, {1, 0, min(lane, columns - 1)}, tap);
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+        uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
+        word = lane == j ? all : word;
+    }
+    return columns < 32 ? word & ((1u << columns) - 1) : word;
+}
+
+enum { order_lane_columns = 8 };
+
+// Returns the same for a map of at most order_lane_columns columns. Each lane reads its own row.
+SPIRA_DEVICE uint32_t order_lane_taps(const int32_t *__restrict__ map, int volume, int32_t row) {
+    int32_t tap[order_lane_columns];
+    uint32_t has = 0;
+#pragma unroll
+    for (int c = 0; c < order_lane_columns; ++c) {
+        tap[c] = c < volume ? __ldg(map + (int64_t)row * volume + c) : -1;
+    }
+#pragma unroll
+    for (int c = 0; c < order_lane_columns; ++c) {
+        has |= tap[c] >= 0 ? 1u << c : 0;
+    }
+    return has;
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,209 @@
+// spira/layout/order/task.cuh: what the four kernels of order_build (layout/order.cuh) share: the
+// batch of maps, how their work is divided into thread blocks, and the scratch.
+#ifndef SPIRA_LAYOUT_ORDER_TASK_CUH
+#define SPIRA_LAYOUT_ORDER_TASK_CUH
+
+#include "key.h"
+#include "layout.h"
+
+#include <cuda_runtime.h>
+
+namespace spira {
+
+enum {
+    order_maps_max = 16, // of one batch
+    order_words_max = (kernel_volume_max + order_word_bits - 1) / order_word_bits,
+    order_key_threads = 256, // and rows of a thread block
+    order_run_threads = 512,
+    order_run_items = order_run / order_run_threads,
+    order_run_pairs = order_run / (2 * order_rows), // group pairs
+    order_put_threads = 2 * order_rows,
+};
+
+static_assert(32 * order_run_items == 2 * order_rows, "a warp for a group pair");
+
+// What a thread block of a launch works on: rows (their keys), a chunk of rows or a run of
+// positions, or a group pair (or 32 offsets of one).
+enum order_unit { order_by_key, order_by_run, order_by_pair, order_units };
+
+// One map of a batch. Directions are numbered here among those that the columns have.
+struct order_task {
+    order_request request;
+    uint32_t directions;              // bit d: some column has direction d
+    int32_t first_row;                // among the rows of all maps
+    int32_t first[order_units];       // its first thread block of each launch
+    uint8_t weight[order_directions]; // of each direction
+    uint8_t number[order_directions]; // direction of each column: order_columns_listed
+};
+
+struct order_batch {
+    order_task task[order_maps_max];
+    order_numbers numbers;
+    int tasks;
+    int32_t rows;               // of all maps
+    int32_t units[order_units]; // thread blocks of each launch
+    int32_t volume;             // the largest of the maps that are not compact, at least 1
+};
+
+// A row with its key.
+struct __align__(8) order_item {
+    uint32_t key;
+    int32_t row;
+};
+
+struct order_scratch {
+    uint32_t *key;        // [rows] of all maps
+    uint32_t *directions; // [rows] of all maps: the directions in which each row has taps
+    uint32_t *splitter;   // [maps, order_lists, order_list_classes]: order_find_splitters
+    int32_t *total;       // [maps, order_classes] rows of each class
+    uint16_t *begin;      // [order_classes, runs] of each map: where a class begins in a chunk
+    order_item *item;     // [rows] of all maps; each chunk sorted by class
+    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair
+};
+
+static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
+
+// ---- questions that kernels ask -----------------------------------------------------------------
+
+// Returns the map that a thread block of a launch works on.
+SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_t unit) {
+    int t = 0;
+    for (int step = order_maps_max / 2; step; step /= 2) {
+        if (t + step < batch.tasks && unit >= batch.task[t + step].first[by]) {
+            t += step;
+        }
+    }
+    return t;
+}
+
+SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
+    return min(*r.count, r.capacity);
+}
+
+// Returns the number of a direction among those of the task.
+SPIRA_BOTH int order_number_in(const order_task &task, int direction) {
+    return count_bits(task.directions & ((1u << direction) - 1));
+}
+
+// Returns whether task.number lists the direction of each column.
+SPIRA_BOTH bool order_columns_listed(const order_task &task) {
+    return task.request.layout.volume <= order_directions;
+}
+
+// Returns the bits of the keys of a map.
+SPIRA_DEVICE int order_key_bits(const order_task &task) {
+    return order_has_sectors(&task.request.kernel) ? (int)order_sectors : __popc(task.directions);
+}
+
+// Returns the thread blocks of order_put_kernel for a group pair: one for a compact map, else one
+// for each word of offsets.
+SPIRA_BOTH int order_put_blocks(const order_request &r) {
+    return r.compact ? 1 : order_words(r.layout.volume);
+}
+
+// ---- host ---------------------------------------------------------------------------------------
+
+// Counts the thread blocks of each launch for a map; those of order_by_pair for one word.
+SPIRA_API void order_count_units(int32_t capacity, int32_t (&units)[order_units]) {
+    units[order_by_key] = (int32_t)ceil_div(capacity, order_key_threads);
+    units[order_by_run] = (int32_t)ceil_div(capacity, order_run);
+    units[order_by_pair] = order_pairs(order_count(capacity));
+}
+
+// Counts the rows and runs of all maps. Reads kernels and capacities only.
+SPIRA_API status order_count_rows(const order_request *request, int maps, int32_t *rows,
+                                  int32_t *runs) {
+    SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
+    SPIRA_REQUIRE(maps >= 1 && maps <= order_maps_max, status_bad_size, "maps", maps);
+    int64_t all = 0;
+    *runs = 0;
+    for (int m = 0; m < maps; ++m) {
+        int32_t units[order_units];
+        SPIRA_TRY(order_sizes_check(&request[m].kernel, request[m].capacity));
+        order_count_units(request[m].capacity, units);
+        all += request[m].capacity;
+        *runs += units[order_by_run];
+    }
+    SPIRA_REQUIRE(all <= INT32_MAX / 2, status_bad_size, "capacity (of all maps)", all);
+    *rows = (int32_t)all;
+    return status_success();
+}
+
+SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
+    order_scratch s;
+    s.key = workspace_take<uint32_t>(w, rows);
+    s.directions = workspace_take<uint32_t>(w, rows);
+    s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
+    s.total = workspace_take<int32_t>(w, maps * order_classes);
+    s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
+    s.item = workspace_take<order_item>(w, rows);
+    s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
+    return s;
+}
+
+// Fills the directions of a task and their weights.
+SPIRA_API void order_task_weights(order_task *task) {
+    const order_weights w = order_weights_make(&task->request.kernel, task->request.threshold);
+    int number = 0;
+    task->directions = w.directions;
+    for (int d = 0; d < order_directions; ++d) {
+        if (w.directions >> d & 1) {
+            task->weight[number++] = w.weight[d];
+        }
+    }
+}
+
+// Fills task->number, if the columns are few enough to be listed.
+SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task) {
+    const order_request *r = &task->request;
+    const int volume = kernel_volume(&r->kernel);
+    for (int k = 0, column = 0; order_columns_listed(*task) && k < volume; ++k) {
+        if (kernel_norm(&r->kernel, k) < r->threshold) {
+            const int direction = order_direction(&r->kernel, numbers, k);
+            task->number[column++] = (uint8_t)order_number_in(*task, direction);
+        }
+    }
+}
+
+SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
+    order_batch batch = {};
+    batch.numbers = order_numbers_make();
+    batch.tasks = maps;
+    for (int m = 0; m < maps; ++m) {
+        const order_request *r = request + m;
+        order_task *task = batch.task + m;
+        int32_t units[order_units];
+        order_count_units(r->capacity, units);
+        units[order_by_pair] *= order_put_blocks(*r);
+        task->request = *r;
+        order_task_weights(task);
+        order_task_numbers(&batch.numbers, task);
+        task->first_row = batch.rows;
+        for (int u = 0; u < order_units; ++u) {
+            task->first[u] = batch.units[u];
+            batch.units[u] += units[u];
+        }
+        batch.rows += r->capacity;
+        batch.volume = (int32_t)max_of(batch.volume, r->compact ? 1 : r->layout.volume);
+    }
+    return batch;
+}
+
+// Checks a request but for its kernel and capacity. A compact map has all offsets.
+SPIRA_API status order_request_check(const order_request *r) {
+    if (r->compact) {
+        SPIRA_TRY(pointer_check(r->compact, slab_alignment, "compact"));
+    } else {
+        SPIRA_TRY(pointer_check(r->map, sizeof *r->map, "map"));
+    }
+    SPIRA_TRY(order_check(&r->kernel, r->threshold, r->capacity, &r->layout));
+    SPIRA_TRY(pointer_check(r->count, sizeof *r->count, "count"));
+    const bool all = r->layout.volume == kernel_volume(&r->kernel);
+    SPIRA_REQUIRE(!r->compact || (slab_takes(&r->kernel) && all), status_unsupported,
+                  "compact (of such a map)", 0);
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
