@@ -258,7 +258,7 @@ UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok
 CLANG_CHECKS := $(HOST_HEADERS:%=$(CHECK)/clang++/%.ok)
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
-                $(CHECK)/linkage.ok $(if $(wildcard README.md),$(CHECK)/readme.ok) \
+                $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
                 $(UNITS:%=$(CHECK)/units/%.ok) $(ARCHS:%=$(CHECK)/stream/%.ok) \
                 $(CHECK)/include/90.ok $(ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok \
                 $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok)
@@ -340,11 +340,16 @@ $(CHECK)/linkage.ok: $(LINKED)
 	$(call attempt,internal linkage,nm $(LINKED:.ok=.o) >$@.nm && \
 	      ! grep -E ' [A-TV-Zui] _Z[A-Z]*5spira' $@.nm)
 
-# The blocks of README.md that are marked as CUDA, as one file.
-$(CHECK)/readme.ok: README.md $(HEADERS)
-	$(call attempt,the CUDA blocks of README.md,awk '/^```/ { on = /cuda/; next } on' $< \
+# The blocks of a README that are marked as CUDA, as one file.
+readme_of = $(call attempt,the CUDA blocks of $<,awk '/^```/ { on = /cuda/; next } on' $< \
 	      >$(@:.ok=.cu) && grep -q spira $(@:.ok=.cu) && \
 	      $(NVCC) $(NVCCFLAGS) -I. $(call ptx,90a) $(HASTY) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+
+$(CHECK)/readme.ok: README.md $(HEADERS)
+	$(readme_of)
+
+$(CHECK)/readme_headers.ok: spira/README.md $(HEADERS)
+	$(readme_of)
 
 $(CHECK)/layers.ok: tests/run_layers.sh tests/layers.txt spira $(HEADERS)
 	$(call attempt,layers,tests/run_layers.sh tests/layers.txt spira)
