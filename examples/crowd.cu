@@ -1,7 +1,8 @@
 // examples/crowd.cu: counts the neighbours of each voxel; voxels without neighbours are outliers.
 // A user's own CUDA kernel calls the block-scope search and stores no kernel map. Compiled as plain
 // C++, the host loop counts.
-//   nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a examples/crowd.cu -o crowd && ./crowd scan.vox32 [K]
+//   nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a examples/crowd.cu -o crowd
+//   ./crowd scan.vox32 [K]
 #include "../spira/search.h"
 #include <algorithm>
 #include <stdio.h>
