@@ -4,9 +4,23 @@
 """Converts checkpoints to blobs of weights.
 
     checkpoint.py list FILE                       names, types and shapes of what is in it
+    checkpoint.py convert FILE --network NETWORK --out BLOB
     checkpoint.py convert FILE --engine ENGINE --map MAP --out BLOB
 
 FILE is .npz, .safetensors, a blob (list only), or else what torch.load reads.
+
+NETWORK is one that people train with spconv; its layers get the names that networks.h has:
+
+    second       VoxelBackBone8x: SECOND, PV-RCNN, Voxel R-CNN
+    centerpoint  SpMiddleResNetFHD, or VoxelResBackBone8x of OpenPCDet, which has the same layers
+    bevfusion    the same with coordinates (batch, x, y, z). Rows of its dense map run along its x:
+                 give spira its y as x and its x as y. Also with the names of mmdetection3d
+    voxelnext    VoxelNeXt with its shared_conv; also with kernels (5, 5, 3, 3)
+    spunet       SpUNet-v1m1 of Pointcept
+
+The prefix of its tensors is found in the file, and so is the version of spconv. Batch norm is
+folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. A file that does not have
+the whole network is refused, with the names and shapes at fault.
 
 MAP is text, a line for each convolution of the network's table; # starts a comment:
 
@@ -37,7 +51,8 @@ Layouts of the engines; x, y, z are the first, second and third coordinate of a 
     minkowski    zyxio  the hypercube; other regions (a cross) are not kernels of spira
     spira        xyzio
 
-A weight may have x, y, z as one axis ([volume, cin, cout]), or lack them (1x1x1: [cin, cout]).
+A weight may have x, y, z as one axis ([volume, cin, cout]), or lack them (1x1x1: [cin, cout]). One
+of two dimensions lacks z: say size=X,Y,1.
 
 All engines are taken to compute out[p] = sum over offsets d of W[d] in[p + d] in submanifold and
 strided layers, and out[p + d] += W[d] in[p] in inverse (transposed) ones, d being an offset of
@@ -47,6 +62,8 @@ converted: whether sets, strides and padding agree is for the network's table to
 """
 import argparse
 import json
+import os
+import pickle
 import struct
 import sys
 import zipfile
@@ -54,10 +71,15 @@ import zlib
 
 import numpy as np
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import checkpoint_networks as networks
+
 HEADER, ENTRY = struct.Struct("<8sIIQII"), struct.Struct("<64sII5IIQQ")
 MAGIC, VERSION, ALIGNMENT = b"spirablb", 1, 256
 KINDS = ("weight", "bias", "scale", "shift")
+STATES = ("model_state", "state_dict", "model") # where frameworks put the tensors
 TYPES = {"fp32": 0, "fp16": 2, "bf16": 3}
+ENGINES_NAMED, POINTWISE = ("spconv", "spconv1"), "io" # for networks known by name
 LAYOUTS = {"spconv": "ozyxi", "spconv1": "zyxio", "torchsparse": None, "minkowski": "zyxio",
            "spira": "xyzio"}
 
@@ -110,7 +132,13 @@ def read_torch(path, key):
         import torch
     except ImportError:
         raise Fault(f"{path}: PyTorch is needed to read it (.npz and .safetensors need none)")
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as fault:
+        raise Fault(f"{path}: more than tensors is in it, which is not read: {fault}")
+    inner = [name for name in STATES
+             if isinstance(state, dict) and isinstance(state.get(name), dict)]
+    key = key or (inner[0] if len(inner) == 1 else None)
     if key:
         require(isinstance(state, dict) and key in state, f"{path}: no {key} in it")
         state = state[key]
@@ -215,9 +243,10 @@ def with_five_axes(array, layout, size, where):
     spatial = [axis for axis in layout if axis in "xyz"]
     at = layout.index(spatial[0])
     together = layout[at:at + 3] == "".join(spatial)
-    require(array.ndim in (2, 3, 5), f"{where}: a weight of {array.ndim} axes")
-    if array.ndim == 5:
-        return array
+    flat = array.ndim == 4 and size is not None and size[2] == 1
+    require(flat or array.ndim in (2, 3, 5), f"{where}: a weight of {array.ndim} axes")
+    if array.ndim == 5 or flat:
+        return np.expand_dims(array, layout.index("z")) if flat else array
     require(together, f"{where}: layout {layout} needs a weight of 5 axes")
     shape = list(array.shape)
     if array.ndim == 2:
@@ -245,9 +274,10 @@ def to_spira(array, chosen, options, where):
             f"{where}: {list(array.shape)} in layout {layout} is a kernel of {found}")
     require(chosen.engine != "torchsparse" or all(n % 2 or n == 2 for n in found),
             f"{where}: TorchSparse's offsets of even sizes above 2 are not those of spira")
-    if chosen.pointwise and found == [1, 1, 1]:
+    pointwise = chosen.pointwise or options.get("pointwise")
+    if pointwise and found == [1, 1, 1]:
         flat = np.ascontiguousarray(array).reshape(-1)
-        weight = flat.reshape(cin, cout) if chosen.pointwise == "io" else flat.reshape(cout, cin).T
+        weight = flat.reshape(cin, cout) if pointwise == "io" else flat.reshape(cout, cin).T
         weight = weight.reshape(1, 1, 1, cin, cout)
     for axis in options.get("mirror", ""):
         weight = np.flip(weight, "xyz".index(axis))
@@ -328,10 +358,82 @@ def blob_of(entries, weight_type):
     return bytes(blob)
 
 
-def convert(chosen):
+# ---- networks known by name ---------------------------------------------------------------------
+
+FAULTS_SHOWN = 8
+
+
+def network_fault(tensors, chosen, best):
+    """What to say of a file that does not have the network."""
+    lines = [f"{chosen.file}: no {chosen.network} ({best.variant.title}, {best.engine}); "
+             f"{len(best.faults)} tensors at fault:"]
+    lines += [f"    {line}" for line in best.faults[:FAULTS_SHOWN]]
+    if len(best.faults) > FAULTS_SHOWN:
+        lines.append(f"    and {len(best.faults) - FAULTS_SHOWN} more")
+    for other in networks.NETWORKS:
+        found = networks.search(tensors, other, ENGINES_NAMED, chosen.prefix)
+        if other != chosen.network and found and not found[0].faults:
+            lines.append(f"it has all tensors of --network {other}")
+    return "\n".join(lines)
+
+
+def find_network(tensors, chosen):
+    """The one place and form in which a file has the network."""
+    engines = [chosen.engine] if chosen.engine else ENGINES_NAMED
+    found = networks.search(tensors, chosen.network, engines, chosen.prefix, chosen.cin)
+    require(found, f"{chosen.file}: no tensor is named ...{networks.MARKER}; it has "
+            f"{', '.join(list(tensors)[:FAULTS_SHOWN])}, ...")
+    require(not found[0].faults, network_fault(tensors, chosen, found[0]))
+    prefixes = [f.prefixes[0] for f in found if not f.faults]
+    require(len(prefixes) == 1, f"{chosen.file}: which of these? Say --prefix: {prefixes}")
+    return found[0]
+
+
+def network_layers(found, chosen):
+    """The layers as a map would have them."""
+    layers = []
+    for c in found.variant.layers:
+        prefix = networks.tensor_prefix(found.prefixes, c.conv)
+        options = {"layout": found.layout, "size": networks.size_along(c, found.variant.axes),
+                   "eps": c.eps if chosen.eps is None else chosen.eps}
+        if found.engine == "spconv":
+            options["pointwise"] = POINTWISE
+        layers.append((c.name, prefix + c.conv, c.norm and prefix + c.norm, options))
+    return layers
+
+
+def report_rest(tensors, used, found):
+    """Says what was left over under the prefix of a network."""
+    rest = [name for name in tensors
+            if name not in used and not name.endswith("num_batches_tracked")]
+    prefix = found.prefixes[0] if found else ""
+    under = [name for name in rest if name.startswith(prefix)]
+    if not found:
+        return f"tensors of no layer: {', '.join(rest) or 'none'}"
+    numbers = ", ".join(f"{word} {n}" for word, n in found.numbers.items())
+    return (f"{found.variant.title}, weights of {found.engine}, {numbers}; left over under "
+            f"\"{prefix}\": {', '.join(under) or 'none'}; tensors elsewhere: "
+            f"{len(rest) - len(under)}")
+
+
+def check_choice(chosen):
+    """Options that do not go together."""
+    if chosen.network:
+        require(chosen.engine in (None, *ENGINES_NAMED),
+                f"--network: weights of spconv only, not of {chosen.engine}")
+        require(chosen.layout is None, "--network: the layout is known; --layout is for --map")
+    else:
+        require(chosen.engine, "--map needs --engine")
+        require(chosen.prefix is None and chosen.cin is None,
+                "--prefix and --cin are for --network")
     check_layout(chosen.layout, "--layout")
+
+
+def convert(chosen):
+    check_choice(chosen)
     tensors, used, entries = read_tensors(chosen.file, chosen.key), set(), []
-    for layer in read_map(chosen.map):
+    found = find_network(tensors, chosen) if chosen.network else None
+    for layer in network_layers(found, chosen) if found else read_map(chosen.map):
         made = convert_layer(tensors, used, layer, chosen)
         entries += made
         print(f"{layer[0]:24} {list(made[0][2].shape)} {' '.join(kind for _, kind, _ in made)}")
@@ -339,10 +441,8 @@ def convert(chosen):
     blob = blob_of(entries, chosen.type)
     with open(chosen.out, "xb") as file:
         file.write(blob)
-    rest = [name for name in tensors
-            if name not in used and not name.endswith("num_batches_tracked")]
     print(f"{chosen.out}: {len(entries)} entries, {len(blob)} bytes; "
-          f"tensors of no layer: {', '.join(rest) or 'none'}")
+          f"{report_rest(tensors, used, found)}")
 
 
 def main():
@@ -354,18 +454,24 @@ def main():
     for command in (lister, converter):
         command.add_argument("file")
         command.add_argument("--key", help="of a dictionary in the file: the one with the tensors")
-    converter.add_argument("--engine", required=True, choices=list(LAYOUTS))
-    converter.add_argument("--map", required=True, help="the layers; see checkpoint.py --help")
+    layers = converter.add_mutually_exclusive_group(required=True)
+    layers.add_argument("--network", choices=networks.NETWORKS)
+    layers.add_argument("--map", help="the layers; see checkpoint.py --help")
+    converter.add_argument("--engine", choices=list(LAYOUTS), help="with --network: spconv or "
+                           "spconv1, found by the shapes if it is not said")
+    converter.add_argument("--prefix", help="of the network's tensors, where a file has several")
+    converter.add_argument("--cin", type=int, help="values that a voxel must have in the network")
     converter.add_argument("--out", required=True, help="a file that is not there yet")
     converter.add_argument("--type", default="fp32", choices=list(TYPES),
                            help="of the weights in the blob (fp32); vectors are fp32")
     converter.add_argument("--layout", help="of all weights, instead of the engine's")
     converter.add_argument("--eps", type=float, help="of the batch norms. PyTorch's own is 1e-5, "
-                           "many detectors take 1e-3; there is no default")
+                           "many detectors take 1e-3; no default with --map")
     converter.add_argument("--pointwise", choices=["io", "oi"], help="1x1x1 kernels: their numbers "
                            "are [cin, cout] or [cout, cin] in memory, whatever the shape says. "
                            "Versions of spconv 2 differ in how they read [cout, 1, 1, 1, cin]; "
-                           "without this it is taken as the shape says")
+                           "without this --map takes it as the shape says, and --network as "
+                           f"version 2.3 does: {POINTWISE}")
     chosen = parser.parse_args()
     try:
         list_file(chosen.file, chosen.key) if chosen.command == "list" else convert(chosen)

@@ -182,6 +182,10 @@ def check_weights():
         want = numbers(3, 2, 1, 2, 4)
         got = converted({"c": to_engine(engine, want)}, "a c size=3,2,1", "--engine", engine)
         check(np.array_equal(got["weight"], want), f"{engine} 3,2,1: another order")
+    want = numbers(3, 2, 1, 2, 4) # two dimensions
+    got = converted({"c": want[:, :, 0].transpose(3, 1, 0, 2)}, "a c size=3,2,1", "--engine",
+                    "spconv")
+    check(np.array_equal(got["weight"], want), "two dimensions: another order")
     want = numbers(2, 3, 5, 2, 4)
     for layout, axes in (("oxyzi", (4, 0, 1, 2, 3)), ("yioxz", (1, 3, 4, 0, 2))):
         stored = {"c.weight": want.transpose(axes)}
@@ -269,6 +273,8 @@ def check_faults():
         ({"c.kernel": numbers(27, 2, 4)}, "a c", (), "which of"),
         ({"c.weight": numbers(28, 2, 4)}, "a c", (), "no cube"),
         ({"c.weight": numbers(3, 3, 3, 2)}, "a c", (), "4 axes"),
+        ({"c.weight": numbers(3, 3, 2, 4)}, "a c size=3,3,3", (), "4 axes"),
+        ({"c.weight": numbers(3, 3, 2, 4)}, "a c size=3,2,1", (), "of size"),
         ({"c.weight": numbers(1, 16, 1, 2, 4)}, "a c", (), "is a kernel of"),
         ({"c.weight": numbers(64, 2, 4)}, "a c", ("--engine", "torchsparse"), "even sizes"),
         ({"c.weight": numbers(27, 2, 4) * np.nan}, "a c", (), "NaN"),

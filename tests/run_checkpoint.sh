@@ -1,5 +1,7 @@
 #!/bin/sh
-# tests/run_checkpoint.sh: tests examples/checkpoint.py against the scan example's reader and writer.
+# tests/run_checkpoint.sh: tests examples/checkpoint.py against the scan example's reader and writer
+# (run_checkpoint.py), and on made-up checkpoints of the networks that it knows by name
+# (run_checkpoint_networks.py).
 #
 #     tests/run_checkpoint.sh SCAN      SCAN: examples/scan.cu, built for the host
 #
@@ -14,4 +16,6 @@ if ! python3 -c 'import numpy' 2>/dev/null; then
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 -B "$here/run_checkpoint.py" "$here/../examples/checkpoint.py" "$1" "$folder"
+"$here/tally.sh" \
+    "python3 -B '$here/run_checkpoint.py' '$here/../examples/checkpoint.py' '$1' '$folder'" \
+    "python3 -B '$here/run_checkpoint_networks.py' '$here/../examples/checkpoint.py' '$folder'"

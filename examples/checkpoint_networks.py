@@ -1,0 +1,233 @@
+# examples/checkpoint_networks.py: the networks that checkpoint.py knows by name, as tables of
+# convolutions, and the search for one of them in a checkpoint.
+#
+# The layer names are those of the networks' tables in networks.h. A network may have variants:
+# other names of its tensors, other sizes. All of them become the same table.
+import os
+from collections import namedtuple
+
+# A convolution of a network.
+#
+# name   of the layer in the table
+# conv   of its tensors: conv.weight, and conv.bias if the layer has a bias
+# norm   of its batch norm, or None
+# size   of the kernel in the order of the network's axes; (y, x) of a convolution without z
+# cin    input channels, or a word for a number that only the checkpoint says
+# cout   output channels, or a word
+# bias   "none": where the checkpoint has one, it is used all the same
+#        "needed", or "alike": all layers that say so have one, or none of them has
+# eps    of the batch norm
+Conv = namedtuple("Conv", "name conv norm size cin cout bias eps")
+
+# A form in which checkpoints have a network. axes: those of spira, in the order of the network's
+# coordinates, slowest first
+Variant = namedtuple("Variant", "title axes layers")
+
+EPS = 1e-3
+MARKER = "conv_input.0.weight" # leads to the prefix of a network
+HEAD = "shared_conv."          # layers of this name belong to a head, with a prefix of its own
+
+
+def layer(name, size, cin, cout, conv=None, norm="next", bias="none", eps=EPS):
+    """norm="next": the last number of `conv` and one."""
+    size = (size,) * 3 if isinstance(size, int) else size
+    conv = conv or name
+    if norm == "next":
+        stem, number = conv.rsplit(".", 1)
+        norm = f"{stem}.{int(number) + 1}"
+    return Conv(name, conv, norm, size, cin, cout, bias, eps)
+
+
+def block(name, channels, conv=None, cin=None, bias="alike"):
+    """A residual block; with a shortcut if the channels change."""
+    conv, cin = conv or name, cin or channels
+    layers = []
+    if cin != channels:
+        layers.append(layer(f"{name}.proj.0", 1, cin, channels, f"{conv}.proj.0"))
+    for i, source in ((1, cin), (2, channels)):
+        layers.append(layer(f"{name}.conv{i}", 3, source, channels, f"{conv}.conv{i}",
+                            f"{conv}.bn{i}", bias))
+    return layers
+
+
+# ---- networks -----------------------------------------------------------------------------------
+
+def second():
+    """VoxelBackBone8x."""
+    layers = [layer("conv_input.0", 3, "cin", 16), layer("conv1.0.0", 3, 16, 16)]
+    channels = 16
+    for stage, after in ((2, 32), (3, 64), (4, 64)):
+        layers.append(layer(f"conv{stage}.0.0", 3, channels, after))
+        layers += [layer(f"conv{stage}.{i}.0", 3, after, after) for i in (1, 2)]
+        channels = after
+    return layers + [layer("conv_out.0", (3, 1, 1), 64, 128)]
+
+
+def centerpoint(down, first, blocks, last, out_size=(3, 1, 1)):
+    """SpMiddleResNetFHD. The arguments name the tensors: the strided layer of a stage, the blocks
+    of stage 1, the blocks of the others, and the last layer."""
+    layers = [layer("conv_input.0", 3, "cin", 16)]
+    for i in range(2):
+        layers += block(f"conv1.{i}", 16, first.format(i))
+    channels = 16
+    for stage, after in ((2, 32), (3, 64), (4, 128)):
+        layers.append(layer(f"conv{stage}.0", 3, channels, after, down.format(stage, stage - 1)))
+        for i in range(2):
+            layers += block(f"conv{stage}.{i + 3}", after,
+                            blocks.format(stage, i, i + 1, i + 3))
+        channels = after
+    return layers + [layer("extra_conv.0", out_size, 128, 128, last)]
+
+
+CENTERPOINT_NAMES = {
+    "CenterPoint": ("conv{0}.0", "conv1.{0}", "conv{0}.{3}", "extra_conv.0"),
+    "OpenPCDet": ("conv{0}.0.0", "conv1.{0}", "conv{0}.{2}", "conv_out.0"),
+    "mmdetection3d": ("encoder_layers.encoder_layer{1}.2.0", "encoder_layers.encoder_layer1.{0}",
+                      "encoder_layers.encoder_layer{0}.{1}", "conv_out.0"),
+}
+
+
+def voxelnext(kernels, channels):
+    """VoxelNeXt, its last layer in the head included."""
+    layers = [layer("conv_input.0", 3, "cin", channels[0])]
+    for i in range(2):
+        layers += block(f"conv1.{i}", channels[0])
+    before = channels[0]
+    for stage, kernel, after in zip(range(2, 7), kernels, channels[1:]):
+        layers.append(layer(f"conv{stage}.0.0", kernel, before, after))
+        for i in (1, 2):
+            layers += block(f"conv{stage}.{i}", after)
+        before = after
+    layers.append(layer("conv_out.0", (3, 3), channels[3], "the channels of conv_out"))
+    layers.append(layer("shared_conv.0", (3, 3), "the channels of conv_out", "the channels out",
+                        bias="needed", eps=1e-5))
+    return layers
+
+
+def spunet():
+    """SpUNet-v1m1."""
+    encoder, decoder = (32, 64, 128, 256), (256, 128, 96, 96)
+    layers = [layer("conv_input.0", 5, "cin", 32)]
+    channels, before = 32, []
+    for stage, (after, blocks) in enumerate(zip(encoder, (2, 3, 4, 6))):
+        before.append(channels)
+        layers.append(layer(f"down.{stage}.0", 2, channels, after))
+        for i in range(blocks):
+            layers += block(f"enc.{stage}.block{i}", after)
+        channels = after
+    for stage, after in zip((3, 2, 1, 0), decoder):
+        layers.append(layer(f"up.{stage}.0", 2, channels, after))
+        layers += block(f"dec.{stage}.block0", after, cin=after + before[stage])
+        layers += block(f"dec.{stage}.block1", after)
+        channels = after
+    return layers + [layer("final", 1, channels, "the classes", norm=None, bias="needed")]
+
+
+def variants_of(network):
+    if network == "second":
+        return [Variant("OpenPCDet's names", "zyx", second())]
+    if network == "centerpoint":
+        return [Variant(f"{title}'s names", "zyx", centerpoint(*CENTERPOINT_NAMES[title]))
+                for title in ("CenterPoint", "OpenPCDet")]
+    if network == "bevfusion":
+        # Its coordinates are x, y, z, and the rows of its dense map run along x: spira's y.
+        return [Variant(f"{title}'s names", "yxz", centerpoint(*names, out_size=(1, 1, 3)))
+                for title, names in CENTERPOINT_NAMES.items()]
+    if network == "voxelnext":
+        return [Variant("kernels of 3", "zyx", voxelnext((3,) * 5, (16, 32, 64, 128, 128, 128))),
+                Variant("kernels of 5", "zyx",
+                        voxelnext((5, 5, 3, 3, 3), (32, 64, 128, 256, 256, 256)))]
+    return [Variant("Pointcept's names", "zyx", spunet())]
+
+
+NETWORKS = ("centerpoint", "second", "bevfusion", "voxelnext", "spunet")
+
+
+# ---- the search in a checkpoint -----------------------------------------------------------------
+
+# A variant at a prefix, in the weight layout of a version of spconv.
+#
+# layout    letters, as checkpoint.py has them
+# prefixes  of the tensors; of the tensors whose names begin with HEAD
+# numbers   the words of Conv -> what the checkpoint has
+# faults    lines; empty: the checkpoint has the network
+Found = namedtuple("Found", "variant engine layout prefixes numbers faults")
+
+
+def prefixes_of(tensors, name):
+    """What stands before a name in the names of tensors."""
+    ends = [t for t in tensors if t == name or t.endswith("." + name)]
+    return [t[:len(t) - len(name)] for t in ends]
+
+
+def size_along(conv, axes):
+    """The kernel size along x, y, z."""
+    sizes = dict(zip(axes if len(conv.size) == 3 else "yx", conv.size))
+    return tuple(sizes.get(axis, 1) for axis in "xyz")
+
+
+def weight_shape(conv, axes, layout, numbers):
+    """The shape of a weight; words instead of unknown numbers."""
+    about = dict(zip("xyz", size_along(conv, axes)))
+    about["i"], about["o"] = (numbers.get(c, c) for c in (conv.cin, conv.cout))
+    return [about[axis] for axis in layout if axis != "z" or len(conv.size) == 3]
+
+
+def shape_text(shape):
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def check_tensor(tensors, name, want, numbers, faults):
+    """Compares a shape, and notes the numbers that it tells."""
+    if name not in tensors:
+        faults.append(f"{name}: missing; {shape_text(want)}")
+        return
+    shape = list(tensors[name].shape)
+    fits = len(shape) == len(want)
+    fits = fits and all(isinstance(w, str) or w == n for w, n in zip(want, shape))
+    if not fits:
+        faults.append(f"{name}: {shape_text(shape)}, not {shape_text(want)}")
+        return
+    numbers.update({w: n for w, n in zip(want, shape) if isinstance(w, str)})
+
+
+def tensor_prefix(found_prefixes, name):
+    return found_prefixes[name.startswith(HEAD)]
+
+
+def biased(tensors, variant, prefixes):
+    """Whether one of the layers that have biases alike has one."""
+    return any(tensor_prefix(prefixes, c.conv) + c.conv + ".bias" in tensors
+               for c in variant.layers if c.bias == "alike")
+
+
+def match(tensors, variant, engine, prefixes, numbers):
+    """Looks a variant up at a prefix."""
+    layout = "o" + variant.axes + "i" if engine == "spconv" else variant.axes + "io"
+    numbers, faults = dict(numbers), []
+    alike = biased(tensors, variant, prefixes)
+    for c in variant.layers:
+        prefix = tensor_prefix(prefixes, c.conv)
+        check_tensor(tensors, f"{prefix}{c.conv}.weight",
+                     weight_shape(c, variant.axes, layout, numbers), numbers, faults)
+        vector = [numbers.get(c.cout, c.cout)]
+        if c.bias == "needed" or (c.bias == "alike" and alike):
+            check_tensor(tensors, f"{prefix}{c.conv}.bias", vector, numbers, faults)
+        for what in ("weight", "bias", "running_mean", "running_var") if c.norm else ():
+            check_tensor(tensors, f"{prefix}{c.norm}.{what}", vector, numbers, faults)
+    return Found(variant, engine, layout, prefixes, numbers, faults)
+
+
+def head_of(tensors, place):
+    """The prefix of the head: the one that has most in common with the prefix of the network."""
+    heads = prefixes_of(tensors, HEAD + "0.weight") or [place]
+    return min(heads, key=lambda head: (-len(os.path.commonprefix([place, head])), len(head)))
+
+
+def search(tensors, network, engines, prefix=None, cin=None):
+    """All places where a network might be, in all forms; the fewest faults come first."""
+    places = prefixes_of(tensors, MARKER) if prefix is None else [prefix]
+    numbers = {} if cin is None else {"cin": cin}
+    found = [match(tensors, variant, engine, (place, head_of(tensors, place)), numbers)
+             for place in places for variant in variants_of(network) for engine in engines]
+    return sorted(found, key=lambda f: len(f.faults))

@@ -1,0 +1,401 @@
+# tests/run_checkpoint_networks.py: see run_checkpoint.sh.
+#
+# Makes up checkpoints of the networks that checkpoint.py knows by name, with the names and shapes
+# that the engines give them, and converts them. Each layer of the blob must compute what the
+# checkpoint's convolution and batch norm compute. The names and shapes are written out here a
+# second time, as text, so that a slip in the script's own tables does not pass.
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+SCRIPT, FOLDER = sys.argv[1:]
+
+spec = importlib.util.spec_from_file_location("checkpoint", SCRIPT)
+checkpoint = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(checkpoint)
+
+checks = {True: 0, False: 0}
+
+
+def check(good, what):
+    checks[bool(good)] += 1
+    if not good:
+        print(f"checkpoint.py: {what}")
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def convert(source, network, out, *arguments):
+    """Runs the script in this process. Returns whether it succeeded, and what it printed."""
+    if os.path.exists(path(out)):
+        os.remove(path(out))
+    said = io.StringIO()
+    sys.argv = ["checkpoint.py", "convert", path(source), "--network", network, "--out", path(out),
+                *arguments]
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            checkpoint.main()
+        except SystemExit as end:
+            return end.code == 0, said.getvalue() + str(end.code)
+    return True, said.getvalue()
+
+
+def convert_shapes(shapes, network, *arguments):
+    """The same for tensors that have shapes and take no memory."""
+    read = checkpoint.read_tensors
+    checkpoint.read_tensors = lambda *_: hollow(shapes)
+    result = convert("shapes", network, "fault.blob", *arguments)
+    checkpoint.read_tensors = read
+    return result
+
+
+# ---- the networks, as text ----------------------------------------------------------------------
+
+# A line: names in the checkpoint, kernel, channels, words. A name of a residual block becomes its
+# two convolutions: `R`. Of the convolutions that have no such words, the norm has the next number.
+# A name behind => is that of spira's table, where it differs.
+SECOND = """
+conv_input.0 3 5-16 | conv1.0.0 3 16-16
+conv2.0.0 3 16-32 | conv2.1.0 3 32-32 | conv2.2.0 3 32-32
+conv3.0.0 3 32-64 | conv3.1.0 3 64-64 | conv3.2.0 3 64-64
+conv4.0.0 3 64-64 | conv4.1.0 3 64-64 | conv4.2.0 3 64-64
+conv_out.0 3,1,1 64-128
+"""
+CENTERPOINT = """
+conv_input.0 3 5-16 | conv1.0 R 16-16 biased | conv1.1 R 16-16 biased
+conv2.0 3 16-32 | conv2.3 R 32-32 biased | conv2.4 R 32-32 biased
+conv3.0 3 32-64 | conv3.3 R 64-64 biased | conv3.4 R 64-64 biased
+conv4.0 3 64-128 | conv4.3 R 128-128 biased | conv4.4 R 128-128 biased
+extra_conv.0 3,1,1 128-128
+"""
+OPENPCDET = """
+conv_input.0 3 5-16 | conv1.0 R 16-16 biased | conv1.1 R 16-16 biased
+conv2.0.0=>conv2.0 3 16-32 | conv2.1=>conv2.3 R 32-32 biased | conv2.2=>conv2.4 R 32-32 biased
+conv3.0.0=>conv3.0 3 32-64 | conv3.1=>conv3.3 R 64-64 biased | conv3.2=>conv3.4 R 64-64 biased
+conv4.0.0=>conv4.0 3 64-128 | conv4.1=>conv4.3 R 128-128 biased | conv4.2=>conv4.4 R 128-128 biased
+conv_out.0=>extra_conv.0 3,1,1 128-128
+"""
+BEVFUSION = CENTERPOINT.replace("3,1,1", "1,1,3").replace("biased", "")
+MMDETECTION = """
+conv_input.0 3 5-16
+encoder_layers.encoder_layer1.0=>conv1.0 R 16-16 | encoder_layers.encoder_layer1.1=>conv1.1 R 16-16
+encoder_layers.encoder_layer1.2.0=>conv2.0 3 16-32
+encoder_layers.encoder_layer2.0=>conv2.3 R 32-32 | encoder_layers.encoder_layer2.1=>conv2.4 R 32-32
+encoder_layers.encoder_layer2.2.0=>conv3.0 3 32-64
+encoder_layers.encoder_layer3.0=>conv3.3 R 64-64 | encoder_layers.encoder_layer3.1=>conv3.4 R 64-64
+encoder_layers.encoder_layer3.2.0=>conv4.0 3 64-128
+encoder_layers.encoder_layer4.0=>conv4.3 R 128-128
+encoder_layers.encoder_layer4.1=>conv4.4 R 128-128
+conv_out.0=>extra_conv.0 1,1,3 128-128
+"""
+VOXELNEXT = """
+conv_input.0 3 5-16 | conv1.0 R 16-16 biased | conv1.1 R 16-16 biased
+conv2.0.0 3 16-32 | conv2.1 R 32-32 biased | conv2.2 R 32-32 biased
+conv3.0.0 3 32-64 | conv3.1 R 64-64 biased | conv3.2 R 64-64 biased
+conv4.0.0 3 64-128 | conv4.1 R 128-128 biased | conv4.2 R 128-128 biased
+conv5.0.0 3 128-128 | conv5.1 R 128-128 biased | conv5.2 R 128-128 biased
+conv6.0.0 3 128-128 | conv6.1 R 128-128 biased | conv6.2 R 128-128 biased
+conv_out.0 3,3 128-128 | shared_conv.0 3,3 128-128 biased eps=1e-5
+"""
+VOXELNEXT_LARGE = """
+conv_input.0 3 5-32 | conv1.0 R 32-32 biased | conv1.1 R 32-32 biased
+conv2.0.0 5 32-64 | conv2.1 R 64-64 biased | conv2.2 R 64-64 biased
+conv3.0.0 5 64-128 | conv3.1 R 128-128 biased | conv3.2 R 128-128 biased
+conv4.0.0 3 128-256 | conv4.1 R 256-256 biased | conv4.2 R 256-256 biased
+conv5.0.0 3 256-256 | conv5.1 R 256-256 biased | conv5.2 R 256-256 biased
+conv6.0.0 3 256-256 | conv6.1 R 256-256 biased | conv6.2 R 256-256 biased
+conv_out.0 3,3 256-128 | shared_conv.0 3,3 128-128 biased eps=1e-5
+"""
+SPUNET = """
+conv_input.0 5 6-32
+down.0.0 2 32-32 | enc.0.block0 R 32-32 | enc.0.block1 R 32-32
+down.1.0 2 32-64 | enc.1.block0 R 64-64 | enc.1.block1 R 64-64 | enc.1.block2 R 64-64
+down.2.0 2 64-128 | enc.2.block0 R 128-128 | enc.2.block1 R 128-128 | enc.2.block2 R 128-128
+enc.2.block3 R 128-128
+down.3.0 2 128-256 | enc.3.block0 R 256-256 | enc.3.block1 R 256-256 | enc.3.block2 R 256-256
+enc.3.block3 R 256-256 | enc.3.block4 R 256-256 | enc.3.block5 R 256-256
+up.3.0 2 256-256 | dec.3.block0.proj.0 1 384-256 | dec.3.block0 R 384-256 | dec.3.block1 R 256-256
+up.2.0 2 256-128 | dec.2.block0.proj.0 1 192-128 | dec.2.block0 R 192-128 | dec.2.block1 R 128-128
+up.1.0 2 128-96 | dec.1.block0.proj.0 1 128-96 | dec.1.block0 R 128-96 | dec.1.block1 R 96-96
+up.0.0 2 96-96 | dec.0.block0.proj.0 1 128-96 | dec.0.block0 R 128-96 | dec.0.block1 R 96-96
+final 1 96-13 biased plain
+"""
+
+
+class Layer:
+    """A convolution in a checkpoint: conv, norm (None: none), name in the table, size, channels."""
+
+    def __init__(self, conv, norm, name, size, cin, cout, words):
+        self.conv, self.norm, self.name = conv, norm, name
+        self.size = tuple(int(n) for n in size.split(","))
+        self.size *= 3 if len(self.size) == 1 else 1
+        self.cin, self.cout = cin, cout
+        self.biased = "biased" in words
+        self.eps = 1e-5 if "eps=1e-5" in words else 1e-3
+
+
+def layers_of(text):
+    layers = []
+    for line in re.split(r"[|\n]", text.strip()):
+        names, size, channels, *words = line.split()
+        conv, _, name = names.partition("=>")
+        name = name or conv
+        cin, cout = (int(n) for n in channels.split("-"))
+        if size == "R":
+            for i in (1, 2):
+                layers.append(Layer(f"{conv}.conv{i}", f"{conv}.bn{i}", f"{name}.conv{i}", "3",
+                                    cin if i == 1 else cout, cout, words))
+            continue
+        stem, _, number = conv.rpartition(".")
+        norm = None if "plain" in words else f"{stem}.{int(number) + 1}"
+        layers.append(Layer(conv, norm, name, size, cin, cout, words))
+    return layers
+
+
+def shapes_of(layers, prefix, head, engine="spconv"):
+    """The tensors of a checkpoint: name -> shape."""
+    shapes = {}
+    for l in layers:
+        p = head if l.conv.startswith("shared_conv") else prefix
+        shape = ((l.cout, *l.size, l.cin) if engine == "spconv" else (*l.size, l.cin, l.cout))
+        shapes[f"{p}{l.conv}.weight"] = shape
+        if l.biased:
+            shapes[f"{p}{l.conv}.bias"] = (l.cout,)
+        if l.norm:
+            for what in ("weight", "bias", "running_mean", "running_var"):
+                shapes[f"{p}{l.norm}.{what}"] = (l.cout,)
+            shapes[f"{p}{l.norm}.num_batches_tracked"] = ()
+    return shapes
+
+
+def values_of(shapes):
+    random = np.random.default_rng(3)
+    tensors = {}
+    for name, shape in shapes.items():
+        values = random.random(shape, np.float32)
+        tensors[name] = values + np.float32(0.5 if "running_var" in name else -0.5)
+    return tensors
+
+
+# ---- converting ---------------------------------------------------------------------------------
+
+def out_of_checkpoint(l, tensors, prefix, engine, x):
+    """Convolution and batch norm of the inputs under one output: x [*size, cin], in the axes of
+    the network."""
+    weight = tensors[f"{prefix}{l.conv}.weight"].astype(np.float64)
+    if engine == "spconv" and set(l.size) == {1}: # its memory is read as [cin, cout]
+        weight = weight.reshape(1, l.cin, l.cout)
+    elif engine == "spconv":
+        weight = np.moveaxis(weight, 0, -1).reshape(-1, l.cin, l.cout)
+    y = np.einsum("ti,tio->o", x.reshape(-1, l.cin), weight.reshape(-1, l.cin, l.cout))
+    if l.biased:
+        y = y + tensors[f"{prefix}{l.conv}.bias"]
+    if l.norm:
+        gamma, beta, mean, variance = (tensors[f"{prefix}{l.norm}.{what}"].astype(np.float64)
+                                       for what in ("weight", "bias", "running_mean",
+                                                    "running_var"))
+        y = (y - mean) / np.sqrt(variance + l.eps) * gamma + beta
+    return y
+
+
+def out_of_blob(l, blob, axes, x):
+    """The same from the blob: x is turned to spira's axes x, y, z."""
+    axes = axes if len(l.size) == 3 else "yx"
+    x = x.transpose([axes.index(a) for a in "xyz" if a in axes] + [len(axes)])
+    x = x if x.ndim == 4 else x[:, :, None]
+    weight = blob[l.name, "weight"].astype(np.float64)
+    check(weight.shape == (*x.shape, l.cout), f"{l.name}: {weight.shape}")
+    y = np.einsum("xyzi,xyzio->o", x, weight)
+    if not l.norm:
+        return y + blob[l.name, "bias"]
+    return y * blob[l.name, "scale"] + blob[l.name, "shift"]
+
+
+def check_conversion(title, network, text, axes, prefix, head="", engine="spconv", more=()):
+    layers = layers_of(text)
+    tensors = values_of(shapes_of(layers, prefix, head, engine))
+    tensors[prefix + "steps"] = tensors["other.weight"] = np.zeros(2, np.float32)
+    np.savez(path("made.npz"), **tensors)
+    good, said = convert("made.npz", network, "made.blob", *more)
+    check(good, f"{title}: {said}")
+    if not good:
+        return
+    rest = f"{prefix}steps; tensors elsewhere: 1" if prefix else "steps, other.weight;"
+    for words in (f"left over under \"{prefix}\": {rest}", f"cin {layers[0].cin}",
+                  f"weights of {engine}"):
+        check(words in said, f"{title}: no \"{words}\" in {said[-300:]}")
+    blob = checkpoint.read_blob(path("made.blob"))
+    want = {(l.name, kind) for l in layers
+            for kind in ("weight", *(("scale", "shift") if l.norm else ("bias",)))}
+    check(set(blob) == want, f"{title}: entries {set(blob) ^ want}")
+    random = np.random.default_rng(4)
+    for l in layers:
+        x = random.standard_normal((*l.size, l.cin))
+        p = head if l.conv.startswith("shared_conv") else prefix
+        expected = out_of_checkpoint(l, tensors, p, engine, x)
+        got = out_of_blob(l, blob, axes, x)
+        error = np.abs(got - expected).max() / np.abs(expected).max()
+        check(error < 1e-6, f"{title}: {l.name}: other values, by {error}")
+
+
+def check_conversions():
+    zyx = "zyx"
+    for title, network, text, axes, *more in (
+            ("SECOND", "second", SECOND, zyx, "backbone_3d."),
+            ("CenterPoint", "centerpoint", CENTERPOINT, zyx, "backbone."),
+            ("CenterPoint without a prefix", "centerpoint", CENTERPOINT, zyx, ""),
+            ("CenterPoint of spconv 1", "centerpoint", CENTERPOINT, zyx, "backbone.", "",
+             "spconv1"),
+            ("CenterPoint of OpenPCDet", "centerpoint", OPENPCDET, zyx, "module.backbone_3d."),
+            ("BEVFusion", "bevfusion", BEVFUSION, "yxz", "pts_middle_encoder."),
+            ("BEVFusion of mmdetection3d", "bevfusion", MMDETECTION, "yxz",
+             "encoders.lidar.backbone."),
+            ("BEVFusion of spconv 1", "bevfusion", BEVFUSION, "yxz", "a.b.", "", "spconv1"),
+            ("VoxelNeXt", "voxelnext", VOXELNEXT, zyx, "backbone_3d.", "dense_head."),
+            ("SpUNet", "spunet", SPUNET, zyx, "module.backbone.")):
+        check_conversion(title, network, text, axes, *more)
+
+
+# ---- faults -------------------------------------------------------------------------------------
+
+def hollow(shapes):
+    """Tensors that have shapes and take no memory."""
+    return {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
+
+
+def best(tensors, network, **more):
+    return checkpoint.networks.search(tensors, network, ("spconv", "spconv1"), **more)[0]
+
+
+def check_shapes():
+    """Shapes alone: what search says of whole checkpoints, and of those with one tensor amiss."""
+    large = hollow(shapes_of(layers_of(VOXELNEXT_LARGE), "backbone_3d.", "dense_head."))
+    found = best(large, "voxelnext")
+    check(not found.faults and found.variant.title == "kernels of 5", f"VoxelNeXt: {found.faults}")
+    check(found.numbers == {"cin": 5, "the channels of conv_out": 128, "the channels out": 128},
+          f"VoxelNeXt: {found.numbers}")
+    for network, text, prefix, head in (
+            ("second", SECOND, "backbone_3d.", ""), ("centerpoint", CENTERPOINT, "backbone.", ""),
+            ("centerpoint", OPENPCDET, "backbone_3d.", ""), ("bevfusion", MMDETECTION, "e.", ""),
+            ("voxelnext", VOXELNEXT, "backbone_3d.", "dense_head."), ("spunet", SPUNET, "b.", "")):
+        whole = hollow(shapes_of(layers_of(text), prefix, head))
+        check(not best(whole, network).faults, f"{network}: {best(whole, network).faults}")
+        for name, array in list(whole.items())[::1 + len(whole) // 30]:
+            if name.endswith(("num_batches_tracked", "shared_conv.0.weight",
+                              prefix + "conv_input.0.weight")): # these lead to the prefixes
+                continue
+            lacking = {n: a for n, a in whole.items() if n != name}
+            faults = best(lacking, network).faults
+            check(len(faults) == 1 and faults[0].startswith(f"{name}: missing"),
+                  f"{network} without {name}: {faults}")
+            grown = np.broadcast_to(np.float32(0), (*array.shape[:-1], array.shape[-1] + 1))
+            faults = best({**whole, name: grown}, network).faults
+            shape = checkpoint.networks.shape_text
+            check(f"{name}: {shape(grown.shape)}, not {shape(array.shape)}" in faults
+                  or name.endswith(("final.weight", "conv_out.0.weight")), # any number will do
+                  f"{network} with a larger {name}: {faults}")
+
+
+def check_biases():
+    """Biases of blocks: all or none; those that no table has are used."""
+    without = hollow(shapes_of(layers_of(CENTERPOINT.replace("biased", "")), "p.", ""))
+    check(not best(without, "centerpoint").faults, "CenterPoint without biases")
+    one = {**without, "p.conv2.3.conv1.bias": np.zeros(32, np.float32)}
+    check(len(best(one, "centerpoint").faults) == 15, "CenterPoint with one bias of 16")
+    extra = CENTERPOINT.replace("conv2.0 3 16-32", "conv2.0 3 16-32 biased")
+    check_conversion("CenterPoint with a bias more", "centerpoint", extra, "zyx", "backbone.")
+
+
+def check_eps():
+    """--eps replaces that of the tables."""
+    old = Layer.__init__
+
+    def with_eps(self, *arguments):
+        old(self, *arguments)
+        self.eps = 0.5
+    Layer.__init__ = with_eps
+    check_conversion("another eps", "second", SECOND, "zyx", "b.", more=("--eps", "0.5"))
+    Layer.__init__ = old
+
+
+def check_messages():
+    second = shapes_of(layers_of(SECOND), "backbone_3d.", "")
+    center = shapes_of(layers_of(CENTERPOINT), "backbone.", "")
+    bev = shapes_of(layers_of(BEVFUSION), "backbone.", "")
+    unet = shapes_of(layers_of(SPUNET), "module.backbone.", "")
+    other_cin = {**second, "backbone_3d.conv2.0.0.weight": (32, 3, 3, 3, 8)}
+    missing = {n: s for n, s in center.items() if n != "backbone.conv3.4.bn2.running_var"}
+    copies = {**second, **{"ema." + n: s for n, s in second.items()}}
+    cases = [ # shapes, network, arguments, words
+        (second, "centerpoint", (), "backbone_3d.conv1.0.conv1.weight: missing; [16, 3, 3, 3, 16]"),
+        (second, "centerpoint", (), "it has all tensors of --network second"),
+        (second, "centerpoint", (), "more"),
+        (center, "second", (), "it has all tensors of --network centerpoint"),
+        (unet, "voxelnext", (), "it has all tensors of --network spunet"),
+        (bev, "centerpoint", (), "backbone.extra_conv.0.weight: [128, 1, 1, 3, 128], not "
+                                 "[128, 3, 1, 1, 128]"),
+        (bev, "centerpoint", (), "it has all tensors of --network bevfusion"),
+        (missing, "centerpoint", (), "1 tensors at fault:\n    backbone.conv3.4.bn2.running_var: "
+                                     "missing; [64]"),
+        (other_cin, "second", (), "conv2.0.0.weight: [32, 3, 3, 3, 8], not [32, 3, 3, 3, 16]"),
+        (second, "second", ("--cin", "4"),
+         "conv_input.0.weight: [16, 3, 3, 3, 5], not [16, 3, 3, 3, 4]"),
+        (second, "second", ("--engine", "spconv1"), "12 tensors at fault"),
+        (second, "second", ("--engine", "minkowski"), "weights of spconv only"),
+        (second, "second", ("--layout", "oxyzi"), "--layout is for --map"),
+        (second, "second", ("--prefix", "backbone."), "backbone.conv_input.0.weight: missing"),
+        (second, "second", ("--map", "m"), "not allowed with"),
+        (copies, "second", (), "['backbone_3d.', 'ema.backbone_3d.']"),
+        ({"a.weight": (1,), "b.weight": (1,)}, "second", (),
+         "no tensor is named ...conv_input.0.weight; it has a.weight, b.weight"),
+    ]
+    for shapes, network, arguments, words in cases:
+        good, said = convert_shapes(shapes, network, *arguments)
+        check(not good and words in said,
+              f"{network} {arguments}: expected \"{words}\", got {said}")
+        check(not os.path.exists(path("fault.blob")), f"{network}: a file was left behind")
+    np.savez(path("copies.npz"), **values_of(copies))
+    good, said = convert("copies.npz", "second", "copy.blob", "--prefix", "ema.backbone_3d.")
+    check(good and "left over under \"ema.backbone_3d.\": none" in said, f"--prefix: {said}")
+
+
+def check_torch():
+    """Files of PyTorch: the tensors alone, and among other things."""
+    try:
+        import torch
+    except ImportError:
+        return 1
+    tensors = {n: torch.from_numpy(np.asarray(v))
+               for n, v in values_of(shapes_of(layers_of(SECOND), "backbone_3d.", "")).items()}
+    blobs = []
+    for name, content in (("plain", tensors), ("nested", {"epoch": 3, "model_state": tensors})):
+        torch.save(content, path(f"{name}.pth"))
+        good, said = convert(f"{name}.pth", "second", f"{name}.blob")
+        check(good, f"{name}: {said}")
+        with open(path(f"{name}.blob"), "rb") as file:
+            blobs.append(file.read())
+    check(blobs[0] == blobs[1], "model_state: other bytes")
+    torch.save({"epoch": 3, "model_state": tensors, "state_dict": tensors}, path("two.pth"))
+    torch.save({"hook": subprocess.Popen, **tensors}, path("code.pth"))
+    for name, words in (("two", "--key"), ("code", "more than tensors")):
+        good, said = convert(f"{name}.pth", "second", "fault.blob")
+        check(not good and words in said, f"{name}.pth: {said}")
+    return 0
+
+
+check_conversions()
+check_shapes()
+check_biases()
+check_eps()
+check_messages()
+skipped = check_torch()
+print(f"{checks[True]} passed, {checks[False]} failed, {skipped} skipped")
+sys.exit(checks[False] != 0)
