@@ -1,71 +1,20 @@
-// examples/networks.h: three networks as tables of layers.
+// examples/networks.h: networks as tables of layers, by name. Those of detectors are in
+// detectors.h.
 //
 // All convolutions have batch norm and ReLU and no bias. A residual block is conv-norm-ReLU,
 // conv-norm, plus a 1x1x1 conv-norm shortcut where the channels change, then ReLU.
 #ifndef SPIRA_EXAMPLES_NETWORKS_H
 #define SPIRA_EXAMPLES_NETWORKS_H
 
-#include "../spira/net.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "detectors.h"
 
 namespace networks {
-
-// A table under construction. Names live in it: it must outlive the plan.
-struct network {
-    spira::net_layer layers[spira::net_layers_max];
-    char names[spira::net_layers_max][32];
-    int count;
-    int input_channels;
-};
-
-// Adds a convolution and returns its index.
-SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
-                           int stride) {
-    int i = n->count++;
-    spira::net_layer *l = &n->layers[i];
-    memset((void *)l, 0, sizeof *l);
-    snprintf(n->names[i], sizeof n->names[i], "%s", name);
-    l->name = n->names[i];
-    l->op = spira::net_conv;
-    l->source = source;
-    l->source2 = l->residual = spira::net_none;
-    l->channels = channels;
-    l->size = spira::triple_make(size, size, size);
-    l->stride = spira::triple_make(stride, stride, stride);
-    l->dilation = spira::triple_make(1, 1, 1);
-    l->norm = true;
-    l->act = spira::activation_relu;
-    return i;
-}
-
-// Adds a residual block that reads `source` and, concatenated, `source2` (or net_none).
-SPIRA_API int network_block(network *n, const char *name, int source, int source2, int from,
-                            int channels, int size) {
-    char text[32];
-    int shortcut = source;
-    if (from != channels) {
-        snprintf(text, sizeof text, "%.20s.shortcut", name);
-        shortcut = network_conv(n, text, source, channels, 1, 1);
-        n->layers[shortcut].source2 = source2;
-        n->layers[shortcut].act = spira::activation_none;
-    }
-    snprintf(text, sizeof text, "%.20s.conv1", name);
-    int first = network_conv(n, text, source, channels, size, 1);
-    n->layers[first].source2 = source2;
-    snprintf(text, sizeof text, "%.20s.conv2", name);
-    int second = network_conv(n, text, first, channels, size, 1);
-    n->layers[second].residual = shortcut;
-    return second;
-}
 
 // MinkUNet42: 42 convolutions besides the shortcuts; strides 1, 2, 4, 8, 16 and back.
 SPIRA_API void network_minkunet42(network *n) {
     static const int encoder[4] = {32, 64, 128, 256}, decoder[4] = {256, 128, 96, 96};
     char text[32];
-    n->count = 0;
-    n->input_channels = 4;
+    network_begin(n, 4);
     int skip[4], skip_channels[4];
     int at = network_conv(n, "stem1", spira::net_input, 32, 3, 1);
     at = network_conv(n, "stem2", at, 32, 3, 1);
@@ -97,8 +46,7 @@ SPIRA_API void network_minkunet42(network *n) {
 SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
     static const int stages[4] = {16, 32, 64, 128};
     char text[32];
-    n->count = 0;
-    n->input_channels = 4;
+    network_begin(n, 4);
     int at = spira::net_input;
     for (int s = 0; s < 4; ++s) {
         snprintf(text, sizeof text, "stage%d.1", s + 1);
@@ -123,6 +71,16 @@ SPIRA_API bool network_make(const char *name, network *n) {
         network_sparseresnet(n, 3, true);
     } else if (!strcmp(name, "SparseResNet-Large")) {
         network_sparseresnet(n, 5, false);
+    } else if (!strcmp(name, "VoxelBackBone8x")) {
+        network_voxelbackbone8x(n);
+    } else if (!strcmp(name, "SpMiddleResNetFHD")) {
+        network_spmiddleresnetfhd(n);
+    } else if (!strcmp(name, "BEVFusion")) {
+        network_bevfusion(n);
+    } else if (!strcmp(name, "VoxelNeXt")) {
+        network_voxelnext(n);
+    } else if (!strcmp(name, "SpUNet-v1m1")) {
+        network_spunet(n, 16);
     } else {
         return false;
     }

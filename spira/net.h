@@ -13,13 +13,25 @@
 // something does not fit. A run indexes first (all sets and maps) and then computes the features
 // (Spira paper: network-wide indexing).
 //
-// Coordinate sets follow from the input by floor to the absolute stride: all layers at stride 4
-// share one set.
+// Coordinate sets are nodes of the graph. Each is derived from another one by a rule:
+//   floor      net_rule_floor with a stride: all layers at stride 4 share one set
+//   expanded   net_rule_expand, the rule of spconv's strided layers: shared by layers with the same
+//              source set, kernel size, stride, padding and dilation
+//   union      net_union: the voxels of up to four sets
+//   projected  net_project: an axis is dropped
+// A layer with stride 1 keeps its set, and a transposed one goes back to the finer set. Two sets of
+// one stride may differ. The extent of the input (limits.grid) bounds all sets that are expanded.
+// Two-dimensional networks have an extent of 1 on the third axis.
 //
 // Capacities. limits.voxels is the capacity of the input set. The set that a run is given must have
 // exactly this capacity (status_capacity otherwise), and its count on the device may be smaller.
-// Coarser sets have limits.set_voxels, or the same capacity where that is 0. A count that exceeds
-// its capacity is clamped and recorded in the device status.
+// The other sets have limits.set_voxels. Where that is 0,
+//   floor, projected  have the capacity of the set that they are made of
+//   expanded, union   may have more voxels than that: twice limits.voxels
+// but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
+// scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
+// limits.set_voxels is the place to say so.) A count that exceeds its capacity is clamped and
+// recorded in the device status.
 //
 // Results. Features of a layer stay in the workspace until the next run if the layer has `keep`, if
 // the limits have keep_all, or if it is the last layer. Other features share memory: what is found
@@ -39,14 +51,20 @@ namespace spira {
 // Computes what a network needs of the word layout.
 //
 // inputs   layers [count]
-// outputs  need: stride (divisible by all strides of the network) and reach. The caller fills the
-//          bounds of the scene and the number of batches
+//          grid: of the input, as in net_limits
+//          need: lo and hi, the bounds of the input voxels. On axes with an extent they are not
+//          read: the bounds are those of the extent
+// outputs  need: lo and hi, widened by the voxels that dilating layers add; stride, divisible by
+//          all strides of the network; reach. The caller fills the number of batches
 // errors   status_layer with the layer at fault; status_stride where there is no common stride up
 //          to 2^20
-SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
+SPIRA_API status net_need(const net_layer *layers, int count, const expand_grid *grid,
+                          word_need *need) {
+    SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     net_limits limits = {};
     limits.voxels = limits.channels = 1;
+    limits.grid = *grid;
     net_plan plan;
     SPIRA_TRY(net_plan_begin(layers, count, &limits, false, &plan));
     for (int i = 0; i < count; ++i) {
@@ -57,7 +75,14 @@ SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
     for (int m = 0; m < plan.maps; ++m) {
         need->reach = triple_max(need->reach, kernel_reach(&plan.map[m].kernel));
     }
-    return status_success();
+    return net_need_bounds(&plan, need);
+}
+
+// The same without an extent. Networks without dilating layers (net_rule_expand) leave lo and hi as
+// they are: the caller may fill them afterwards.
+SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
+    const expand_grid unlimited = {};
+    return net_need(layers, count, &unlimited, need);
 }
 
 // Plans a network for the host loops, in fp32.
@@ -75,12 +100,8 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
     SPIRA_REQUIRE(limits->type == numeric_f32, status_unsupported, "limits.type (the host is fp32)",
                   limits->type);
     SPIRA_TRY(net_plan_sets(layers, count, limits, false, plan));
-    size_t scratch = 0;
-    for (int s = 1; s < plan->sets; ++s) {
-        voxel_set<W> from = {nullptr, nullptr, plan->set[plan->set[s].parent].capacity};
-        size_t bytes = downsample_host_workspace(from);
-        scratch = scratch < bytes ? bytes : scratch;
-    }
+    size_t scratch;
+    SPIRA_TRY(net_scratch_host<W>(plan, &scratch));
     SPIRA_TRY(net_plan_place(layout, scratch, 0, plan));
     return net_check_strides<W>(plan);
 }
@@ -105,10 +126,17 @@ SPIRA_API status net_run_host(const net_plan *plan, const net_run_args<W> *run) 
 // The features of a layer after a run.
 template <typename W>
 struct net_result {
-    voxel_set<W> set; // voxels of the rows: words, count [1], capacity
-    void *features;   // [set.capacity, channels] of limits.type, the first *set.count rows valid;
-                      // null if the plan does not keep the layer
-    int channels;
+    // Voxels of the rows: words, count [1], capacity. The coordinates of index i of an axis are
+    // grid.origin + i * stride. Dense outputs: the voxels that are in the map.
+    voxel_set<W> set;
+    expand_grid grid;
+    triple stride;
+    void *features; // [set.capacity, channels], the first *set.count rows valid. Dense outputs:
+                    // [batch, channels, height, width] or [batch, height, width, channels]
+                    // (dense.h) Null if the plan does not keep the layer
+    numeric type;             // of the features
+    int channels;             // dense outputs: those of the features times the depth
+    int batch, height, width; // dense outputs; else 0
 };
 
 // Returns where a run leaves the features of a layer. Reads no memory: it may be called before the
@@ -116,10 +144,17 @@ struct net_result {
 template <typename W>
 SPIRA_API net_result<W> net_output(const net_plan *plan, int layer, const net_run_args<W> *run) {
     const net_step *step = &plan->step[layer];
+    const bool dense = plan->layers[layer].op == net_dense;
     net_result<W> r;
     r.set = net_voxels(plan, step->set, run->input, run->memory);
+    r.grid = plan->set[step->set].grid;
+    r.stride = plan->set[step->set].stride;
     r.features = net_is_kept(plan, layer) ? (char *)run->memory + step->features : nullptr;
+    r.type = net_type_of(plan, layer);
     r.channels = step->channels;
+    r.batch = dense ? plan->limits.batch : 0;
+    r.height = dense ? r.grid.extent.y : 0;
+    r.width = dense ? r.grid.extent.x : 0;
     return r;
 }
 

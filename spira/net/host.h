@@ -30,18 +30,56 @@ SPIRA_API status net_features_check(const void *features, numeric type, const vo
     return pointer_check(loaded, loaded_alignment, "run.loaded");
 }
 
-// Builds all coordinate sets and kernel maps: the host loop of net_index (net.cuh). A count of the
-// input that exceeds its capacity is recorded in run->trouble and clamped.
+// Bytes of scratch that the host loops need for the sets.
 template <typename W>
-SPIRA_API status net_index_host(const net_plan *p, const net_run_args<W> *run) {
-    SPIRA_TRY(net_run_check(p, false, run));
+SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
+    *scratch = 0;
+    for (int s = 1; s < p->sets; ++s) {
+        const net_set *set = &p->set[s];
+        const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
+        const expand_rule rule = net_expand_rule(p, set);
+        size_t bytes = downsample_host_workspace(from);
+        if (set->by == net_set_expanded) {
+            SPIRA_TRY(expand_host_workspace(&set->kernel, &rule, from, &bytes));
+        }
+        *scratch = *scratch < bytes ? bytes : *scratch;
+    }
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *run) {
+    const net_set *set = &p->set[s];
     char *memory = (char *)run->memory;
+    const voxel_set<W> from = net_voxels(p, set->parent, run->input, memory);
+    const voxel_set<W> to = net_voxels(p, s, run->input, memory);
+    if (set->by == net_set_expanded) {
+        const expand_rule rule = net_expand_rule(p, set);
+        return expand_host(&p->layout, &set->kernel, &rule, from, to, run->trouble,
+                           memory + p->scratch, p->scratch_bytes);
+    }
+    return downsample_host(&p->layout, from, set->stride, to, run->trouble, memory + p->scratch,
+                           p->scratch_bytes);
+}
+
+// Builds all coordinate sets: the first half of net_index_host, for callers that want no more than
+// their counts. A count of the input that exceeds its capacity is recorded in run->trouble and
+// clamped.
+template <typename W>
+SPIRA_API status net_sets_host(const net_plan *p, const net_run_args<W> *run) {
+    SPIRA_TRY(net_run_check(p, false, run));
     voxel_set_note(run->input, run->trouble);
     for (int s = 1; s < p->sets; ++s) {
-        SPIRA_TRY(downsample_host(&p->layout, net_voxels(p, p->set[s].parent, run->input, memory),
-                                  p->set[s].stride, net_voxels(p, s, run->input, memory),
-                                  run->trouble, memory + p->scratch, p->scratch_bytes));
+        SPIRA_TRY(net_set_host(p, s, run));
     }
+    return status_success();
+}
+
+// Builds all coordinate sets and kernel maps: the host loop of net_index (net.cuh).
+template <typename W>
+SPIRA_API status net_index_host(const net_plan *p, const net_run_args<W> *run) {
+    SPIRA_TRY(net_sets_host(p, run));
+    char *memory = (char *)run->memory;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
         voxel_set<W> source = net_voxels(p, map->source, run->input, memory);
@@ -76,6 +114,10 @@ template <typename W>
 SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_args<W> *run) {
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
+    if (l->op == net_dense) {
+        const dense_args<W> args = net_dense_args(p, layer, run);
+        return dense_host(&args);
+    }
     char *memory = (char *)run->memory;
     const int32_t outputs = voxel_set_count(net_voxels(p, step->set, run->input, memory));
     const int32_t *map =

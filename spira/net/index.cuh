@@ -4,6 +4,7 @@
 #define SPIRA_NET_INDEX_CUH
 
 #include "../downsample.cuh"
+#include "../expand.cuh"
 #include "../layout/order.cuh"
 #include "../map.cuh"
 #include "place.h"
@@ -34,6 +35,16 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
     return count;
 }
 
+// Bytes of scratch for one set.
+template <typename W>
+SPIRA_API status net_set_scratch(const net_plan *p, const net_set *set, size_t *bytes) {
+    const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
+    const expand_rule rule = net_expand_rule(p, set);
+    return set->by == net_set_expanded
+               ? expand_workspace(&set->kernel, &rule, from, set->capacity, bytes)
+               : downsample_workspace(from, set->capacity, bytes);
+}
+
 // Raises *scratch to the bytes that a part of the index needs.
 template <typename W>
 SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
@@ -41,8 +52,7 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     order_request request[order_maps_max];
     for (int s = 1; s < p->sets && part != net_part_fine; ++s) {
         size_t bytes;
-        voxel_set<W> from = {nullptr, nullptr, p->set[p->set[s].parent].capacity};
-        SPIRA_TRY(downsample_workspace(from, p->set[s].capacity, &bytes));
+        SPIRA_TRY(net_set_scratch<W>(p, &p->set[s], &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     int first = 0;
@@ -54,17 +64,28 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     return status_success();
 }
 
+template <typename W>
+SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *run,
+                               cudaStream_t stream) {
+    const net_set *set = &p->set[s];
+    char *memory = (char *)run->memory;
+    const voxel_set<W> from = net_voxels(p, set->parent, run->input, memory);
+    const voxel_set<W> to = net_voxels(p, s, run->input, memory);
+    if (set->by == net_set_expanded) {
+        const expand_rule rule = net_expand_rule(p, set);
+        return expand(&p->layout, &set->kernel, &rule, from, to, run->trouble, memory + p->scratch,
+                      p->scratch_bytes, stream);
+    }
+    return downsample_from(&p->layout, from, p->set[set->parent].stride, set->stride, to,
+                           run->trouble, memory + p->scratch, p->scratch_bytes, stream);
+}
+
 // All sets but the input's.
 template <typename W>
 SPIRA_API status net_index_sets(const net_plan *p, const net_run_args<W> *run,
                                 cudaStream_t stream) {
-    char *memory = (char *)run->memory;
     for (int s = 1; s < p->sets; ++s) {
-        int from = p->set[s].parent;
-        SPIRA_TRY(downsample_from(&p->layout, net_voxels(p, from, run->input, memory),
-                                  p->set[from].stride, p->set[s].stride,
-                                  net_voxels(p, s, run->input, memory), run->trouble,
-                                  memory + p->scratch, p->scratch_bytes, stream));
+        SPIRA_TRY(net_index_set(p, s, run, stream));
     }
     return status_success();
 }
@@ -122,8 +143,8 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, const net_run
     return status_success();
 }
 
-// Records an input count that exceeds its capacity. Only for plans with one set: otherwise
-// downsampling records it. One thread.
+// Records an input count that exceeds its capacity. Only for plans with one set: otherwise the
+// second one records it. One thread.
 template <typename W>
 SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
     if (*input.count > input.capacity) {

@@ -5,6 +5,7 @@
 
 #include "../conv.cuh"
 #include "../conv/tune_fit.cuh"
+#include "../dense.cuh"
 #include "../pool.cuh"
 #include "place.h"
 
@@ -106,6 +107,19 @@ SPIRA_API status net_pool_run(const net_plan *p, int layer, const net_run_args<W
                         outputs.capacity, memory + step->features, stream);
 }
 
+template <typename W, numeric format>
+SPIRA_API status net_dense_run(const net_plan *p, int layer, const net_run_args<W> *run,
+                               cudaStream_t stream) {
+    const dense_args<W> args = net_dense_args(p, layer, run);
+    if constexpr (format == numeric_any) {
+        return dense<W>(&p->gpu, &args, stream);
+    } else { // the types of net_type_of
+        constexpr numeric own = format == numeric_tf32 ? numeric_f32 : format;
+        return args.out_type == numeric_f32 ? dense<W, format, numeric_f32>(&p->gpu, &args, stream)
+                                            : dense<W, format, own>(&p->gpu, &args, stream);
+    }
+}
+
 // Computes one layer. The arguments have been checked. A fused layer launches nothing.
 //
 // programmatic  the launch before this one on the stream is a layer too, and no other stream has
@@ -116,9 +130,14 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, const net_run_arg
     if (p->step[layer].fused_into != net_none) {
         return status_success();
     }
-    return net_is_conv(&p->layers[layer])
-               ? net_conv_run<W, format>(p, layer, run, programmatic, stream)
-               : net_pool_run<W, format>(p, layer, run, stream);
+    switch (p->layers[layer].op) {
+    case net_conv:
+        return net_conv_run<W, format>(p, layer, run, programmatic, stream);
+    case net_dense:
+        return net_dense_run<W, format>(p, layer, run, stream);
+    default:
+        return net_pool_run<W, format>(p, layer, run, stream);
+    }
 }
 
 // Computes layers [first, end). The first launch is not programmatic: what precedes it is no layer,

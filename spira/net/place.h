@@ -10,7 +10,7 @@
 
 #include "../index/compact.h"
 #include "../layout/order.h"
-#include "plan.h"
+#include "need.h"
 
 namespace spira {
 
@@ -117,18 +117,27 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     }
 }
 
+// Bytes of the features of a layer that is not fused into another.
+SPIRA_API size_t net_feature_bytes(const net_plan *p, int i) {
+    const net_step *step = &p->step[i];
+    const int64_t size = numeric_size(net_type_of(p, i));
+    const expand_grid *grid = &p->set[step->set].grid;
+    const int64_t rows = p->layers[i].op == net_dense
+                             ? (int64_t)p->limits.batch * grid->extent.x * grid->extent.y
+                             : p->set[step->set].capacity;
+    return (size_t)round_up(rows * step->channels * size, workspace_alignment);
+}
+
 // Gives the features of layer i the lowest place that is free from layer i to their last use.
 SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
     net_step *step = &p->step[i];
-    size_t element = (size_t)numeric_size(p->limits.type), at = base;
+    size_t at = base;
     step->features = base;
     step->feature_bytes = 0;
     if (step->fused_into != net_none) {
         return;
     }
-    step->feature_bytes =
-        (size_t)round_up((int64_t)p->set[step->set].capacity * step->channels * (int64_t)element,
-                         workspace_alignment);
+    step->feature_bytes = net_feature_bytes(p, i);
     for (bool moved = true; moved;) {
         moved = false;
         for (int j = 0; j < i; ++j) {
@@ -189,6 +198,7 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
     for (int m = 0; m < p->maps; ++m) {
         SPIRA_TRY(search_check(layout, &p->map[m].kernel));
     }
+    SPIRA_TRY(net_check_bounds(p));
     workspace w = workspace_begin(nullptr);
     net_place_index(p, &w);
     p->scratch_bytes = scratch_bytes;
@@ -204,14 +214,16 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
     return status_success();
 }
 
-// The word layout must be fitted to every stride of the plan.
+// The word layout must be fitted to every stride that sets are floored to.
 template <typename W>
 SPIRA_API status net_check_strides(const net_plan *p) {
     W word;
     int32_t count;
     voxel_set<W> any = {&word, &count, 1};
     for (int s = 1; s < p->sets; ++s) {
-        SPIRA_TRY(downsample_check(&p->layout, &any, p->set[s].stride, &any));
+        if (p->set[s].by == net_set_floor) {
+            SPIRA_TRY(downsample_check(&p->layout, &any, p->set[s].stride, &any));
+        }
     }
     return status_success();
 }

@@ -1,11 +1,11 @@
 // spira/net/plan.h: the first half of planning: checks the table of layers and derives coordinate
-// sets, kernel maps, shapes and lifetimes from it. place.h gives the arrays their places after it.
+// sets (sets.h), kernel maps, shapes and lifetimes from it. place.h gives the arrays their places
+// after it.
 #ifndef SPIRA_NET_PLAN_H
 #define SPIRA_NET_PLAN_H
 
-#include "../downsample.h"
 #include "../layout/tile.h"
-#include "types.h"
+#include "sets.h"
 
 namespace spira {
 
@@ -13,14 +13,48 @@ namespace spira {
 
 SPIRA_API status net_check_sources(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
-    const int sources[3] = {l->source, l->source2, l->residual};
-    for (int s = 0; s < 3; ++s) {
-        if (sources[s] >= i) {
+    if (l->op == net_union && (l->more_sources < 0 || l->more_sources > net_sources_max - 2)) {
+        return net_fault("a union of more than four sources", i);
+    }
+    const net_reads reads = net_reads_of(l);
+    for (int r = 0; r < reads.count; ++r) {
+        const int layer = reads.layer[r];
+        const bool optional = r != 0 && !(l->op == net_union && r != 2);
+        if (layer >= i) {
             return net_fault("reads a layer that does not come before it (a cycle)", i);
         }
-        if (sources[s] < (s == 0 ? (int)net_input : (int)net_none)) {
+        if (layer < (optional ? (int)net_none : (int)net_input)) {
             return net_fault("a source that is no layer", i);
         }
+        if (layer >= 0 && p->layers[layer].op == net_dense) {
+            return net_fault("reads a dense output", i);
+        }
+    }
+    return status_success();
+}
+
+SPIRA_API status net_check_kernel(const net_layer *l, int i) {
+    const kernel_shape kernel = {l->size, l->dilation, l->stride, l->transposed};
+    const triple none = triple_make(0, 0, 0);
+    if (status_failed(kernel_check(&kernel))) {
+        return net_fault("an unsupported kernel size, stride or dilation", i);
+    }
+    if (l->rule < net_rule_floor || l->rule > net_rule_expand) {
+        return net_fault("an unknown rule", i);
+    }
+    if (l->rule != net_rule_expand && !triple_equal(l->padding, none)) {
+        return net_fault("a padding without net_rule_expand", i);
+    }
+    return status_success();
+}
+
+// What only convolutions have.
+SPIRA_API status net_check_plain(const net_layer *l, int i) {
+    const bool second = l->source2 != net_none && l->op != net_union;
+    if (second || l->residual != net_none || l->bias || l->norm || l->act != activation_none) {
+        return net_fault(net_is_pool(l) ? "pooling with what only a convolution has"
+                                        : "an operation with what only a convolution has",
+                         i);
     }
     return status_success();
 }
@@ -28,26 +62,44 @@ SPIRA_API status net_check_sources(const net_plan *p, int i) {
 SPIRA_API status net_check_layer(const net_plan *p, int i) {
     SPIRA_TRY(net_check_sources(p, i));
     const net_layer *l = &p->layers[i];
-    kernel_shape kernel = {l->size, l->dilation, l->stride, l->transposed};
-    if (status_failed(kernel_check(&kernel))) {
-        return net_fault("an unsupported kernel size, stride or dilation", i);
+    if (net_is_conv(l) || net_is_pool(l)) {
+        SPIRA_TRY(net_check_kernel(l, i));
     }
-    if (l->op < net_conv || l->op > net_pool_average) {
+    if (l->op < net_conv || l->op > net_dense) {
         return net_fault("an unknown operation", i);
     }
     if (net_is_conv(l) ? l->channels < 1 || l->channels > conv_channels_max : l->channels != 0) {
         return net_fault("channels", i);
     }
-    if (!net_is_conv(l) && (l->source2 != net_none || l->residual != net_none || l->bias ||
-                            l->norm || l->act != activation_none)) {
-        return net_fault("pooling with what only a convolution has", i);
+    if (!net_is_conv(l)) {
+        SPIRA_TRY(net_check_plain(l, i));
     }
-    if (l->source2 != net_none && net_source_set(p, l->source2) != net_source_set(p, l->source)) {
-        return net_fault("two sources of different strides", i);
+    if (net_is_conv(l) && l->source2 != net_none &&
+        net_source_set(p, l->source2) != net_source_set(p, l->source)) {
+        return net_fault("two sources of different sets", i);
     }
     if (l->act < activation_none || l->act > activation_leaky) {
         return net_fault("an unknown activation", i);
     }
+    if (l->op == net_project && (l->axis < 0 || l->axis > 2)) {
+        return net_fault("an axis that is not x, y or z", i);
+    }
+    if (l->order != dense_channels_first && l->order != dense_channels_last) {
+        return net_fault("an unknown order of a dense output", i);
+    }
+    return status_success();
+}
+
+SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
+    const int origin[3] = {grid->origin.x, grid->origin.y, grid->origin.z};
+    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(origin[a] >= -voxel_index_max && origin[a] <= voxel_index_max,
+                      status_bad_size, "limits.grid.origin", origin[a]);
+        SPIRA_REQUIRE(extent[a] >= 0 && extent[a] <= voxel_index_max, status_bad_size,
+                      "limits.grid.extent", extent[a]);
+    }
+    SPIRA_REQUIRE(batch >= 0 && batch <= 1 << 20, status_bad_size, "limits.batch", batch);
     return status_success();
 }
 
@@ -60,6 +112,7 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
+    SPIRA_TRY(net_check_grid(&limits->grid, limits->batch));
     for (int s = 0; s < net_sets_max; ++s) {
         SPIRA_REQUIRE(limits->set_voxels[s] >= 0 && limits->set_voxels[s] <= INT32_MAX / 2,
                       status_bad_size, "limits.set_voxels", limits->set_voxels[s]);
@@ -73,62 +126,6 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
                       limits->map_pairs[m]);
     }
     return status_success();
-}
-
-// ---- coordinate sets ----------------------------------------------------------------------------
-
-// Returns the set of a stride, or net_none if there is none yet.
-SPIRA_API int net_find_set(const net_plan *p, triple stride) {
-    for (int s = 0; s < p->sets; ++s) {
-        if (triple_equal(p->set[s].stride, stride)) {
-            return s;
-        }
-    }
-    return net_none;
-}
-
-// Returns the set to downsample set s from: the nearest earlier set that is one short step
-// (downsample_is_step) below it, or set 0.
-SPIRA_API int net_set_parent(const net_plan *p, int s) {
-    for (int parent = s - 1; parent > 0; --parent) {
-        if (downsample_is_step(p->set[parent].stride, p->set[s].stride)) {
-            return parent;
-        }
-    }
-    return 0;
-}
-
-SPIRA_API status net_add_set(net_plan *p, int layer, triple stride, int *set) {
-    if (p->sets == net_sets_max) {
-        return net_fault("too many coordinate sets", layer);
-    }
-    int32_t wanted = p->limits.set_voxels[p->sets];
-    *set = p->sets++;
-    p->set[*set].stride = stride;
-    p->set[*set].parent = net_set_parent(p, *set);
-    p->set[*set].capacity = wanted ? wanted : p->limits.voxels;
-    return status_success();
-}
-
-// Finds or adds the output set of a layer. A transposed layer requires an existing set.
-SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
-    const net_layer *l = &p->layers[i];
-    triple from = net_source_stride(p, i), by = l->stride, to;
-    const int64_t most = 1 << 20;
-    if (l->transposed) {
-        to = triple_make(from.x / by.x, from.y / by.y, from.z / by.z);
-        if (!triple_equal(triple_multiply(to, by), from) || net_find_set(p, to) < 0) {
-            return net_fault("an inverse layer with no partner", i);
-        }
-    } else {
-        if ((int64_t)from.x * by.x > most || (int64_t)from.y * by.y > most ||
-            (int64_t)from.z * by.z > most) {
-            return net_fault("a stride beyond 2^20", i);
-        }
-        to = triple_multiply(from, by);
-    }
-    *set = net_find_set(p, to);
-    return *set < 0 ? net_add_set(p, i, to, set) : status_success();
 }
 
 // ---- kernel maps --------------------------------------------------------------------------------
@@ -163,6 +160,9 @@ SPIRA_API status net_find_map(net_plan *p, int i, int *found) {
     kernel_shape kernel = {l->size, l->dilation, p->set[l->transposed ? outputs : source].stride,
                            l->transposed};
     *found = net_none;
+    if (!net_is_conv(l) && !net_is_pool(l)) {
+        return status_success();
+    }
     if (status_failed(kernel_check(&kernel))) {
         return net_fault("an unsupported kernel reach", i); // here the stride is absolute
     }
@@ -189,7 +189,7 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
     step->source_set = net_source_set(p, l->source);
     SPIRA_TRY(net_output_set(p, i, &step->set));
     SPIRA_TRY(net_find_map(p, i, &step->map));
-    if (step->map == net_none && !net_is_conv(l)) {
+    if (step->map == net_none && net_is_pool(l)) {
         return net_fault("pooling over one voxel", i);
     }
     return status_success();
@@ -201,6 +201,42 @@ SPIRA_API void net_choose_rows(net_plan *p, int map, const conv_shape *shape) {
     int channels = (int)max_of(shape->cin + shape->cin2, shape->cout);
     int rows = tile_rows_choose(m->volume, channels, p->set[m->outputs].capacity);
     m->rows = rows > m->rows ? rows : m->rows;
+}
+
+// All sources of a union have the same channels.
+SPIRA_API status net_check_union(const net_plan *p, int i) {
+    const net_reads reads = net_reads_of(&p->layers[i]);
+    for (int r = 0; r < reads.count; ++r) {
+        if (reads.layer[r] != net_none &&
+            net_source_channels(p, reads.layer[r]) != p->step[i].channels) {
+            return net_fault("a union of sources with different channels", i);
+        }
+    }
+    return status_success();
+}
+
+// The channels and the size of a dense output.
+SPIRA_API status net_plan_dense(net_plan *p, int i) {
+    net_step *step = &p->step[i];
+    const expand_grid *grid = &p->set[step->set].grid;
+    if (!grid->extent.x || !grid->extent.y || !grid->extent.z) {
+        return net_fault("a dense output without an extent (limits.grid)", i);
+    }
+    if (p->limits.batch < 1) {
+        return net_fault("a dense output without a batch size (limits.batch)", i);
+    }
+    size_t bytes;
+    const status fits =
+        dense_bytes(grid, p->limits.batch, step->channels, net_type_of(p, i), &bytes);
+    if (status_failed(fits)) {
+        return net_fault(fits.subject, i);
+    }
+    if (p->layers[i].order == dense_channels_last && grid->extent.z > dense_depth_max) {
+        return net_fault("a dense output of this depth", i);
+    }
+    const int64_t deep = (int64_t)step->channels * grid->extent.z;
+    step->channels = (int)deep;
+    return deep <= INT32_MAX ? status_success() : net_fault("a dense output of this depth", i);
 }
 
 // The shape of a layer, and the place of its parameters.
@@ -215,6 +251,12 @@ SPIRA_API status net_plan_shape(net_plan *p, int i) {
     shape->cout = step->channels;
     shape->type = p->limits.type;
     step->params = p->params;
+    if (l->op == net_union) {
+        return net_check_union(p, i);
+    }
+    if (l->op == net_dense) {
+        return net_plan_dense(p, i);
+    }
     if (!net_is_conv(l)) {
         return status_success();
     }
@@ -243,14 +285,15 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     net_step *step = &p->step[i];
     if (l->residual != net_none && (net_source_set(p, l->residual) != step->set ||
                                     net_source_channels(p, l->residual) != step->channels)) {
-        return net_fault("a residual of another stride or other channels", i);
+        return net_fault("a residual of another set or other channels", i);
     }
     bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
     step->last_use = keeps ? p->layer_count : i;
     step->shortcut = step->fused_into = net_none;
-    net_use(p, l->source, i);
-    net_use(p, l->source2, i);
-    net_use(p, l->residual, i);
+    const net_reads reads = net_reads_of(l);
+    for (int r = 0; r < reads.count; ++r) {
+        net_use(p, reads.layer[r], i);
+    }
     return status_success();
 }
 
@@ -259,9 +302,12 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
 // Whether anything reads a layer's features, other than `reader` as its residual.
 SPIRA_API bool net_read_elsewhere(const net_plan *p, int layer, int reader) {
     for (int i = layer + 1; i < p->layer_count; ++i) {
-        const net_layer *l = &p->layers[i];
-        if (l->source == layer || l->source2 == layer || (l->residual == layer && i != reader)) {
-            return true;
+        const net_reads reads = net_reads_of(&p->layers[i]);
+        for (int r = 0; r < reads.count; ++r) {
+            const bool residual = r == 2;
+            if (reads.layer[r] == layer && !(residual && i == reader)) {
+                return true;
+            }
         }
     }
     return false;
@@ -309,6 +355,7 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
     p->device = device;
     p->sets = 1;
     p->set[0].stride = triple_make(1, 1, 1);
+    p->set[0].grid = limits->grid;
     p->set[0].capacity = limits->voxels;
     return status_success();
 }
@@ -320,36 +367,6 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
     }
-    return status_success();
-}
-
-// ---- what a network needs of the word layout ----------------------------------------------------
-
-SPIRA_API triple triple_max(triple a, triple b) {
-    return triple_make((int)max_of(a.x, b.x), (int)max_of(a.y, b.y), (int)max_of(a.z, b.z));
-}
-
-SPIRA_API int64_t net_common_multiple(int64_t a, int64_t b) {
-    int64_t multiple = a;
-    while (multiple % b) {
-        multiple += a;
-    }
-    return multiple;
-}
-
-// A stride that all strides of the plan divide.
-SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
-    int64_t stride[3] = {1, 1, 1};
-    for (int s = 0; s < p->sets; ++s) {
-        stride[0] = net_common_multiple(stride[0], p->set[s].stride.x);
-        stride[1] = net_common_multiple(stride[1], p->set[s].stride.y);
-        stride[2] = net_common_multiple(stride[2], p->set[s].stride.z);
-        for (int a = 0; a < 3; ++a) {
-            SPIRA_REQUIRE(stride[a] <= 1 << 20, status_stride, "layers (their common stride)",
-                          stride[a]);
-        }
-    }
-    *common = triple_make((int)stride[0], (int)stride[1], (int)stride[2]);
     return status_success();
 }
 

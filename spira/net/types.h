@@ -6,13 +6,15 @@
 
 #include "../conv.h"
 #include "../conv_map.h"
+#include "../dense.h"
 #include "../device.h"
+#include "../expand.h"
 #include "../map.h"
 #include "../tune.h"
 
 namespace spira {
 
-enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64 };
+enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64, net_sources_max = 4 };
 
 enum {
     net_input = -1, // a source: the input of the network
@@ -25,24 +27,44 @@ enum net_op : int {
     net_conv,
     net_pool_max,
     net_pool_average,
+    net_union,   // all voxels of up to four sources; their features are summed
+    net_project, // drops an axis; the features of voxels that then agree are summed
+    net_dense,   // a dense map of the source (dense.h). No layer can read it
+};
+
+// How a convolution or pooling derives its output set, unless it is transposed.
+enum net_rule : int {
+    net_rule_floor,  // the voxels of the source, floored to a multiple of the absolute stride.
+                     // Stride 1 keeps the set (submanifold)
+    net_rule_expand, // spconv's: every voxel whose kernel touches an input, within the extent
+                     // (expand.h). Stride 1 dilates the set
 };
 
 struct net_layer {
     const char *name;
     net_op op;
     int source;      // layer that is read, or net_input
-    int source2;     // convolutions: a second source, concatenated behind the first, or net_none
-    int channels;    // convolutions: of the output; pooling: 0, since it keeps those of its source
-    triple size;     // of the kernel
-    triple stride;   // relative to the source; 1 keeps the coordinate set (submanifold)
+    int source2;     // convolutions: a second source, concatenated behind the first, or net_none.
+                     // Unions: a second source
+    int channels;    // convolutions: of the output; others: 0, since they keep their source's
+    triple size;     // of the kernel: convolutions and pooling
+    triple stride;   // relative to the source
     triple dilation; // 1: a dense kernel
-    bool transposed; // inverse convolution: divides by the stride, back to an existing finer set
+    bool transposed; // inverse convolution: divides by the stride, back to the set that the strided
+                     // layer came from. Of net_rule_expand: that layer has the same kernel
     bool bias;       // adds a bias [channels]
     bool norm;       // folded batch norm: scale [channels] and shift [channels]
     int residual;    // layer that is added before the activation, or net_none
     activation act;
     float slope; // of activation_leaky
     bool keep; // the features stay in the workspace until the next run; the last layer's always do
+    // The members below are 0 in a layer that does not need them.
+    net_rule rule;
+    triple padding;    // net_rule_expand: in voxels of the source
+    int more_sources;  // unions: how many of `more` there are, 0 to 2
+    int more[2];       // a third and a fourth source
+    int axis;          // net_project: the axis that is dropped: 0 x, 1 y, 2 z
+    dense_order order; // net_dense
 };
 
 // Where a device plan computes the shortcuts of residual blocks. A shortcut is a 1x1x1 convolution
@@ -55,11 +77,16 @@ enum net_shortcuts : int {
 
 struct net_limits {
     int32_t voxels;                   // capacity of the input set
-    int32_t set_voxels[net_sets_max]; // capacity of each set, in planning order; 0: `voxels`
-    int channels;                     // of the network's input
-    numeric type;                     // of all features
-    bool count_pairs;                 // also count the pairs of each map and offset
-    bool keep_all;                    // every layer keeps its features
+    int32_t set_voxels[net_sets_max]; // capacity of each set, in planning order; 0: see net.h
+    // The grid of the input: its voxels have coordinates origin .. origin + extent - 1. An extent
+    // of 0 is no limit on that axis. Dense outputs require an extent on all axes.
+    expand_grid grid;
+    int batch;        // batch indices are 0 .. batch - 1; 0: unknown. Dense outputs require it
+    bool dense_f32;   // dense outputs are fp32; else of `type`
+    int channels;     // of the network's input
+    numeric type;     // of all features
+    bool count_pairs; // also count the pairs of each map and offset
+    bool keep_all;    // every layer keeps its features
     // The members below apply to device plans only. Records are read during planning and not kept.
     const tune_record *records; // [record_count], or null
     int record_count;
@@ -72,9 +99,28 @@ struct net_limits {
 
 // ---- what planning fills ------------------------------------------------------------------------
 
+// How a set is derived from others.
+enum net_derivation : int {
+    net_set_given,    // set 0
+    net_set_floor,    // floored to `stride`, from `base` or from a set between the two
+    net_set_expanded, // by spconv's rule
+    net_set_union,
+    net_set_projected,
+};
+
+// A coordinate set: a node of the graph. Layers share it exactly if they derive it alike.
 struct net_set {
-    triple stride; // absolute
-    int parent;    // set that this one is downsampled from
+    triple stride; // absolute: the spacing of the grid
+    expand_grid grid;
+    net_derivation by;
+    int parent; // set that this one is computed from; unions: the first
+    int base; // floor: the set that it is a floor of, whose own derivation is another; others: the
+              // set itself
+    kernel_shape kernel;         // expanded: of the layer; its stride is that of the parent
+    triple ratio, padding;       // expanded: of the layer
+    int axis;                    // projected: the axis that was dropped
+    int sources;                 // unions: their number
+    int source[net_sources_max]; // unions: sets
     int32_t capacity;
     size_t words, count; // bytes from the start of the workspace; set 0 belongs to the caller
 };
@@ -97,8 +143,8 @@ struct net_map {
 struct net_step {
     int map; // or net_none: the identity
     int source_set, set;
-    conv_shape shape; // pooling: volume and channels
-    int channels;     // of the output
+    conv_shape shape; // others than convolutions: volume and channels
+    int channels;     // of the output; dense outputs: channels * depth
     size_t features;  // bytes from the start of the workspace
     size_t feature_bytes;
     int last_use;   // last layer that reads the features; layer_count: they are kept
@@ -159,6 +205,30 @@ SPIRA_API bool net_is_conv(const net_layer *l) {
     return l->op == net_conv;
 }
 
+SPIRA_API bool net_is_pool(const net_layer *l) {
+    return l->op == net_pool_max || l->op == net_pool_average;
+}
+
+// The type of a layer's features.
+SPIRA_API numeric net_type_of(const net_plan *p, int layer) {
+    const bool dense = p->layers[layer].op == net_dense, wide = p->limits.type == numeric_tf32;
+    return dense && (p->limits.dense_f32 || wide) ? numeric_f32 : p->limits.type;
+}
+
+// All that a layer reads.
+struct net_reads {
+    int count;
+    int layer[net_sources_max + 1]; // layers, net_input or net_none; the first is the source
+};
+
+SPIRA_API net_reads net_reads_of(const net_layer *l) {
+    net_reads r = {3, {l->source, l->source2, l->residual}};
+    for (int m = 0; l->op == net_union && m < l->more_sources; ++m) {
+        r.layer[r.count++] = l->more[m];
+    }
+    return r;
+}
+
 SPIRA_API triple net_source_stride(const net_plan *p, int layer) {
     int source = p->layers[layer].source;
     return p->set[source == net_input ? 0 : p->step[source].set].stride;
@@ -213,6 +283,27 @@ SPIRA_API const void *net_features_of(const net_plan *p, int source, const void 
     return source == net_input  ? input
            : source == net_none ? nullptr
                                 : (const char *)memory + p->step[source].features;
+}
+
+// A dense output, and what it is made of.
+template <typename W>
+SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_run_args<W> *run) {
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    dense_args<W> args = {};
+    args.words = &p->layout;
+    args.set = net_voxels(p, step->set, run->input, run->memory);
+    args.grid = p->set[step->set].grid;
+    args.stride = p->set[step->set].stride;
+    args.batch = p->limits.batch;
+    args.channels = step->shape.cin;
+    args.type = p->limits.type;
+    args.features = net_features_of(p, l->source, run->features, run->memory);
+    args.out_type = net_type_of(p, layer);
+    args.order = l->order;
+    args.out = (char *)run->memory + step->features;
+    args.trouble = run->trouble;
+    return args;
 }
 
 } // namespace spira

@@ -60,6 +60,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     request.source = request.outputs = set;
     conv_map built;
     SPIRA_TRY(conv_map_build(&a->gpu, &request, a->memory, a->bytes, &built, a->stream));
+    dense_args<W> map_of_features = {};
+    map_of_features.set = set;
+    SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));

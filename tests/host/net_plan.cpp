@@ -45,7 +45,7 @@ TEST(net_plan_names_the_layer_at_fault) {
         {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
         {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
         {2, "size, stride or dilation", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
-        {0, "operation", [](net_layer *l) { l[0].op = (net_op)3; }, __LINE__},
+        {0, "operation", [](net_layer *l) { l[0].op = (net_op)(net_dense + 1); }, __LINE__},
         {2, "operation", [](net_layer *l) { l[2].op = (net_op)-1; }, __LINE__},
         {0, "channels", [](net_layer *l) { l[0].channels = 0; }, __LINE__},
         {1, "channels", [](net_layer *l) { l[1].channels = -1; }, __LINE__},

@@ -423,6 +423,11 @@ T __ldg(const T *from) {
     return *from;
 }
 
+template <typename T>
+void __stcg(T *to, T value) {
+    *to = value;
+}
+
 inline int32_t atomicAdd(int32_t *sum, int32_t value) {
     *sum += value;
     return *sum - value;
@@ -478,6 +483,10 @@ inline uint32_t poll_nonzero(const uint32_t *from) {
     emulate::wait_until([](uint64_t p, uint64_t) { return *(const volatile uint32_t *)p != 0; },
                         (uint64_t)(uintptr_t)from, 0);
     return *from;
+}
+
+inline void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
+    device_status_note(s, flag, row);
 }
 
 inline status status_from_cuda(int, const char *) {

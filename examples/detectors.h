@@ -1,0 +1,197 @@
+// examples/detectors.h: the sparse networks of detectors and segmenters that are trained with
+// spconv, as tables of layers. The names are those of their checkpoints: layer N has the weight
+// N.weight.
+//
+//   VoxelBackBone8x     OpenPCDet: SECOND, PV-RCNN, Voxel R-CNN
+//   SpMiddleResNetFHD   CenterPoint; VoxelResBackBone8x of OpenPCDet
+//   BEVFusion           the same layers with 5 values a voxel
+//   VoxelNeXt           OpenPCDet, fully sparse
+//   SpUNet-v1m1         Pointcept, semantic segmentation
+//
+// Convolutions have batch norm and ReLU unless said otherwise. Those checkpoints write their axes
+// z, y, x; here they are x, y, z.
+#ifndef SPIRA_EXAMPLES_DETECTORS_H
+#define SPIRA_EXAMPLES_DETECTORS_H
+
+#include "network.h"
+
+namespace networks {
+
+// The range, voxel size and extent of the detectors for nuScenes. A frame has one batch.
+SPIRA_API void network_nuscenes(network *n) {
+    const float lo[3] = {-54, -54, -5}, hi[3] = {54, 54, 3}, voxel[3] = {0.075f, 0.075f, 0.2f};
+    memcpy(n->lo, lo, sizeof lo);
+    memcpy(n->hi, hi, sizeof hi);
+    memcpy(n->voxel, voxel, sizeof voxel);
+    n->grid.extent = spira::triple_make(1440, 1440, 41); // one more in z, as in the engines
+    n->batch = 1;
+}
+
+// Adds a strided convolution of spconv. padding, size and stride: of x and y, and of z.
+SPIRA_API int network_down(network *n, const char *name, int source, int channels, int size,
+                           int stride, int padding) {
+    int i = network_conv(n, name, source, channels, size, stride);
+    n->layers[i].rule = spira::net_rule_expand;
+    n->layers[i].padding = spira::triple_make(padding, padding, padding);
+    return i;
+}
+
+// Adds the last layer of an encoder: size 3 and stride 2 in z alone.
+SPIRA_API int network_down_z(network *n, const char *name, int source, int channels) {
+    int i = network_down(n, name, source, channels, 1, 1, 0);
+    n->layers[i].size.z = 3;
+    n->layers[i].stride.z = 2;
+    return i;
+}
+
+// Adds a layer without parameters.
+SPIRA_API int network_plain(network *n, const char *name, spira::net_op op, int source) {
+    int i = network_conv(n, name, source, 0, 1, 1);
+    n->layers[i].op = op;
+    n->layers[i].norm = false;
+    n->layers[i].act = spira::activation_none;
+    return i;
+}
+
+// Adds residual blocks PREFIX.FIRST and PREFIX.(FIRST + 1), whose convolutions have biases.
+SPIRA_API int network_biased_blocks(network *n, const char *prefix, int first, int source,
+                                    int channels) {
+    for (int b = first; b < first + 2; ++b) {
+        char name[32];
+        snprintf(name, sizeof name, "%.16s.%d", prefix, b);
+        source = network_block(n, name, source, spira::net_none, channels, channels, 3);
+        n->layers[source].bias = n->layers[source - 1].bias = true;
+    }
+    return source;
+}
+
+// ---- VoxelBackBone8x ----------------------------------------------------------------------------
+
+SPIRA_API void network_voxelbackbone8x(network *n) {
+    network_begin(n, 4);
+    network_nuscenes(n);
+    int at = network_conv(n, "conv_input.0", spira::net_input, 16, 3, 1);
+    at = network_conv(n, "conv1.0.0", at, 16, 3, 1);
+    at = network_down(n, "conv2.0.0", at, 32, 3, 2, 1);
+    at = network_conv(n, "conv2.1.0", at, 32, 3, 1);
+    at = network_conv(n, "conv2.2.0", at, 32, 3, 1);
+    at = network_down(n, "conv3.0.0", at, 64, 3, 2, 1);
+    at = network_conv(n, "conv3.1.0", at, 64, 3, 1);
+    at = network_conv(n, "conv3.2.0", at, 64, 3, 1);
+    at = network_down(n, "conv4.0.0", at, 64, 3, 2, 1);
+    n->layers[at].padding.z = 0;
+    at = network_conv(n, "conv4.1.0", at, 64, 3, 1);
+    at = network_conv(n, "conv4.2.0", at, 64, 3, 1);
+    at = network_down_z(n, "conv_out.0", at, 128);
+    network_plain(n, "dense", spira::net_dense, at);
+}
+
+// ---- SpMiddleResNetFHD --------------------------------------------------------------------------
+
+SPIRA_API void network_spmiddleresnetfhd(network *n) {
+    network_begin(n, 4);
+    network_nuscenes(n);
+    int at = network_conv(n, "conv_input.0", spira::net_input, 16, 3, 1);
+    at = network_biased_blocks(n, "conv1", 0, at, 16);
+    at = network_down(n, "conv2.0", at, 32, 3, 2, 1);
+    at = network_biased_blocks(n, "conv2", 3, at, 32);
+    at = network_down(n, "conv3.0", at, 64, 3, 2, 1);
+    at = network_biased_blocks(n, "conv3", 3, at, 64);
+    at = network_down(n, "conv4.0", at, 128, 3, 2, 1);
+    n->layers[at].padding.z = 0;
+    at = network_biased_blocks(n, "conv4", 3, at, 128);
+    at = network_down_z(n, "extra_conv.0", at, 128);
+    network_plain(n, "dense", spira::net_dense, at);
+}
+
+// The encoder of BEVFusion (mmdetection3d). Its rows of the bird's-eye map run along x, its columns
+// along y. A dense map has rows along y: give x and y in exchange, for points and weights alike.
+SPIRA_API void network_bevfusion(network *n) {
+    network_spmiddleresnetfhd(n);
+    n->input_channels = 5;
+}
+
+// ---- VoxelNeXt ----------------------------------------------------------------------------------
+
+SPIRA_API void network_voxelnext(network *n) {
+    static const int channels[5] = {16, 32, 64, 128, 128};
+    network_begin(n, 4);
+    network_nuscenes(n);
+    int level[6];
+    int at = network_conv(n, "conv_input.0", spira::net_input, 16, 3, 1);
+    at = network_biased_blocks(n, "conv1", 0, at, 16);
+    for (int s = 1; s < 6; ++s) {
+        char name[16];
+        const int width = s < 5 ? channels[s] : channels[4];
+        snprintf(name, sizeof name, "conv%d.0.0", s + 1);
+        at = network_down(n, name, at, width, 3, 2, 1);
+        snprintf(name, sizeof name, "conv%d", s + 1);
+        level[s] = at = network_biased_blocks(n, name, 1, at, width);
+    }
+    at = network_plain(n, "union", spira::net_union, level[3]);
+    n->layers[at].source2 = level[4];
+    n->layers[at].more_sources = 1;
+    n->layers[at].more[0] = level[5];
+    at = network_plain(n, "flatten", spira::net_project, at);
+    n->layers[at].axis = 2;
+    at = network_down(n, "conv_out.0", at, 128, 3, 1, 1); // stride 1 dilates the set
+    n->layers[at].size.z = 1;
+    n->layers[at].padding.z = 0;
+    at = network_conv(n, "shared_conv.0", at, 128, 3, 1);
+    n->layers[at].size.z = 1;
+    n->layers[at].bias = true;
+}
+
+// ---- SpUNet-v1m1 --------------------------------------------------------------------------------
+
+// Adds blocks PREFIX.block0 .. block(COUNT - 1). The first one reads two sources.
+SPIRA_API int network_spunet_blocks(network *n, const char *prefix, int count, int source,
+                                    int source2, int from, int channels) {
+    for (int b = 0; b < count; ++b) {
+        char name[32];
+        snprintf(name, sizeof name, "%.8s.block%d", prefix, b);
+        source = network_block(n, name, source, source2, from, channels, 3);
+        if (from != channels) { // it has a shortcut
+            snprintf(n->names[source - 2], sizeof *n->names, "%.16s.proj.0", name);
+        }
+        from = channels;
+        source2 = spira::net_none;
+    }
+    return source;
+}
+
+// Its strided layers have size 2, stride 2, no padding, and an extent that cuts nothing off: the
+// voxels are those of the floor rule.
+SPIRA_API void network_spunet(network *n, int classes) {
+    static const int encoder[4] = {32, 64, 128, 256}, blocks[4] = {2, 3, 4, 6};
+    static const int decoder[4] = {96, 96, 128, 256};
+    char name[32];
+    network_begin(n, 4);
+    int skip[4], skip_channels[4];
+    int at = network_conv(n, "conv_input.0", spira::net_input, 32, 5, 1), channels = 32;
+    for (int s = 0; s < 4; ++s) {
+        skip[s] = at;
+        skip_channels[s] = channels;
+        channels = encoder[s];
+        snprintf(name, sizeof name, "down.%d.0", s);
+        at = network_conv(n, name, at, channels, 2, 2);
+        snprintf(name, sizeof name, "enc.%d", s);
+        at = network_spunet_blocks(n, name, blocks[s], at, spira::net_none, channels, channels);
+    }
+    for (int s = 3; s >= 0; --s) {
+        snprintf(name, sizeof name, "up.%d.0", s);
+        at = network_conv(n, name, at, decoder[s], 2, 2);
+        n->layers[at].transposed = true;
+        snprintf(name, sizeof name, "dec.%d", s);
+        at = network_spunet_blocks(n, name, 2, at, skip[s], decoder[s] + skip_channels[s],
+                                   decoder[s]);
+    }
+    at = network_conv(n, "final", at, classes, 1, 1);
+    n->layers[at].bias = true;
+    n->layers[at].norm = false;
+    n->layers[at].act = spira::activation_none;
+}
+
+} // namespace networks
+
+#endif

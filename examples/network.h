@@ -1,0 +1,73 @@
+// examples/network.h: a table of layers under construction: the helpers that the tables of
+// networks.h and detectors.h are written with.
+#ifndef SPIRA_EXAMPLES_NETWORK_H
+#define SPIRA_EXAMPLES_NETWORK_H
+
+#include "../spira/net.h"
+
+#include <stdio.h>
+#include <string.h>
+
+namespace networks {
+
+// A table under construction. Names live in it: it must outlive the plan.
+struct network {
+    spira::net_layer layers[spira::net_layers_max];
+    char names[spira::net_layers_max][32];
+    int count;
+    int input_channels;
+    spira::expand_grid grid; // of the input; an extent of 0: no limit
+    int batch;               // that dense outputs have; 0 without
+    float lo[3], hi[3];      // range of the points in metres; equal: no range
+    float voxel[3];          // edges of a voxel in metres; 0: the caller chooses
+};
+
+// Begins a table without layers.
+SPIRA_API void network_begin(network *n, int input_channels) {
+    memset((void *)n, 0, sizeof *n);
+    n->input_channels = input_channels;
+}
+
+// Adds a convolution and returns its index.
+SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
+                           int stride) {
+    int i = n->count++;
+    spira::net_layer *l = &n->layers[i];
+    memset((void *)l, 0, sizeof *l);
+    snprintf(n->names[i], sizeof n->names[i], "%s", name);
+    l->name = n->names[i];
+    l->op = spira::net_conv;
+    l->source = source;
+    l->source2 = l->residual = spira::net_none;
+    l->channels = channels;
+    l->size = spira::triple_make(size, size, size);
+    l->stride = spira::triple_make(stride, stride, stride);
+    l->dilation = spira::triple_make(1, 1, 1);
+    l->norm = true;
+    l->act = spira::activation_relu;
+    return i;
+}
+
+// Adds a residual block that reads `source` and, concatenated, `source2` (or net_none).
+SPIRA_API int network_block(network *n, const char *name, int source, int source2, int from,
+                            int channels, int size) {
+    char text[32];
+    int shortcut = source;
+    if (from != channels) {
+        snprintf(text, sizeof text, "%.20s.shortcut", name);
+        shortcut = network_conv(n, text, source, channels, 1, 1);
+        n->layers[shortcut].source2 = source2;
+        n->layers[shortcut].act = spira::activation_none;
+    }
+    snprintf(text, sizeof text, "%.20s.conv1", name);
+    int first = network_conv(n, text, source, channels, size, 1);
+    n->layers[first].source2 = source2;
+    snprintf(text, sizeof text, "%.20s.conv2", name);
+    int second = network_conv(n, text, first, channels, size, 1);
+    n->layers[second].residual = shortcut;
+    return second;
+}
+
+} // namespace networks
+
+#endif

@@ -1,0 +1,107 @@
+// spira/net/need.h: what a network requires of the word layout: common strides, and the bounds of
+// its sets.
+#ifndef SPIRA_NET_NEED_H
+#define SPIRA_NET_NEED_H
+
+#include "plan.h"
+
+namespace spira {
+
+SPIRA_API triple triple_min(triple a, triple b) {
+    return triple_make((int)min_of(a.x, b.x), (int)min_of(a.y, b.y), (int)min_of(a.z, b.z));
+}
+
+SPIRA_API triple triple_max(triple a, triple b) {
+    return triple_make((int)max_of(a.x, b.x), (int)max_of(a.y, b.y), (int)max_of(a.z, b.z));
+}
+
+SPIRA_API int64_t net_common_multiple(int64_t a, int64_t b) {
+    int64_t multiple = a;
+    while (multiple % b) {
+        multiple += a;
+    }
+    return multiple;
+}
+
+// A stride that all strides of the plan divide.
+SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
+    int64_t stride[3] = {1, 1, 1};
+    for (int s = 0; s < p->sets; ++s) {
+        stride[0] = net_common_multiple(stride[0], p->set[s].stride.x);
+        stride[1] = net_common_multiple(stride[1], p->set[s].stride.y);
+        stride[2] = net_common_multiple(stride[2], p->set[s].stride.z);
+        for (int a = 0; a < 3; ++a) {
+            SPIRA_REQUIRE(stride[a] <= 1 << 20, status_stride, "layers (their common stride)",
+                          stride[a]);
+        }
+    }
+    *common = triple_make((int)stride[0], (int)stride[1], (int)stride[2]);
+    return status_success();
+}
+
+// ---- bounds -------------------------------------------------------------------------------------
+
+// Whether a set can have voxels beyond the bounds of those that it is made of. A projection can:
+// its grid's origin need not be a coordinate of a voxel.
+SPIRA_API bool net_set_widens(const net_set *set) {
+    return set->by == net_set_expanded || set->by == net_set_projected;
+}
+
+// The bounds of an axis of a grid, if it has an extent.
+SPIRA_API void net_grid_bounds(int origin, int extent, int spacing, int *lo, int *hi) {
+    if (extent) {
+        *lo = origin;
+        *hi = (int)min_of(origin + ((int64_t)extent - 1) * spacing, INT32_MAX);
+    }
+}
+
+SPIRA_API void net_set_bounds(const net_set *set, triple *lo, triple *hi) {
+    const triple at = set->grid.origin, n = set->grid.extent, by = set->stride;
+    net_grid_bounds(at.x, n.x, by.x, &lo->x, &hi->x);
+    net_grid_bounds(at.y, n.y, by.y, &lo->y, &hi->y);
+    net_grid_bounds(at.z, n.z, by.z, &lo->z, &hi->z);
+}
+
+// Widens the bounds of a plan's input to those of all its sets. Axes with an extent have the bounds
+// of that extent, whatever *need says before.
+SPIRA_API status net_need_bounds(const net_plan *p, word_need *need) {
+    word_need bounds[net_sets_max]; // of each set
+    net_set_bounds(&p->set[0], &need->lo, &need->hi);
+    for (int s = 0; s < p->sets; ++s) {
+        const net_set *set = &p->set[s];
+        bounds[s] = s ? bounds[set->parent] : *need;
+        for (int n = 0; n < set->sources; ++n) { // unions
+            bounds[s].lo = triple_min(bounds[s].lo, bounds[set->source[n]].lo);
+            bounds[s].hi = triple_max(bounds[s].hi, bounds[set->source[n]].hi);
+        }
+        if (set->by == net_set_expanded) {
+            const expand_rule rule = net_expand_rule(p, set);
+            SPIRA_TRY(expand_need(&set->kernel, &rule, &bounds[s]));
+        }
+        if (net_set_widens(set)) {
+            net_set_bounds(set, &bounds[s].lo, &bounds[s].hi);
+        }
+        need->lo = triple_min(need->lo, bounds[s].lo);
+        need->hi = triple_max(need->hi, bounds[s].hi);
+    }
+    return status_success();
+}
+
+// Names the layer whose outputs the layout has no room for. Without an extent the bounds are not
+// known here: then a run records voxels beyond the layout.
+SPIRA_API status net_check_bounds(const net_plan *p) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const net_set *set = &p->set[p->step[i].set];
+        triple lo = p->layout.lo, hi = lo; // where there is no extent
+        net_set_bounds(set, &lo, &hi);
+        if (net_set_widens(set) && !(triple_equal(triple_max(lo, p->layout.lo), lo) &&
+                                     triple_equal(triple_min(hi, p->layout.hi), hi))) {
+            return net_fault("outputs outside of the word layout (see net_need)", i);
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

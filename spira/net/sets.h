@@ -1,0 +1,297 @@
+// spira/net/sets.h: coordinate sets as nodes of a network's graph: finds or adds the output set of
+// a layer. The first step of planning a layer (plan.h).
+#ifndef SPIRA_NET_SETS_H
+#define SPIRA_NET_SETS_H
+
+#include "../downsample.h"
+#include "types.h"
+
+namespace spira {
+
+// The rule that an expanded set follows from its parent by.
+SPIRA_API expand_rule net_expand_rule(const net_plan *p, const net_set *set) {
+    return {set->ratio, set->padding, p->set[set->parent].grid};
+}
+
+// ---- adding a set -------------------------------------------------------------------------------
+
+// The number of voxels that a grid has in all batches; 2^30 if it is more, or not known.
+SPIRA_API int64_t net_cells(const net_plan *p, const expand_grid *grid) {
+    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
+    const int64_t most = INT32_MAX / 2;
+    int64_t cells = p->limits.batch;
+    for (int a = 0; a < 3; ++a) {
+        if (cells == 0 || extent[a] == 0) {
+            return most;
+        }
+        cells = min_of(cells * extent[a], most);
+    }
+    return cells;
+}
+
+// Adds a set. standard: its capacity where the limits give none.
+SPIRA_API status net_add_set(net_plan *p, int layer, const net_set *node, int64_t standard,
+                             int *set) {
+    if (p->sets == net_sets_max) {
+        return net_fault("too many coordinate sets", layer);
+    }
+    const int32_t wanted = p->limits.set_voxels[p->sets];
+    *set = p->sets++;
+    p->set[*set] = *node;
+    p->set[*set].capacity = wanted ? wanted : (int32_t)min_of(standard, INT32_MAX / 2);
+    return status_success();
+}
+
+// The standard capacity of a set that can have more voxels than those that it is made of.
+//
+// most  the number that it cannot exceed
+SPIRA_API int64_t net_roomy(const net_plan *p, const net_set *node, int64_t most) {
+    return min_of(min_of(most, net_cells(p, &node->grid)), 2 * (int64_t)p->limits.voxels);
+}
+
+// ---- floor --------------------------------------------------------------------------------------
+
+// Returns the floor of set `base` at a stride, or net_none if there is none yet.
+SPIRA_API int net_find_floor(const net_plan *p, int base, triple stride) {
+    for (int s = 0; s < p->sets; ++s) {
+        if (p->set[s].base == base && triple_equal(p->set[s].stride, stride)) {
+            return s;
+        }
+    }
+    return net_none;
+}
+
+// Returns the set to downsample floor set s from: the nearest earlier floor of the same base that
+// is one short step (downsample_is_step) below it, or the base.
+SPIRA_API int net_set_parent(const net_plan *p, int s) {
+    const int base = p->set[s].base;
+    for (int parent = s - 1; parent > base; --parent) {
+        if (p->set[parent].base == base &&
+            downsample_is_step(p->set[parent].stride, p->set[s].stride)) {
+            return parent;
+        }
+    }
+    return base;
+}
+
+SPIRA_API void net_floor_axis(int from, int to, int *origin, int *extent) {
+    const int64_t last = *origin + ((int64_t)*extent - 1) * from;
+    *origin = (int)floor_to(*origin, to);
+    *extent = *extent ? (int)((floor_to(last, to) - *origin) / to + 1) : 0;
+}
+
+// Adds the floor of the set of layer i's source.
+SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
+    const net_set *from = &p->set[net_source_set(p, p->layers[i].source)];
+    const triple by = from->stride, origin = from->grid.origin;
+    if (origin.x % by.x || origin.y % by.y || origin.z % by.z) {
+        return net_fault("a floor of a set whose grid a padding has moved (use net_rule_expand)",
+                         i);
+    }
+    net_set node = {};
+    node.stride = stride;
+    node.grid = from->grid;
+    net_floor_axis(by.x, stride.x, &node.grid.origin.x, &node.grid.extent.x);
+    net_floor_axis(by.y, stride.y, &node.grid.origin.y, &node.grid.extent.y);
+    net_floor_axis(by.z, stride.z, &node.grid.origin.z, &node.grid.extent.z);
+    node.by = net_set_floor;
+    node.base = from->base;
+    SPIRA_TRY(net_add_set(p, i, &node, p->set[from->base].capacity, set));
+    p->set[*set].parent = net_set_parent(p, *set);
+    return status_success();
+}
+
+SPIRA_API status net_floor_set(net_plan *p, int i, triple stride, int *set) {
+    *set = net_find_floor(p, p->set[net_source_set(p, p->layers[i].source)].base, stride);
+    return *set < 0 ? net_add_floor(p, i, stride, set) : status_success();
+}
+
+// ---- spconv's rule ------------------------------------------------------------------------------
+
+SPIRA_API bool net_expanded_alike(const net_set *a, const net_set *b) {
+    return b->by == net_set_expanded && a->parent == b->parent &&
+           triple_equal(a->kernel.size, b->kernel.size) &&
+           triple_equal(a->kernel.dilation, b->kernel.dilation) &&
+           triple_equal(a->ratio, b->ratio) && triple_equal(a->padding, b->padding);
+}
+
+// Whether the kernel is larger than the extent of its source, even with padding.
+SPIRA_API bool net_extent_ends(int extent, int padding, int size, int dilation) {
+    return extent && extent + 2 * (int64_t)padding < (int64_t)dilation * (size - 1) + 1;
+}
+
+SPIRA_API status net_check_extent(const net_plan *p, int i) {
+    const net_layer *l = &p->layers[i];
+    const triple n = p->set[net_source_set(p, l->source)].grid.extent;
+    if (net_extent_ends(n.x, l->padding.x, l->size.x, l->dilation.x) ||
+        net_extent_ends(n.y, l->padding.y, l->size.y, l->dilation.y) ||
+        net_extent_ends(n.z, l->padding.z, l->size.z, l->dilation.z)) {
+        return net_fault("an extent that the layer makes empty", i);
+    }
+    return status_success();
+}
+
+SPIRA_API status net_expanded_set(net_plan *p, int i, triple stride, int *set) {
+    const net_layer *l = &p->layers[i];
+    net_set node = {};
+    node.by = net_set_expanded;
+    node.parent = net_source_set(p, l->source);
+    node.base = p->sets;
+    node.stride = stride;
+    node.kernel = {l->size, l->dilation, p->set[node.parent].stride, false};
+    node.ratio = l->stride;
+    node.padding = l->padding;
+    for (*set = 0; *set < p->sets; ++*set) {
+        if (net_expanded_alike(&node, &p->set[*set])) {
+            return status_success();
+        }
+    }
+    SPIRA_TRY(net_check_extent(p, i));
+    const expand_rule rule = net_expand_rule(p, &node);
+    expand_axes axes;
+    const status fits = expand_axes_make(&node.kernel, &rule, &axes);
+    if (status_failed(fits)) {
+        return net_fault(fits.subject, i);
+    }
+    SPIRA_TRY(expand_out(&node.kernel, &rule, &node.grid));
+    const int64_t touched = (int64_t)p->set[node.parent].capacity * axes.most;
+    return net_add_set(p, i, &node, net_roomy(p, &node, touched), set);
+}
+
+// ---- back to a finer set ------------------------------------------------------------------------
+
+// Whether a layer goes back through the layer that made an expanded set.
+SPIRA_API bool net_is_partner(const net_layer *l, const net_set *set) {
+    return triple_equal(l->size, set->kernel.size) &&
+           triple_equal(l->dilation, set->kernel.dilation) && triple_equal(l->stride, set->ratio);
+}
+
+SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
+    const net_layer *l = &p->layers[i];
+    const net_set *from = &p->set[net_source_set(p, l->source)];
+    const triple by = l->stride, s = from->stride;
+    *set = net_none;
+    if (from->by == net_set_expanded) {
+        *set = net_is_partner(l, from) ? from->parent : (int)net_none;
+    } else if (s.x % by.x == 0 && s.y % by.y == 0 && s.z % by.z == 0) {
+        *set = net_find_floor(p, from->base, triple_make(s.x / by.x, s.y / by.y, s.z / by.z));
+    }
+    return *set < 0 ? net_fault("an inverse layer with no partner", i) : status_success();
+}
+
+// ---- union and projection -----------------------------------------------------------------------
+
+// Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
+// coarser coordinates must be coordinates of the finer grid, from the same origin.
+SPIRA_API bool net_union_axis(int origin, int spacing, int extent, int *to_origin, int *to_spacing,
+                              int *to_extent) {
+    const int fine = (int)min_of(spacing, *to_spacing);
+    if (origin != *to_origin || spacing % fine || *to_spacing % fine) {
+        return false;
+    }
+    const int64_t own = ((int64_t)extent - 1) * (spacing / fine) + 1;
+    const int64_t other = ((int64_t)*to_extent - 1) * (*to_spacing / fine) + 1;
+    *to_extent = extent && *to_extent ? (int)min_of(max_of(own, other), voxel_index_max) : 0;
+    *to_spacing = fine;
+    return true;
+}
+
+SPIRA_API bool net_union_take(const net_set *set, net_set *node) {
+    const expand_grid *g = &set->grid;
+    expand_grid *to = &node->grid;
+    return net_union_axis(g->origin.x, set->stride.x, g->extent.x, &to->origin.x, &node->stride.x,
+                          &to->extent.x) &&
+           net_union_axis(g->origin.y, set->stride.y, g->extent.y, &to->origin.y, &node->stride.y,
+                          &to->extent.y) &&
+           net_union_axis(g->origin.z, set->stride.z, g->extent.z, &to->origin.z, &node->stride.z,
+                          &to->extent.z);
+}
+
+SPIRA_API bool net_union_alike(const net_set *a, const net_set *b) {
+    bool alike = b->by == net_set_union && a->sources == b->sources;
+    for (int n = 0; n < a->sources; ++n) {
+        alike = alike && a->source[n] == b->source[n];
+    }
+    return alike;
+}
+
+SPIRA_API status net_union_set(net_plan *p, int i, int *set) {
+    const net_reads reads = net_reads_of(&p->layers[i]);
+    net_set node = {};
+    int64_t sum = 0;
+    for (int n = 0; n < reads.count; ++n) {
+        if (reads.layer[n] == net_none) {
+            continue; // the residual
+        }
+        const int source = net_source_set(p, reads.layer[n]);
+        node.source[node.sources++] = source;
+        sum += p->set[source].capacity;
+        if (node.sources == 1) {
+            node.stride = p->set[source].stride;
+            node.grid = p->set[source].grid;
+        } else if (!net_union_take(&p->set[source], &node)) {
+            return net_fault("a union of sets on different lattices", i);
+        }
+    }
+    node.by = net_set_union;
+    node.parent = node.source[0];
+    node.base = p->sets;
+    for (*set = 0; *set < p->sets; ++*set) {
+        if (net_union_alike(&node, &p->set[*set])) {
+            return status_success();
+        }
+    }
+    return net_add_set(p, i, &node, net_roomy(p, &node, sum), set);
+}
+
+SPIRA_API status net_projected_set(net_plan *p, int i, int *set) {
+    const int source = net_source_set(p, p->layers[i].source), axis = p->layers[i].axis;
+    for (*set = 0; *set < p->sets; ++*set) {
+        const net_set *other = &p->set[*set];
+        if (other->by == net_set_projected && other->parent == source && other->axis == axis) {
+            return status_success();
+        }
+    }
+    net_set node = {};
+    node.stride = p->set[source].stride;
+    node.grid = p->set[source].grid;
+    int *extent[3] = {&node.grid.extent.x, &node.grid.extent.y, &node.grid.extent.z};
+    *extent[axis] = 1;
+    node.by = net_set_projected;
+    node.parent = source;
+    node.base = p->sets;
+    node.axis = axis;
+    const int64_t most = p->set[source].capacity;
+    return net_add_set(p, i, &node, min_of(most, net_cells(p, &node.grid)), set);
+}
+
+// ---- any layer ----------------------------------------------------------------------------------
+
+// The output set of a convolution or pooling that is not transposed.
+SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
+    const net_layer *l = &p->layers[i];
+    const triple from = p->set[net_source_set(p, l->source)].stride, by = l->stride;
+    const int64_t most = 1 << 20;
+    if ((int64_t)from.x * by.x > most || (int64_t)from.y * by.y > most ||
+        (int64_t)from.z * by.z > most) {
+        return net_fault("a stride beyond 2^20", i);
+    }
+    const triple stride = triple_multiply(from, by);
+    return l->rule == net_rule_expand ? net_expanded_set(p, i, stride, set)
+                                      : net_floor_set(p, i, stride, set);
+}
+
+// Finds or adds the output set of a layer whose record has been checked.
+SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
+    const net_layer *l = &p->layers[i];
+    *set = net_source_set(p, l->source);
+    return l->op == net_union     ? net_union_set(p, i, set)
+           : l->op == net_project ? net_projected_set(p, i, set)
+           : l->op == net_dense   ? status_success()
+           : l->transposed        ? net_inverse_set(p, i, set)
+                                  : net_strided_set(p, i, set);
+}
+
+} // namespace spira
+
+#endif

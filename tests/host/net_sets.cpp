@@ -1,0 +1,366 @@
+// tests/host/net_sets.cpp: networks whose coordinate sets are nodes of a graph (net/sets.h): on the
+// host, against dense loops over the extent (reference_grid.h).
+#include "../support/net_plans.h"
+#include "../support/reference_grid.h"
+
+namespace {
+
+// A network over a small extent, and a random scene in it.
+struct scene {
+    expand_grid grid;
+    int batch;
+    std::vector<uint64_t> words;
+    std::vector<float> features; // [voxels, channels]
+    word_layout layout;
+};
+
+net_limits scene_limits(const network *n, const scene *s) {
+    net_limits limits = limits_make((int32_t)s->words.size(), n->input_channels);
+    limits.grid = s->grid;
+    limits.batch = s->batch;
+    limits.keep_all = limits.count_pairs = true;
+    for (int i = 0; i < net_sets_max; ++i) {
+        limits.set_voxels[i] = 3000; // more than any grid here has
+    }
+    return limits;
+}
+
+scene scene_make(random_state *r, const network *n, triple origin, triple extent, int batch) {
+    scene s;
+    s.grid = {origin, extent};
+    s.batch = batch;
+    word_need need = {};
+    need.batches = batch;
+    CHECK_OK(net_need(n->layers, n->count, &s.grid, &need));
+    CHECK_OK(word_fit(&need, &s.layout));
+    s.layout = word_widen(s.layout);
+    const triple hi = {origin.x + extent.x - 1, origin.y + extent.y - 1, origin.z + extent.z - 1};
+    const int cells = batch * extent.x * extent.y * extent.z;
+    s.words.resize((size_t)std::max(cells / random_int(r, 3, 12), 2));
+    s.words.resize((size_t)reference_random_set(r, &s.layout, origin, hi, {1, 1, 1},
+                                                (int32_t)s.words.size() - 1, s.words.data()));
+    s.features.resize(s.words.size() * (size_t)n->input_channels);
+    reference_random_values(r, numeric_f32, 1, (int64_t)s.features.size(), s.features.data());
+    return s;
+}
+
+// A run of a scene, and what the reference makes of it. grid[0] is the input, grid[1 + i] layer i.
+struct judged {
+    const network *net;
+    const scene *in;
+    std::unique_ptr<net_plan> plan;
+    std::vector<float> params;
+    net_run_args<uint64_t> run;
+    int32_t count;
+    device_status trouble;
+    std::vector<reference_grid> grid;
+};
+
+// The cells of the plan's set of a layer, on the grid that the plan says it lies on.
+std::vector<reference_cell> cells_of(const judged *j, int layer) {
+    const net_plan *p = j->plan.get();
+    const net_set *set = &p->set[layer < 0 ? 0 : p->step[layer].set];
+    const voxel_set<uint64_t> voxels =
+        net_voxels(p, (int)(set - p->set), j->run.input, j->run.memory);
+    std::vector<reference_cell> cells;
+    for (int32_t i = 0; i < *voxels.count; ++i) {
+        const voxel v = word_unpack(&j->in->layout, voxels.words[i]);
+        const int away[3] = {v.x - set->grid.origin.x, v.y - set->grid.origin.y,
+                             v.z - set->grid.origin.z};
+        const int by[3] = {set->stride.x, set->stride.y, set->stride.z};
+        reference_cell c = {v.batch, {0, 0, 0}};
+        for (int a = 0; a < 3; ++a) {
+            c.at[a] = away[a] % by[a] == 0 ? away[a] / by[a] : -1; // else off the grid
+        }
+        cells.push_back(c);
+    }
+    return cells;
+}
+
+// Puts rows of features into a grid.
+void grid_fill(const judged *j, int layer, const float *rows, reference_grid *g) {
+    const std::vector<reference_cell> cells = cells_of(j, layer);
+    for (size_t i = 0; i < cells.size(); ++i) {
+        const int64_t at = reference_grid_at(g, cells[i]);
+        for (int64_t c = 0; CHECK(at >= 0) && c < g->channels; ++c) {
+            g->value[(size_t)(at * g->channels + c)] = rows[(int64_t)i * g->channels + c];
+        }
+    }
+}
+
+void judge_input(judged *j) {
+    reference_grid g = {};
+    const triple n = j->in->grid.extent;
+    g.batch = j->in->batch;
+    g.n[0] = n.x;
+    g.n[1] = n.y;
+    g.n[2] = n.z;
+    g.channels = j->net->input_channels;
+    g.spacing[0] = g.spacing[1] = g.spacing[2] = 1;
+    g.made_by = net_input;
+    reference_grid_clear(&g);
+    for (reference_cell c : cells_of(j, net_input)) {
+        g.has[(size_t)reference_grid_at(&g, c)] = 1;
+    }
+    grid_fill(j, net_input, j->in->features.data(), &g);
+    j->grid.push_back(g);
+}
+
+// ---- judging a layer
+// ------------------------------------------------------------------------------
+
+const reference_grid *grid_of(const judged *j, int layer) {
+    return &j->grid[(size_t)(1 + layer)];
+}
+
+bool goes_back(const net_layer *l) {
+    return l->transposed;
+}
+
+// The grid of a layer's outputs. Its voxels are there, but for those of unions and projections,
+// whose sources say so when they are gathered.
+reference_grid grid_expected(const judged *j, int layer) {
+    const net_layer *l = &j->net->layers[layer];
+    const reference_grid *in = grid_of(j, l->source);
+    const bool keeps = triple_equal(l->stride, {1, 1, 1}) && l->rule == net_rule_floor;
+    reference_grid g = *in;
+    if (l->op == net_union) {
+        std::vector<const reference_grid *> sources = {in, grid_of(j, l->source2)};
+        for (int m = 0; m < l->more_sources; ++m) {
+            sources.push_back(grid_of(j, l->more[m]));
+        }
+        return reference_grid_union(sources, layer);
+    }
+    if (l->op == net_project) {
+        g.n[l->axis] = 1;
+        g.made_by = layer;
+    } else if (goes_back(l)) {
+        g = *grid_of(j, j->net->layers[in->made_by].source);
+    } else if (!keeps) {
+        g = reference_grid_strided(in, l, layer);
+    }
+    g.channels = l->op == net_conv ? l->channels : in->channels;
+    const std::vector<char> has = g.has;
+    reference_grid_clear(&g);
+    if (l->op != net_project) {
+        g.has = has;
+    }
+    return g;
+}
+
+// What the plan's parameters multiply, and what follows.
+reference_sums sums_expected(const judged *j, int layer, reference_grid *g) {
+    const net_layer *l = &j->net->layers[layer];
+    const reference_grid *in = grid_of(j, l->source);
+    reference_sums s = reference_sums_make(g);
+    if (l->op == net_conv) {
+        const net_layer *by = goes_back(l) ? &j->net->layers[in->made_by] : l;
+        const reference_taps taps = reference_grid_taps(by->rule == net_rule_expand ? by : l);
+        const float *weight = &j->params[(size_t)net_params_of(j->plan.get(), layer).weight];
+        const int64_t cin2 = l->source2 == net_none ? 0 : grid_of(j, l->source2)->channels;
+        const int64_t all = in->channels + cin2;
+        reference_grid_convolve(in, &taps, goes_back(l), weight, all, 0, g, &s);
+        if (cin2) {
+            reference_grid_convolve(grid_of(j, l->source2), &taps, goes_back(l), weight, all,
+                                    in->channels, g, &s);
+        }
+    } else if (l->op == net_union || l->op == net_project) {
+        reference_grid_gather(in, g, &s);
+        for (int n = 0; l->op == net_union && n <= l->more_sources; ++n) {
+            reference_grid_gather(grid_of(j, n == 0 ? l->source2 : l->more[n - 1]), g, &s);
+        }
+    }
+    return s;
+}
+
+conv_epilogue epilogue_of(const judged *j, int layer) {
+    const net_layer *l = &j->net->layers[layer];
+    const net_params at = net_params_of(j->plan.get(), layer);
+    conv_epilogue e = {};
+    if (l->op == net_conv) {
+        e.bias = at.bias < 0 ? nullptr : &j->params[(size_t)at.bias];
+        e.scale = at.scale < 0 ? nullptr : &j->params[(size_t)at.scale];
+        e.shift = at.shift < 0 ? nullptr : &j->params[(size_t)at.shift];
+        e.act = l->act;
+        e.slope = l->slope;
+    }
+    return e;
+}
+
+// The largest error of a layer, as a part of its bound.
+double worst_of(const judged *j, int layer, const reference_grid *g, const reference_sums *s,
+                const float *rows, const std::vector<reference_cell> &cells) {
+    const net_layer *l = &j->net->layers[layer];
+    const conv_epilogue e = epilogue_of(j, layer);
+    double worst = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+        const int64_t cell = reference_grid_at(g, cells[i]);
+        for (int64_t c = 0; c < g->channels; ++c) {
+            const size_t at = (size_t)(cell * g->channels + c);
+            const double error =
+                2.0 * (s->terms[at] + 4) * (s->magnitude[at] / (1 << 24) + 0x1p-149);
+            const double residual =
+                l->residual == net_none ? 0 : (double)grid_of(j, l->residual)->value[at];
+            const reference_value v =
+                reference_epilogue(s->sum[at], error, &e, (int)c, residual, numeric_f32);
+            const double got = (double)rows[(int64_t)i * g->channels + c];
+            worst = std::max(worst, reference_ratio(got, v, numeric_f32));
+        }
+    }
+    return worst;
+}
+
+// A dense map is exactly the features of its source's voxels, and zeros.
+bool dense_is_right(const judged *j, int layer) {
+    const net_layer *l = &j->net->layers[layer];
+    const reference_grid *in = grid_of(j, l->source);
+    const net_result<uint64_t> r = net_output(j->plan.get(), layer, &j->run);
+    const int64_t depth = in->n[2];
+    bool right = r.batch == in->batch && r.width == in->n[0] && r.height == in->n[1] &&
+                 r.channels == in->channels * depth && r.type == numeric_f32;
+    for (int64_t i = 0; i < reference_grid_cells(in); ++i) {
+        const reference_cell cell = reference_grid_cell(in, i);
+        for (int64_t c = 0; right && c < in->channels; ++c) {
+            const int64_t deep = c * depth + cell.at[2];
+            const int64_t first =
+                ((cell.batch * (int64_t)r.channels + deep) * r.height + cell.at[1]) * r.width +
+                cell.at[0];
+            const int64_t last =
+                ((cell.batch * (int64_t)r.height + cell.at[1]) * r.width + cell.at[0]) *
+                    r.channels +
+                deep;
+            const int64_t at = l->order == dense_channels_first ? first : last;
+            right = ((const float *)r.features)[at] == in->value[(size_t)(i * in->channels + c)];
+        }
+    }
+    return right;
+}
+
+// Checks the voxels of a layer, then its features, and keeps both for the layers that read them.
+void judge_layer(judged *j, int layer) {
+    if (j->net->layers[layer].op == net_dense) {
+        CHECK(dense_is_right(j, layer));
+        j->grid.push_back(reference_grid());
+        return;
+    }
+    reference_grid g = grid_expected(j, layer);
+    const reference_sums s = sums_expected(j, layer, &g);
+    const std::vector<reference_cell> cells = cells_of(j, layer);
+    std::vector<char> has(g.has.size());
+    bool inside = true;
+    for (reference_cell c : cells) {
+        const int64_t at = reference_grid_at(&g, c);
+        inside = inside && at >= 0 && !has[(size_t)at];
+        has[(size_t)std::max<int64_t>(at, 0)] = 1;
+    }
+    REQUIRE(CHECK(inside && has == g.has));
+    const net_result<uint64_t> r = net_output(j->plan.get(), layer, &j->run);
+    CHECK_EQUAL(r.channels, g.channels);
+    const double worst = worst_of(j, layer, &g, &s, (const float *)r.features, cells);
+    char text[128];
+    snprintf(text, sizeof text, "layer %d (%s): %g times its bound", layer,
+             j->net->layers[layer].name, worst);
+    test_check(worst <= 1, __FILE__, __LINE__, text);
+    grid_fill(j, layer, (const float *)r.features, &g);
+    j->grid.push_back(g);
+}
+
+// Plans and runs a network on a scene, and judges every layer. Returns the plan.
+std::unique_ptr<net_plan> judge(const network *n, const scene *s) {
+    judged j;
+    j.net = n;
+    j.in = s;
+    j.plan.reset(new net_plan);
+    j.trouble = {};
+    j.count = (int32_t)s->words.size();
+    const net_limits limits = scene_limits(n, s);
+    CHECK_OK(net_plan_host<uint64_t>(n->layers, n->count, &s->layout, &limits, j.plan.get()));
+    j.params.resize((size_t)j.plan->params + 1);
+    networks::network_weights(j.plan.get(), 7, j.params.data());
+    j.run = {};
+    j.run.input = {(uint64_t *)s->words.data(), &j.count, j.count};
+    j.run.features = s->features.data();
+    j.run.loaded = j.params.data();
+    j.run.trouble = &j.trouble;
+    j.run.bytes = j.plan->workspace_bytes;
+    j.run.memory = guarded_new<char>((int64_t)j.run.bytes);
+    if (CHECK_OK(net_run_host(j.plan.get(), &j.run)) && CHECK_OK(device_status_read(&j.trouble))) {
+        judge_input(&j);
+        for (int i = 0; i < n->count && (int)j.grid.size() == 1 + i; ++i) {
+            judge_layer(&j, i);
+        }
+        CHECK_EQUAL((int)j.grid.size(), 1 + n->count);
+    }
+    return std::move(j.plan);
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+void network_start(network *n) {
+    networks::network_begin(n, 3);
+}
+
+// The head of VoxelBackBone8x at a small scale: strided, dilating layers with paddings of their
+// own, submanifold ones between them, a dense map.
+void network_encoder(network *n) {
+    network_start(n);
+    int at = networks::network_conv(n, "in", net_input, 4, 3, 1);
+    at = networks::network_down(n, "down1", at, 5, 3, 2, 1);
+    at = networks::network_conv(n, "level1", at, 5, 3, 1);
+    at = networks::network_down(n, "down2", at, 6, 3, 2, 1);
+    n->layers[at].padding.z = 0;
+    at = networks::network_conv(n, "level2", at, 6, 3, 1);
+    n->layers[at].residual = at - 1;
+    at = networks::network_down_z(n, "out", at, 7);
+    networks::network_plain(n, "dense", net_dense, at);
+}
+
+} // namespace
+
+// ---- against dense loops
+// --------------------------------------------------------------------------
+
+TEST(net_sets_encoder_is_dense_convolution) {
+    random_state r = random_make(31);
+    for (int i = 0; i < 12; ++i) {
+        network n;
+        network_encoder(&n);
+        n.layers[n.count - 1].order = i % 2 ? dense_channels_last : dense_channels_first;
+        const triple origin = {random_int(&r, -9, 9), random_int(&r, -9, 9), random_int(&r, -9, 9)};
+        const triple extent = {random_int(&r, 5, 17), random_int(&r, 5, 17),
+                               random_int(&r, 13, 17)};
+        const scene s = scene_make(&r, &n, origin, extent, 1 + i % 2);
+        const std::unique_ptr<net_plan> plan = judge(&n, &s);
+        CHECK_EQUAL(plan->sets, 4);
+    }
+}
+
+// Sizes, strides, paddings and dilations, each of its own on each axis; back again.
+TEST(net_sets_any_strided_layer_and_its_inverse) {
+    random_state r = random_make(32);
+    for (int i = 0; i < 40; ++i) {
+        network n;
+        network_start(&n);
+        const int down = networks::network_down(&n, "down", net_input, 4, 1, 1, 0);
+        net_layer *l = &n.layers[down];
+        l->size = {random_int(&r, 1, 5), random_int(&r, 1, 3), random_int(&r, 1, 4)};
+        l->stride = {random_int(&r, 1, 3), random_int(&r, 1, 3), random_int(&r, 1, 4)};
+        l->dilation = {random_int(&r, 1, 2), 1, random_int(&r, 1, 3)};
+        l->padding = {random_int(&r, 0, 3), random_int(&r, 0, 2), random_int(&r, 0, 4)};
+        const int kept = networks::network_conv(&n, "kept", down, 3, 3, 1);
+        const int deeper = networks::network_down(&n, "deeper", kept, 4, 3, 2, 1);
+        const int up = networks::network_conv(&n, "up", deeper, 3, 3, 2);
+        n.layers[up].transposed = true;
+        n.layers[up].residual = kept;
+        const int top = networks::network_conv(&n, "top", up, 5, 1, 1);
+        n.layers[top] = n.layers[down];
+        n.layers[top].name = "top";
+        n.layers[top].source = up;
+        n.layers[top].transposed = true;
+        const scene s = scene_make(&r, &n, {random_int(&r, -5, 5), 0, random_int(&r, -5, 5)},
+                                   {11, random_int(&r, 5, 7), 12}, 1 + i % 2);
+        const std::unique_ptr<net_plan> plan = judge(&n, &s);
+        CHECK_EQUAL(plan->step[top].set, 0);
+        CHECK_EQUAL(plan->step[up].set, plan->step[kept].set);
+    }
+}
