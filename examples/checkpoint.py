@@ -19,7 +19,8 @@ NETWORK is one that people train with spconv; its layers get the names that netw
     spunet       SpUNet-v1m1 of Pointcept
 
 The prefix of its tensors is found in the file, and so is the version of spconv. Batch norm is
-folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. A file that does not have
+folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. Layers that have a bias in
+networks.h keep it beside the norm; it is 0 where the checkpoint has none. A file that does not have
 the whole network is refused, with the names and shapes at fault.
 
 MAP is text, a line for each convolution of the network's table; # starts a comment:
@@ -317,12 +318,13 @@ def convert_layer(tensors, used, layer, chosen):
     entries = [(name, "weight", weight)]
     has_bias = f"{conv}.bias" in tensors
     bias = take(tensors, used, f"{conv}.bias", count, name) if has_bias else 0
+    if options.get("keep_bias") or (has_bias and not norm):
+        entries.append((name, "bias", np.zeros(count) + bias))
+        bias = 0
     if norm:
         eps = options.get("eps", chosen.eps)
         scale, shift = fold_norm(tensors, used, norm, bias, eps, count, name)
         entries += [(name, "scale", scale), (name, "shift", shift)]
-    elif has_bias:
-        entries.append((name, "bias", bias))
     return entries
 
 
@@ -395,7 +397,8 @@ def network_layers(found, chosen):
     for c in found.variant.layers:
         prefix = networks.tensor_prefix(found.prefixes, c.conv)
         options = {"layout": found.layout, "size": networks.size_along(c, found.variant.axes),
-                   "eps": c.eps if chosen.eps is None else chosen.eps}
+                   "eps": c.eps if chosen.eps is None else chosen.eps,
+                   "keep_bias": c.bias != "none"}
         if found.engine == "spconv":
             options["pointwise"] = POINTWISE
         layers.append((c.name, prefix + c.conv, c.norm and prefix + c.norm, options))

@@ -14,8 +14,9 @@ from collections import namedtuple
 # size   of the kernel in the order of the network's axes; (y, x) of a convolution without z
 # cin    input channels, or a word for a number that only the checkpoint says
 # cout   output channels, or a word
-# bias   "none": where the checkpoint has one, it is used all the same
-#        "needed", or "alike": all layers that say so have one, or none of them has
+# bias   of the layer in the table, which the blob has: "needed", or "alike": in the checkpoint all
+#        layers that say so have one, or none of them has. "none": if the checkpoint has one all the
+#        same, it becomes part of the norm's shift
 # eps    of the batch norm
 Conv = namedtuple("Conv", "name conv norm size cin cout bias eps")
 
@@ -38,7 +39,7 @@ def layer(name, size, cin, cout, conv=None, norm="next", bias="none", eps=EPS):
     return Conv(name, conv, norm, size, cin, cout, bias, eps)
 
 
-def block(name, channels, conv=None, cin=None, bias="alike"):
+def block(name, channels, conv=None, cin=None, bias="none"):
     """A residual block; with a shortcut if the channels change."""
     conv, cin = conv or name, cin or channels
     layers = []
@@ -68,13 +69,13 @@ def centerpoint(down, first, blocks, last, out_size=(3, 1, 1)):
     of stage 1, the blocks of the others, and the last layer."""
     layers = [layer("conv_input.0", 3, "cin", 16)]
     for i in range(2):
-        layers += block(f"conv1.{i}", 16, first.format(i))
+        layers += block(f"conv1.{i}", 16, first.format(i), bias="alike")
     channels = 16
     for stage, after in ((2, 32), (3, 64), (4, 128)):
         layers.append(layer(f"conv{stage}.0", 3, channels, after, down.format(stage, stage - 1)))
         for i in range(2):
             layers += block(f"conv{stage}.{i + 3}", after,
-                            blocks.format(stage, i, i + 1, i + 3))
+                            blocks.format(stage, i, i + 1, i + 3), bias="alike")
         channels = after
     return layers + [layer("extra_conv.0", out_size, 128, 128, last)]
 
@@ -91,12 +92,12 @@ def voxelnext(kernels, channels):
     """VoxelNeXt, its last layer in the head included."""
     layers = [layer("conv_input.0", 3, "cin", channels[0])]
     for i in range(2):
-        layers += block(f"conv1.{i}", channels[0])
+        layers += block(f"conv1.{i}", channels[0], bias="alike")
     before = channels[0]
     for stage, kernel, after in zip(range(2, 7), kernels, channels[1:]):
         layers.append(layer(f"conv{stage}.0.0", kernel, before, after))
         for i in (1, 2):
-            layers += block(f"conv{stage}.{i}", after)
+            layers += block(f"conv{stage}.{i}", after, bias="alike")
         before = after
     layers.append(layer("conv_out.0", (3, 3), channels[3], "the channels of conv_out"))
     layers.append(layer("shared_conv.0", (3, 3), "the channels of conv_out", "the channels out",

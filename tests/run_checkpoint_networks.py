@@ -60,8 +60,9 @@ def convert_shapes(shapes, network, *arguments):
 # ---- the networks, as text ----------------------------------------------------------------------
 
 # A line: names in the checkpoint, kernel, channels, words. A name of a residual block becomes its
-# two convolutions: `R`. Of the convolutions that have no such words, the norm has the next number.
-# A name behind => is that of spira's table, where it differs.
+# two convolutions: `R`. The norm of other convolutions has the next number. A name behind => is that
+# of spira's table, where it differs. Words: biased; zero: the table has a bias, the checkpoint has
+# none; extra: the other way; plain: no norm.
 SECOND = """
 conv_input.0 3 5-16 | conv1.0.0 3 16-16
 conv2.0.0 3 16-32 | conv2.1.0 3 32-32 | conv2.2.0 3 32-32
@@ -83,17 +84,17 @@ conv3.0.0=>conv3.0 3 32-64 | conv3.1=>conv3.3 R 64-64 biased | conv3.2=>conv3.4 
 conv4.0.0=>conv4.0 3 64-128 | conv4.1=>conv4.3 R 128-128 biased | conv4.2=>conv4.4 R 128-128 biased
 conv_out.0=>extra_conv.0 3,1,1 128-128
 """
-BEVFUSION = CENTERPOINT.replace("3,1,1", "1,1,3").replace("biased", "")
+BEVFUSION = CENTERPOINT.replace("3,1,1", "1,1,3").replace("biased", "zero")
 MMDETECTION = """
 conv_input.0 3 5-16
-encoder_layers.encoder_layer1.0=>conv1.0 R 16-16 | encoder_layers.encoder_layer1.1=>conv1.1 R 16-16
+encoder_layers.encoder_layer1.0=>conv1.0 R 16-16 zero | encoder_layers.encoder_layer1.1=>conv1.1 R 16-16 zero
 encoder_layers.encoder_layer1.2.0=>conv2.0 3 16-32
-encoder_layers.encoder_layer2.0=>conv2.3 R 32-32 | encoder_layers.encoder_layer2.1=>conv2.4 R 32-32
+encoder_layers.encoder_layer2.0=>conv2.3 R 32-32 zero | encoder_layers.encoder_layer2.1=>conv2.4 R 32-32 zero
 encoder_layers.encoder_layer2.2.0=>conv3.0 3 32-64
-encoder_layers.encoder_layer3.0=>conv3.3 R 64-64 | encoder_layers.encoder_layer3.1=>conv3.4 R 64-64
+encoder_layers.encoder_layer3.0=>conv3.3 R 64-64 zero | encoder_layers.encoder_layer3.1=>conv3.4 R 64-64 zero
 encoder_layers.encoder_layer3.2.0=>conv4.0 3 64-128
-encoder_layers.encoder_layer4.0=>conv4.3 R 128-128
-encoder_layers.encoder_layer4.1=>conv4.4 R 128-128
+encoder_layers.encoder_layer4.0=>conv4.3 R 128-128 zero
+encoder_layers.encoder_layer4.1=>conv4.4 R 128-128 zero
 conv_out.0=>extra_conv.0 1,1,3 128-128
 """
 VOXELNEXT = """
@@ -138,7 +139,9 @@ class Layer:
         self.size = tuple(int(n) for n in size.split(","))
         self.size *= 3 if len(self.size) == 1 else 1
         self.cin, self.cout = cin, cout
-        self.biased = "biased" in words
+        self.biased = "biased" in words # in the checkpoint
+        self.table_bias = "biased" in words or "zero" in words
+        self.table_bias = self.table_bias and "extra" not in words
         self.eps = 1e-5 if "eps=1e-5" in words else 1e-3
 
 
@@ -214,8 +217,9 @@ def out_of_blob(l, blob, axes, x):
     weight = blob[l.name, "weight"].astype(np.float64)
     check(weight.shape == (*x.shape, l.cout), f"{l.name}: {weight.shape}")
     y = np.einsum("xyzi,xyzio->o", x, weight)
+    y = y + blob.get((l.name, "bias"), 0)
     if not l.norm:
-        return y + blob[l.name, "bias"]
+        return y
     return y * blob[l.name, "scale"] + blob[l.name, "shift"]
 
 
@@ -234,7 +238,8 @@ def check_conversion(title, network, text, axes, prefix, head="", engine="spconv
         check(words in said, f"{title}: no \"{words}\" in {said[-300:]}")
     blob = checkpoint.read_blob(path("made.blob"))
     want = {(l.name, kind) for l in layers
-            for kind in ("weight", *(("scale", "shift") if l.norm else ("bias",)))}
+            for kind in ("weight", *(("scale", "shift") if l.norm else ()),
+                         *(("bias",) if l.table_bias else ()))}
     check(set(blob) == want, f"{title}: entries {set(blob) ^ want}")
     random = np.random.default_rng(4)
     for l in layers:
@@ -306,11 +311,11 @@ def check_shapes():
 
 def check_biases():
     """Biases of blocks: all or none; those that no table has are used."""
-    without = hollow(shapes_of(layers_of(CENTERPOINT.replace("biased", "")), "p.", ""))
+    without = hollow(shapes_of(layers_of(CENTERPOINT.replace("biased", "zero")), "p.", ""))
     check(not best(without, "centerpoint").faults, "CenterPoint without biases")
     one = {**without, "p.conv2.3.conv1.bias": np.zeros(32, np.float32)}
     check(len(best(one, "centerpoint").faults) == 15, "CenterPoint with one bias of 16")
-    extra = CENTERPOINT.replace("conv2.0 3 16-32", "conv2.0 3 16-32 biased")
+    extra = CENTERPOINT.replace("conv2.0 3 16-32", "conv2.0 3 16-32 biased extra")
     check_conversion("CenterPoint with a bias more", "centerpoint", extra, "zyx", "backbone.")
 
 

@@ -1,0 +1,219 @@
+// examples/levels.cu: runs a network on given voxels and writes every layer: coordinates, features
+// and the dense map, as .npy files. For comparing a converted network with the framework that it
+// was trained in; tests/judge.py does that with spconv. Under nvcc it runs on the GPU, under a
+// plain C++ compiler on the host.
+//
+//   levels --net SpMiddleResNetFHD --weights model.blob --in voxels.npy --out folder
+//
+// voxels.npy is [voxels, 4 + channels] float32: batch, x, y, z, features. The voxels are distinct
+// and may be in any order. The folder exists and is empty; levels_file.h describes the files.
+#include "levels_file.h"
+#include "levels_run.h"
+#include "scan_file.h"
+#include "scan_weights.h"
+
+struct arguments {
+    side::options common;
+    const char *in, *out;
+    spira::triple extent; // of the voxels; 0: that of the network
+    int batch;
+};
+
+static int usage() {
+    fprintf(stderr, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
+                    "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
+                    "              [--batch N] [--type fp16|bf16|tf32|fp32]\n");
+    return 2;
+}
+
+static bool parse(int argc, char **argv, arguments *a) {
+    *a = {};
+    a->common = side::options_standard();
+    a->batch = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        if (!strcmp(name, "--in")) {
+            a->in = value;
+        } else if (!strcmp(name, "--out")) {
+            a->out = value;
+        } else if (!strcmp(name, "--batch")) {
+            a->batch = atoi(value);
+        } else if (!strcmp(name, "--extent")) {
+            if (sscanf(value, "%d,%d,%d", &a->extent.x, &a->extent.y, &a->extent.z) != 3) {
+                return false;
+            }
+        } else if (!side::option_take(&a->common, name, value)) {
+            return false;
+        }
+    }
+    return argc % 2 && a->in && a->out && a->batch > 0;
+}
+
+// The voxels of the file, as the columns of the file that voxelisation takes.
+struct voxels {
+    int32_t rows, channels;
+    int32_t *coords; // [rows, 3]
+    int32_t *batch;  // [rows]
+    float *features; // [rows, channels]
+    spira::triple lo, hi;
+};
+
+static spira::status voxels_read(const char *path, voxels *v) {
+    scan::scan_cloud cloud;
+    SPIRA_TRY(scan::scan_read(path, &cloud));
+    SPIRA_REQUIRE(cloud.points && cloud.columns > 4, spira::status_file_format,
+                  "voxels (not [rows, 4 + channels] float32)", cloud.columns);
+    v->rows = (int32_t)cloud.rows;
+    v->channels = cloud.columns - 4;
+    v->coords = (int32_t *)malloc((size_t)v->rows * 3 * sizeof(int32_t));
+    v->batch = (int32_t *)malloc((size_t)v->rows * sizeof(int32_t));
+    v->features = (float *)malloc((size_t)v->rows * (size_t)v->channels * sizeof(float));
+    int lo[3] = {INT32_MAX, INT32_MAX, INT32_MAX}, hi[3] = {INT32_MIN, INT32_MIN, INT32_MIN};
+    for (int64_t i = 0; i < v->rows; ++i) {
+        const float *row = cloud.points + i * cloud.columns;
+        v->batch[i] = (int32_t)row[0];
+        for (int a = 0; a < 3; ++a) {
+            const int32_t at = v->coords[3 * i + a] = (int32_t)row[1 + a];
+            lo[a] = lo[a] < at ? lo[a] : at;
+            hi[a] = hi[a] > at ? hi[a] : at;
+        }
+        memcpy(v->features + i * v->channels, row + 4, (size_t)v->channels * sizeof(float));
+    }
+    v->lo = spira::triple_make(lo[0], lo[1], lo[2]);
+    v->hi = spira::triple_make(hi[0], hi[1], hi[2]);
+    scan::scan_free(&cloud);
+    return spira::status_success();
+}
+
+static void voxels_free(voxels *v) {
+    free(v->coords);
+    free(v->batch);
+    free(v->features);
+}
+
+// Packs and sorts the voxels, and their features with them. The arrays go to j->run.
+template <typename W>
+static spira::status input_make(const voxels *v, levels::levels_job<W> *j) {
+    spira::voxel_input in = {};
+    in.coords = v->coords;
+    in.batch = v->batch;
+    in.count = &v->rows;
+    in.rows = v->rows;
+    in.columns = 3;
+    in.duplicates = spira::duplicates_report;
+    const size_t rows = (size_t)v->rows, bytes = spira::voxelize_host_workspace<W>(&in);
+    spira::voxel_set<W> set = {(W *)malloc(rows * sizeof(W)), (int32_t *)malloc(sizeof(int32_t)),
+                               v->rows};
+    int32_t *memory = (int32_t *)malloc((3 * rows + 1) * sizeof(int32_t));
+    const spira::voxel_rows each = {memory, memory + rows, memory + 2 * rows};
+    void *scratch = side::block_new(bytes), *features = malloc(rows * (size_t)v->channels * 4);
+    j->run.input = set;
+    j->run.features = features;
+    spira::device_status trouble = {};
+    spira::status s = spira::voxelize_host(j->layout, &in, set, each, &trouble, scratch, bytes);
+    s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
+    s = spira::status_failed(s)
+            ? s
+            : spira::voxel_features_host(spira::voxel_feature_first, v->features, v->channels,
+                                         v->channels, each, *set.count, j->limits.type, features);
+    free(scratch);
+    free(memory);
+    return s;
+}
+
+template <typename W>
+static void job_free(levels::levels_job<W> *j) {
+    free(j->run.input.words);
+    free(j->run.input.count);
+    free((void *)j->run.features);
+    free((void *)j->params);
+    free(j->run.memory);
+}
+
+// Everything behind the word layout. Returns the exit code.
+template <typename W>
+static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j) {
+    spira::status s = input_make(v, j);
+    if (spira::status_failed(s)) {
+        return side::fail("sorting the voxels", s);
+    }
+    s = levels::sets_measure(j);
+    if (spira::status_failed(s)) {
+        return weights::fail("planning the network", j->net, s);
+    }
+    j->params = (float *)malloc((size_t)j->plan->params * sizeof(float));
+    int code = weights::params_fill(&a->common, j->net, j->plan, (float *)j->params);
+    if (code) {
+        return code;
+    }
+    spira::device_status trouble = {};
+    j->run.trouble = &trouble;
+    s = levels::run(j);
+    s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
+    if (spira::status_failed(s)) {
+        return weights::fail("running the network", j->net, s);
+    }
+    s = levels::run_write(a->out, j->plan, &j->run);
+    return spira::status_failed(s) ? side::fail("writing the levels", s) : 0;
+}
+
+template <typename W>
+static int run(const arguments *a, const networks::network *net, const voxels *v,
+               const spira::net_limits *limits, const spira::word_layout *layout) {
+    levels::levels_job<W> j = {};
+    j.chosen = &a->common;
+    j.net = net;
+    j.layout = layout;
+    j.limits = *limits;
+    j.plan = (spira::net_plan *)calloc(1, sizeof *j.plan);
+    const int code = run_job(a, v, &j);
+    job_free(&j);
+    free(j.plan);
+    return code;
+}
+
+// The limits and the layout, from the voxels and the network.
+static spira::status fit(const arguments *a, const networks::network *net, const voxels *v,
+                         spira::net_limits *limits, spira::word_layout *layout) {
+    *limits = {};
+    limits->voxels = v->rows;
+    limits->grid = net->grid;
+    limits->grid.extent = a->extent.x ? a->extent : limits->grid.extent;
+    limits->batch = a->batch;
+    limits->channels = v->channels;
+    limits->type = spira::numeric_f32;
+#ifdef __CUDACC__
+    limits->type = a->common.type;
+#endif
+    limits->keep_all = limits->dense_f32 = true;
+    spira::word_need need = {};
+    need.lo = v->lo;
+    need.hi = v->hi;
+    SPIRA_TRY(spira::net_need(net->layers, net->count, &limits->grid, &need));
+    need.batches = a->batch;
+    return spira::word_fit(&need, layout);
+}
+
+int main(int argc, char **argv) {
+    arguments a;
+    networks::network *net = (networks::network *)calloc(1, sizeof *net);
+    if (!parse(argc, argv, &a) || !networks::network_make(a.common.net, net)) {
+        return usage();
+    }
+    voxels v = {};
+    spira::net_limits limits;
+    spira::word_layout layout;
+    spira::status s = voxels_read(a.in, &v);
+    if (spira::status_failed(s)) {
+        return side::fail("reading the voxels", s);
+    }
+    s = fit(&a, net, &v, &limits, &layout);
+    if (spira::status_failed(s)) {
+        return weights::fail("fitting the coordinate word", net, s);
+    }
+    const int code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
+                                       : run<uint64_t>(&a, net, &v, &limits, &layout);
+    voxels_free(&v);
+    free(net);
+    return code;
+}
