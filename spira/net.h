@@ -134,8 +134,8 @@ struct net_result {
     void *features; // [set.capacity, channels], the first *set.count rows valid. Dense outputs:
                     // [batch, channels, height, width] or [batch, height, width, channels]
                     // (dense.h) Null if the plan does not keep the layer
-    numeric type;             // of the features
-    int channels;             // dense outputs: those of the features times the depth
+    numeric type;   // of the features
+    int channels;   // dense outputs: those of the features times the depth
     int batch, height, width; // dense outputs; else 0
 };
 
