@@ -48,6 +48,7 @@ SPIRA_API int network_down_z(network *n, const char *name, int source, int chann
 SPIRA_API int network_plain(network *n, const char *name, spira::net_op op, int source) {
     int i = network_conv(n, name, source, 0, 1, 1);
     n->layers[i].op = op;
+    n->layers[i].axis = spira::join_axis_none;
     n->layers[i].norm = false;
     n->layers[i].act = spira::activation_none;
     return i;
@@ -128,12 +129,11 @@ SPIRA_API void network_voxelnext(network *n) {
         snprintf(name, sizeof name, "conv%d", s + 1);
         level[s] = at = network_biased_blocks(n, name, 1, at, width);
     }
-    at = network_plain(n, "union", spira::net_union, level[3]);
+    at = network_plain(n, "flatten", spira::net_join, level[3]); // the union, without z
     n->layers[at].source2 = level[4];
     n->layers[at].more_sources = 1;
     n->layers[at].more[0] = level[5];
-    at = network_plain(n, "flatten", spira::net_project, at);
-    n->layers[at].axis = 2;
+    n->layers[at].axis = spira::join_axis_z;
     at = network_down(n, "conv_out.0", at, 128, 3, 1, 1); // stride 1 dilates the set
     n->layers[at].size.z = 1;
     n->layers[at].padding.z = 0;

@@ -5,6 +5,7 @@
 // builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
+#include "scan_map.h"
 #include "scan_picture.h"
 #include "scan_scene.h"
 #include "scan_side.h"
@@ -18,7 +19,9 @@ static int usage(const char *why) {
             "fp32]\n            [--picture FILE.png] [--seed N] [--no-check]\n"
             "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
             "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
-            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n",
+            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
+            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt (their range and voxels are fixed),\n"
+            "      SpUNet-v1m1\n",
             why);
     return 2;
 }
@@ -45,30 +48,55 @@ static bool parse(int argc, char **argv, side::options *o) {
     return true;
 }
 
+// The bounds of a scan's voxels, and the origin of points.
+static spira::status bounds(const scan::scan_cloud *cloud, const networks::network *net,
+                            spira::voxel_input *in, spira::word_need *need) {
+    if (net->voxel[0] > 0) { // net_need takes the bounds of the extent
+        memcpy(in->origin, net->lo, sizeof in->origin);
+        return spira::status_success();
+    }
+    if (cloud->points) {
+        float lo[3], hi[3];
+        SPIRA_TRY(scan::scan_bounds_points(cloud, lo, hi));
+        return spira::voxel_bounds(lo, hi, in->size, in->origin, need);
+    }
+    int32_t lo[3], hi[3];
+    SPIRA_TRY(scan::scan_bounds_voxels(cloud, lo, hi));
+    need->lo = spira::triple_make(lo[0], lo[1], lo[2]);
+    need->hi = spira::triple_make(hi[0], hi[1], hi[2]);
+    return spira::status_success();
+}
+
 // The layout for this scan and this network, and the description of the input.
 static spira::status fit(const scan::scan_cloud *cloud, const networks::network *net, float voxel,
                          spira::voxel_input *in, spira::word_layout *layout) {
-    spira::word_need need;
+    spira::word_need need = {};
     *in = {};
     in->points = cloud->points;
     in->coords = cloud->voxels;
     in->rows = (int32_t)cloud->rows;
     in->columns = cloud->columns;
-    in->size[0] = in->size[1] = in->size[2] = voxel;
-    in->duplicates = spira::duplicates_merge;
-    SPIRA_TRY(spira::net_need(net->layers, net->count, &need));
-    need.batches = 1;
-    if (cloud->points) {
-        float lo[3], hi[3];
-        SPIRA_TRY(scan::scan_bounds_points(cloud, lo, hi));
-        SPIRA_TRY(spira::voxel_bounds(lo, hi, in->size, in->origin, &need));
-    } else {
-        int32_t lo[3], hi[3];
-        SPIRA_TRY(scan::scan_bounds_voxels(cloud, lo, hi));
-        need.lo = spira::triple_make(lo[0], lo[1], lo[2]);
-        need.hi = spira::triple_make(hi[0], hi[1], hi[2]);
+    for (int a = 0; a < 3; ++a) {
+        in->size[a] = net->voxel[a] > 0 ? net->voxel[a] : voxel;
     }
+    in->duplicates = spira::duplicates_merge;
+    SPIRA_TRY(bounds(cloud, net, in, &need));
+    SPIRA_TRY(spira::net_need(net->layers, net->count, &net->grid, &need));
+    need.batches = 1;
     return spira::word_fit(&need, layout);
+}
+
+// Takes away the points outside of the network's range, if it has one.
+static spira::status cut(const networks::network *net, scan::scan_cloud *cloud) {
+    if (net->voxel[0] > 0) {
+        SPIRA_REQUIRE(cloud->points, spira::status_unsupported,
+                      "scan (of voxels; this network has a range in metres)", 0);
+        const int64_t rows = cloud->rows, outside = scan::scan_cut(cloud, net->lo, net->hi);
+        printf("range: %lld of %lld points are outside and left out\n", (long long)outside,
+               (long long)rows);
+        SPIRA_REQUIRE(cloud->rows > 0, spira::status_bad_size, "scan (no point is inside)", rows);
+    }
+    return spira::status_success();
 }
 
 // How the tuning record of a layer cuts it, tile rows first; "rules" where it has no record.
@@ -81,7 +109,7 @@ static const char *cut_text(const spira::tune_choice *c, char *text, size_t size
 template <typename W>
 static void print_layers(const side::job *job, const side::result<W> *r) {
     const bool tuned = job->plan->device && job->record_count > 0;
-    printf("%-16s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
+    printf("%-18s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
            "pairs", "density", "channels", "ms", tuned ? "        cut" : "");
     for (int i = 0; i < job->plan->layer_count; ++i) {
         const spira::net_step *s = &job->plan->step[i];
@@ -97,7 +125,7 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         } else {
             snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
         }
-        printf("%-16s %-7s %8d %8d %4d %9lld %8.3f %12s", l->name, text[0],
+        printf("%-18s %-7s %8d %8d %4d %9lld %8.3f %12s", l->name, text[0],
                (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
                out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1]);
         if (s->fused_into < 0) {
@@ -129,9 +157,29 @@ static void print_totals(const side::job *job, const side::result<W> *r) {
     printf("\n");
 }
 
+// Draws a dense map and the points over it.
+template <typename W>
+static spira::status draw_map(const side::job *job, const side::result<W> *r,
+                              scan::picture *picture) {
+    const int last = job->plan->layer_count - 1, zoom = 6;
+    const spira::net_set *set = &job->plan->set[job->plan->step[last].set];
+    const spira::voxel_input *in = &job->input;
+    const scan::picture_map map = {r->features, job->plan->step[last].channels, set->grid.extent.y,
+                                   set->grid.extent.x};
+    SPIRA_TRY(scan::picture_map_draw(&map, zoom, picture));
+    for (int64_t i = 0; i < in->rows; ++i) {
+        const float *p = in->points + i * in->columns;
+        scan::picture_map_point(picture,
+                                (p[0] - in->origin[0]) / in->size[0] / (float)set->stride.x,
+                                (p[1] - in->origin[1]) / in->size[1] / (float)set->stride.y, zoom);
+    }
+    return spira::status_success();
+}
+
 // Labels each voxel with its strongest output channel and draws it.
 template <typename W>
-static spira::status draw(const side::job *job, const side::result<W> *r) {
+static spira::status draw_voxels(const side::job *job, const side::result<W> *r,
+                                 scan::picture *picture) {
     int last = job->plan->layer_count - 1, set = job->plan->step[last].set;
     int channels = job->plan->step[last].channels;
     int64_t count = r->voxels[set];
@@ -148,15 +196,22 @@ static spira::status draw(const side::job *job, const side::result<W> *r) {
             classes[v] = stronger ? c : classes[v];
         }
     }
+    spira::status s = scan::picture_from_above(coords, classes, count, 0, picture);
+    free(coords);
+    free(classes);
+    return s;
+}
+
+template <typename W>
+static spira::status draw(const side::job *job, const side::result<W> *r) {
     scan::picture picture = {0, 0, nullptr};
-    spira::status s = scan::picture_from_above(coords, classes, count, 0, &picture);
+    const bool dense = side::is_dense(job->plan, job->plan->layer_count - 1);
+    spira::status s = dense ? draw_map(job, r, &picture) : draw_voxels(job, r, &picture);
     if (!spira::status_failed(s)) {
         s = scan::picture_write_png(job->chosen->picture, picture.rgb, picture.width,
                                     picture.height);
     }
     scan::picture_free(&picture);
-    free(coords);
-    free(classes);
     return s;
 }
 
@@ -204,6 +259,7 @@ int main(int argc, char **argv) {
     scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
     spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
                                   : scan::scan_scene_street(chosen.seed, &cloud);
+    s = spira::status_failed(s) ? s : cut(net, &cloud);
     if (spira::status_failed(s)) {
         return side::fail("reading the scan", s);
     }
@@ -215,9 +271,10 @@ int main(int argc, char **argv) {
     if (spira::status_failed(s)) {
         return side::fail("fitting the coordinate word", s);
     }
-    float *values = (float *)malloc((size_t)cloud.rows * 4 * sizeof(float));
+    const int channels = net->input_channels;
+    float *values = (float *)malloc((size_t)(cloud.rows * channels) * sizeof(float));
     for (int64_t i = 0; i < cloud.rows; ++i) {
-        scan::scan_row_values(&cloud, i, chosen.voxel, values + 4 * i);
+        scan::scan_row_inputs(&cloud, i, chosen.voxel, channels, values + channels * i);
     }
     job.values = values;
     job.params = params;
@@ -226,8 +283,8 @@ int main(int argc, char **argv) {
         return code;
     }
     printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
-           (long long)cloud.rows, cloud.points ? "points" : "voxels", chosen.voxel, chosen.net,
-           side::type_name(&chosen));
+           (long long)cloud.rows, cloud.points ? "points" : "voxels", (double)job.input.size[0],
+           chosen.net, side::type_name(&chosen));
     code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
     free(values);
     free(params);

@@ -20,6 +20,41 @@ SPIRA_API void scan_row_values(const scan_cloud *cloud, int64_t row, float voxel
     values[3] = value > 1.0f ? value / 255.0f : value; // nuScenes has 0 to 255
 }
 
+// The inputs of a network for a row: those values, and behind them further columns of the scan, or
+// zeros.
+//
+// outputs: values  [channels]
+SPIRA_API void scan_row_inputs(const scan_cloud *cloud, int64_t row, float voxel, int channels,
+                               float *values) {
+    float first[4];
+    scan_row_values(cloud, row, voxel, first);
+    for (int c = 0; c < channels; ++c) {
+        const bool more = c >= 4 && cloud->points && c < cloud->columns;
+        values[c] = c < 4 ? first[c] : more ? cloud->points[row * cloud->columns + c] : 0;
+    }
+}
+
+// Removes the points outside of a range. Returns their number.
+//
+// inputs:  lo, hi  [3] metres; lo is within the range, hi is not
+SPIRA_API int64_t scan_cut(scan_cloud *cloud, const float lo[3], const float hi[3]) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < cloud->rows; ++i) {
+        const float *p = cloud->points + i * cloud->columns;
+        bool inside = true;
+        for (int a = 0; a < 3; ++a) {
+            inside = inside && p[a] >= lo[a] && p[a] < hi[a];
+        }
+        if (inside) {
+            memmove(cloud->points + kept++ * cloud->columns, p,
+                    (size_t)cloud->columns * sizeof(float));
+        }
+    }
+    const int64_t cut = cloud->rows - kept;
+    cloud->rows = kept;
+    return cut;
+}
+
 // The coordinates of a row in metres. A voxel gives its centre, which rounding cannot move into
 // another voxel.
 //

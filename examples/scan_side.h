@@ -87,23 +87,54 @@ struct job {
     spira::net_plan *plan;
     spira::word_layout layout;
     spira::voxel_input input;    // host memory; the side fills in the count
-    const float *values;         // [rows, 4] inputs of the network for each row; null: columns 3 to
-                                 // 6 of input.points
+    const float *values;         // [rows, channels] inputs of the network for each row; null: the
+                                 // columns of input.points from 3 on
     const float *params;         // of the network, in the order that all its plans have
     spira::tune_record *records; // [record_count] for plans of the GPU, or null
     int record_count;
 };
 
+// The input channels of a job's network.
+static inline int channels_of(const job *j) {
+    return j->net->input_channels;
+}
+
 // The pitch of the values of a job's rows.
 static inline int value_columns(const job *j) {
-    return j->values ? 4 : j->input.columns;
+    return j->values ? channels_of(j) : j->input.columns;
+}
+
+// Limits of a plan of a job's network.
+static inline spira::net_limits job_limits(const job *j, int32_t voxels) {
+    spira::net_limits limits = {};
+    limits.voxels = voxels;
+    limits.channels = channels_of(j);
+    limits.type = spira::numeric_f32;
+    limits.grid = j->net->grid;
+    limits.batch = j->net->batch;
+    return limits;
+}
+
+static inline bool is_dense(const spira::net_plan *plan, int layer) {
+    return layer >= 0 && plan->layers[layer].op == spira::net_dense;
+}
+
+// Elements of a layer's features, or of the input's, for a number of voxels of its set.
+static inline int64_t feature_count(const spira::net_plan *plan, int layer, int32_t voxels) {
+    if (layer < 0) {
+        return (int64_t)voxels * plan->limits.channels;
+    }
+    const spira::net_step *step = &plan->step[layer];
+    const spira::triple extent = plan->set[step->set].grid.extent;
+    return step->channels *
+           (is_dense(plan, layer) ? (int64_t)plan->limits.batch * extent.x * extent.y : voxels);
 }
 
 template <typename W>
 struct result {
     const char *where;
     W *words;        // [voxels] of the last layer's set
-    float *features; // [voxels, channels] of the last layer
+    float *features; // of the last layer: [voxels, channels], or a dense map
     int32_t voxels[spira::net_sets_max];
     int64_t pairs[spira::net_maps_max];
     double layer_ms[spira::net_layers_max];
@@ -147,7 +178,7 @@ struct prepared {
     int32_t rows;
     spira::voxel_set<W> set;
     spira::voxel_rows bookkeeping;
-    float *features; // [voxels, 4]
+    float *features; // [voxels, channels]
     void *memory, *scratch;
 };
 
@@ -177,7 +208,7 @@ static prepared<W> prepared_new(job *j) {
         }
     }
     p.scratch = block_new(spira::voxelize_host_workspace<W>(&j->input));
-    p.features = (float *)malloc((size_t)p.rows * 4 * sizeof(float));
+    p.features = (float *)malloc((size_t)p.rows * channels_of(j) * sizeof(float));
     return p;
 }
 
@@ -196,28 +227,37 @@ static spira::status prepare(job *j, prepared<W> *p) {
     SPIRA_TRY(prepare_set(j, p, &trouble));
     SPIRA_TRY(spira::device_status_read(&trouble));
     return spira::voxel_features_host(
-        spira::voxel_feature_mean, j->values ? j->values : j->input.points + 3, value_columns(j), 4,
-        p->bookkeeping, *p->set.count, spira::numeric_f32, p->features);
+        spira::voxel_feature_mean, j->values ? j->values : j->input.points + 3, value_columns(j),
+        channels_of(j), p->bookkeeping, *p->set.count, spira::numeric_f32, p->features);
 }
 
-// Fills limits->set_voxels with the voxels that each set of the network has in this scan.
+// Builds the sets of a plan in memory that is mostly not touched, and reads their sizes.
+template <typename W>
+static spira::status measure_plan(const spira::net_plan *plan, const prepared<W> *p, void *memory,
+                                  int32_t *voxels) {
+    spira::device_status trouble = {};
+    spira::net_run_args<W> run = {};
+    run.input = p->set;
+    run.trouble = &trouble;
+    run.memory = memory;
+    run.bytes = plan->workspace_bytes;
+    SPIRA_TRY(spira::net_sets_host(plan, &run));
+    for (int s = 1; s < plan->sets; ++s) {
+        voxels[s] = *spira::net_voxels(plan, s, run.input, memory).count;
+        voxels[s] = voxels[s] ? voxels[s] : 1;
+    }
+    return spira::device_status_read(&trouble);
+}
+
+// Fills limits->set_voxels with the voxels that each set of the network has in this scan. (Sets
+// that grow beyond the standard capacities of a plan are an error.)
 template <typename W>
 static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
-    spira::voxel_set<W> first = p->set;
-    first.capacity = limits->voxels;
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
-    size_t bytes = spira::downsample_host_workspace(first);
-    void *scratch = block_new(bytes);
-    W *words = (W *)block_new((size_t)first.capacity * sizeof(W));
-    spira::status s = spira::status_success();
-    for (int i = 1; i < j->plan->sets && !spira::status_failed(s); ++i) {
-        spira::device_status trouble = {};
-        spira::voxel_set<W> coarse = {words, &limits->set_voxels[i], first.capacity};
-        s = spira::downsample_host(&j->layout, first, j->plan->set[i].stride, coarse, &trouble,
-                                   scratch, bytes);
-    }
-    free(scratch);
-    free(words);
+    void *memory = block_new(j->plan->workspace_bytes);
+    SPIRA_REQUIRE(memory, spira::status_capacity, "memory", j->plan->workspace_bytes);
+    spira::status s = measure_plan(j->plan, p, memory, limits->set_voxels);
+    free(memory);
     return s;
 }
 
@@ -232,8 +272,9 @@ static inline const char *type_name(const options *o) {
 
 template <typename W>
 static void keep_last(const job *j, result<W> *r, const W *words, const float *features) {
-    const spira::net_step *last = &j->plan->step[j->plan->layer_count - 1];
-    size_t voxels = (size_t)r->voxels[last->set], values = voxels * (size_t)last->channels;
+    const int last = j->plan->layer_count - 1;
+    const size_t voxels = (size_t)r->voxels[j->plan->step[last].set];
+    const size_t values = (size_t)feature_count(j->plan, last, (int32_t)voxels);
     r->words = (W *)malloc((voxels + 1) * sizeof(W));
     r->features = (float *)malloc((values + 1) * sizeof(float));
     memcpy(r->words, words, voxels * sizeof(W));

@@ -21,11 +21,11 @@ struct device_job {
     char *base;               // all arrays that do not depend on the plan
     size_t base_bytes;        // of them
     spira::voxel_input input; // device pointers: the count, directly followed by the rows
-    const float *values;      // [rows, 4], or columns of the rows: see job
+    const float *values;      // [rows, channels], or columns of the rows: see job
     spira::device_status *trouble;
     spira::voxel_set<W> set; // its count directly follows `trouble`
     spira::voxel_rows rows;
-    void *features; // [voxels, 4] of the chosen type
+    void *features; // [voxels, channels] of the chosen type
     char *scratch;  // of voxelize
     size_t scratch_bytes;
     void *memory, *loaded; // of the plan
@@ -86,14 +86,14 @@ static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) 
         count = spira::workspace_take<int32_t>(&w, 1);
         points = spira::workspace_take<float>(&w, j->input.points ? values : 0);
         coords = spira::workspace_take<int32_t>(&w, j->input.points ? 0 : values);
-        inputs = spira::workspace_take<float>(&w, j->values ? 4 * rows : 0);
+        inputs = spira::workspace_take<float>(&w, j->values ? channels_of(j) * rows : 0);
         d->trouble = spira::workspace_take<spira::device_status>(&w, 1);
         d->set.count = spira::workspace_take<int32_t>(&w, 1);
         d->set.words = spira::workspace_take<W>(&w, voxels);
         d->rows.voxel = spira::workspace_take<int32_t>(&w, rows);
         d->rows.order = spira::workspace_take<int32_t>(&w, rows);
         d->rows.begin = spira::workspace_take<int32_t>(&w, voxels + 1);
-        d->features = spira::workspace_take<float>(&w, 4 * (int64_t)voxels);
+        d->features = spira::workspace_take<float>(&w, channels_of(j) * (int64_t)voxels);
         d->scratch = spira::workspace_take<char>(&w, (int64_t)d->scratch_bytes);
         if (pass == 0) {
             d->base_bytes = w.used;
@@ -119,7 +119,7 @@ static spira::status device_upload_rows(const job *j, device_job<W> *d) {
     } else {
         SPIRA_TRY(upload(d->input.coords, j->input.coords, values, d->stream));
     }
-    SPIRA_TRY(upload(d->values, j->values, 4 * rows, d->stream));
+    SPIRA_TRY(upload(d->values, j->values, channels_of(j) * rows, d->stream));
     return upload(d->input.count, &j->input.rows, 1, d->stream);
 }
 
@@ -132,9 +132,9 @@ static spira::status device_set(const job *j, device_job<W> *d) {
 
 template <typename W>
 static spira::status device_features(const job *j, device_job<W> *d, cudaStream_t stream) {
-    return spira::voxel_features<format>(spira::voxel_feature_mean, d->values, value_columns(j), 4,
-                                         d->rows, d->set.count, d->set.capacity, j->chosen->type,
-                                         d->features, stream);
+    return spira::voxel_features<format>(spira::voxel_feature_mean, d->values, value_columns(j),
+                                         channels_of(j), d->rows, d->set.count, d->set.capacity,
+                                         j->chosen->type, d->features, stream);
 }
 
 // From raw rows to the features of the voxels.
@@ -313,20 +313,21 @@ static spira::status device_time(const job *j, device_job<W> *d, result<W> *r) {
     return s;
 }
 
-// Copies a layer's features (or the network's input) back, as floats.
+// Copies a layer's features (or the network's input) back, as floats. rows: voxels of its set
 template <typename W>
 static spira::status device_fetch(const job *j, const device_job<W> *d, int layer, int32_t rows,
                                   float *out) {
     const spira::net_plan *plan = j->plan;
-    int channels = layer < 0 ? plan->limits.channels : plan->step[layer].channels;
-    size_t size = (size_t)spira::numeric_size(j->chosen->type), values = (size_t)rows * channels;
+    const spira::numeric type = layer < 0 ? plan->limits.type : spira::net_type_of(plan, layer);
+    const size_t size = (size_t)spira::numeric_size(type);
+    const size_t values = (size_t)feature_count(plan, layer, rows);
     void *copy = malloc(values * size + 1);
     spira::status s = spira::status_from_cuda(
         cudaMemcpy(copy, spira::net_features_of(plan, layer, d->features, d->memory), values * size,
                    cudaMemcpyDeviceToHost),
         "copying features");
     for (size_t i = 0; i < values; ++i) {
-        out[i] = spira::numeric_load(j->chosen->type, copy, (int64_t)i);
+        out[i] = spira::numeric_load(type, copy, (int64_t)i);
     }
     free(copy);
     return s;
@@ -359,11 +360,13 @@ namespace side {
 
 template <typename W>
 static spira::status device_finish(job *j, const prepared<W> *p, device_job<W> *d, result<W> *r) {
-    const spira::net_step *last = &j->plan->step[j->plan->layer_count - 1];
+    const int layer = j->plan->layer_count - 1;
+    const spira::net_step *last = &j->plan->step[layer];
     int32_t rows = r->voxels[last->set];
     W *words = (W *)malloc((size_t)(rows + 1) * sizeof(W));
-    float *features = (float *)malloc(((size_t)rows * last->channels + 1) * sizeof(float));
-    spira::status s = device_fetch(j, d, j->plan->layer_count - 1, rows, features);
+    float *features =
+        (float *)malloc((size_t)(feature_count(j->plan, layer, rows) + 1) * sizeof(float));
+    spira::status s = device_fetch(j, d, layer, rows, features);
     cudaMemcpy(words, spira::net_voxels(j->plan, last->set, d->set, d->memory).words,
                (size_t)rows * sizeof(W), cudaMemcpyDeviceToHost);
     if (!spira::status_failed(s)) {
@@ -380,10 +383,8 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
     progress("planning", 0, 1);
     SPIRA_TRY(prepare(j, p)); // the host's voxels: the plan is made for this scan
     SPIRA_REQUIRE(*p->set.count > 0, spira::status_bad_size, "scan (no voxel is left)", 0);
-    spira::net_limits limits = {};
-    limits.voxels = p->set.capacity = *p->set.count;
-    limits.channels = 4;
-    limits.type = spira::numeric_f32;
+    p->set.capacity = *p->set.count;
+    spira::net_limits limits = job_limits(j, p->set.capacity);
     SPIRA_TRY(measure_sets(j, p, &limits));
     limits.type = j->chosen->type;
     SPIRA_TRY(device_new(j, limits.voxels, d));

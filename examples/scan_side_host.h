@@ -49,10 +49,8 @@ static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
     SPIRA_TRY(prepare(j, p));
     r->voxelize_ms = now_ms() - start;
     SPIRA_REQUIRE(*p->set.count > 0, spira::status_bad_size, "scan (no voxel is left)", 0);
-    spira::net_limits limits = {};
-    limits.voxels = p->set.capacity = *p->set.count;
-    limits.channels = 4;
-    limits.type = spira::numeric_f32;
+    p->set.capacity = *p->set.count;
+    spira::net_limits limits = job_limits(j, p->set.capacity);
     limits.count_pairs = true;
     SPIRA_TRY(measure_sets(j, p, &limits));
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, j->plan));

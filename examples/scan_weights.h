@@ -145,6 +145,8 @@ SPIRA_API int params_new(const side::options *o, const networks::network *net,
     spira::net_limits limits = {};
     limits.voxels = 1;
     limits.channels = net->input_channels;
+    limits.grid = net->grid;
+    limits.batch = net->batch;
     *params = nullptr;
     spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
     if (spira::status_failed(s)) {

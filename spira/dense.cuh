@@ -9,10 +9,6 @@
 
 namespace spira {
 
-SPIRA_API bool dense_aligned(const void *p, int64_t bytes) {
-    return (uintptr_t)p % (uintptr_t)bytes == 0;
-}
-
 // Fills a task; returns its thread blocks.
 template <typename W>
 SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
@@ -30,9 +26,10 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
     task->features = a->features;
     task->out = a->out;
     task->trouble = a->trouble;
-    task->wide_in = a->channels % dense_channels == 0 && dense_aligned(a->features, 16);
-    task->wide_out = first ? cells % dense_cells == 0 && dense_aligned(a->out, dense_cells * out)
-                           : deep % dense_channels == 0 && dense_aligned(a->out, 16);
+    task->wide_in = a->channels % dense_channels == 0 && wide_aligned(a->features, 16);
+    task->wide_out =
+        first ? cells % dense_cells == 0 && wide_aligned(a->out, (size_t)(dense_cells * out))
+              : deep % dense_channels == 0 && wide_aligned(a->out, 16);
     task->cells = (int32_t)max_of(dense_sites / extent.z, 1);
     const int64_t tiles = ceil_div(cells, first ? dense_tile : task->cells);
     const int64_t chunks = first ? ceil_div(a->channels, dense_chunk) : ceil_div(deep, dense_run);

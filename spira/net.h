@@ -17,8 +17,7 @@
 //   floor      net_rule_floor with a stride: all layers at stride 4 share one set
 //   expanded   net_rule_expand, the rule of spconv's strided layers: shared by layers with the same
 //              source set, kernel size, stride, padding and dilation
-//   union      net_union: the voxels of up to four sets
-//   projected  net_project: an axis is dropped
+//   joined     net_join: the union of up to four sets, without one of the axes if wanted
 // A layer with stride 1 keeps its set, and a transposed one goes back to the finer set. Two sets of
 // one stride may differ. The extent of the input (limits.grid) bounds all sets that are expanded.
 // Two-dimensional networks have an extent of 1 on the third axis.
@@ -26,8 +25,8 @@
 // Capacities. limits.voxels is the capacity of the input set. The set that a run is given must have
 // exactly this capacity (status_capacity otherwise), and its count on the device may be smaller.
 // The other sets have limits.set_voxels. Where that is 0,
-//   floor, projected  have the capacity of the set that they are made of
-//   expanded, union   may have more voxels than that: twice limits.voxels
+//   floor     have the capacity of the set that they are made of, and so have joins of one set
+//   expanded  may have more voxels than that: twice limits.voxels, and so have joins of more sets
 // but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
 // scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
 // limits.set_voxels is the place to say so.) A count that exceeds its capacity is clamped and
@@ -134,8 +133,8 @@ struct net_result {
     void *features; // [set.capacity, channels], the first *set.count rows valid. Dense outputs:
                     // [batch, channels, height, width] or [batch, height, width, channels]
                     // (dense.h) Null if the plan does not keep the layer
-    numeric type;             // of the features
-    int channels;             // dense outputs: those of the features times the depth
+    numeric type;   // of the features
+    int channels;   // dense outputs: those of the features times the depth
     int batch, height, width; // dense outputs; else 0
 };
 

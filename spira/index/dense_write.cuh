@@ -14,6 +14,7 @@
 #define SPIRA_INDEX_DENSE_WRITE_CUH
 
 #include "../base/launch.cuh"
+#include "../base/wide.cuh"
 #include "../dense.h"
 #include "../numeric.cuh"
 #include "../search.h"
@@ -94,60 +95,10 @@ SPIRA_DEVICE O dense_value(O value, const O *) {
     return value;
 }
 
-// Elements of a thread.
-template <typename E, int count>
-struct dense_elements_of {
-    E at[count];
-};
-
-// Reads 8 elements from memory that is aligned to 16 bytes.
-template <typename E>
-SPIRA_DEVICE void dense_read_wide(const E *from, dense_elements_of<E, dense_channels> &to) {
-    uint32_t words[sizeof to / 4];
-#pragma unroll
-    for (int i = 0; i < (int)sizeof to / 16; ++i) {
-        const uint4 four = ((const uint4 *)from)[i];
-        words[4 * i] = four.x;
-        words[4 * i + 1] = four.y;
-        words[4 * i + 2] = four.z;
-        words[4 * i + 3] = four.w;
-    }
-    memcpy(&to, words, sizeof to);
-}
-
-// Word i of elements.
-template <typename E, int count>
-SPIRA_DEVICE uint32_t dense_word(const dense_elements_of<E, count> &from, int i) {
-    if constexpr (sizeof(E) == 4) {
-        return float_bits(from.at[i]);
-    } else {
-        uint16_t low, high;
-        memcpy(&low, &from.at[2 * i], 2);
-        memcpy(&high, &from.at[2 * i + 1], 2);
-        return low | (uint32_t)high << 16;
-    }
-}
-
-// Writes elements to memory that is aligned to all of them, or to 16 bytes. (__stcg: the compiler
-// would divide a plain store.)
-template <typename E, int count>
-SPIRA_DEVICE void dense_write_wide(const dense_elements_of<E, count> &from, E *to) {
-    if constexpr (sizeof from == 8) {
-        __stcg((uint2 *)to, make_uint2(dense_word(from, 0), dense_word(from, 1)));
-    } else {
-#pragma unroll
-        for (int i = 0; i < (int)sizeof from / 16; ++i) {
-            __stcg((uint4 *)to + i,
-                   make_uint4(dense_word(from, 4 * i), dense_word(from, 4 * i + 1),
-                              dense_word(from, 4 * i + 2), dense_word(from, 4 * i + 3)));
-        }
-    }
-}
-
-// Reads `channels` (up to 8) channels of a row; zeros for row -1 and behind the last channel.
+// Reads up to 8 channels of a row; zeros for row -1 and behind the last channel.
 template <typename I>
 SPIRA_DEVICE void dense_load(const I *features, int64_t row, int row_channels, int first, bool wide,
-                             dense_elements_of<I, dense_channels> &to) {
+                             wide_elements<I, dense_channels> &to) {
 #pragma unroll
     for (int k = 0; k < dense_channels; ++k) {
         to.at[k] = I();
@@ -155,17 +106,7 @@ SPIRA_DEVICE void dense_load(const I *features, int64_t row, int row_channels, i
     if (row < 0) {
         return;
     }
-    const I *from = features + row * row_channels + first;
-    if (wide) {
-        dense_read_wide(from, to);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < dense_channels; ++k) {
-        if (first + k < row_channels) {
-            to.at[k] = from[k];
-        }
-    }
+    wide_read_channels(features + row * row_channels, row_channels, first, wide, to);
 }
 
 // Channels first. Thread blocks: [batch, depth, tiles, chunks].
@@ -196,7 +137,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         return;
     }
     const int own = task.wide_out ? lane * dense_cells : lane, apart = task.wide_out ? 1 : 32;
-    dense_elements_of<I, dense_channels> in[dense_cells];
+    wide_elements<I, dense_channels> in[dense_cells];
 #pragma unroll
     for (int i = 0; i < dense_cells; ++i) {
         dense_load((const I *)task.features, rows[own + i * apart], task.channels, c, task.wide_in,
@@ -208,7 +149,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         (O *)task.out + dense_at(dense_channels_first, extent, task.channels, {batch, 0, 0, z}, c);
 #pragma unroll
     for (int k = 0; k < dense_channels; ++k, to += cells * extent.z) {
-        dense_elements_of<O, dense_cells> out;
+        wide_elements<O, dense_cells> out;
 #pragma unroll
         for (int i = 0; i < dense_cells; ++i) {
             out.at[i] = dense_value(in[i].at[k], (const O *)nullptr);
@@ -218,7 +159,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         }
         if (task.wide_out) {
             if (first + own < cells) {
-                dense_write_wide(out, to + first + own);
+                wide_write(out, to + first + own);
             }
             continue;
         }
@@ -234,7 +175,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
 // The 8 elements of a cell from number `first` on, channels last. rows [depth].
 template <typename W, typename I>
 SPIRA_DEVICE void dense_gather(const dense_task<W> &task, const int32_t *rows, int64_t first,
-                               dense_elements_of<I, dense_channels> &to) {
+                               wide_elements<I, dense_channels> &to) {
     const int depth = task.grid.extent.z;
     if (depth == 1) {
         dense_load((const I *)task.features, rows[0], task.channels, (int)first, task.wide_in, to);
@@ -282,24 +223,15 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         if (first + cell >= cells) {
             break;
         }
-        dense_elements_of<I, dense_channels> in;
-        dense_elements_of<O, dense_channels> out;
+        wide_elements<I, dense_channels> in;
+        wide_elements<O, dense_channels> out;
         dense_gather(task, rows + cell * extent.z, e, in);
 #pragma unroll
         for (int k = 0; k < dense_channels; ++k) {
             out.at[k] = dense_value(in.at[k], (const O *)nullptr);
         }
-        O *to = (O *)task.out + (batch * cells + first + cell) * deep + e;
-        if (task.wide_out) {
-            dense_write_wide(out, to);
-            continue;
-        }
-#pragma unroll
-        for (int k = 0; k < dense_channels; ++k) {
-            if (e + k < deep) {
-                to[k] = out.at[k];
-            }
-        }
+        wide_write_channels(out, (O *)task.out + (batch * cells + first + cell) * deep, deep, e,
+                            task.wide_out);
     }
 }
 

@@ -33,6 +33,8 @@ SPIRA_API status net_features_check(const void *features, numeric type, const vo
 // Bytes of scratch that the host loops need for the sets.
 template <typename W>
 SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
+    net_run_args<W> none = {};
+    none.input.capacity = p->set[0].capacity;
     *scratch = 0;
     for (int s = 1; s < p->sets; ++s) {
         const net_set *set = &p->set[s];
@@ -41,6 +43,9 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
         size_t bytes = downsample_host_workspace(from);
         if (set->by == net_set_expanded) {
             SPIRA_TRY(expand_host_workspace(&set->kernel, &rule, from, &bytes));
+        } else if (set->by == net_set_joined) {
+            const join_args<W> sizes = net_join_args<W>(p, s, &none);
+            SPIRA_TRY(join_host_workspace(&sizes, &bytes));
         }
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
@@ -57,6 +62,10 @@ SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *r
         const expand_rule rule = net_expand_rule(p, set);
         return expand_host(&p->layout, &set->kernel, &rule, from, to, run->trouble,
                            memory + p->scratch, p->scratch_bytes);
+    }
+    if (set->by == net_set_joined) {
+        const join_args<W> args = net_join_args(p, s, run);
+        return join_host(&args, memory + p->scratch, p->scratch_bytes);
     }
     return downsample_host(&p->layout, from, set->stride, to, run->trouble, memory + p->scratch,
                            p->scratch_bytes);
@@ -117,6 +126,10 @@ SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_
     if (l->op == net_dense) {
         const dense_args<W> args = net_dense_args(p, layer, run);
         return dense_host(&args);
+    }
+    if (l->op == net_join) {
+        const join_sum_args args = net_join_sum_args(p, layer, run);
+        return join_sum_host(&args);
     }
     char *memory = (char *)run->memory;
     const int32_t outputs = voxel_set_count(net_voxels(p, step->set, run->input, memory));

@@ -5,6 +5,7 @@
 
 #include "../downsample.cuh"
 #include "../expand.cuh"
+#include "../join.cuh"
 #include "../layout/order.cuh"
 #include "../map.cuh"
 #include "place.h"
@@ -37,7 +38,14 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
 
 // Bytes of scratch for one set.
 template <typename W>
-SPIRA_API status net_set_scratch(const net_plan *p, const net_set *set, size_t *bytes) {
+SPIRA_API status net_set_scratch(const net_plan *p, int s, size_t *bytes) {
+    const net_set *set = &p->set[s];
+    if (set->by == net_set_joined) {
+        net_run_args<W> none = {};
+        none.input.capacity = p->set[0].capacity;
+        const join_args<W> sizes = net_join_args<W>(p, s, &none);
+        return join_workspace(&sizes, bytes);
+    }
     const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
     const expand_rule rule = net_expand_rule(p, set);
     return set->by == net_set_expanded
@@ -52,7 +60,7 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     order_request request[order_maps_max];
     for (int s = 1; s < p->sets && part != net_part_fine; ++s) {
         size_t bytes;
-        SPIRA_TRY(net_set_scratch<W>(p, &p->set[s], &bytes));
+        SPIRA_TRY(net_set_scratch<W>(p, s, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     int first = 0;
@@ -75,6 +83,10 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
         const expand_rule rule = net_expand_rule(p, set);
         return expand(&p->layout, &set->kernel, &rule, from, to, run->trouble, memory + p->scratch,
                       p->scratch_bytes, stream);
+    }
+    if (set->by == net_set_joined) {
+        const join_args<W> args = net_join_args(p, s, run);
+        return join(&p->gpu, &args, memory + p->scratch, p->scratch_bytes, stream);
     }
     return downsample_from(&p->layout, from, p->set[set->parent].stride, set->stride, to,
                            run->trouble, memory + p->scratch, p->scratch_bytes, stream);

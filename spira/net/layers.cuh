@@ -6,6 +6,7 @@
 #include "../conv.cuh"
 #include "../conv/tune_fit.cuh"
 #include "../dense.cuh"
+#include "../join.cuh"
 #include "../pool.cuh"
 #include "place.h"
 
@@ -120,6 +121,13 @@ SPIRA_API status net_dense_run(const net_plan *p, int layer, const net_run_args<
     }
 }
 
+template <typename W, numeric format>
+SPIRA_API status net_join_run(const net_plan *p, int layer, const net_run_args<W> *run,
+                              cudaStream_t stream) {
+    const join_sum_args args = net_join_sum_args(p, layer, run);
+    return join_sum<format>(&p->gpu, &args, stream);
+}
+
 // Computes one layer. The arguments have been checked. A fused layer launches nothing.
 //
 // programmatic  the launch before this one on the stream is a layer too, and no other stream has
@@ -133,6 +141,8 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, const net_run_arg
     switch (p->layers[layer].op) {
     case net_conv:
         return net_conv_run<W, format>(p, layer, run, programmatic, stream);
+    case net_join:
+        return net_join_run<W, format>(p, layer, run, stream);
     case net_dense:
         return net_dense_run<W, format>(p, layer, run, stream);
     default:

@@ -41,10 +41,11 @@ SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-// Whether a set can have voxels beyond the bounds of those that it is made of. A projection can:
-// its grid's origin need not be a coordinate of a voxel.
+// Whether a set can have voxels beyond the bounds of those that it is made of. One without an axis
+// can: its grid's origin need not be a coordinate of a voxel.
 SPIRA_API bool net_set_widens(const net_set *set) {
-    return set->by == net_set_expanded || set->by == net_set_projected;
+    return set->by == net_set_expanded ||
+           (set->by == net_set_joined && set->axis != join_axis_none);
 }
 
 // The bounds of an axis of a grid, if it has an extent.
@@ -70,7 +71,7 @@ SPIRA_API status net_need_bounds(const net_plan *p, word_need *need) {
     for (int s = 0; s < p->sets; ++s) {
         const net_set *set = &p->set[s];
         bounds[s] = s ? bounds[set->parent] : *need;
-        for (int n = 0; n < set->sources; ++n) { // unions
+        for (int n = 0; n < set->sources; ++n) { // joined
             bounds[s].lo = triple_min(bounds[s].lo, bounds[set->source[n]].lo);
             bounds[s].hi = triple_max(bounds[s].hi, bounds[set->source[n]].hi);
         }

@@ -98,12 +98,16 @@ SPIRA_API void net_place_layouts(const net_plan *p, net_map *map, workspace *w) 
     }
 }
 
-// Sets, layouts, pair counts and kept maps.
+// Sets, the rows of joined ones, layouts, pair counts and kept maps.
 SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     size_t word = (size_t)p->layout.bits / 8;
     for (int s = 1; s < p->sets; ++s) {
         p->set[s].words = net_take<char>(w, (int64_t)(p->set[s].capacity * word));
         p->set[s].count = net_take<int32_t>(w, 1);
+        if (p->set[s].by == net_set_joined) {
+            p->set[s].begin = net_take<int32_t>(w, (int64_t)p->set[s].capacity + 1);
+            p->set[s].order = net_take<int32_t>(w, net_join_sources(p, &p->set[s]));
+        }
     }
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];

@@ -13,13 +13,13 @@ namespace spira {
 
 SPIRA_API status net_check_sources(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
-    if (l->op == net_union && (l->more_sources < 0 || l->more_sources > net_sources_max - 2)) {
-        return net_fault("a union of more than four sources", i);
+    if (l->op == net_join && (l->more_sources < 0 || l->more_sources > join_sets_max - 2)) {
+        return net_fault("a join of more than four sources", i);
     }
     const net_reads reads = net_reads_of(l);
     for (int r = 0; r < reads.count; ++r) {
         const int layer = reads.layer[r];
-        const bool optional = r != 0 && !(l->op == net_union && r != 2);
+        const bool optional = r == 1 || r == 2; // a second source, the residual
         if (layer >= i) {
             return net_fault("reads a layer that does not come before it (a cycle)", i);
         }
@@ -50,7 +50,7 @@ SPIRA_API status net_check_kernel(const net_layer *l, int i) {
 
 // What only convolutions have.
 SPIRA_API status net_check_plain(const net_layer *l, int i) {
-    const bool second = l->source2 != net_none && l->op != net_union;
+    const bool second = l->source2 != net_none && l->op != net_join;
     if (second || l->residual != net_none || l->bias || l->norm || l->act != activation_none) {
         return net_fault(net_is_pool(l) ? "pooling with what only a convolution has"
                                         : "an operation with what only a convolution has",
@@ -81,7 +81,7 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
     if (l->act < activation_none || l->act > activation_leaky) {
         return net_fault("an unknown activation", i);
     }
-    if (l->op == net_project && (l->axis < 0 || l->axis > 2)) {
+    if (l->op == net_join && (l->axis < join_axis_none || l->axis > join_axis_z)) {
         return net_fault("an axis that is not x, y or z", i);
     }
     if (l->order != dense_channels_first && l->order != dense_channels_last) {
@@ -203,13 +203,13 @@ SPIRA_API void net_choose_rows(net_plan *p, int map, const conv_shape *shape) {
     m->rows = rows > m->rows ? rows : m->rows;
 }
 
-// All sources of a union have the same channels.
-SPIRA_API status net_check_union(const net_plan *p, int i) {
+// All sources of a join have the same channels.
+SPIRA_API status net_check_join(const net_plan *p, int i) {
     const net_reads reads = net_reads_of(&p->layers[i]);
     for (int r = 0; r < reads.count; ++r) {
         if (reads.layer[r] != net_none &&
             net_source_channels(p, reads.layer[r]) != p->step[i].channels) {
-            return net_fault("a union of sources with different channels", i);
+            return net_fault("a join of sources with different channels", i);
         }
     }
     return status_success();
@@ -251,8 +251,8 @@ SPIRA_API status net_plan_shape(net_plan *p, int i) {
     shape->cout = step->channels;
     shape->type = p->limits.type;
     step->params = p->params;
-    if (l->op == net_union) {
-        return net_check_union(p, i);
+    if (l->op == net_join) {
+        return net_check_join(p, i);
     }
     if (l->op == net_dense) {
         return net_plan_dense(p, i);

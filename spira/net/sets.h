@@ -179,7 +179,7 @@ SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     return *set < 0 ? net_fault("an inverse layer with no partner", i) : status_success();
 }
 
-// ---- union and projection -----------------------------------------------------------------------
+// ---- joined sets --------------------------------------------------------------------------------
 
 // Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
 // coarser coordinates must be coordinates of the finer grid, from the same origin.
@@ -196,73 +196,70 @@ SPIRA_API bool net_union_axis(int origin, int spacing, int extent, int *to_origi
     return true;
 }
 
+// The same on all axes but the one that is dropped.
 SPIRA_API bool net_union_take(const net_set *set, net_set *node) {
     const expand_grid *g = &set->grid;
     expand_grid *to = &node->grid;
-    return net_union_axis(g->origin.x, set->stride.x, g->extent.x, &to->origin.x, &node->stride.x,
-                          &to->extent.x) &&
-           net_union_axis(g->origin.y, set->stride.y, g->extent.y, &to->origin.y, &node->stride.y,
-                          &to->extent.y) &&
-           net_union_axis(g->origin.z, set->stride.z, g->extent.z, &to->origin.z, &node->stride.z,
-                          &to->extent.z);
+    const bool x = net_union_axis(g->origin.x, set->stride.x, g->extent.x, &to->origin.x,
+                                  &node->stride.x, &to->extent.x);
+    const bool y = net_union_axis(g->origin.y, set->stride.y, g->extent.y, &to->origin.y,
+                                  &node->stride.y, &to->extent.y);
+    const bool z = net_union_axis(g->origin.z, set->stride.z, g->extent.z, &to->origin.z,
+                                  &node->stride.z, &to->extent.z);
+    return (x || node->axis == join_axis_x) && (y || node->axis == join_axis_y) &&
+           (z || node->axis == join_axis_z);
 }
 
-SPIRA_API bool net_union_alike(const net_set *a, const net_set *b) {
-    bool alike = b->by == net_set_union && a->sources == b->sources;
-    for (int n = 0; n < a->sources; ++n) {
-        alike = alike && a->source[n] == b->source[n];
+SPIRA_API bool net_joined_alike(const net_set *a, const net_set *b) {
+    bool alike = b->by == net_set_joined && a->sources == b->sources && a->axis == b->axis;
+    for (int n = 0; alike && n < a->sources; ++n) {
+        alike = a->source[n] == b->source[n];
     }
     return alike;
 }
 
-SPIRA_API status net_union_set(net_plan *p, int i, int *set) {
+// Derives a joined set from the sources of layer i.
+SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
     const net_reads reads = net_reads_of(&p->layers[i]);
-    net_set node = {};
-    int64_t sum = 0;
+    node->by = net_set_joined;
+    node->base = p->sets;
+    node->axis = p->layers[i].axis;
     for (int n = 0; n < reads.count; ++n) {
         if (reads.layer[n] == net_none) {
-            continue; // the residual
+            continue; // a second source, or the residual
         }
         const int source = net_source_set(p, reads.layer[n]);
-        node.source[node.sources++] = source;
-        sum += p->set[source].capacity;
-        if (node.sources == 1) {
-            node.stride = p->set[source].stride;
-            node.grid = p->set[source].grid;
-        } else if (!net_union_take(&p->set[source], &node)) {
+        node->source[node->sources++] = source;
+        if (node->sources == 1) {
+            node->parent = source;
+            node->stride = p->set[source].stride;
+            node->grid = p->set[source].grid;
+        } else if (!net_union_take(&p->set[source], node)) {
             return net_fault("a union of sets on different lattices", i);
         }
     }
-    node.by = net_set_union;
-    node.parent = node.source[0];
-    node.base = p->sets;
-    for (*set = 0; *set < p->sets; ++*set) {
-        if (net_union_alike(&node, &p->set[*set])) {
-            return status_success();
-        }
+    int *const extent[3] = {&node->grid.extent.x, &node->grid.extent.y, &node->grid.extent.z};
+    if (node->axis != join_axis_none) {
+        *extent[node->axis] = 1;
     }
-    return net_add_set(p, i, &node, net_roomy(p, &node, sum), set);
+    return status_success();
 }
 
-SPIRA_API status net_projected_set(net_plan *p, int i, int *set) {
-    const int source = net_source_set(p, p->layers[i].source), axis = p->layers[i].axis;
+SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
+    net_set node = {};
+    SPIRA_TRY(net_join_sets(p, i, &node));
     for (*set = 0; *set < p->sets; ++*set) {
-        const net_set *other = &p->set[*set];
-        if (other->by == net_set_projected && other->parent == source && other->axis == axis) {
+        if (net_joined_alike(&node, &p->set[*set])) {
             return status_success();
         }
     }
-    net_set node = {};
-    node.stride = p->set[source].stride;
-    node.grid = p->set[source].grid;
-    int *extent[3] = {&node.grid.extent.x, &node.grid.extent.y, &node.grid.extent.z};
-    *extent[axis] = 1;
-    node.by = net_set_projected;
-    node.parent = source;
-    node.base = p->sets;
-    node.axis = axis;
-    const int64_t most = p->set[source].capacity;
-    return net_add_set(p, i, &node, min_of(most, net_cells(p, &node.grid)), set);
+    const int64_t sum = net_join_sources(p, &node);
+    if (sum > INT32_MAX / 2) {
+        return net_fault("a join of sources with 2^30 voxels or more", i);
+    }
+    return net_add_set(
+        p, i, &node,
+        node.sources == 1 ? min_of(sum, net_cells(p, &node.grid)) : net_roomy(p, &node, sum), set);
 }
 
 // ---- any layer ----------------------------------------------------------------------------------
@@ -285,11 +282,10 @@ SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
 SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
     *set = net_source_set(p, l->source);
-    return l->op == net_union     ? net_union_set(p, i, set)
-           : l->op == net_project ? net_projected_set(p, i, set)
-           : l->op == net_dense   ? status_success()
-           : l->transposed        ? net_inverse_set(p, i, set)
-                                  : net_strided_set(p, i, set);
+    return l->op == net_join    ? net_joined_set(p, i, set)
+           : l->op == net_dense ? status_success()
+           : l->transposed      ? net_inverse_set(p, i, set)
+                                : net_strided_set(p, i, set);
 }
 
 } // namespace spira

@@ -9,12 +9,13 @@
 #include "../dense.h"
 #include "../device.h"
 #include "../expand.h"
+#include "../join.h"
 #include "../map.h"
 #include "../tune.h"
 
 namespace spira {
 
-enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64, net_sources_max = 4 };
+enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64 };
 
 enum {
     net_input = -1, // a source: the input of the network
@@ -27,9 +28,9 @@ enum net_op : int {
     net_conv,
     net_pool_max,
     net_pool_average,
-    net_union,   // all voxels of up to four sources; their features are summed
-    net_project, // drops an axis; the features of voxels that then agree are summed
-    net_dense,   // a dense map of the source (dense.h). No layer can read it
+    net_join,  // the union of up to four sources, without an axis if `axis` says so. Features of
+               // voxels that agree are summed (join.h)
+    net_dense, // a dense map of the source (dense.h). No layer can read it
 };
 
 // How a convolution or pooling derives its output set, unless it is transposed.
@@ -45,7 +46,7 @@ struct net_layer {
     net_op op;
     int source;      // layer that is read, or net_input
     int source2;     // convolutions: a second source, concatenated behind the first, or net_none.
-                     // Unions: a second source
+                     // Joins: a second source, or net_none
     int channels;    // convolutions: of the output; others: 0, since they keep their source's
     triple size;     // of the kernel: convolutions and pooling
     triple stride;   // relative to the source
@@ -61,9 +62,9 @@ struct net_layer {
     // The members below are 0 in a layer that does not need them.
     net_rule rule;
     triple padding;    // net_rule_expand: in voxels of the source
-    int more_sources;  // unions: how many of `more` there are, 0 to 2
+    int more_sources;  // joins: how many of `more` there are, 0 to 2
     int more[2];       // a third and a fourth source
-    int axis;          // net_project: the axis that is dropped: 0 x, 1 y, 2 z
+    join_axis axis;    // joins: the axis that is dropped, or join_axis_none
     dense_order order; // net_dense
 };
 
@@ -104,8 +105,7 @@ enum net_derivation : int {
     net_set_given,    // set 0
     net_set_floor,    // floored to `stride`, from `base` or from a set between the two
     net_set_expanded, // by spconv's rule
-    net_set_union,
-    net_set_projected,
+    net_set_joined,   // the union of `source`, without an axis
 };
 
 // A coordinate set: a node of the graph. Layers share it exactly if they derive it alike.
@@ -113,16 +113,17 @@ struct net_set {
     triple stride; // absolute: the spacing of the grid
     expand_grid grid;
     net_derivation by;
-    int parent; // set that this one is computed from; unions: the first
+    int parent; // set that this one is computed from; joined: the first
     int base; // floor: the set that it is a floor of, whose own derivation is another; others: the
               // set itself
-    kernel_shape kernel;         // expanded: of the layer; its stride is that of the parent
-    triple ratio, padding;       // expanded: of the layer
-    int axis;                    // projected: the axis that was dropped
-    int sources;                 // unions: their number
-    int source[net_sources_max]; // unions: sets
+    kernel_shape kernel;       // expanded: of the layer; its stride is that of the parent
+    triple ratio, padding;     // expanded: of the layer
+    join_axis axis;            // joined: the axis that was dropped, or join_axis_none
+    int sources;               // joined: number of sources
+    int source[join_sets_max]; // joined: sets
     int32_t capacity;
     size_t words, count; // bytes from the start of the workspace; set 0 belongs to the caller
+    size_t begin, order; // joined: of join_rows
 };
 
 struct net_map {
@@ -218,12 +219,12 @@ SPIRA_API numeric net_type_of(const net_plan *p, int layer) {
 // All that a layer reads.
 struct net_reads {
     int count;
-    int layer[net_sources_max + 1]; // layers, net_input or net_none; the first is the source
+    int layer[join_sets_max + 1]; // layers, net_input or net_none; the first is the source
 };
 
 SPIRA_API net_reads net_reads_of(const net_layer *l) {
     net_reads r = {3, {l->source, l->source2, l->residual}};
-    for (int m = 0; l->op == net_union && m < l->more_sources; ++m) {
+    for (int m = 0; l->op == net_join && m < l->more_sources; ++m) {
         r.layer[r.count++] = l->more[m];
     }
     return r;
@@ -283,6 +284,62 @@ SPIRA_API const void *net_features_of(const net_plan *p, int source, const void 
     return source == net_input  ? input
            : source == net_none ? nullptr
                                 : (const char *)memory + p->step[source].features;
+}
+
+// Source rows of a joined set.
+SPIRA_API int64_t net_join_sources(const net_plan *p, const net_set *set) {
+    int64_t sum = 0;
+    for (int n = 0; n < set->sources; ++n) {
+        sum += p->set[set->source[n]].capacity;
+    }
+    return sum;
+}
+
+SPIRA_API join_rows net_join_rows(const net_set *set, void *memory) {
+    return {(int32_t *)((char *)memory + set->begin), (int32_t *)((char *)memory + set->order)};
+}
+
+// A joined set, and what it is made of. memory: null for the sizes alone.
+template <typename W>
+SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_args<W> *run) {
+    const net_set *set = &p->set[s];
+    const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
+    join_args<W> args = {};
+    args.words = &p->layout;
+    args.sets = set->sources;
+    for (int n = 0; n < set->sources; ++n) {
+        args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);
+    }
+    args.axis = set->axis;
+    args.at = set->axis == join_axis_none ? 0 : origin[set->axis];
+    args.out = net_voxels(p, s, run->input, run->memory);
+    args.rows = net_join_rows(set, run->memory);
+    args.trouble = run->trouble;
+    return args;
+}
+
+// The features of a join, and what they are made of.
+template <typename W>
+SPIRA_API join_sum_args net_join_sum_args(const net_plan *p, int layer,
+                                          const net_run_args<W> *run) {
+    const net_step *step = &p->step[layer];
+    const net_set *set = &p->set[step->set];
+    const voxel_set<W> out = net_voxels(p, step->set, run->input, run->memory);
+    const net_reads reads = net_reads_of(&p->layers[layer]);
+    join_sum_args args = {};
+    for (int r = 0; r < reads.count; ++r) {
+        if (reads.layer[r] != net_none) {
+            args.capacity[args.sets] = p->set[net_source_set(p, reads.layer[r])].capacity;
+            args.in[args.sets++] = net_features_of(p, reads.layer[r], run->features, run->memory);
+        }
+    }
+    args.channels = step->channels;
+    args.type = p->limits.type;
+    args.rows = net_join_rows(set, run->memory);
+    args.count = out.count;
+    args.out_capacity = out.capacity;
+    args.out = (char *)run->memory + step->features;
+    return args;
 }
 
 // A dense output, and what it is made of.

@@ -47,7 +47,7 @@ TEST(net_detectors_have_their_layers) {
          8,
          {"conv1.1.conv2", "conv2.0", "conv4.4.conv1", "extra_conv.0"}},
         {"BEVFusion", 21, 5, 8, {"conv1.1.conv2", "conv2.0", "conv4.4.conv1", "extra_conv.0"}},
-        {"VoxelNeXt", 32, 9, 13, {"conv1.0.conv1", "conv6.0.0", "conv6.2.conv2", "shared_conv.0"}},
+        {"VoxelNeXt", 32, 8, 13, {"conv1.0.conv1", "conv6.0.0", "conv6.2.conv2", "shared_conv.0"}},
         {"SpUNet-v1m1",
          60,
          5,

@@ -117,38 +117,44 @@ bool goes_back(const net_layer *l) {
     return l->transposed;
 }
 
-// The grid of a layer's outputs. Its voxels are there, but for those of unions and projections,
-// whose sources say so when they are gathered.
+// The sources of a join.
+std::vector<int> joined(const net_layer *l) {
+    std::vector<int> sources;
+    if (l->op == net_join) {
+        sources.push_back(l->source);
+        if (l->source2 != net_none) {
+            sources.push_back(l->source2);
+        }
+        sources.insert(sources.end(), l->more, l->more + l->more_sources);
+    }
+    return sources;
+}
+
+// The grid of a layer's outputs. Its voxels are there, but for those of joins, whose sources say so
+// when they are gathered.
 reference_grid grid_expected(const judged *j, int layer) {
     const net_layer *l = &j->net->layers[layer];
     const reference_grid *in = grid_of(j, l->source);
     const bool keeps = triple_equal(l->stride, {1, 1, 1}) && l->rule == net_rule_floor;
     reference_grid g = *in;
-    if (l->op == net_union) {
-        std::vector<const reference_grid *> sources = {in, grid_of(j, l->source2)};
-        for (int m = 0; m < l->more_sources; ++m) {
-            sources.push_back(grid_of(j, l->more[m]));
+    if (l->op == net_join) {
+        std::vector<const reference_grid *> sources;
+        for (int s : joined(l)) {
+            sources.push_back(grid_of(j, s));
         }
-        return reference_grid_union(sources, layer);
+        return reference_grid_union(sources, l->axis, layer);
     }
-    if (l->op == net_project) {
-        g.n[l->axis] = 1;
-        g.made_by = layer;
-    } else if (goes_back(l)) {
+    if (goes_back(l)) {
         g = *grid_of(j, j->net->layers[in->made_by].source);
     } else if (!keeps) {
         g = reference_grid_strided(in, l, layer);
     }
     g.channels = l->op == net_conv ? l->channels : in->channels;
-    const std::vector<char> has = g.has;
-    reference_grid_clear(&g);
-    if (l->op != net_project) {
-        g.has = has;
-    }
+    g.value.assign((size_t)(reference_grid_cells(&g) * g.channels), 0.0f);
     return g;
 }
 
-// What the plan's parameters multiply, and what follows.
+// The sums of a layer, before its epilogue.
 reference_sums sums_expected(const judged *j, int layer, reference_grid *g) {
     const net_layer *l = &j->net->layers[layer];
     const reference_grid *in = grid_of(j, l->source);
@@ -164,11 +170,9 @@ reference_sums sums_expected(const judged *j, int layer, reference_grid *g) {
             reference_grid_convolve(grid_of(j, l->source2), &taps, goes_back(l), weight, all,
                                     in->channels, g, &s);
         }
-    } else if (l->op == net_union || l->op == net_project) {
-        reference_grid_gather(in, g, &s);
-        for (int n = 0; l->op == net_union && n <= l->more_sources; ++n) {
-            reference_grid_gather(grid_of(j, n == 0 ? l->source2 : l->more[n - 1]), g, &s);
-        }
+    }
+    for (int source : joined(l)) {
+        reference_grid_gather(grid_of(j, source), g, &s);
     }
     return s;
 }
@@ -362,5 +366,95 @@ TEST(net_sets_any_strided_layer_and_its_inverse) {
         const std::unique_ptr<net_plan> plan = judge(&n, &s);
         CHECK_EQUAL(plan->step[top].set, 0);
         CHECK_EQUAL(plan->step[up].set, plan->step[kept].set);
+    }
+}
+
+namespace {
+
+// VoxelNeXt at a small scale: three levels, joined without z; then two-dimensional layers, the
+// first of which dilates.
+void network_flat(network *n) {
+    network_start(n);
+    int level[3], at = networks::network_conv(n, "in", net_input, 4, 3, 1);
+    for (int s = 0; s < 3; ++s) {
+        at = networks::network_down(n, "down", at, 4, 3, 2, 1);
+        level[s] = at = networks::network_conv(n, "level", at, 4, 3, 1);
+    }
+    at = networks::network_plain(n, "flatten", net_join, level[0]);
+    n->layers[at].source2 = level[1];
+    n->layers[at].more_sources = 1;
+    n->layers[at].more[0] = level[2];
+    n->layers[at].axis = join_axis_z;
+    at = networks::network_down(n, "wide", at, 5, 3, 1, 1);
+    n->layers[at].size.z = 1;
+    n->layers[at].padding.z = 0;
+    at = networks::network_conv(n, "head", at, 6, 3, 1);
+    n->layers[at].size.z = 1;
+}
+
+} // namespace
+
+TEST(net_sets_joined_levels) {
+    random_state r = random_make(33);
+    for (int i = 0; i < 12; ++i) {
+        network n;
+        network_flat(&n);
+        net_layer *join = &n.layers[7];
+        REQUIRE(join->op == net_join);
+        join->axis = (join_axis)(i % 4 - 1);
+        const triple origin = {random_int(&r, -9, 9), random_int(&r, -9, 9), random_int(&r, -9, 9)};
+        const triple extent = {random_int(&r, 5, 17), random_int(&r, 5, 17), random_int(&r, 5, 17)};
+        if (i % 4 == 1 || i % 4 == 2) { // x or y dropped: the layers behind it are flat in that
+            for (int l = 8; l < 10; ++l) {
+                n.layers[l].size = i % 4 == 1 ? triple{1, 3, 3} : triple{3, 1, 3};
+            }
+            n.layers[8].padding = i % 4 == 1 ? triple{0, 1, 1} : triple{1, 0, 1};
+        }
+        const scene s = scene_make(&r, &n, origin, extent, 1 + i % 2);
+        const std::unique_ptr<net_plan> plan = judge(&n, &s);
+        CHECK_EQUAL(plan->sets, 6);
+    }
+}
+
+// Two-dimensional networks have an axis of size 1.
+TEST(net_sets_flat_network) {
+    random_state r = random_make(34);
+    for (int i = 0; i < 6; ++i) {
+        network n;
+        network_encoder(&n);
+        n.count -= 2; // the layers of z, and the map behind them
+        for (int l = 0; l < n.count; ++l) {
+            n.layers[l].size.z = n.layers[l].stride.z = 1;
+            n.layers[l].padding.z = 0;
+        }
+        networks::network_plain(&n, "dense", net_dense, n.count - 1);
+        const scene s = scene_make(&r, &n, {0, 0, 0}, {23, 19, 1}, 2);
+        const std::unique_ptr<net_plan> plan = judge(&n, &s);
+        CHECK_EQUAL(plan->step[n.count - 1].channels, 6);
+    }
+}
+
+// Floors of an expanded set, and back; a set of the same stride by another rule beside it.
+TEST(net_sets_floor_of_an_expanded_set) {
+    random_state r = random_make(35);
+    for (int i = 0; i < 6; ++i) {
+        network n;
+        network_start(&n);
+        int wide = networks::network_down(&n, "expanded", net_input, 4, 3, 2, 1);
+        int low = networks::network_conv(&n, "floor", wide, 5, 2, 2);
+        int up = networks::network_conv(&n, "back", low, 4, 2, 2);
+        n.layers[up].transposed = true;
+        n.layers[up].residual = wide;
+        int other = networks::network_conv(&n, "floored", net_input, 4, 3, 2);
+        networks::network_conv(&n, "beside", other, 4, 3, 1);
+        int both = networks::network_plain(&n, "both", net_join, up);
+        n.layers[both].source2 = other;
+        const scene s = scene_make(&r, &n, {8, -4, 0}, {9, 12, 7}, 1);
+        const std::unique_ptr<net_plan> plan = judge(&n, &s);
+        CHECK_EQUAL(plan->sets, 5);
+        CHECK(triple_equal(plan->set[plan->step[wide].set].stride, {2, 2, 2}));
+        CHECK(triple_equal(plan->set[plan->step[other].set].stride, {2, 2, 2}));
+        CHECK(plan->step[wide].set != plan->step[other].set);
+        CHECK_EQUAL(plan->step[up].set, plan->step[wide].set);
     }
 }

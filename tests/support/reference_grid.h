@@ -123,8 +123,9 @@ SPIRA_API reference_grid reference_grid_strided(const reference_grid *in, const 
     return g;
 }
 
+// The grid of a join, without voxels. axis: the one that is dropped, or -1.
 SPIRA_API reference_grid reference_grid_union(const std::vector<const reference_grid *> &sources,
-                                              int layer) {
+                                              int axis, int layer) {
     reference_grid g = *sources[0];
     g.made_by = layer;
     for (const reference_grid *s : sources) {
@@ -133,16 +134,17 @@ SPIRA_API reference_grid reference_grid_union(const std::vector<const reference_
         }
     }
     for (int a = 0; a < 3; ++a) {
-        g.n[a] = 0;
+        g.n[a] = 1;
         for (const reference_grid *s : sources) {
-            g.n[a] = std::max(g.n[a], (s->n[a] - 1) * (s->spacing[a] / g.spacing[a]) + 1);
+            const int last = (s->n[a] - 1) * (s->spacing[a] / g.spacing[a]);
+            g.n[a] = a == axis ? 1 : std::max(g.n[a], last + 1);
         }
     }
     reference_grid_clear(&g);
     return g;
 }
 
-// The cell of a union or projection that a source's cell goes to.
+// The cell of a join that a source's cell goes to.
 SPIRA_API int64_t reference_grid_target(const reference_grid *to, const reference_grid *from,
                                         int64_t number) {
     reference_cell c = reference_grid_cell(from, number);
@@ -172,7 +174,7 @@ SPIRA_API void reference_sums_add(reference_sums *s, size_t at, double a, double
     ++s->terms[at];
 }
 
-// Adds the features of a source, cell by cell: unions and projections.
+// Adds the features of a source, cell by cell: joins.
 SPIRA_API void reference_grid_gather(const reference_grid *from, reference_grid *to,
                                      reference_sums *s) {
     for (int64_t i = 0; i < (int64_t)from->has.size(); ++i) {
