@@ -73,7 +73,7 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test bench check sanitize arch install format clean
+.PHONY: help all run test judge bench check sanitize arch install format clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -82,6 +82,7 @@ help:
 	@echo 'make run       voxelises a scan and runs a network on it: on the GPU if there is one'
 	@echo '               SCAN=file (.bin .pcd.bin .xyz32 .vox32 .npy), VOXEL=metres, NET=name, ARGS=...'
 	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
+	@echo 'make judge     compares the networks of detectors with spconv, where it is installed'
 	@echo 'make bench     builds the benchmarks'
 	@echo 'make check     headers alone, layers, cost of an include, architectures, spills, linkage'
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
@@ -127,7 +128,7 @@ install:
 	@sed 's/@VERSION@/$(VERSION)/' spira/cmake/spira.pc.in >'$(INSTALL)/share/pkgconfig/spira.pc'
 	@echo 'spira $(VERSION): headers in $(INSTALL)/include; CMake package and spira.pc in $(INSTALL)/share'
 
-HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan)
+HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
 TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
 
@@ -147,7 +148,12 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_checkpoint.sh build/host_scan'
+	      'tests/run_checkpoint.sh build/host_scan build/host_levels' \
+	      'tests/run_judge.sh build/host_levels'
+
+JUDGED := $(if $(and $(NVCC),$(GPU)),build/example_levels,build/host_levels)
+judge: $(JUDGED)
+	@tests/judge.py $(JUDGED) $(ARGS)
 
 ifeq (,$(NVCC))
 bench:

@@ -470,11 +470,11 @@ def main():
     converter.add_argument("--layout", help="of all weights, instead of the engine's")
     converter.add_argument("--eps", type=float, help="of the batch norms. PyTorch's own is 1e-5, "
                            "many detectors take 1e-3; no default with --map")
-    converter.add_argument("--pointwise", choices=["io", "oi"], help="1x1x1 kernels: their numbers "
-                           "are [cin, cout] or [cout, cin] in memory, whatever the shape says. "
-                           "Versions of spconv 2 differ in how they read [cout, 1, 1, 1, cin]; "
-                           "without this --map takes it as the shape says, and --network as "
-                           f"version 2.3 does: {POINTWISE}")
+    converter.add_argument("--pointwise", choices=["io", "oi"], help="1x1x1 kernels of stride 1: "
+                           "their numbers are [cin, cout] or [cout, cin] in memory, whatever the "
+                           "shape says. Versions of spconv 2 differ in how they read "
+                           "[cout, 1, 1, 1, cin]; without this --map takes it as the shape says, "
+                           f"and --network as version 2.3.8 does: {POINTWISE}")
     chosen = parser.parse_args()
     try:
         list_file(chosen.file, chosen.key) if chosen.command == "list" else convert(chosen)

@@ -7,10 +7,39 @@
 //
 // voxels.npy is [voxels, 4 + channels] float32: batch, x, y, z, features. The voxels are distinct
 // and may be in any order. The folder exists and is empty; levels_file.h describes the files.
+//
+// --net rule:<12 numbers> is a strided layer by spconv's rule, "strided", and the way back,
+// "inverse": size, stride, padding and dilation, each along x, y, z; 32 and 16 channels, no norms.
 #include "levels_file.h"
 #include "levels_run.h"
 #include "scan_file.h"
 #include "scan_weights.h"
+
+// Makes the two layers of a rule. Returns false if `name` is none.
+static bool rule_make(const char *name, networks::network *net) {
+    int n[12] = {}, used = 0, end = 0;
+    if (strncmp(name, "rule:", 5)) {
+        return false;
+    }
+    for (name += 4; used < 12 && sscanf(name + 1, "%d%n", &n[used], &end) == 1; ++used) {
+        name += 1 + end; // at the comma
+    }
+    networks::network_begin(net, 16);
+    networks::network_conv(net, "strided", spira::net_input, 32, 1, 1);
+    networks::network_conv(net, "inverse", 0, 16, 1, 1);
+    for (int i = 0; i < 2; ++i) {
+        spira::net_layer *l = &net->layers[i];
+        l->rule = spira::net_rule_expand;
+        l->size = spira::triple_make(n[0], n[1], n[2]);
+        l->stride = spira::triple_make(n[3], n[4], n[5]);
+        l->padding = spira::triple_make(n[6], n[7], n[8]);
+        l->dilation = spira::triple_make(n[9], n[10], n[11]);
+        l->transposed = i == 1;
+        l->norm = false;
+        l->act = spira::activation_none;
+    }
+    return used == 12 && !*name;
+}
 
 struct arguments {
     side::options common;
@@ -71,6 +100,13 @@ static spira::status voxels_read(const char *path, voxels *v) {
     int lo[3] = {INT32_MAX, INT32_MAX, INT32_MAX}, hi[3] = {INT32_MIN, INT32_MIN, INT32_MIN};
     for (int64_t i = 0; i < v->rows; ++i) {
         const float *row = cloud.points + i * cloud.columns;
+        for (int c = 0; c < 4; ++c) { // further integers are not exact in fp32
+            if (!(fabsf(row[c]) <= 1 << 24) || row[c] != floorf(row[c])) {
+                scan::scan_free(&cloud);
+                return spira::status_make(spira::status_file_format,
+                                          "voxels (not integers up to 2^24); first row", i);
+            }
+        }
         v->batch[i] = (int32_t)row[0];
         for (int a = 0; a < 3; ++a) {
             const int32_t at = v->coords[3 * i + a] = (int32_t)row[1 + a];
@@ -139,7 +175,7 @@ static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j
     }
     s = levels::sets_measure(j);
     if (spira::status_failed(s)) {
-        return weights::fail("planning the network", j->net, s);
+        return weights::fail("building the sets", j->net, s);
     }
     j->params = (float *)malloc((size_t)j->plan->params * sizeof(float));
     int code = weights::params_fill(&a->common, j->net, j->plan, (float *)j->params);
@@ -197,7 +233,8 @@ static spira::status fit(const arguments *a, const networks::network *net, const
 int main(int argc, char **argv) {
     arguments a;
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
-    if (!parse(argc, argv, &a) || !networks::network_make(a.common.net, net)) {
+    if (!parse(argc, argv, &a) ||
+        (!rule_make(a.common.net, net) && !networks::network_make(a.common.net, net))) {
         return usage();
     }
     voxels v = {};

@@ -32,7 +32,6 @@ static spira::status sets_make(levels_job<W> *j, const spira::net_limits *limits
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, j->layout, limits, j->plan));
     SPIRA_TRY(memory_new(j->plan->workspace_bytes, memory));
     spira::net_run_args<W> run = j->run;
-    run.features = run.loaded = j->params; // not read
     run.trouble = trouble;
     run.memory = *memory;
     run.bytes = j->plan->workspace_bytes;

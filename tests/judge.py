@@ -2,7 +2,7 @@
 # tests/judge.py: compares the networks of examples/detectors.h with spconv, layer by layer.
 """An independent judge of the networks that people train with spconv.
 
-    judge.py LEVELS [--networks second,spunet] [--scenes room] [--type fp16]
+    judge.py LEVELS [--networks second,spunet] [--scenes room] [--rules 100] [--type fp16]
     judge.py --self-test
 
 LEVELS is examples/levels.cu, built for the GPU (build/example_levels) or the host. For each network
@@ -11,6 +11,8 @@ and scene the judge
     converts its parameters with examples/checkpoint.py, as a user does with a checkpoint,
     runs LEVELS on the same voxels and features, and compares every layer that it kept:
         the voxels, exactly; the extent of their grid; the features; the dense map.
+It does the same with single strided layers of random size, stride, padding and dilation, and with
+the inverse layers that lead back.
 The error of a layer is the largest difference over the largest feature that spconv has in it.
 
 Without spconv, PyTorch or NumPy nothing is compared, and the last line counts the cases as skipped.
@@ -26,6 +28,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SCRIPT = os.path.join(ROOT, "examples", "checkpoint.py")
+sys.path.insert(0, os.path.dirname(SCRIPT))
 THREADS = os.environ.get("OMP_NUM_THREADS")
 # spconv 2.3.8 on a CPU has wrong rows now and then if it runs in more threads than one.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -35,7 +38,7 @@ NETWORKS = {"second": ("VoxelBackBone8x", "zyx"), "centerpoint": ("SpMiddleResNe
             "bevfusion": ("BEVFusion", "yxz"), "voxelnext": ("VoxelNeXt", "zyx"),
             "spunet": ("SpUNet-v1m1", "zyx")}
 SCENES = ("nuscenes", "room", "batch", "sparse")
-BOUNDS = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+BOUNDS = {"fp32": 2e-5, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 NUSCENES = os.path.join(ROOT, "data", "nuscenes_10sweeps.pcd.bin")
 # Voxels of spconv 2.3.8 on this scan: the input and the four strided layers.
 KNOWN = {"second": (105127, 111474, 54515, 21216, 17698),
@@ -127,26 +130,36 @@ def read_layers(folder):
         return [Layer(folder, line) for line in file]
 
 
-def run_spira(levels, network, scene, tensors, number_type, folder):
-    """Converts the parameters and runs LEVELS. Returns its layers, or None."""
-    paths = {name: os.path.join(folder, name) for name in ("in.npy", "made.npz", "net.blob", "out")}
-    np.save(paths["in.npy"], np.concatenate([scene.voxels, scene.features], 1).astype("<f4"))
-    np.savez(paths["made.npz"], **{f"backbone.{name}": t for name, t in tensors.items()})
-    os.mkdir(paths["out"])
-    name = NETWORKS[network][0]
-    extent = () if network == "spunet" else ("--extent", ",".join(str(n) for n in scene.extent))
+def run_program(*command):
+    """Returns what a program prints, or None if it fails."""
     environment = {n: v for n, v in os.environ.items() if n != "OMP_NUM_THREADS"}
     environment.update({"OMP_NUM_THREADS": THREADS} if THREADS else {})
-    for command in ((sys.executable, "-B", SCRIPT, "convert", paths["made.npz"], "--network",
-                     network, "--out", paths["net.blob"]),
-                    (levels, "--net", name, "--weights", paths["net.blob"], "--in",
-                     paths["in.npy"], "--out", paths["out"], "--batch", str(scene.batch),
-                     "--type", number_type, *extent)):
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              universal_newlines=True, env=environment)
-        if not check(done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}"):
-            return None
-    return read_layers(paths["out"])
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          universal_newlines=True, env=environment)
+    good = check(done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}")
+    return done.stdout if good else None
+
+
+def make_blob(network, tensors, folder):
+    """Converts a checkpoint as a user does."""
+    np.savez(os.path.join(folder, "made.npz"), **{f"backbone.{n}": t for n, t in tensors.items()})
+    return run_program(sys.executable, "-B", SCRIPT, "convert", os.path.join(folder, "made.npz"),
+                       "--network", network, "--out", os.path.join(folder, "net.blob"))
+
+
+def run_levels(chosen, net, scene, folder, extent=True):
+    """Runs LEVELS with the blob in the folder. Returns its layers, or None."""
+    voxels, out = os.path.join(folder, "in.npy"), os.path.join(folder, "out")
+    np.save(voxels, np.concatenate([scene.voxels, scene.features], 1).astype("<f4"))
+    os.mkdir(out)
+    said = run_program(chosen.levels, "--net", net, "--weights", os.path.join(folder, "net.blob"),
+                       "--in", voxels, "--out", out, "--batch", str(scene.batch), "--type",
+                       chosen.type,
+                       *(("--extent", ",".join(str(n) for n in scene.extent)) if extent else ()))
+    if said is None:
+        return None
+    check(" 0 entries of no layer" in said, f"the blob has more than the table: {said}")
+    return read_layers(out)
 
 
 # ---- the comparison -----------------------------------------------------------------------------
@@ -228,7 +241,9 @@ def judge(chosen, network, scene_name):
         check(tuple(sizes) == KNOWN[network], f"spconv has {sizes} voxels, not {KNOWN[network]}")
     folder = tempfile.mkdtemp(dir=chosen.folder)
     try:
-        layers = run_spira(chosen.levels, network, scene, run.tensors, chosen.type, folder)
+        if make_blob(network, run.tensors, folder) is None:
+            return
+        layers = run_levels(chosen, NETWORKS[network][0], scene, folder, network != "spunet")
         if layers is None:
             return
         before = counts["failed"]
@@ -238,6 +253,65 @@ def judge(chosen, network, scene_name):
               f"{'good' if counts['failed'] == before else 'WRONG'}", flush=True)
     finally:
         shutil.rmtree(folder)
+
+
+# ---- single layers ------------------------------------------------------------------------------
+
+def random_rule(random):
+    """Size, stride, padding, dilation [4, 3] along x, y, z, and an extent that they leave
+    something of."""
+    while True:
+        size, stride = random.choice([1, 2, 3, 4, 5], 3), random.choice([1, 2, 3], 3)
+        padding, dilation = random.integers(0, 3, 3), random.choice([1, 1, 1, 2], 3)
+        extent = random.integers(4, 24, 3)
+        left = extent + 2 * padding - dilation * (size - 1) - 1
+        # spconv's inverse layers of size 1 stay on their set.
+        if (left >= 0).all() and (size > 1).any():
+            return np.stack([size, stride, padding, dilation]), extent
+
+
+def judge_rule(chosen, number):
+    """Compares a strided layer and its inverse. Returns the worst error, or None."""
+    random = np.random.default_rng((chosen.seed, number))
+    rule, extent = random_rule(random)
+    batch = int(random.integers(1, 3))
+    voxels = np.concatenate([random.integers(0, batch, (150, 1)),
+                             random.integers(0, extent, (150, 3))], 1)
+    voxels = np.unique(voxels, axis=0)
+    scene = Scene(voxels, random.standard_normal((len(voxels), 16)), extent.tolist(), batch)
+    weights = [random.standard_normal((*rule[0], *channels)).astype(np.float32)
+               for channels in ((16, 32), (32, 16))]
+    levels = judge_networks.run_rule(rule[:, ::-1].tolist(),
+                                     [w.transpose(4, 2, 1, 0, 3) for w in weights],
+                                     np.ascontiguousarray(scene.voxels[:, [0, 3, 2, 1]]),
+                                     scene.features, scene.extent[::-1], batch)
+    name, bound = "rule:" + ",".join(str(n) for n in rule.reshape(-1)), BOUNDS[chosen.type]
+    folder = tempfile.mkdtemp(dir=chosen.folder)
+    try:
+        with open(os.path.join(folder, "net.blob"), "wb") as file:
+            file.write(checkpoint.blob_of([("strided", "weight", weights[0]),
+                                           ("inverse", "weight", weights[1])], "fp32"))
+        layers = run_levels(chosen, name, scene, folder)
+        errors = [compare_layer(layer, levels[layer.name], "zyx", bound)
+                  for layer in (layers or [])[1:]]
+    finally:
+        shutil.rmtree(folder)
+    good = len(errors) == 2 and None not in errors and max(errors) <= bound
+    if not good:
+        print(f"    in {name}, extent {scene.extent}, --seed {chosen.seed}, number {number}")
+    return max(errors) if good else None
+
+
+def judge_rules(chosen):
+    if missing:
+        print(f"skipped the single layers: {missing}")
+        counts["skipped"] += 1
+        return
+    errors = [judge_rule(chosen, i) for i in range(chosen.rules)]
+    good = [error for error in errors if error is not None]
+    if errors:
+        print(f"single layers: {len(good)} of {len(errors)} good; largest error "
+              f"{max(good, default=0):.2e}", flush=True)
 
 
 # ---- a test of the judge ------------------------------------------------------------------------
@@ -303,6 +377,7 @@ def parse():
     parser.add_argument("levels", nargs="?", help="examples/levels.cu, built")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--scenes", default=",".join(SCENES))
+    parser.add_argument("--rules", type=int, default=40, help="number of single layers (40)")
     parser.add_argument("--type", default="fp32", choices=list(BOUNDS),
                         help="of the features in LEVELS on a GPU (fp32); spconv has fp32")
     parser.add_argument("--seed", type=int, default=1, help="of the parameters")
@@ -319,7 +394,8 @@ def main():
     if chosen.self_test:
         self_test()
         finish()
-    for network in chosen.networks.split(","):
+    judge_rules(chosen)
+    for network in filter(None, chosen.networks.split(",")):
         for scene in chosen.scenes.split(","):
             if missing:
                 print(f"skipped {network}, {scene}: {missing}")
@@ -339,6 +415,7 @@ except ImportError as fault:
     print(f"skipped: {fault}")
     counts["skipped"] += 1
     finish()
+import checkpoint
 try:
     if "--self-test" not in sys.argv:
         import judge_networks

@@ -41,8 +41,8 @@ class Run:
                   "running_var": self.uniform(count, 0.5, 1.5)}
         for what, value in values.items():
             self.tensors[f"{name}.{what}"] = value.numpy()
-        v = {what: value.to(self.device) for what, value in values.items()}
-        return (x - v["running_mean"]) / torch.sqrt(v["running_var"] + eps) * v["weight"] + v["bias"]
+        gamma, beta, mean, variance = (value.to(self.device) for value in values.values())
+        return (x - mean) / torch.sqrt(variance + eps) * gamma + beta
 
     def layer(self, x, name, make, cout, taps, norm="next", eps=EPS, relu=True, bias=False,
               add=None, level=None):
@@ -205,6 +205,26 @@ def run_network(name, indices, features, shape, batch, seed):
     with torch.no_grad():
         NETWORKS[name](run, x)
     return run
+
+
+def run_rule(rule, weights, indices, features, shape, batch):
+    """A strided layer and its inverse. rule: size, stride, padding, dilation in spconv's axes."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    size, stride, padding, dilation = rule
+    cin, cout = features.shape[1], weights[0].shape[0]
+    modules = (spconv.SparseConv3d(cin, cout, size, stride, padding=padding, dilation=dilation,
+                                   bias=False, indice_key="rule", algo=ConvAlgo.Native),
+               spconv.SparseInverseConv3d(cout, cin, size, bias=False, indice_key="rule",
+                                          algo=ConvAlgo.Native))
+    x = spconv.SparseConvTensor(torch.from_numpy(features).to(device),
+                                torch.from_numpy(indices).to(device), list(shape), batch)
+    levels = {}
+    with torch.no_grad():
+        for name, module, weight in zip(("strided", "inverse"), modules, weights):
+            module.weight.copy_(torch.from_numpy(weight.copy()))
+            x = module.to(device)(x)
+            levels[name] = Level(x.indices, x.features, x.spatial_shape)
+    return levels
 
 
 def versions():

@@ -3,7 +3,7 @@
 # (run_checkpoint.py), and on made-up checkpoints of the networks that it knows by name
 # (run_checkpoint_networks.py).
 #
-#     tests/run_checkpoint.sh SCAN      SCAN: examples/scan.cu, built for the host
+#     tests/run_checkpoint.sh SCAN LEVELS      examples/scan.cu and levels.cu, built for the host
 #
 # Skipped without python3 and NumPy. Nothing else in spira needs them.
 set -eu
@@ -18,4 +18,4 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$here/tally.sh" \
     "python3 -B '$here/run_checkpoint.py' '$here/../examples/checkpoint.py' '$1' '$folder'" \
-    "python3 -B '$here/run_checkpoint_networks.py' '$here/../examples/checkpoint.py' '$folder'"
+    "python3 -B '$here/run_checkpoint_networks.py' '$here/../examples/checkpoint.py' '$2' '$folder'"

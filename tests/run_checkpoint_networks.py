@@ -9,12 +9,13 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 
-SCRIPT, FOLDER = sys.argv[1:]
+SCRIPT, LEVELS, FOLDER = sys.argv[1:]
 
 spec = importlib.util.spec_from_file_location("checkpoint", SCRIPT)
 checkpoint = importlib.util.module_from_spec(spec)
@@ -127,7 +128,7 @@ up.3.0 2 256-256 | dec.3.block0.proj.0 1 384-256 | dec.3.block0 R 384-256 | dec.
 up.2.0 2 256-128 | dec.2.block0.proj.0 1 192-128 | dec.2.block0 R 192-128 | dec.2.block1 R 128-128
 up.1.0 2 128-96 | dec.1.block0.proj.0 1 128-96 | dec.1.block0 R 128-96 | dec.1.block1 R 96-96
 up.0.0 2 96-96 | dec.0.block0.proj.0 1 128-96 | dec.0.block0 R 128-96 | dec.0.block1 R 96-96
-final 1 96-13 biased plain
+final 1 96-16 biased plain
 """
 
 
@@ -186,6 +187,9 @@ def values_of(shapes):
         values = random.random(shape, np.float32)
         tensors[name] = values + np.float32(0.5 if "running_var" in name else -0.5)
     return tensors
+
+
+TITLES = ("SECOND", "CenterPoint", "BEVFusion", "VoxelNeXt", "SpUNet") # run in spira, too
 
 
 # ---- converting ---------------------------------------------------------------------------------
@@ -249,6 +253,46 @@ def check_conversion(title, network, text, axes, prefix, head="", engine="spconv
         got = out_of_blob(l, blob, axes, x)
         error = np.abs(got - expected).max() / np.abs(expected).max()
         check(error < 1e-6, f"{title}: {l.name}: other values, by {error}")
+    if title in TITLES:
+        check_table(title, network, layers, tensors, prefix)
+
+
+# ---- the tables of examples/detectors.h ---------------------------------------------------------
+
+TABLES = {"second": "VoxelBackBone8x", "centerpoint": "SpMiddleResNetFHD",
+          "bevfusion": "BEVFusion", "voxelnext": "VoxelNeXt", "spunet": "SpUNet-v1m1"}
+
+
+def run_levels(table, channels):
+    """Runs a network of examples/levels.cu on a few voxels, with the blob made last."""
+    voxels = np.stack(np.meshgrid([0], [3, 4], [5, 6], [20, 21]), -1).reshape(-1, 4)
+    values = np.ones((len(voxels), channels))
+    np.save(path("voxels.npy"), np.concatenate([voxels, values], 1).astype("<f4"))
+    shutil.rmtree(path("levels"), ignore_errors=True)
+    os.mkdir(path("levels"))
+    return subprocess.run((os.path.abspath(LEVELS), "--net", table, "--weights", "made.blob",
+                           "--in", "voxels.npy", "--out", "levels"), cwd=FOLDER,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          universal_newlines=True)
+
+
+def check_table(title, network, layers, tensors, prefix):
+    """The blob has what the table of layers takes, and no more; the first layer computes it."""
+    l = layers[0]
+    done = run_levels(TABLES[network], l.cin)
+    check(done.returncode == 0 and " 0 entries of no layer" in done.stdout,
+          f"{title} in spira: {done.stdout}")
+    if done.returncode:
+        return
+    with open(path("levels/layers.txt")) as file:
+        lines = [line.split() for line in file]
+    check([line[1] for line in lines[:2]] == ["input", l.name], f"{title}: {lines[:2]}")
+    size = l.size[0]
+    x = np.zeros((size,) * 3 + (l.cin,))
+    x[tuple(np.stack(np.meshgrid(*[[size // 2, size // 2 + 1]] * 3), -1).reshape(-1, 3).T)] = 1
+    want = np.maximum(out_of_checkpoint(l, tensors, prefix, "spconv", x), 0)
+    check(np.allclose(np.load(path("levels/layer0.npy"))[0], want, 1e-4, 1e-5),
+          f"{title}: another first layer in spira")
 
 
 def check_conversions():
@@ -367,6 +411,13 @@ def check_messages():
         check(not good and words in said,
               f"{network} {arguments}: expected \"{words}\", got {said}")
         check(not os.path.exists(path("fault.blob")), f"{network}: a file was left behind")
+    check_conversion("SECOND", "second", SECOND, "zyx", "b.")
+    done = run_levels("SpMiddleResNetFHD", 5)
+    check(done.returncode == 1 and "layer conv1.0.conv1" in done.stdout
+          and "the blob lacks its weight" in done.stdout, f"another network's blob: {done.stdout}")
+    done = run_levels("VoxelBackBone8x", 4)
+    check(done.returncode == 1 and "layer conv_input.0" in done.stdout,
+          f"another number of values: {done.stdout}")
     np.savez(path("copies.npz"), **values_of(copies))
     good, said = convert("copies.npz", "second", "copy.blob", "--prefix", "ema.backbone_3d.")
     check(good and "left over under \"ema.backbone_3d.\": none" in said, f"--prefix: {said}")

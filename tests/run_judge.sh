@@ -1,0 +1,14 @@
+#!/bin/sh
+# tests/run_judge.sh: compares small scenes with spconv, where it is installed (judge.py).
+#
+#     tests/run_judge.sh LEVELS      LEVELS: examples/levels.cu, built
+set -eu
+
+here=$(dirname "$0")
+if ! python3 -c 'import numpy' 2>/dev/null; then
+    echo 'skipped the comparison with spconv: there is no python3 with NumPy'
+    echo '0 passed, 0 failed, 1 skipped'
+    exit 0
+fi
+"$here/tally.sh" "python3 -B '$here/judge.py' --self-test" \
+    "python3 -B '$here/judge.py' '$1' --scenes sparse --rules 20"
