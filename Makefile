@@ -73,7 +73,7 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test bench check sanitize arch install format clean
+.PHONY: help all run test bench figures check sanitize arch install format clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -83,6 +83,8 @@ help:
 	@echo '               SCAN=file (.bin .pcd.bin .xyz32 .vox32 .npy), VOXEL=metres, NET=name, ARGS=...'
 	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
 	@echo 'make bench     builds the benchmarks'
+	@echo 'make figures   runs them on a GPU, fills the tables, draws the plots: bench/figures.sh'
+	@echo '               QUICK=1, FIGURES=map,conv (parts), FROM=folder of JSON lines, TO=folder'
 	@echo 'make check     headers alone, layers, cost of an include, architectures, spills, linkage'
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
 	@echo 'make all       builds everything, runs nothing'
@@ -147,7 +149,7 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_checkpoint.sh build/host_scan'
+	      'tests/run_checkpoint.sh build/host_scan' tests/run_figures.sh
 
 ifeq (,$(NVCC))
 bench:
@@ -157,6 +159,14 @@ bench: $(filter build/bench_%,$(GPU_BUILDS))
 	@echo 'These print one JSON object a line: $(or $^,(there is none yet))'
 	@echo 'Pass the scans to measure: build/bench_map data/*.vox32'
 endif
+
+# Programs are built only where they can run.
+FIGURES_BUILT := $(if $(and $(filter figures,$(MAKECMDGOALS)),$(NVCC),$(GPU)),$(if $(FROM),, \
+                   $(filter build/bench_%,$(shell FIGURES='$(FIGURES)' bench/figures.sh --programs))))
+
+figures: $(FIGURES_BUILT)
+	@GPU='$(if $(NVCC),$(GPU))' QUICK='$(QUICK)' FIGURES='$(FIGURES)' FROM='$(FROM)' TO='$(TO)' \
+	      SCANS='$(SCANS)' COMMIT='$(COMMIT)' bench/figures.sh
 
 format:
 	$(CLANG_FORMAT) -i $(SOURCES)
