@@ -106,48 +106,29 @@ static spira::status scenes_order_step(void *context, cudaStream_t stream) {
 
 // ---- checks -------------------------------------------------------------------------------------
 
-// What a launch compares.
-enum scenes_form { scenes_form_half, scenes_form_compact, scenes_form_pairs, scenes_form_order };
-
 // wrong [1]: elements that differ. seen [outputs]: how often an output is in the ordered layout.
 template <int = 0> // compiled where it is called
 __global__ void scenes_compare_kernel(scenes_forms f, scenes_form form, int64_t elements,
                                       unsigned long long *wrong, int *seen) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step) {
-        const int volume = scenes_volume(&f), columns = volume / 2, rows = spira::order_rows;
-        bool agrees = true;
-        if (form == scenes_form_half) {
-            agrees = scenes_half_agrees(&f, (int32_t)(i / columns), (int)(i % columns));
-        } else if (form == scenes_form_compact) {
-            agrees = scenes_compact_agrees(&f, (int32_t)(i / volume), (int)(i % volume));
-        } else if (form == scenes_form_pairs) {
-            int k = 0;
-            while (k < volume && i >= f.pairs.begin[k + 1]) {
-                ++k;
-            }
-            agrees = k < volume && scenes_pair_agrees(&f, (int32_t)i, k);
-        } else {
-            const int64_t group = i / (rows * volume);
-            const int k = (int)(i / rows % volume), lane = (int)(i % rows);
-            agrees = scenes_order_agrees(&f, group, k, lane);
-            const int64_t at = group * rows + lane;
-            if (k == 0 && agrees && at < f.outputs) {
-                atomicAdd(&seen[f.order.row[at]], 1);
-            }
-        }
-        if (!agrees) {
+        int32_t placed;
+        if (!scenes_agrees(&f, form, i, &placed)) {
             atomicAdd(wrong, 1ull);
+        }
+        if (placed >= 0) {
+            atomicAdd(&seen[placed], 1);
         }
     }
 }
 
 template <typename W>
 static void scenes_compare(bench_session *s, const scenes_work<W> *w, scenes_form form,
-                           int64_t elements, const char *what) {
+                           int64_t pairs, const char *what) {
     bench_pool *pool = &s->pool;
     const int keep = pool->blocks;
     const int32_t outputs = w->forms.outputs;
+    const int64_t elements = scenes_elements(&w->forms, form, pairs);
     auto *wrong = bench_device<unsigned long long>(pool, 1);
     int *seen = bench_device<int>(pool, outputs);
     BENCH_CUDA(cudaMemsetAsync(wrong, 0, sizeof *wrong, s->stream));
@@ -227,7 +208,7 @@ static void scenes_run_half(bench_session *s, scenes_work<W> *w, scenes_lines *l
     const int keep = s->pool.blocks;
     w->forms.half = bench_device<int32_t>(&s->pool, elements);
     BENCH_TRY(scenes_half_step<W>(w, s->stream));
-    scenes_compare(s, w, scenes_form_half, elements, "the half map");
+    scenes_compare(s, w, scenes_form_half, row.pairs, "the half map");
     row.layout = "half";
     row.bytes = elements * 4;
     scenes_time(s, w, lines, &row, number, scenes_half_step<W>);
@@ -264,7 +245,7 @@ static void scenes_run_order(bench_session *s, scenes_work<W> *w, const search_t
     const int64_t total = spira::compact_total(w->forms.K, outputs);
     w->forms.compact = bench_device<int32_t>(pool, total);
     BENCH_TRY(scenes_compact_step<W>(w, s->stream));
-    scenes_compare(s, w, scenes_form_compact, (int64_t)outputs * volume, "the compact map");
+    scenes_compare(s, w, scenes_form_compact, row.pairs, "the compact map");
     row.layout = "compact";
     row.bytes = total * 4;
     scenes_time(s, w, lines, &row, number, scenes_compact_step<W>);
@@ -278,9 +259,7 @@ static void scenes_run_order(bench_session *s, scenes_work<W> *w, const search_t
     w->order.layout = w->forms.order = bench_order(pool, outputs, volume, true);
     w->scratch = bench_order_scratch(pool, &w->order, 1, &w->scratch_bytes);
     BENCH_TRY(scenes_order_step<W>(w, s->stream));
-    scenes_compare(s, w, scenes_form_order,
-                   (int64_t)w->order.layout.groups * volume * spira::order_rows,
-                   "the ordered layout");
+    scenes_compare(s, w, scenes_form_order, row.pairs, "the ordered layout");
     if (outputs <= scenes_exact_most) {
         bench_check_order(pool, &w->order.kernel, truth->map, outputs, w->order.layout,
                           w->scene.input);

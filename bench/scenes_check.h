@@ -65,4 +65,42 @@ SPIRA_BOTH bool scenes_order_agrees(const scenes_forms *f, int64_t group, int k,
     return output >= 0 && output < f->outputs && source == scenes_tap(f, output, k);
 }
 
+// ---- one element of a form ----------------------------------------------------------------------
+
+enum scenes_form { scenes_form_half, scenes_form_compact, scenes_form_pairs, scenes_form_order };
+
+// How many elements scenes_agrees compares.
+SPIRA_BOTH int64_t scenes_elements(const scenes_forms *f, scenes_form form, int64_t pairs) {
+    const int volume = scenes_volume(f);
+    return form == scenes_form_half      ? (int64_t)f->outputs * (volume / 2)
+           : form == scenes_form_compact ? (int64_t)f->outputs * volume
+           : form == scenes_form_pairs   ? pairs
+                                         : (int64_t)f->order.groups * volume * spira::order_rows;
+}
+
+// Whether element i of a form agrees with the map. placed: the output whose place in the ordered
+// layout this is, once for each place; else -1.
+SPIRA_BOTH bool scenes_agrees(const scenes_forms *f, scenes_form form, int64_t i, int32_t *placed) {
+    const int volume = scenes_volume(f), columns = volume / 2, rows = spira::order_rows;
+    *placed = -1;
+    if (form == scenes_form_half) {
+        return scenes_half_agrees(f, (int32_t)(i / columns), (int)(i % columns));
+    }
+    if (form == scenes_form_compact) {
+        return scenes_compact_agrees(f, (int32_t)(i / volume), (int)(i % volume));
+    }
+    if (form == scenes_form_pairs) {
+        int k = 0;
+        while (k < volume && i >= f->pairs.begin[k + 1]) {
+            ++k;
+        }
+        return k < volume && scenes_pair_agrees(f, (int32_t)i, k);
+    }
+    const int64_t group = i / rows / volume;
+    const int k = (int)(i / rows % volume), lane = (int)(i % rows);
+    const bool agrees = scenes_order_agrees(f, group, k, lane);
+    *placed = agrees && k == 0 ? f->order.row[group * rows + lane] : -1;
+    return agrees;
+}
+
 #endif
