@@ -160,13 +160,14 @@ bench: $(filter build/bench_%,$(GPU_BUILDS))
 	@echo 'Pass the scans to measure: build/bench_map data/*.vox32'
 endif
 
-# Programs are built only where they can run.
+# Programs are built only where they can run. ARCH=90: code without Hopper's own instructions.
+FIGURES_ARCH  := ARCH='$(if $(filter file,$(origin ARCH)),,$(ARCH))'
 FIGURES_BUILT := $(if $(and $(filter figures,$(MAKECMDGOALS)),$(NVCC),$(GPU)),$(if $(FROM),, \
-                   $(filter build/bench_%,$(shell FIGURES='$(FIGURES)' bench/figures.sh --programs))))
+                   $(filter build/bench_%,$(shell FIGURES='$(FIGURES)' $(FIGURES_ARCH) bench/figures.sh --programs))))
 
 figures: $(FIGURES_BUILT)
 	@GPU='$(if $(NVCC),$(GPU))' QUICK='$(QUICK)' FIGURES='$(FIGURES)' FROM='$(FROM)' TO='$(TO)' \
-	      SCANS='$(SCANS)' COMMIT='$(COMMIT)' bench/figures.sh
+	      SCANS='$(SCANS)' COMMIT='$(COMMIT)' $(FIGURES_ARCH) bench/figures.sh
 
 format:
 	$(CLANG_FORMAT) -i $(SOURCES)

@@ -91,6 +91,14 @@ function begin_figure(    n, i, name) {
         plot_series("spira", "dots")
         plot_series("cuBLAS over the valid pairs, gathered before", "dash")
         plot_series("target", "tick")
+    } else if (figure == "portable") {
+        head = "One convolution, fp16, without Hopper's own instructions"
+        note = "Code for plain sm_90: what other GPUs run. Hollow marks: other engines on the same GPU. Bars: targets."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("spira, plain sm_90", "dots")
+        plot_series("spira, sm_90a", "dots")
+        plot_series("target", "tick")
     } else if (figure == "networks") {
         head = "Whole networks, fp16: raw coordinates to features"
         note = "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets."
@@ -217,6 +225,8 @@ function grouping_name() {
 
 # Adds the line at hand to the figure, where it belongs to it.
 function take(    step, us, plain, name) {
+    if (portable && figure != "portable")
+        return
     us = value("us") + 0
     plain = value("form") == "" && value("dtype") == "fp16"
     step = ""
@@ -262,7 +272,9 @@ function take(    step, us, plain, name) {
         plot_point(value("input") ", K = " value("K"), "B = " value("B"), value("C"), us)
     if (figure == "grouping" && value("dataflow") == "gather-gemm-scatter" && plain && drawn())
         plot_point(input_panel(), grouping_name(), layer(), us)
-    if (is("conv") && value("dataflow") == "os" && plain)
+    if (figure == "portable" && portable && is("conv") && value("dataflow") == "os" && plain && drawn())
+        plot_point(input_panel(), "spira, plain sm_90", layer(), us)
+    if (!portable && is("conv") && value("dataflow") == "os" && plain)
         keep_conv()
     if (figure == "norms" && is("norms") && drawn()) {
         plot_series(value("input"), "line")
@@ -314,13 +326,19 @@ function finish_figure(    named, i, n, name) {
         named["pack + sort"] = "pack + sort"
         named["downsample by 2"] = "downsample"
     }
-    if (figure == "conv")
+    if (figure == "conv" || figure == "portable")
         for (i = 1; i <= categories; ++i)
             named[category[i] " fp16"] = category[i]
     if (figure == "networks")
         for (i = 1; i <= categories; ++i)
             named[category[i]] = category[i]
     add_peers(named)
+    if (figure == "portable") {
+        add_convs("spira, sm_90a")
+        for (i = 1; i <= targets; ++i)
+            if (goal_input[i] in panel_title && named[goal_step[i]] != "")
+                plot_point(panel_title[goal_input[i]], "target", named[goal_step[i]], goal_us[i])
+    }
     if (figure == "grouping")
         add_convs("spira's convolution")
     if (figure == "dataflows")
@@ -329,7 +347,7 @@ function finish_figure(    named, i, n, name) {
 
 BEGIN {
     if (figure == "list") {
-        print "maps conv networks searches growth density thresholds ideas indexing sizes batches " \
+        print "maps conv portable networks searches growth density thresholds ideas indexing sizes batches " \
             "scenes minuet grouping norms dataflows"
         exit
     }
@@ -338,10 +356,17 @@ BEGIN {
 /^\{/ && is("stamp") {
     commit = value("commit")
     quick += value("quick")
+    portable = value("arch") == "90"
     next
 }
 /^\{/ && is("peer") {
     keep_peer()
+    next
+}
+/^\{/ && is("plain-target") {
+    goal_step[++targets] = value("step")
+    goal_input[targets] = value("input")
+    goal_us[targets] = value("us")
     next
 }
 /^\{/ {

@@ -14,6 +14,8 @@
 #                       otherwise, build/figures for quick figures
 #     SCANS=files       scans to measure; otherwise kitti and lone_star in data/, and for the parts map
 #                       and index nuscenes_10sweeps and the scanned room as well, where they are
+#     ARCH=90           the programs were built for plain sm_90: their lines go to PART_sm90.jsonl and to
+#                       a table and a plot of their own; the parts conv and net only
 #     COMMIT=name       what the figures are stamped with; that of git otherwise
 #
 # The JSON lines of a part go to build/figures/full/PART.jsonl (quick: build/figures/quick), behind a
@@ -26,6 +28,9 @@ parts='map index conv dataflows thresholds tune cublas search minuet growth scen
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 from=${FROM:-}
+
+plain=
+[ "${ARCH:-}" != 90 ] || plain=_sm90
 
 fail() {
     echo "figures: $*" >&2
@@ -64,6 +69,7 @@ lines_of() { # part
 
 # ---- what is asked for --------------------------------------------------------------------------
 
+[ -z "$plain" ] || parts='conv net'
 wanted=$(echo "${FIGURES:-$parts}" | tr ',' ' ')
 for part in $wanted; do
     case " $parts " in
@@ -109,12 +115,12 @@ commit_of_tree() {
 # ---- measuring ----------------------------------------------------------------------------------
 
 stamp() { # part
-    printf '{"bench": "stamp", "part": "%s", "commit": "%s", "gpu": "%s", "date": "%s"%s}\n' "$1" \
-        "$commit" "$gpu" "$(date -u +%Y-%m-%d)" "${quick:+, \"quick\": 1}"
+    printf '{"bench": "stamp", "part": "%s", "commit": "%s", "gpu": "%s", "date": "%s"%s%s}\n' "$1" \
+        "$commit" "$gpu" "$(date -u +%Y-%m-%d)" "${quick:+, \"quick\": 1}" "${plain:+, \"arch\": 90}"
 }
 
 measure() { # part: its lines go to $json/part.jsonl, what it says to part.log
-    file=$json/$1.jsonl program=build/bench_$(program_of "$1") started=$(date +%s)
+    file=$json/$1$plain.jsonl program=build/bench_$(program_of "$1") started=$(date +%s)
     [ -x "$program" ] || {
         echo "$1: $program is not built"
         return 1
@@ -158,7 +164,9 @@ fi
 [ -d "$from" ] || fail "FROM=$from is no folder."
 set --
 for part in ${FIGURES:+$wanted}; do
-    [ ! -e "$from/$part.jsonl" ] || set -- "$@" "$from/$part.jsonl"
+    for file in "$from/$part.jsonl" "$from/${part}_sm90.jsonl"; do
+        [ ! -e "$file" ] || set -- "$@" "$file"
+    done
 done
 if [ -z "${FIGURES:-}" ]; then
     for file in "$from"/*.jsonl; do

@@ -8,7 +8,8 @@
 # The lines come first. In the README, what stands between `<!-- table NAME -->` and `<!-- end -->`
 # is replaced, unless there is no line for it. Of two lines for one step and input, the last one
 # counts. A line of bench "stamp" says at which commit the lines after it were measured; a table names
-# the commits and the GPU of its lines. Lines of bench "peer" are figures of other engines.
+# the commits and the GPU of its lines. Behind a stamp of arch 90 are lines of code for plain sm_90:
+# they have a table of their own. Lines of bench "peer" are figures of other engines.
 #
 # This file keeps what the tables need; table_print.awk prints them.
 
@@ -182,6 +183,20 @@ function take_scene(    key, scene, ratio) {
     }
 }
 
+# Keeps a line of code for plain sm_90, which every GPU but Hopper's runs like: a layer, or a network.
+function take_plain(    step, key) {
+    if (value("bench") == "net" && value("method") == "graph" && value("word") == 32)
+        step = net_name()
+    else if (value("bench") == "conv" && value("dataflow") == "os" && value("form") == "")
+        step = step_name("conv")
+    else
+        return
+    key = "portable" SUBSEP step SUBSEP value("input")
+    add_row("portable", key)
+    head[key] = step " | " value("input")
+    cell[key, "plain"] = value("us")
+}
+
 # Keeps a line of another engine: for each step and input the fastest remains.
 function take_peer(    key) {
     key = value("step") SUBSEP value("input")
@@ -212,9 +227,16 @@ function take(    bench, table, key) {
     if (bench == "stamp") {
         commit = value("commit")
         quick += value("quick")
+        plain = value("arch") == "90"
     } else if (bench == "peer")
         take_peer()
-    else if (bench == "tune")
+    else if (bench == "plain-target")
+        plain_target[value("step"), value("input")] = value("us")
+    else if (plain) {
+        take_plain()
+        return
+    }
+    if (bench == "tune")
         take_tuned()
     else if (bench == "scenes")
         take_scene()
@@ -226,7 +248,7 @@ function take(    bench, table, key) {
         take_grouping()
     if (value("dataflow") ~ /^(os|ws|ws-det)$/ && value("dtype") == "fp16" && value("form") == "")
         take_dataflow()
-    if (bench ~ /^(tune.*|layers|stamp|peer|scenes|minuet)$/)
+    if (bench ~ /^(tune.*|layers|stamp|peer|plain-target|scenes|minuet)$/)
         return # other tables, or none
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return

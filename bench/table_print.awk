@@ -135,6 +135,22 @@ function print_dataflows(    i, key) {
     print ""
 }
 
+# Code for plain sm_90 beside that with Hopper's own instructions.
+function print_portable(    i, key, part, own) {
+    source("Microseconds", "portable")
+    print "| step | input | target | plain sm_90 | sm_90a | best peer |"
+    print "|---|---|---:|---:|---:|---:|"
+    for (i = 1; i <= rows["portable"]; ++i) {
+        key = row["portable", i]
+        split(key, part, SUBSEP)
+        own = measured_figure("features", part[2], part[3])
+        own = own == "" ? measured_figure("networks", part[2], part[3]) : own
+        printf "| %s | %s | %s | %s | %s |\n", head[key], figure(plain_target[part[2], part[3]]), \
+            figure(cell[key, "plain"]), figure(own), figure(peer[part[2], part[3]])
+    }
+    print ""
+}
+
 function print_grouping(    i, key, n, names, name, line, text) {
     source("Microseconds, fp16,", "grouping")
     print "| step | input | pair by pair | rows | rows, streams | adaptive | padding, launches " \
@@ -297,6 +313,8 @@ function print_named(name) {
         print_dataflows()
     else if (name == "grouping")
         print_grouping()
+    else if (name == "portable")
+        print_portable()
     else if (name == "minuet")
         print_minuet()
     else if (name == "scenes")
@@ -335,7 +353,7 @@ function print_named(name) {
 }
 END {
     if (!page) {
-        others = split("measured indexing words features dataflows tuning fig11 grouping networks " \
+        others = split("measured indexing words features portable dataflows tuning fig11 grouping networks " \
             "fig13 fig15 table4 batches searches minuet growth density norms scenes", other, " ")
         for (i = 1; i <= others; ++i)
             if (is_known(other[i]))

@@ -9,7 +9,7 @@ trap 'rm -rf "$box"' EXIT
 passed=0 failed=0
 
 # A copy of what the scripts read, in which they may write. Nothing of the caller's choices is inherited.
-unset FIGURES QUICK FROM TO SCANS COMMIT GPU
+unset ARCH FIGURES QUICK FROM TO SCANS COMMIT GPU
 mkdir -p "$box/bench" "$box/build" "$box/lines" "$box/data"
 cp "$here"/bench/*.awk "$here"/bench/figures.sh "$here"/bench/peers.jsonl "$here"/bench/README.md "$box/bench/"
 cp "$here/README.md" "$box/"
@@ -165,6 +165,29 @@ check 'other engines are named' has $plots/maps.svg ">Spira, the authors' kernel
 check 'engines without a figure here are not named' lacks $plots/conv.svg FlexGEMM
 check 'one mark and one in the legend' [ "$(grep -c '<path fill="#d55e00"' $plots/conv.svg)" = 2 ]
 
+# ---- code for plain sm_90 -----------------------------------------------------------------------
+
+mkdir -p plain
+cp lines/conv.jsonl plain/
+{
+    stamp conv bbb9999 ', "arch": 90'
+    for channels in 16 64; do
+        echo "{\"bench\": \"conv\", $kitti, \"K\": 3, \"cin\": $channels, \"cout\": $channels, \"dtype\": \"fp16\", \"layout\": \"ordered\", \"dataflow\": \"os\", \"us\": $channels.25, $gpu}"
+    done
+    echo "{\"bench\": \"net\", $kitti, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"MinkUNet42\", \"method\": \"graph\", \"batch\": 1, \"us\": 4020, \"bytes\": 1048576, $gpu}"
+} >plain/conv_sm90.jsonl
+check 'lines of plain sm_90' env FROM=plain TO=out90 bench/figures.sh
+page=out90/bench/README.md
+table $page portable >portable
+check 'both codes beside each other' has portable '| 16,16,3 fp16 | kitti00_000000_5cm | - | 16.2 | 7.8 | 18.0 |'
+check 'a target of plain code' has portable '| 64,64,3 fp16 | kitti00_000000_5cm | 30.0 | 64.2 | - | 44.0 |'
+check 'a network of plain code' has portable '| MinkUNet42 | kitti00_000000_5cm | 1900 | 4020 | - | 10940 |'
+table $page features >features
+check 'they are in no other table' lacks features 16.2
+check 'nor among the networks' same_table $page networks
+check 'nor in another plot' [ "$(ls out90/bench/figures | tr '\n' ' ')" = 'conv.svg portable.svg ' ]
+check 'nor in that of layers' lacks out90/bench/figures/conv.svg bbb9999
+
 # ---- the table of README.md ---------------------------------------------------------------------
 
 mkdir -p full
@@ -239,6 +262,9 @@ check 'what it said' has said 'FAILED: wrong'
 check 'the parts that failed' has said 'these parts failed: map'
 check 'its earlier lines stay' cmp kept build/figures/full/map.jsonl
 check 'the other parts go on' [ -e build/figures/full/conv.jsonl ]
+check 'code for plain sm_90' env GPU=Fake ARCH=90 COMMIT=plain00 FIGURES=net bench/figures.sh
+check 'has lines of its own' has build/figures/full/net_sm90.jsonl '"arch": 90}'
+check 'and few parts' says 'takes: conv net' env GPU=Fake ARCH=90 FIGURES=map bench/figures.sh
 rm build/bench_map
 check 'a program that is not built' sh -c 'GPU=Fake FIGURES=map bench/figures.sh 2>&1 | grep -q "is not built"'
 
