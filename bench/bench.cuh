@@ -1051,7 +1051,8 @@ SPIRA_API void bench_print_targets(const bench_session *s, const bench_row *r) {
     }
     bool network = strcmp(r->bench, "net") == 0 && bench_same_text(r->method, "graph");
     const char *form = network ? r->net : r->layout ? r->layout : r->method;
-    bool comparable = r->word != 64 && (!r->dtype || strcmp(r->dtype, "fp16") == 0);
+    bool narrow = r->word != 64 || bench_same_text(r->input, BENCH_NUSCENES); // as can be
+    bool comparable = narrow && (!r->dtype || strcmp(r->dtype, "fp16") == 0);
     const bench_target *t =
         comparable ? bench_target_find(r->bench, r->input, form, r->cin, r->cout, r->K) : nullptr;
     int64_t memory = network && comparable ? bench_memory_target(r->input, r->net) : 0;

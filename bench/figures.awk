@@ -78,7 +78,7 @@ function add_peers(category_name,    i, place, name) {
 function begin_figure(    n, i, name) {
     if (figure == "maps") {
         head = "Voxel indexing"
-        note = "32-bit words. Hollow marks: other engines on the same GPU. Bars: targets."
+        note = "32-bit words where they do. Hollow marks: other engines on the same GPU. Bars: targets."
         plot_x("names")
         plot_y("log", "microseconds")
         plot_series("spira", "dots")
@@ -205,8 +205,6 @@ function names(list, style,    n, i, name) {
 
 # The step of a map or a set, as maps.svg names it; "" if it is not shown.
 function map_step() {
-    if (value("word") == 64)
-        return ""
     if (is("map") && value("K") < 7)
         return value("layout") == "os" ? "map K=" value("K") : \
             value("layout") == "ws" ? "lists K=" value("K") : ""
@@ -232,6 +230,10 @@ function take(    step, us, plain, name) {
     step = ""
     if (figure == "maps")
         step = map_step()
+    if (step != "" && value("word") == 64) {
+        keep_wide(step, us)
+        step = ""
+    }
     if (step != "" && drawn()) {
         plot_point(input_panel(), "spira", step, us)
         plot_point(input_panel(), "target", step, value("target_us"))
@@ -302,6 +304,27 @@ function add_convs(name,    i) {
         }
 }
 
+# Keeps a step on 64-bit words, which is drawn if the scan has no other words.
+function keep_wide(step, us) {
+    ++wides
+    wide_input[wides] = value("input")
+    wide_title[wides] = value("input") ", " value("voxels") " voxels, 64-bit words"
+    wide_step[wides] = step
+    wide_us[wides] = us
+    wide_goal[wides] = value("target_us")
+    wide_commit[wides] = commit
+}
+
+function add_wide(    i) {
+    for (i = 1; i <= wides; ++i) {
+        if (wide_input[i] in panel_title)
+            continue
+        plot_point(wide_title[i], "spira", wide_step[i], wide_us[i])
+        plot_point(wide_title[i], "target", wide_step[i], wide_goal[i])
+        note_commit(wide_commit[i])
+    }
+}
+
 function scene_form(layout) {
     return layout == "os" ? "map" : layout == "ws" ? "lists" : layout " map"
 }
@@ -319,6 +342,7 @@ function take_scene(panel,    key) {
 # What can be drawn only when all lines are known.
 function finish_figure(    named, i, n, name) {
     if (figure == "maps") {
+        add_wide()
         named["map, K=3, os"] = "map K=3"
         named["map, K=5, os"] = "map K=5"
         named["map, K=3, ws"] = "lists K=3"

@@ -266,6 +266,8 @@ function take(    bench, table, key) {
     add_row(table, key)
     if (value("word") == 64) {
         wide[key] = value("us")
+        wide_target[key] = value("target_us")
+        wide_limit[key] = value("limit_us")
     } else {
         target[key] = value("target_us")
         limit[key] = value("limit_us")

@@ -21,6 +21,9 @@ function print_table(table,    i, key, part) {
         if (key in measured)
             printf "| %s | %s | %s | %s | %s |\n", part[2], part[3], figure(target[key]), \
                 figure(measured[key]), figure(limit[key])
+        else # a scan that needs 64-bit words
+            printf "| %s | %s, 64 bits | %s | %s | %s |\n", part[2], part[3], \
+                figure(wide_target[key]), figure(wide[key]), figure(wide_limit[key])
     }
     print ""
 }

@@ -81,6 +81,7 @@ stamp() { # part commit
     echo "{\"bench\": \"map\", $kitti, \"K\": 3, \"word\": 32, \"layout\": \"os\", \"us\": 5.125, \"target_us\": 5.5, \"limit_us\": 3.1, $gpu}"
     echo "{\"bench\": \"map\", $kitti, \"K\": 3, \"word\": 64, \"layout\": \"os\", \"us\": 6.150, $gpu}"
     echo "{\"bench\": \"map\", $kitti, \"K\": 3, \"word\": 32, \"layout\": \"ws\", \"us\": 12.5, $gpu}"
+    echo "{\"bench\": \"map\", \"input\": \"wide\", \"voxels\": 777, \"K\": 3, \"word\": 64, \"layout\": \"os\", \"us\": 15.7, \"target_us\": 10, $gpu}"
     for norm in 0 1 2 3; do
         echo "{\"bench\": \"norms\", $kitti, \"K\": 3, \"t\": $norm, \"density\": $((100 / (1 + norm))).5, $gpu}"
     done
@@ -124,7 +125,9 @@ check 'a row, the last line of a step, target and limit' has $page \
 check 'a ratio of words' has $page '| map, K=3, os | kitti00_000000_5cm | 5.1 | 6.2 | 1.20 |'
 table $page indexing >indexing
 check 'a stamp' has indexing 'Microseconds on one NVIDIA Test & Co, commit abc1234.'
-check 'a table has no other rows' [ "$(grep -c '^| map' indexing)" = 2 ]
+check 'a scan of 64-bit words' has indexing '| map, K=3, os | wide, 64 bits | 10.0 | 15.7 | - |'
+check 'without a ratio' has $page '| map, K=3, os | wide | - | 15.7 | - |'
+check 'a table has no other rows' [ "$(grep -c '^| map' indexing)" = 3 ]
 table $page features >features
 check 'the stamp of another part' has features 'commit def5678.'
 check 'forms of a sweep are in no table' lacks features '| 1.0 |'
@@ -159,6 +162,8 @@ for plot in "$plots"/*.svg; do
 done
 check 'a plot names its commit' has $plots/maps.svg 'spira abc1234, NVIDIA'
 check 'a plot names no other commit' lacks $plots/maps.svg def5678
+check 'a scan of 64-bit words has a panel' has $plots/maps.svg '>wide, 777 voxels, 64-bit words</text>'
+check 'other scans have one panel' [ "$(grep -c 'class="panel">kitti' $plots/maps.svg)" = 1 ]
 check 'an axis has its unit' has $plots/conv.svg '>microseconds</text>'
 check 'other engines are hollow marks' has $plots/conv.svg '<path fill="#fff" stroke="#0072b2"'
 check 'other engines are named' has $plots/maps.svg ">Spira, the authors' kernels</text>"
