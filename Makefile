@@ -136,7 +136,8 @@ all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 # GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
 UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
-THIS_MAKE := $(MAKE) # a recipe that names MAKE itself would run under `make -n`
+# A recipe that names MAKE itself would run under `make -n`.
+THIS_MAKE := $(MAKE)
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
