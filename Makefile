@@ -293,9 +293,12 @@ $(CHECK)/clang++/%.ok: %
 	$(call attempt,$* alone under clang++,$(call alone,cpp) && \
 	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
+# To PTX only, which tells whether the header has all that it needs. The host compiler's warnings are
+# those of all kernels.
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(DEPENDS) \
+	      -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
 
 # All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.
 $(CHECK)/arch/%.ok: tests/build/all_kernels.cu
