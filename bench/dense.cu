@@ -157,7 +157,7 @@ struct join_work {
 
 static spira::status join_step(void *context, cudaStream_t stream) {
     const join_work *w = (const join_work *)context;
-    return spira::join(bench_gpu(), &w->args, w->scratch, w->scratch_bytes, stream);
+    return spira::join(&w->args, w->scratch, w->scratch_bytes, stream);
 }
 
 static spira::status join_sum_step(void *context, cudaStream_t stream) {
