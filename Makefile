@@ -138,7 +138,8 @@ all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 # GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
 UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
-THIS_MAKE := $(MAKE) # a recipe that names MAKE itself would run under `make -n`
+# A recipe that names MAKE itself would run under `make -n`.
+THIS_MAKE := $(MAKE)
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
@@ -303,9 +304,12 @@ $(CHECK)/clang++/%.ok: %
 	$(call attempt,$* alone under clang++,$(call alone,cpp) && \
 	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
+# To PTX only, which tells whether the header has all that it needs. The host compiler's warnings are
+# those of all kernels.
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(DEPENDS) \
+	      -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
 
 # All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.
 $(CHECK)/arch/%.ok: tests/build/all_kernels.cu

@@ -24,7 +24,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 
-parts='map index conv dataflows thresholds tune cublas search minuet growth scenes net ways sizes batches'
+parts='map index conv dataflows thresholds tune cublas search minuet growth scenes dense net ways sizes batches'
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 from=${FROM:-}

@@ -210,6 +210,10 @@ function step_name(bench,    layout, method) {
     method = value("method")
     if (bench == "map" || (bench == "scenes" && layout != ""))
         return "map, K=" value("K") ", " layout
+    if (bench == "dense")
+        return "dense map, " layout ", " method
+    if (bench == "join")
+        return method
     if (bench == "scenes")
         return method == "downsample" ? "downsample by 2" : method
     if (bench == "sort")
@@ -261,7 +265,8 @@ function take(    bench, table, key) {
         take_net(table)
         return
     }
-    table = bench == "conv" ? "features" : "indexing"
+    table = bench == "conv" ? "features" : bench == "dense" || bench == "join" ? "detectors" : \
+        "indexing"
     key = table SUBSEP step_name(bench) SUBSEP value("input")
     add_row(table, key)
     if (value("word") == 64) {

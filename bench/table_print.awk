@@ -154,6 +154,18 @@ function print_portable(    i, key, part, own) {
     print ""
 }
 
+function print_detectors(    i, key, part) {
+    source("Microseconds", "detectors")
+    print "| step | input | measured |"
+    print "|---|---|---:|"
+    for (i = 1; i <= rows["detectors"]; ++i) {
+        key = row["detectors", i]
+        split(key, part, SUBSEP)
+        printf "| %s | %s | %s |\n", part[2], part[3], figure(measured[key])
+    }
+    print ""
+}
+
 function print_grouping(    i, key, n, names, name, line, text) {
     source("Microseconds, fp16,", "grouping")
     print "| step | input | pair by pair | rows | rows, streams | adaptive | padding, launches " \
@@ -318,6 +330,8 @@ function print_named(name) {
         print_grouping()
     else if (name == "portable")
         print_portable()
+    else if (name == "detectors")
+        print_detectors()
     else if (name == "minuet")
         print_minuet()
     else if (name == "scenes")
@@ -357,7 +371,7 @@ function print_named(name) {
 END {
     if (!page) {
         others = split("measured indexing words features portable dataflows tuning fig11 grouping networks " \
-            "fig13 fig15 table4 batches searches minuet growth density norms scenes", other, " ")
+            "fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
         for (i = 1; i <= others; ++i)
             if (is_known(other[i]))
                 print_named(other[i])

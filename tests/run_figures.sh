@@ -112,6 +112,11 @@ stamp() { # part commit
     done
 } >lines/scenes.jsonl
 {
+    stamp dense def5678
+    echo "{\"bench\": \"dense\", \"input\": \"grid\", \"voxels\": 9, \"cin\": 128, \"dtype\": \"fp16\", \"word\": 32, \"layout\": \"channels last\", \"method\": \"gather\", \"us\": 8.8, $gpu}"
+    echo "{\"bench\": \"join\", \"input\": \"levels\", \"voxels\": 9, \"word\": 32, \"method\": \"union\", \"us\": 7.7, $gpu}"
+} >lines/dense.jsonl
+{
     stamp minuet def5678
     for size in 64 256 1024; do
         echo "{\"bench\": \"minuet\", $kitti, \"K\": 3, \"word\": 32, \"method\": \"minuet\", \"B\": $size, \"C\": 512, \"us\": $((30 + size / 64 % 4)).5, $gpu}"
@@ -136,6 +141,8 @@ check 'grouped products' has $page '| 16,16,3 | kitti00_000000_5cm | - | 60.2 | 
 check 'the worst scene of a step' has $page '| map, K=3, os | 32 | 2.75 | 1.20 | 2.75 (walls x, 100000) |'
 check 'pairs per output' has $page '| pairs per output, K=3 | - | 10.0 | 10.0 | uniform: 10.0 |'
 check 'block sizes' has $page '| kitti00_000000_5cm | 3 | 256, 512 | 30.5 | 64, 512 | 31.5 |'
+check 'a dense map' has $page '| dense map, channels last, gather | grid | 8.8 |'
+check 'a union' has $page '| union | levels | 7.7 |'
 check 'densities' has $page '| kitti00_000000_5cm | 3 | 100 | 50.5 | 33.5 | 25.5 | - | - | - |'
 for name in networks fig11 fig13 fig15 searches growth density tuning table4 batches; do
     check "the table $name stays" same_table $page $name

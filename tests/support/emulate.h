@@ -406,6 +406,16 @@ inline void __syncthreads(int line = __builtin_LINE()) {
     emulate::meet_barrier(0, (int)blockDim.x, line);
 }
 
+inline int __syncthreads_count(bool vote, int line = __builtin_LINE()) {
+    static thread_local int votes; // each thread takes its own back before the next barrier
+    votes += vote;
+    __syncthreads(line);
+    const int all = votes;
+    __syncthreads(line);
+    votes -= vote;
+    return all;
+}
+
 inline int __popc(uint32_t bits) {
     return __builtin_popcount(bits);
 }
@@ -421,6 +431,11 @@ inline int __ffs(int bits) {
 template <typename T>
 T __ldg(const T *from) {
     return *from;
+}
+
+template <typename T>
+void __stcg(T *to, T value) {
+    *to = value;
 }
 
 inline int32_t atomicAdd(int32_t *sum, int32_t value) {
@@ -478,6 +493,10 @@ inline uint32_t poll_nonzero(const uint32_t *from) {
     emulate::wait_until([](uint64_t p, uint64_t) { return *(const volatile uint32_t *)p != 0; },
                         (uint64_t)(uintptr_t)from, 0);
     return *from;
+}
+
+inline void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
+    device_status_note(s, flag, row);
 }
 
 inline status status_from_cuda(int, const char *) {
