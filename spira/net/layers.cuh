@@ -109,23 +109,25 @@ SPIRA_API status net_pool_run(const net_plan *p, int layer, const net_run_args<W
 }
 
 template <typename W, numeric format>
-SPIRA_API status net_dense_run(const device_info *gpu, const net_plan *p, int layer,
-                               const net_run_args<W> *run, cudaStream_t stream) {
-    const dense_args<W> args = net_dense_args(p, layer, run);
+SPIRA_API status net_dense_run(const net_plan *p, int layer, const net_run_args<W> *run,
+                               bool programmatic, cudaStream_t stream) {
+    dense_args<W> args = net_dense_args(p, layer, run);
+    args.programmatic = programmatic;
     if constexpr (format == numeric_any) {
-        return dense<W>(gpu, &args, stream);
+        return dense<W>(&p->gpu, &args, stream);
     } else { // the types of net_type_of
         constexpr numeric own = format == numeric_tf32 ? numeric_f32 : format;
-        return args.out_type == numeric_f32 ? dense<W, format, numeric_f32>(gpu, &args, stream)
-                                            : dense<W, format, own>(gpu, &args, stream);
+        return args.out_type == numeric_f32 ? dense<W, format, numeric_f32>(&p->gpu, &args, stream)
+                                            : dense<W, format, own>(&p->gpu, &args, stream);
     }
 }
 
 template <typename W, numeric format>
-SPIRA_API status net_join_run(const device_info *gpu, const net_plan *p, int layer,
-                              const net_run_args<W> *run, cudaStream_t stream) {
-    const join_sum_args args = net_join_sum_args(p, layer, run);
-    return join_sum<format>(gpu, &args, stream);
+SPIRA_API status net_join_run(const net_plan *p, int layer, const net_run_args<W> *run,
+                              bool programmatic, cudaStream_t stream) {
+    join_sum_args args = net_join_sum_args(p, layer, run);
+    args.programmatic = programmatic;
+    return join_sum<format>(&p->gpu, &args, stream);
 }
 
 // Computes one layer. The arguments have been checked. A fused layer launches nothing.
@@ -138,15 +140,13 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, const net_run_arg
     if (p->step[layer].fused_into != net_none) {
         return status_success();
     }
-    device_info gpu = p->gpu;
-    gpu.programmatic = gpu.programmatic && programmatic;
     switch (p->layers[layer].op) {
     case net_conv:
         return net_conv_run<W, format>(p, layer, run, programmatic, stream);
     case net_join:
-        return net_join_run<W, format>(&gpu, p, layer, run, stream);
+        return net_join_run<W, format>(p, layer, run, programmatic, stream);
     case net_dense:
-        return net_dense_run<W, format>(&gpu, p, layer, run, stream);
+        return net_dense_run<W, format>(p, layer, run, programmatic, stream);
     default:
         return net_pool_run<W, format>(p, layer, run, stream);
     }
