@@ -26,7 +26,6 @@
 namespace engine {
 
 enum {
-    row_columns = 7,                           // of a row: x, y, z, and the values of the network
     rows_begin = spira::workspace_alignment,   // bytes from the count of the rows to the rows
     voxels_begin = spira::workspace_alignment, // bytes from the status to the count of the voxels
     warm_rounds = 2,
@@ -44,7 +43,13 @@ struct frame {
     std::string path;
     int32_t count;
     std::vector<float> rows; // [count, row_columns], and one row more
+    int64_t outside;         // points beyond the range of the network, which are left out
 };
+
+// Columns of a row: x, y, z, and the values of the network.
+static int row_columns(const networks::network *net) {
+    return 3 + net->input_channels;
+}
 
 enum mark { mark_began, mark_copied, mark_ran, mark_ended, marks };
 
@@ -91,18 +96,19 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
 }
 
 // Reads a scan. A file without rows is a valid frame without points.
-static spira::status frame_read(float voxel, frame *f) {
+static spira::status frame_read(const networks::network *net, float voxel, frame *f) {
     scan::scan_cloud cloud;
     spira::status s = scan::scan_read(f->path.c_str(), &cloud);
     if (spira::status_failed(s) && s.code != spira::status_file_empty) {
         return s;
     }
+    f->outside = net->voxel[0] > 0 && cloud.points ? scan::scan_cut(&cloud, net->lo, net->hi) : 0;
     f->count = (int32_t)cloud.rows;
-    f->rows.resize((size_t)(cloud.rows + 1) * row_columns);
+    f->rows.resize((size_t)((cloud.rows + 1) * row_columns(net)));
     for (int64_t i = 0; i < cloud.rows; ++i) {
-        float *row = f->rows.data() + i * row_columns;
+        float *row = f->rows.data() + i * row_columns(net);
         scan::scan_row_place(&cloud, i, voxel, row);
-        scan::scan_row_values(&cloud, i, voxel, row + 3);
+        scan::scan_row_inputs(&cloud, i, voxel, net->input_channels, row + 3);
     }
     scan::scan_free(&cloud);
     return spira::status_success();
@@ -110,12 +116,16 @@ static spira::status frame_read(float voxel, frame *f) {
 
 // ---- what the scans ask for ---------------------------------------------------------------------
 
-static void input_of(const frame *f, float voxel, spira::voxel_input *in) {
+static void input_of(const side::job *job, const frame *f, spira::voxel_input *in) {
+    const networks::network *net = job->net;
     memset((void *)in, 0, sizeof *in);
     in->points = f->rows.data();
     in->rows = f->count;
-    in->columns = row_columns;
-    in->size[0] = in->size[1] = in->size[2] = voxel;
+    in->columns = row_columns(net);
+    for (int a = 0; a < 3; ++a) {
+        in->size[a] = net->voxel[a] > 0 ? net->voxel[a] : job->chosen->voxel;
+        in->origin[a] = net->lo[a]; // 0 without a range
+    }
     in->duplicates = spira::duplicates_merge;
 }
 
@@ -124,7 +134,7 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
     float lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0};
     bool first = true;
     for (const frame &f : frames) {
-        scan::scan_cloud cloud = {f.count, row_columns, (float *)f.rows.data(), nullptr};
+        scan::scan_cloud cloud = {f.count, row_columns(job->net), (float *)f.rows.data(), nullptr};
         float low[3], high[3];
         if (f.count < 1) {
             continue;
@@ -142,9 +152,9 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
     }
     spira::word_need need = {};
     spira::voxel_input in;
-    input_of(&frames[0], job->chosen->voxel, &in);
-    SPIRA_TRY(spira::net_need(job->net->layers, job->net->count, &need));
+    input_of(job, &frames[0], &in);
     SPIRA_TRY(spira::voxel_bounds(lo, hi, in.size, in.origin, &need));
+    SPIRA_TRY(spira::net_need(job->net->layers, job->net->count, &job->net->grid, &need));
     need.batches = 1;
     return spira::word_fit(&need, &job->layout);
 }
@@ -158,11 +168,9 @@ static spira::status sets_measure(const std::vector<frame> &frames, side::job *j
         if (f.count < 1) {
             continue;
         }
-        input_of(&f, job->chosen->voxel, &job->input);
+        input_of(job, &f, &job->input);
         side::prepared<W> p = side::prepared_new<W>(job);
-        spira::net_limits limits = {};
-        limits.channels = 4;
-        limits.type = spira::numeric_f32;
+        spira::net_limits limits = side::job_limits(job, 0);
         spira::device_status trouble = {};
         spira::status s = side::prepare_set(job, &p, &trouble);
         limits.voxels = p.set.capacity = *p.set.count;
@@ -188,15 +196,13 @@ static spira::status limits_choose(const choices *c, const std::vector<frame> &f
     for (const frame &f : frames) {
         points = std::max(points, f.count);
     }
-    memset((void *)limits, 0, sizeof *limits);
-    limits->voxels = c->voxels ? c->voxels : most[0];
-    limits->channels = 4;
+    *limits = side::job_limits(job, c->voxels ? c->voxels : most[0]);
     limits->type = c->common.type;
     double more = std::max(1.0, (double)limits->voxels / most[0]);
-    for (int i = 1; i < spira::net_sets_max; ++i) {
-        limits->set_voxels[i] = (int32_t)std::min((double)limits->voxels, ceil(most[i] * more));
+    for (int i = 1; i < spira::net_sets_max; ++i) { // sets that dilate may have more than the input
+        limits->set_voxels[i] = (int32_t)std::min(2.0 * limits->voxels, ceil(most[i] * more));
     }
-    input_of(&frames[0], c->common.voxel, &job->input);
+    input_of(job, &frames[0], &job->input);
     job->input.count = &job->input.rows;
     job->input.rows = c->points ? c->points : points;
     return spira::status_success();
@@ -223,7 +229,7 @@ static void state_free(state<W> *e) {
 
 template <typename W>
 static spira::status slots_new(state<W> *e) {
-    size_t staged = rows_begin + (size_t)e->d.input.rows * row_columns * sizeof(float);
+    size_t staged = rows_begin + (size_t)e->d.input.rows * row_columns(e->job.net) * sizeof(float);
     size_t told = voxels_begin + sizeof(int32_t);
     e->pinned_bytes = 2 * (staged + told);
     for (slot &s : e->slots) {
@@ -257,7 +263,7 @@ template <typename W>
 static spira::status frame_submit(state<W> *e, slot *s, const frame *f) {
     cudaStream_t stream = e->d.stream;
     int32_t kept = std::min(f->count, e->d.input.rows); // the GPU reports a larger count
-    size_t bytes = (size_t)kept * row_columns * sizeof(float);
+    size_t bytes = (size_t)kept * row_columns(e->job.net) * sizeof(float);
     memcpy(s->staged, &f->count, sizeof f->count);
     memcpy(s->staged + rows_begin, f->rows.data(), bytes);
     SIDE_CUDA(cudaEventRecord(s->mark[mark_began], stream));
@@ -345,6 +351,9 @@ static int64_t print_scans(const std::vector<frame> &frames, const std::vector<o
         std::string name = frames[i].path.substr(slash == std::string::npos ? 0 : slash + 1);
         print_line(name.c_str(), std::to_string(frames[i].count).c_str(),
                    std::to_string(outcomes[i].voxels).c_str(), outcomes, i, frames.size());
+        if (frames[i].outside) {
+            printf("    %lld points are out of range\n", (long long)frames[i].outside);
+        }
         spira::status first = spira::status_success();
         for (size_t k = i; k < outcomes.size(); k += frames.size()) {
             spira::status s = spira::device_status_read(&outcomes[k].trouble);
@@ -358,6 +367,22 @@ static int64_t print_scans(const std::vector<frame> &frames, const std::vector<o
     }
     print_line("all", "", "", outcomes, 0, 1);
     return bad;
+}
+
+// What a detection head reads: a tensor, or the rows of a set, at an address that never changes.
+template <typename W>
+static void print_output(const state<W> *e) {
+    const spira::net_run_args<W> run = side::device_args(&e->job, &e->d, nullptr);
+    const int last = e->job.plan->layer_count - 1;
+    const spira::net_result<W> r = spira::net_output(e->job.plan, last, &run);
+    const char *type = spira::numeric_name(r.type);
+    if (r.batch) {
+        printf("output: %s [%d, %d, %d, %d] at %p\n", type, r.batch, r.channels, r.height, r.width,
+               r.features);
+    } else {
+        printf("output: %s [voxels, %d] at %p, for at most %d voxels\n", type, r.channels,
+               r.features, r.set.capacity);
+    }
 }
 
 template <typename W>
@@ -384,6 +409,7 @@ static spira::status run_state(const choices *c, const std::vector<frame> &frame
     printf("%s in %s, captured once for %d points and %d voxels, coordinate word %d bits\n",
            c->common.net, spira::numeric_name(c->common.type), e->d.input.rows, limits.voxels,
            e->job.layout.bits);
+    print_output(e);
     SPIRA_TRY(rounds_run(e, frames, warm_rounds, &outcomes));
     double start = side::now_ms();
     SPIRA_TRY(rounds_run(e, frames, c->rounds, &outcomes));
@@ -421,7 +447,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     std::vector<frame> frames(paths.size());
     for (size_t i = 0; i < paths.size(); ++i) {
         frames[i].path = paths[i];
-        spira::status s = frame_read(c->common.voxel, &frames[i]);
+        spira::status s = frame_read(net, c->common.voxel, &frames[i]);
         if (spira::status_failed(s)) {
             return side::fail(("reading " + paths[i]).c_str(), s);
         }
@@ -460,7 +486,8 @@ static int usage(const char *why) {
         "\n              [--weights FILE] [--save-weights FILE] [--records FILE] "
         "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
-        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large\n"
+        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
+        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, SpUNet-v1m1\n"
         "--voxels, --points: capacities; without them, those of the largest scan\n"
         "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
         why);

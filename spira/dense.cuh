@@ -45,8 +45,8 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
                               const dense_task<W> &task, int64_t blocks, cudaStream_t stream) {
     const auto kernel = args->order == dense_channels_first ? dense_first_kernel<W, I, O>
                                                             : dense_last_kernel<W, I, O>;
-    return kernel_launch(kernel, (unsigned)blocks, dense_threads, 0, gpu->programmatic, 1, stream,
-                         "dense", task);
+    return kernel_launch(kernel, (unsigned)blocks, dense_threads, 0,
+                         args->programmatic && gpu->programmatic, 1, stream, "dense", task);
 }
 
 // The features of a set as a dense map, with zeros where there is no voxel.

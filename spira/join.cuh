@@ -67,11 +67,10 @@ SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
 // cost     three small kernels; a binary search of each other set for each source row. Where x or y
 //          is dropped, a radix sort of the words with their rows instead of the search
 template <typename W>
-SPIRA_API status join(const device_info *gpu, const join_args<W> *args, void *scratch,
-                      size_t scratch_bytes, cudaStream_t stream) {
+SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_bytes,
+                      cudaStream_t stream) {
     size_t needed;
     int32_t total;
-    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(join_check(args));
     SPIRA_TRY(join_sources(args, &total));
     SPIRA_TRY(join_workspace(args, &needed));
@@ -83,12 +82,12 @@ SPIRA_API status join(const device_info *gpu, const join_args<W> *args, void *sc
     const unsigned blocks = (unsigned)ceil_div(total, join_threads);
     if (join_sorts(args->axis)) {
         const int bits = word_bits(args->words);
-        SPIRA_TRY(kernel_launch(join_words_kernel<W>, blocks, join_threads, 0, gpu->programmatic, 1,
-                                stream, "join", task, radix_input(&s.radix, s.sorted, 0, bits)));
+        SPIRA_TRY(kernel_launch(join_words_kernel<W>, blocks, join_threads, 0, false, 1, stream,
+                                "join", task, radix_input(&s.radix, s.sorted, 0, bits)));
         SPIRA_TRY(radix_sort_rows(&s.radix, s.sorted, args->rows.order, 0, bits, stream));
     } else {
-        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, blocks, join_threads, 0, gpu->programmatic, 1,
-                                stream, "join", task, s.sorted, args->rows.order));
+        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, blocks, join_threads, 0, false, 1, stream,
+                                "join", task, s.sorted, args->rows.order));
     }
     const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
     return unique_launch(s.sorted, total, s.heads, args->out, rows, false, args->trouble, stream);
@@ -117,11 +116,13 @@ SPIRA_KERNEL void __launch_bounds__(join_threads)
     const int64_t i = (int64_t)blockIdx.x * join_threads + threadIdx.x;
     const int64_t voxel = i / task.groups;
     const int first = (int)(i % task.groups) * join_channels;
-    pdl_wait();
-    if (voxel >= min_of(*task.count, task.capacity)) {
+    const bool there = voxel < min_of(*task.count, task.capacity);
+    const int32_t begin = there ? task.rows.begin[voxel] : 0;
+    const int32_t end = there ? task.rows.begin[voxel + 1] : 0;
+    pdl_wait(); // for the features; in every thread block
+    if (!there) {
         return;
     }
-    const int32_t begin = task.rows.begin[voxel], end = task.rows.begin[voxel + 1];
     float sum[join_channels] = {};
     wide_elements<E, join_channels> row_of;
     for (int32_t r = begin; r < end; ++r) {
@@ -184,7 +185,7 @@ SPIRA_API status join_sum(const device_info *gpu, const join_sum_args *args, cud
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         return kernel_launch(join_sum_kernel<E>, (unsigned)blocks, join_threads, 0,
-                             gpu->programmatic, 1, stream, "join_sum", task);
+                             args->programmatic && gpu->programmatic, 1, stream, "join_sum", task);
     });
 }
 

@@ -55,6 +55,10 @@ struct join_sum_args {
     const int32_t *count; // [1] voxels of the result
     int32_t out_capacity;
     void *out; // [voxels, channels] aligned to its element; none of `in`
+    // Programmatic dependent launch. The kernel before this one on the stream may write `in`, but
+    // neither the rows nor the count. If it was launched programmatically itself, it must release
+    // its dependents only after it has waited for its predecessors (base/launch.cuh).
+    bool programmatic;
 };
 
 // ---- what both sides use ------------------------------------------------------------------------

@@ -88,11 +88,14 @@ conv_out.0=>extra_conv.0 3,1,1 128-128
 BEVFUSION = CENTERPOINT.replace("3,1,1", "1,1,3").replace("biased", "zero")
 MMDETECTION = """
 conv_input.0 3 5-16
-encoder_layers.encoder_layer1.0=>conv1.0 R 16-16 zero | encoder_layers.encoder_layer1.1=>conv1.1 R 16-16 zero
+encoder_layers.encoder_layer1.0=>conv1.0 R 16-16 zero
+encoder_layers.encoder_layer1.1=>conv1.1 R 16-16 zero
 encoder_layers.encoder_layer1.2.0=>conv2.0 3 16-32
-encoder_layers.encoder_layer2.0=>conv2.3 R 32-32 zero | encoder_layers.encoder_layer2.1=>conv2.4 R 32-32 zero
+encoder_layers.encoder_layer2.0=>conv2.3 R 32-32 zero
+encoder_layers.encoder_layer2.1=>conv2.4 R 32-32 zero
 encoder_layers.encoder_layer2.2.0=>conv3.0 3 32-64
-encoder_layers.encoder_layer3.0=>conv3.3 R 64-64 zero | encoder_layers.encoder_layer3.1=>conv3.4 R 64-64 zero
+encoder_layers.encoder_layer3.0=>conv3.3 R 64-64 zero
+encoder_layers.encoder_layer3.1=>conv3.4 R 64-64 zero
 encoder_layers.encoder_layer3.2.0=>conv4.0 3 64-128
 encoder_layers.encoder_layer4.0=>conv4.3 R 128-128 zero
 encoder_layers.encoder_layer4.1=>conv4.4 R 128-128 zero

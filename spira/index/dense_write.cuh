@@ -114,7 +114,6 @@ template <typename W, typename I, typename O>
 SPIRA_KERNEL void __launch_bounds__(dense_threads)
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_tile];
-    pdl_wait();
     const int32_t count = voxel_set_count(task.set);
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
     const int32_t chunk = (int32_t)blockIdx.x % task.chunks;
@@ -130,6 +129,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
     }
     dense_report(task, count);
     __syncthreads();
+    pdl_wait(); // for the features
 
     // ---- features of 4 cells
     const int c = chunk * dense_chunk + warp * dense_channels;
@@ -198,7 +198,6 @@ template <typename W, typename I, typename O>
 SPIRA_KERNEL void __launch_bounds__(dense_threads)
     dense_last_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_depth_max];
-    pdl_wait();
     const int32_t count = voxel_set_count(task.set);
     const int32_t chunk = (int32_t)blockIdx.x % task.chunks;
     const int32_t tile = (int32_t)blockIdx.x / task.chunks % task.tiles;
@@ -212,6 +211,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
     }
     dense_report(task, count);
     __syncthreads();
+    pdl_wait(); // for the features
 
     // ---- 8 elements of a cell at a time
     const int64_t deep = (int64_t)task.channels * extent.z;

@@ -92,7 +92,6 @@ template <typename W>
 SPIRA_KERNEL void __launch_bounds__(join_threads)
     join_merge_kernel(const __grid_constant__ join_task<W> task, W *sorted, int32_t *order) {
     const int64_t number = (int64_t)blockIdx.x * join_threads + threadIdx.x;
-    pdl_wait();
     join_report(task);
     if (number >= task.total) {
         return;
@@ -121,7 +120,6 @@ template <typename W>
 SPIRA_KERNEL void __launch_bounds__(join_threads)
     join_words_kernel(const __grid_constant__ join_task<W> task, W *words) {
     const int64_t number = (int64_t)blockIdx.x * join_threads + threadIdx.x;
-    pdl_wait();
     join_report(task);
     if (number < task.total) {
         words[number] = join_source_of(task, (int32_t)number).word;

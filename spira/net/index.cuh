@@ -86,7 +86,7 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
     }
     if (set->by == net_set_joined) {
         const join_args<W> args = net_join_args(p, s, run);
-        return join(&p->gpu, &args, memory + p->scratch, p->scratch_bytes, stream);
+        return join(&args, memory + p->scratch, p->scratch_bytes, stream);
     }
     return downsample_from(&p->layout, from, p->set[set->parent].stride, set->stride, to,
                            run->trouble, memory + p->scratch, p->scratch_bytes, stream);

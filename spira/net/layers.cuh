@@ -110,8 +110,9 @@ SPIRA_API status net_pool_run(const net_plan *p, int layer, const net_run_args<W
 
 template <typename W, numeric format>
 SPIRA_API status net_dense_run(const net_plan *p, int layer, const net_run_args<W> *run,
-                               cudaStream_t stream) {
-    const dense_args<W> args = net_dense_args(p, layer, run);
+                               bool programmatic, cudaStream_t stream) {
+    dense_args<W> args = net_dense_args(p, layer, run);
+    args.programmatic = programmatic;
     if constexpr (format == numeric_any) {
         return dense<W>(&p->gpu, &args, stream);
     } else { // the types of net_type_of
@@ -123,8 +124,9 @@ SPIRA_API status net_dense_run(const net_plan *p, int layer, const net_run_args<
 
 template <typename W, numeric format>
 SPIRA_API status net_join_run(const net_plan *p, int layer, const net_run_args<W> *run,
-                              cudaStream_t stream) {
-    const join_sum_args args = net_join_sum_args(p, layer, run);
+                              bool programmatic, cudaStream_t stream) {
+    join_sum_args args = net_join_sum_args(p, layer, run);
+    args.programmatic = programmatic;
     return join_sum<format>(&p->gpu, &args, stream);
 }
 
@@ -142,9 +144,9 @@ SPIRA_API status net_layer_start(const net_plan *p, int layer, const net_run_arg
     case net_conv:
         return net_conv_run<W, format>(p, layer, run, programmatic, stream);
     case net_join:
-        return net_join_run<W, format>(p, layer, run, stream);
+        return net_join_run<W, format>(p, layer, run, programmatic, stream);
     case net_dense:
-        return net_dense_run<W, format>(p, layer, run, stream);
+        return net_dense_run<W, format>(p, layer, run, programmatic, stream);
     default:
         return net_pool_run<W, format>(p, layer, run, stream);
     }

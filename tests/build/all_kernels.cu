@@ -63,7 +63,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(conv_map_build(&a->gpu, &request, a->memory, a->bytes, &built, a->stream));
     join_args<W> sets = {};
     sets.set[0] = sets.out = set;
-    SPIRA_TRY(join(&a->gpu, &sets, a->memory, a->bytes, a->stream));
+    SPIRA_TRY(join(&sets, a->memory, a->bytes, a->stream));
     dense_args<W> map_of_features = {};
     map_of_features.set = set;
     SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));

@@ -144,6 +144,34 @@ DEVICE_TEST(gpu_dense_in_a_graph) {
     }
 }
 
+// Lets the next kernel begin at once, and writes its features late.
+__global__ void late_copy(const char *from, char *to, int64_t bytes) {
+    pdl_launch_dependents();
+    for (long long start = clock64(); clock64() - start < 50000;) {
+    }
+    for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) {
+        to[i] = from[i];
+    }
+}
+
+DEVICE_TEST(gpu_dense_waits_for_the_features) {
+    random_state r = random_make(7);
+    for (dense_order order : {dense_channels_first, dense_channels_last}) {
+        const dense_shape s = shape_of({50, 36, 2}, 1, 24, numeric_f16, order);
+        dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 40, 0);
+        p.args.programmatic = true;
+        device_run<uint32_t> d = device_run_make(&p);
+        const char *from = (const char *)d.args.features;
+        const int64_t bytes = (int64_t)p.features.size();
+        char *features = device_new_poisoned<char>(bytes);
+        d.args.features = features;
+        late_copy<<<1, 1024, 0, stream_get()>>>(from, features, bytes);
+        CHECK_OK(dense<uint32_t>(gpu(), &d.args, stream_get()));
+        device_run_judge(&p, &d, __LINE__);
+        guarded_finish();
+    }
+}
+
 DEVICE_TEST(gpu_dense_refuses) {
     random_state r = random_make(6);
     const dense_shape s = shape_of({5, 4, 2}, 1, 8, numeric_f16, dense_channels_first);

@@ -51,7 +51,7 @@ device_run<W> device_run_make(const join_problem<W> *p) {
 
 template <typename W>
 status device_run_start(const device_run<W> *d, cudaStream_t stream) {
-    SPIRA_TRY(join<W>(gpu(), &d->args, d->scratch, d->scratch_bytes, stream));
+    SPIRA_TRY(join<W>(&d->args, d->scratch, d->scratch_bytes, stream));
     return join_sum(gpu(), &d->sums, stream);
 }
 
@@ -171,9 +171,9 @@ DEVICE_TEST(gpu_join_refuses) {
     random_state r = random_make(6);
     const join_problem<uint32_t> p = join_problem_make<uint32_t>(&r, 2, join_axis_z, 50, 0);
     device_run<uint32_t> d = device_run_make(&p);
-    CHECK_STATUS(join<uint32_t>(gpu(), &d.args, d.scratch, d.scratch_bytes - 1, stream_get()),
+    CHECK_STATUS(join<uint32_t>(&d.args, d.scratch, d.scratch_bytes - 1, stream_get()),
                  status_workspace);
-    CHECK_STATUS(join<uint32_t>(gpu(), &d.args, d.scratch + 16, d.scratch_bytes, stream_get()),
+    CHECK_STATUS(join<uint32_t>(&d.args, d.scratch + 16, d.scratch_bytes, stream_get()),
                  status_alignment);
     const numeric other = p.type == numeric_f16 ? numeric_bf16 : numeric_f16;
     d.sums.type = other;

@@ -353,8 +353,7 @@ using namespace nets;
 void network_residual(random_state *r, network *n) {
     const int channels[] = {16, 24, 32, 33, 48, 64, 80, 96, 128, 160, 256};
     auto any = [&] { return channels[random_int(r, 0, 10)]; };
-    n->count = 0;
-    n->input_channels = random_int(r, 1, 40);
+    networks::network_begin(n, random_int(r, 1, 40));
     int own = any(), skip = networks::network_conv(n, "in", net_input, own, 3, 1);
     int to = any(), at = networks::network_block(n, "a", skip, net_none, own, to, 3);
     int down = any();

@@ -15,6 +15,8 @@ const device_info device = device_made(90, 4, 232448, false);
 
 enum how { by_host, by_kernel };
 
+char *features_at; // of the run at hand
+
 template <typename W>
 struct outcome {
     std::vector<char> out;
@@ -36,7 +38,7 @@ outcome<W> run(const dense_problem<W> *p, how by) {
     char *features = guarded_new<char>((int64_t)(p->features.size() + in * (size_t)p->off_in));
     features += in * (size_t)p->off_in;
     std::copy(p->features.begin(), p->features.end(), features);
-    a.features = features;
+    a.features = features_at = features;
     char *map = guarded_new<char>((int64_t)(bytes + out * (size_t)p->off_out));
     a.out = map + out * (size_t)p->off_out;
     a.trouble = &o.trouble;
@@ -158,6 +160,21 @@ TEST(dense_batches_beyond_the_words) {
         agrees(&p, by);
         p.args.grid.extent = {40, 40, 7}; // and cells that the words have no coordinates for
         agrees(&p, by);
+    }
+}
+
+// With programmatic launch the set is searched while the kernel before still writes the features.
+TEST(dense_waits_for_the_features) {
+    random_state r = random_make(9);
+    for (int i = 0; i < 12; ++i) {
+        emulate::seed = (uint64_t)i;
+        const dense_shape s = dense_shape_random(&r, 10);
+        dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 60, 2);
+        p.args.programmatic = true;
+        emulate::previous = {[&] { memset(features_at, 0x5a, p.features.size()); },
+                             [&] { memcpy(features_at, p.features.data(), p.features.size()); }};
+        agrees(&p, by_kernel);
+        emulate::previous = {};
     }
 }
 

@@ -34,10 +34,9 @@ status run_join(const join_args<W> *a, how by) {
     SPIRA_TRY(by == by_host ? join_host_workspace(a, &bytes) : join_workspace(a, &bytes));
     scratch s(bytes);
     CHECK_STATUS(by == by_host ? join_host(a, s.base, bytes - 1)
-                               : join<W>(&device, a, s.base, bytes - 1, nullptr),
+                               : join<W>(a, s.base, bytes - 1, nullptr),
                  status_workspace);
-    SPIRA_TRY(by == by_host ? join_host(a, s.base, bytes)
-                            : join<W>(&device, a, s.base, bytes, nullptr));
+    SPIRA_TRY(by == by_host ? join_host(a, s.base, bytes) : join<W>(a, s.base, bytes, nullptr));
     CHECK(s.intact());
     return status_success();
 }
@@ -216,6 +215,41 @@ TEST(join_shows_nan) {
     }
 }
 
+// With programmatic launch the rows are read while the kernel before still writes the features.
+TEST(join_sum_waits_for_the_features) {
+    random_state r = random_make(10);
+    for (int i = 0; i < 6; ++i) {
+        emulate::seed = (uint64_t)i;
+        const join_problem<uint32_t> p =
+            join_problem_make<uint32_t>(&r, 2, join_axis_none, i ? 50 : 1, 3);
+        const join_outcome<uint32_t> wanted = join_expected(&p);
+        device_status trouble = {};
+        host_run<uint32_t> h;
+        host_run_make(&p, &trouble, &h);
+        CHECK_OK(run_join(&h.args, by_host));
+        h.sums.programmatic = true;
+        auto each = [&](void (*change)(char *to, const std::vector<char> *from)) {
+            for (int s = 0; s < p.sets; ++s) {
+                change((char *)h.sums.in[s], &p.features[s]);
+            }
+        };
+        emulate::previous = {[&] {
+                                 each([](char *to, const std::vector<char> *from) {
+                                     memset(to, 0x5a, from->size());
+                                 });
+                             },
+                             [&] {
+                                 each([](char *to, const std::vector<char> *from) {
+                                     memcpy(to, from->data(), from->size());
+                                 });
+                             }};
+        CHECK_OK(join_sum(&device, &h.sums, nullptr));
+        emulate::previous = {};
+        CHECK(std::equal(wanted.sums.begin(), wanted.sums.end(), (const char *)h.sums.out));
+        guarded_finish();
+    }
+}
+
 TEST(join_finds_planted_errors) {
     random_state r = random_make(9);
     join_problem<uint32_t> p = join_problem_make<uint32_t>(&r, 2, join_axis_none, 50, 3);
@@ -279,7 +313,7 @@ TEST(join_refuses) {
         args bad = f.args;
         spoil(&bad);
         CHECK_STATUS(join_host(&bad, f.memory, sizeof f.memory), code);
-        CHECK_STATUS(join<uint32_t>(&device, &bad, f.memory, sizeof f.memory, nullptr), code);
+        CHECK_STATUS(join<uint32_t>(&bad, f.memory, sizeof f.memory, nullptr), code);
     };
     refuses(status_ok, [](args *) {});
     refuses(status_null_pointer, [](args *a) { a->words = nullptr; });
@@ -304,10 +338,7 @@ TEST(join_refuses) {
     refuses(status_ok, [](args *a) { a->axis = join_axis_none, a->at = 1000; });
     refuses(status_unsupported, [](args *a) { a->out.words = a->set[1].words; });
     refuses(status_unsupported, [](args *a) { a->out.count = a->set[0].count; });
-    CHECK_STATUS(join<uint32_t>(nullptr, &f.args, f.memory, sizeof f.memory, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(join<uint32_t>(&device, nullptr, f.memory, sizeof f.memory, nullptr),
-                 status_null_pointer);
+    CHECK_STATUS(join<uint32_t>(nullptr, f.memory, sizeof f.memory, nullptr), status_null_pointer);
     CHECK_STATUS(join_workspace<uint32_t>(&f.args, nullptr), status_null_pointer);
     word_layout wide = word_widen(f.layout);
     f.args.words = &wide;

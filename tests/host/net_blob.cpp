@@ -19,8 +19,7 @@ namespace {
 
 // Strides 1, 2 and 1; two sources; a bias, a norm, both, neither; a pooling layer without a name.
 void network_mixed(networks::network *n) {
-    n->count = 0;
-    n->input_channels = 3;
+    networks::network_begin(n, 3);
     int a = reference_net_plain(n, net_input, 5, {3, 1, 2}, {1, 1, 1});
     n->layers[a].bias = true;
     int b = networks::network_conv(n, "down", a, 4, 2, 2);

@@ -234,8 +234,7 @@ enum { block_shortcut = 1, block_first, block_second, block_after, block_layers 
 
 // A residual block whose channels change, and a layer before and after it.
 void network_with_shortcut(network *n) {
-    n->count = 0;
-    n->input_channels = 4;
+    networks::network_begin(n, 4);
     networks::network_conv(n, "before", net_input, 64, 3, 1);
     networks::network_block(n, "block", 0, net_none, 64, 96, 3);
     networks::network_conv(n, "after", block_second, 64, 3, 1);

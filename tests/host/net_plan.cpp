@@ -119,8 +119,7 @@ TEST(net_plan_names_the_pooling_at_fault) {
         network n;
         net_plan plan;
         for (size_t f = 0; f <= sizeof faults / sizeof *faults; ++f) {
-            n.count = 0;
-            n.input_channels = 4;
+            networks::network_begin(&n, 4);
             networks::network_conv(&n, "first", net_input, 8, 3, 1);
             reference_net_pool(&n, op, 0, {2, 2, 2}, {2, 2, 2});
             if (f == 0) {
@@ -138,8 +137,7 @@ TEST(net_plan_names_the_pooling_at_fault) {
 TEST(net_plan_limits_of_sets_maps_and_layers) {
     network n;
     net_plan plan;
-    n.count = 0;
-    n.input_channels = 4;
+    networks::network_begin(&n, 4);
     for (int i = 0; i < net_sets_max; ++i) { // sets: the input's and one for each layer
         networks::network_conv(&n, "set", net_input, 4, 1, i + 2);
         n.layers[i].size.x = 3;
@@ -178,8 +176,7 @@ TEST(net_plan_limits_of_sets_maps_and_layers) {
 TEST(net_plan_stride_and_reach_too_large) {
     network n;
     net_plan plan;
-    n.count = 0;
-    n.input_channels = 4;
+    networks::network_begin(&n, 4);
     networks::network_conv(&n, "down", net_input, 4, 2, 1 << 10);
     networks::network_conv(&n, "down", 0, 4, 2, 1 << 10);
     networks::network_conv(&n, "down", 1, 4, 1, 2);
@@ -330,8 +327,7 @@ void check_parents(std::initializer_list<triple> strides, std::initializer_list<
                    int line) {
     network n;
     net_plan plan;
-    n.count = 0;
-    n.input_channels = 4;
+    networks::network_begin(&n, 4);
     for (triple stride : strides) { // all of them read the input: their strides are absolute
         networks::network_conv(&n, "down", net_input, 4, 3, 1);
         n.layers[n.count - 1].stride = stride;

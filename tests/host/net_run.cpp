@@ -500,8 +500,7 @@ TEST(net_host_run_refuses) {
 // A layout that was fitted to smaller strides than the network has is refused, not used.
 TEST(net_host_refuses_a_layout_of_smaller_strides) {
     network n;
-    n.count = 0;
-    n.input_channels = 3;
+    networks::network_begin(&n, 3);
     networks::network_conv(&n, "down", net_input, 4, 1, 8);
     n.layers[0].size.x = 2;
     word_layout layout =

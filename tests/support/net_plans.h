@@ -17,8 +17,7 @@ using networks::network;
 
 // Four layers at strides 1, 2, 2 and 1, without a fault.
 [[maybe_unused]] static void network_plain(network *n) {
-    n->count = 0;
-    n->input_channels = 4;
+    networks::network_begin(n, 4);
     networks::network_conv(n, "first", net_input, 8, 3, 1);
     networks::network_conv(n, "down", 0, 8, 2, 2);
     networks::network_conv(n, "coarse", 1, 8, 3, 1);

@@ -7,6 +7,7 @@
 #include "../../spira/voxel.cuh"
 #include "device.cuh"
 #include "gpu.cuh"
+#include "net_tables.h"
 #include "reference_net.h"
 
 namespace nets {
@@ -53,7 +54,9 @@ inline void network_named(const char *name, network *n) {
     static const struct {
         const char *name;
         void (*make)(network *n);
-    } small[] = {{"fine", network_fine}, {"strided", network_strided}, {"pooled", network_pooled}};
+    } small[] = {{"fine", network_fine},         {"strided", network_strided},
+                 {"pooled", network_pooled},     {"encoder", tables::network_encoder},
+                 {"flat", tables::network_flat}, {"mixed", tables::network_mixed}};
     if (networks::network_make(name, n)) {
         return;
     }
@@ -62,6 +65,9 @@ inline void network_named(const char *name, network *n) {
         if (strcmp(s.name, name) == 0) {
             n->count = 0;
             s.make(n);
+            if (!reference_net_floors(n)) { // its extent includes the bounds of the frames
+                n->grid = {{-24, -16, -16}, {48, 32, 32}};
+            }
         }
     }
 }
@@ -164,6 +170,8 @@ SPIRA_API net_limits limits_make(const network *n, numeric type, int32_t voxels,
     limits.voxels = voxels;
     limits.channels = n->input_channels;
     limits.type = type;
+    limits.grid = n->grid;
+    limits.batch = scene_batches;
     limits.count_pairs = limits.keep_all = keep_all;
     limits.shortcuts = keep_all ? net_shortcuts_hidden : net_shortcuts_within;
     return limits;
@@ -304,7 +312,6 @@ result<W> result_fetch(const device_net<W, format> *d) {
     result<W> r;
     const net_plan *p = d->plan.get();
     const net_run_args<W> run = device_net_args(d);
-    const int64_t size = numeric_size(p->limits.type);
     r.trouble = device_value(d->trouble);
     for (int s = 0; s < p->sets; ++s) {
         voxel_set<W> set = net_voxels(p, s, d->set, d->memory);
@@ -320,14 +327,16 @@ result<W> result_fetch(const device_net<W, format> *d) {
     for (int m = 0; m < p->maps && p->limits.count_pairs; ++m) {
         r.pairs[m] = fetch<int32_t>(d->memory + p->map[m].pairs, p->map[m].volume);
     }
-    r.features[0] =
-        fetch<char>(d->features, (int64_t)r.words[0].size() * p->limits.channels * size);
+    r.features[0] = fetch<char>(d->features, (int64_t)r.words[0].size() * p->limits.channels *
+                                                 numeric_size(p->limits.type));
     for (int i = 0; i < p->layer_count; ++i) {
         const net_result<W> layer = net_output(p, i, &run);
         CHECK_EQUAL(layer.features != nullptr, layer_is_kept(p, i));
         if (layer.features) {
             int64_t rows = (int64_t)r.words[p->step[i].set].size();
-            r.features[1 + i] = fetch<char>(layer.features, rows * layer.channels * size);
+            rows = layer.batch ? (int64_t)layer.batch * layer.height * layer.width : rows;
+            r.features[1 + i] =
+                fetch<char>(layer.features, rows * layer.channels * numeric_size(layer.type));
         }
     }
     return r;

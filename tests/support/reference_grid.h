@@ -220,4 +220,21 @@ SPIRA_API void reference_grid_convolve(const reference_grid *in, const reference
     }
 }
 
+// The maximum over the voxels that an output's kernel touches.
+SPIRA_API void reference_grid_largest(const reference_grid *in, const reference_taps *taps,
+                                      const reference_grid *out, reference_sums *s) {
+    for (int64_t o = 0; o < (int64_t)out->has.size(); ++o) {
+        bool first = true;
+        reference_grid_visit(taps, reference_grid_cell(out, o), [&](int, reference_cell c) {
+            const int64_t i = reference_grid_at(in, c);
+            for (int64_t k = 0; i >= 0 && in->has[(size_t)i] && k < in->channels; ++k) {
+                const double x = (double)in->value[(size_t)(i * in->channels + k)];
+                double *most = &s->sum[(size_t)(o * in->channels + k)];
+                *most = first || x > *most ? x : *most;
+            }
+            first = first && !(i >= 0 && in->has[(size_t)i]);
+        });
+    }
+}
+
 #endif

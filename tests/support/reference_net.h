@@ -35,8 +35,7 @@ SPIRA_API int reference_net_pool(networks::network *n, spira::net_op op, int sou
 
 // A small network with one of everything. Strides 1, 2, (2, 4, 6) and 4.
 SPIRA_API void reference_net_zoo(networks::network *n) {
-    n->count = 0;
-    n->input_channels = 5;
+    networks::network_begin(n, 5);
     int a = reference_net_plain(n, spira::net_input, 7, {3, 3, 3}, {1, 1, 1});
     n->layers[a].bias = true;
     n->layers[a].act = spira::activation_leaky;
@@ -101,8 +100,7 @@ SPIRA_API int reference_net_channels(const networks::network *n, int layer) {
 
 // A random network of `count` layers that fits together.
 SPIRA_API void reference_net_random(random_state *r, int count, networks::network *n) {
-    n->count = 0;
-    n->input_channels = random_int(r, 1, 9);
+    networks::network_begin(n, random_int(r, 1, 9));
     while (n->count < count) {
         int i = n->count, source = std::max(-1, random_int(r, i - 4, i - 1));
         spira::triple from = reference_net_stride(n->layers, source);
@@ -150,8 +148,10 @@ template <typename W>
 SPIRA_API spira::word_layout reference_net_layout(const networks::network *n, spira::triple lo,
                                                   spira::triple hi, int batches) {
     spira::word_need need = {};
-    CHECK_OK(spira::net_need(n->layers, n->count, &need));
-    return reference_layout<W>(lo, hi, batches, need.stride, need.reach);
+    need.lo = lo;
+    need.hi = hi;
+    CHECK_OK(spira::net_need(n->layers, n->count, &n->grid, &need));
+    return reference_layout<W>(need.lo, need.hi, batches, need.stride, need.reach);
 }
 
 // ---- sets and maps ------------------------------------------------------------------------------
@@ -167,12 +167,75 @@ SPIRA_API int reference_net_set(const spira::net_plan *p, spira::triple stride) 
     return found == p->sets ? -1 : found;
 }
 
+// Whether the sets of a network are all floors of the input. Other sets are those of the plan's
+// nodes, and made by the host loops: tests/host/net_sets.cpp judges these.
+SPIRA_API bool reference_net_floors(const networks::network *n) {
+    bool floors = true;
+    for (int i = 0; i < n->count; ++i) {
+        const spira::net_layer *l = &n->layers[i];
+        floors = floors && l->rule == spira::net_rule_floor && l->op <= spira::net_pool_average;
+    }
+    return floors;
+}
+
+// The set of a layer's features.
+SPIRA_API int reference_net_set_of(const networks::network *n, const spira::net_plan *p,
+                                   int layer) {
+    return reference_net_floors(n) ? reference_net_set(p, reference_net_stride(n->layers, layer))
+           : layer < 0             ? 0
+                                   : p->step[layer].set;
+}
+
 // All sets of a plan, as they follow from its input.
 template <typename W>
 struct reference_net_sets {
     std::vector<W> set[spira::net_sets_max]; // cut off at the capacity
     int64_t needed;                          // the largest that was cut off, or 0
 };
+
+// A set that is no floor, by the host loops. In exactly its capacity.
+template <typename W>
+SPIRA_API void reference_net_derive(const spira::net_plan *p, int s, reference_net_sets<W> *r) {
+    const spira::net_set *set = &p->set[s];
+    int32_t counts[spira::net_sets_max] = {}, out_count = 0;
+    std::vector<W> out((size_t)set->capacity);
+    spira::device_status trouble = {};
+    std::vector<std::vector<W>> in((size_t)p->sets);
+    spira::join_args<W> join = {};
+    const int sources = set->by == spira::net_set_joined ? set->sources : 1;
+    int64_t rows = 0;
+    for (int n = 0; n < sources; ++n) {
+        const int from = set->by == spira::net_set_joined ? set->source[n] : set->parent;
+        in[(size_t)n] = r->set[from];
+        in[(size_t)n].resize((size_t)p->set[from].capacity);
+        counts[n] = (int32_t)r->set[from].size();
+        join.set[n] = {in[(size_t)n].data(), &counts[n], p->set[from].capacity};
+        rows += p->set[from].capacity;
+    }
+    size_t bytes = 0;
+    if (set->by == spira::net_set_expanded) {
+        const spira::expand_rule rule = spira::net_expand_rule(p, set);
+        CHECK_OK(spira::expand_host_workspace(&set->kernel, &rule, join.set[0], &bytes));
+        CHECK_OK(spira::expand_host(&p->layout, &set->kernel, &rule, join.set[0],
+                                    {out.data(), &out_count, set->capacity}, &trouble,
+                                    guarded_new<char>((int64_t)bytes), bytes));
+    } else {
+        const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
+        std::vector<int32_t> begin((size_t)set->capacity + 1), order((size_t)rows);
+        join.words = &p->layout;
+        join.sets = sources;
+        join.axis = set->axis;
+        join.at = set->axis < 0 ? 0 : origin[set->axis];
+        join.out = {out.data(), &out_count, set->capacity};
+        join.rows = {begin.data(), order.data()};
+        join.trouble = &trouble;
+        CHECK_OK(spira::join_host_workspace(&join, &bytes));
+        CHECK_OK(spira::join_host(&join, guarded_new<char>((int64_t)bytes), bytes));
+    }
+    r->needed = std::max(r->needed, (int64_t)trouble.needed);
+    out.resize((size_t)out_count);
+    r->set[s] = out;
+}
 
 template <typename W>
 SPIRA_API reference_net_sets<W> reference_net_index(const spira::net_plan *p, const W *words,
@@ -182,6 +245,10 @@ SPIRA_API reference_net_sets<W> reference_net_index(const spira::net_plan *p, co
     for (int s = 0; s < p->sets; ++s) {
         const spira::triple by = p->set[s].stride;
         std::vector<W> &set = r.set[s];
+        if (s && p->set[s].by != spira::net_set_floor) {
+            reference_net_derive(p, s, &r);
+            continue;
+        }
         // A set is made of what is left of the one below it.
         const std::vector<W> from =
             s ? r.set[p->set[s].parent] : std::vector<W>(words, words + count);
@@ -208,11 +275,10 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
                                                  const spira::net_plan *p,
                                                  const reference_net_sets<W> *sets, int layer) {
     const spira::net_layer *l = &n->layers[layer];
-    spira::triple from = reference_net_stride(n->layers, l->source),
-                  to = reference_net_stride(n->layers, layer);
-    const std::vector<W> &source = sets->set[reference_net_set(p, from)],
-                         &outputs = sets->set[reference_net_set(p, to)];
-    spira::kernel_shape kernel = {l->size, l->dilation, l->transposed ? to : from, l->transposed};
+    const int in = reference_net_set_of(n, p, l->source), out = reference_net_set_of(n, p, layer);
+    const std::vector<W> &source = sets->set[in], &outputs = sets->set[out];
+    const spira::triple fine = p->set[l->transposed ? out : in].stride;
+    spira::kernel_shape kernel = {l->size, l->dilation, fine, l->transposed};
     std::vector<int32_t> map(outputs.size() * (size_t)spira::kernel_volume(&kernel) + 1);
     reference_map(&p->layout, &kernel, source.data(), (int32_t)source.size(), outputs.data(),
                   (int32_t)outputs.size(), map.data());
@@ -256,8 +322,7 @@ struct reference_net_run {
 
 template <typename W>
 SPIRA_API int32_t reference_net_voxels(const reference_net_run<W> *run, int layer) {
-    spira::triple stride = reference_net_stride(run->net->layers, layer);
-    return (int32_t)run->sets.set[reference_net_set(run->plan, stride)].size();
+    return (int32_t)run->sets.set[reference_net_set_of(run->net, run->plan, layer)].size();
 }
 
 // The features of a layer, or of the input, as floats.
@@ -432,11 +497,81 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
 }
 
+// Judges a join or a dense map by the host loops, to the bit. (tests/host/net_sets.cpp judges
+// these.)
+template <typename W>
+SPIRA_API reference_verdict reference_net_gathered(const reference_net_run<W> *run, int layer) {
+    const spira::net_plan *p = run->plan;
+    const spira::net_step *step = &p->step[layer];
+    const spira::numeric type = spira::net_type_of(p, layer);
+    std::vector<W> words[spira::net_sets_max];
+    int32_t counts[spira::net_sets_max];
+    for (int s = 0; s < p->sets; ++s) {
+        words[s] = run->sets.set[s];
+        counts[s] = (int32_t)words[s].size();
+        words[s].resize((size_t)p->set[s].capacity);
+    }
+    std::vector<char> out(step->feature_bytes + 1);
+    spira::device_status trouble = {};
+    int64_t values = (int64_t)counts[step->set] * step->channels;
+    if (p->layers[layer].op == spira::net_dense) {
+        spira::net_run_args<W> none = {};
+        spira::dense_args<W> args = spira::net_dense_args(p, layer, &none);
+        args.set = {words[step->set].data(), &counts[step->set], p->set[step->set].capacity};
+        args.features = run->feature[1 + p->layers[layer].source];
+        args.out = out.data();
+        args.trouble = &trouble;
+        CHECK_OK(spira::dense_host(&args));
+        values = (int64_t)(step->feature_bytes / (size_t)spira::numeric_size(type));
+        values = std::min(values, (int64_t)args.batch * args.channels * args.grid.extent.x *
+                                      args.grid.extent.y * args.grid.extent.z);
+    } else {
+        const spira::net_set *set = &p->set[step->set];
+        const spira::net_reads reads = spira::net_reads_of(&p->layers[layer]);
+        std::vector<int32_t> begin((size_t)set->capacity + 1),
+            order((size_t)spira::net_join_sources(p, set));
+        spira::net_run_args<W> none = {};
+        none.input.capacity = p->set[0].capacity;
+        spira::join_args<W> join = spira::net_join_args(p, step->set, &none);
+        spira::join_sum_args sum = spira::net_join_sum_args(p, layer, &none);
+        for (int n = 0; n < set->sources; ++n) {
+            const int s = set->source[n];
+            join.set[n] = {words[s].data(), &counts[s], p->set[s].capacity};
+        }
+        for (int r = 0, n = 0; r < reads.count; ++r) {
+            if (reads.layer[r] != spira::net_none) {
+                sum.in[n++] = run->feature[1 + reads.layer[r]];
+            }
+        }
+        int32_t count = 0;
+        join.out = {words[step->set].data(), &count, set->capacity};
+        join.rows = sum.rows = {begin.data(), order.data()};
+        join.trouble = &trouble;
+        sum.count = &count;
+        sum.out = out.data();
+        size_t bytes = 0;
+        CHECK_OK(spira::join_host_workspace(&join, &bytes));
+        CHECK_OK(spira::join_host(&join, guarded_new<char>((int64_t)bytes), bytes));
+        CHECK_OK(spira::join_sum_host(&sum));
+    }
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (int64_t i = 0; i < values; ++i) {
+        const double expected = (double)spira::numeric_load(type, out.data(), i);
+        const double got = (double)spira::numeric_load(type, run->feature[1 + layer], i);
+        if (got != expected && !(worst.ratio > 0)) {
+            worst = {INFINITY, i, got, expected, 0};
+        }
+    }
+    return worst;
+}
+
 // The verdict on one layer; `plainly`: by the plain loops, which are for fp32 alone.
 template <typename W>
 SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer,
                                                 bool plainly) {
-    return run->net->layers[layer].op != spira::net_conv ? reference_net_pooled(run, layer)
+    const spira::net_op op = run->net->layers[layer].op;
+    return op == spira::net_join || op == spira::net_dense ? reference_net_gathered(run, layer)
+           : op != spira::net_conv                         ? reference_net_pooled(run, layer)
            : plainly ? reference_net_convolved_plainly(run, layer)
                      : reference_net_convolved(run, layer);
 }

@@ -1,0 +1,95 @@
+// tests/gpu/net_sets.cu: networks whose coordinate sets follow rules of their own (net/sets.h), on
+// the GPU: dilating sets, joins and dense maps, each layer against the host; one graph for frames
+// of all sizes; a second stream. In two formats, so that little is compiled.
+#include "../support/net_checks.cuh"
+
+using namespace nets;
+
+namespace {
+
+const char *const names[] = {"encoder", "flat", "mixed"};
+
+template <typename W, numeric format>
+void check_sets(const char *name, int32_t voxels, uint64_t seed) {
+    network n;
+    network_named(name, &n);
+    check_network<W, format>(&n, format, voxels, voxels + 200, seed);
+}
+
+} // namespace
+
+DEVICE_TEST(gpu_net_sets_f16) {
+    for (const char *name : names) {
+        for (int32_t voxels : {0, 1, 33, test_quick() ? 200 : 3000}) {
+            check_sets<uint32_t, numeric_f16>(name, voxels, 1 + (uint64_t)voxels);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_net_sets_f32) {
+    for (const char *name : names) {
+        check_sets<uint64_t, numeric_f32>(name, test_quick() ? 200 : 2000, 2);
+    }
+}
+
+// Dense maps of both orders, in the type of the features and in fp32; kept in the middle of a
+// network.
+DEVICE_TEST(gpu_net_sets_dense_types) {
+    for (int i = 0; i < 4; ++i) {
+        network n;
+        network_named("encoder", &n);
+        const int layer = n.count - 1;
+        n.layers[layer].order = i % 2 ? dense_channels_last : dense_channels_first;
+        n.layers[layer].keep = true;
+        networks::network_conv(&n, "behind", layer - 1, 8, 3, 1);
+        net_limits limits = limits_make(&n, numeric_f16, 900, true);
+        limits.dense_f32 = i / 2;
+        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        const net_run_args<uint32_t> run = device_net_args(&d);
+        const net_result<uint32_t> r = net_output(d.plan.get(), layer, &run);
+        CHECK_EQUAL(r.type, limits.dense_f32 ? numeric_f32 : numeric_f16);
+        CHECK(r.features && r.batch == 2 && r.height == 8 && r.width == 12 && r.channels == 7 * 3);
+        frame f = frame_make<uint32_t>(3, &d.plan->layout, 700, n.input_channels);
+        check_result(&d, &f, device_net_result(&d, &f));
+    }
+}
+
+// A set that outgrows its capacity is cut off and recorded, and the next frame is not affected.
+DEVICE_TEST(gpu_net_sets_capacity_passed) {
+    for (const char *name : names) {
+        network n;
+        network_named(name, &n);
+        net_limits limits = limits_make(&n, numeric_f16, 900, true);
+        for (int s = 1; s < net_sets_max; ++s) {
+            limits.set_voxels[s] = 150;
+        }
+        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        for (int32_t voxels : {800, 10, 900, 0}) {
+            frame f = frame_make<uint32_t>(7, &d.plan->layout, voxels, n.input_channels);
+            check_result(&d, &f, device_net_result(&d, &f));
+        }
+    }
+}
+
+// Sets, joins and dense maps replay on frames of any size, with nothing left of the one before.
+DEVICE_TEST(gpu_net_sets_graph_replays) {
+    for (const char *name : names) {
+        network n;
+        network_named(name, &n);
+        net_limits limits = limits_make(&n, numeric_f16, 1000, true);
+        limits.overlap = true;
+        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        d.side = side_get();
+        cudaGraphExec_t replay = device_net_capture(&d);
+        REQUIRE(replay != nullptr);
+        for (int32_t voxels : {1000, 3, 500, 0, 1000}) {
+            frame f = frame_make<uint32_t>(9 + (uint64_t)voxels, &d.plan->layout, voxels,
+                                           n.input_channels);
+            device_net_upload(&d, &f);
+            device_net_forget(&d, voxels % 256);
+            REQUIRE(graph_replay(replay));
+            check_result(&d, &f, result_fetch(&d));
+        }
+        CUDA_CHECK(cudaGraphExecDestroy(replay));
+    }
+}

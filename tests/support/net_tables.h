@@ -1,0 +1,74 @@
+// tests/support/net_tables.h: small networks with rules of their own for their sets: for host and
+// GPU tests.
+#ifndef SPIRA_TESTS_NET_TABLES_H
+#define SPIRA_TESTS_NET_TABLES_H
+
+#include "../../examples/networks.h"
+
+namespace tables {
+
+using networks::network;
+using namespace spira;
+
+// The head of VoxelBackBone8x at a small scale: strided, dilating layers with paddings of their
+// own, submanifold ones between them, a dense map.
+[[maybe_unused]] static void network_encoder(network *n) {
+    networks::network_begin(n, 3);
+    int at = networks::network_conv(n, "in", net_input, 4, 3, 1);
+    at = networks::network_down(n, "down1", at, 5, 3, 2, 1);
+    at = networks::network_conv(n, "level1", at, 5, 3, 1);
+    at = networks::network_down(n, "down2", at, 6, 3, 2, 1);
+    n->layers[at].padding.z = 0;
+    at = networks::network_conv(n, "level2", at, 6, 3, 1);
+    n->layers[at].residual = at - 1;
+    at = networks::network_down_z(n, "out", at, 7);
+    networks::network_plain(n, "dense", net_dense, at);
+}
+
+// VoxelNeXt at a small scale: three levels, joined without z; then two-dimensional layers, the
+// first of which dilates.
+[[maybe_unused]] static void network_flat(network *n) {
+    networks::network_begin(n, 3);
+    int level[3], at = networks::network_conv(n, "in", net_input, 4, 3, 1);
+    for (int s = 0; s < 3; ++s) {
+        at = networks::network_down(n, "down", at, 4, 3, 2, 1);
+        level[s] = at = networks::network_conv(n, "level", at, 4, 3, 1);
+    }
+    at = networks::network_plain(n, "flatten", net_join, level[0]);
+    n->layers[at].source2 = level[1];
+    n->layers[at].more_sources = 1;
+    n->layers[at].more[0] = level[2];
+    n->layers[at].axis = join_axis_z;
+    at = networks::network_down(n, "wide", at, 5, 3, 1, 1);
+    n->layers[at].size.z = 1;
+    n->layers[at].padding.z = 0;
+    at = networks::network_conv(n, "head", at, 6, 3, 1);
+    n->layers[at].size.z = 1;
+}
+
+// Floors of an expanded set, and back; a set of the same stride by another rule beside it; their
+// union; back to the input; pooling by spconv's rule.
+[[maybe_unused]] static void network_mixed(network *n) {
+    networks::network_begin(n, 3);
+    int wide = networks::network_down(n, "expanded", net_input, 8, 3, 2, 1);
+    int low = networks::network_conv(n, "floor", wide, 16, 2, 2);
+    int up = networks::network_conv(n, "back", low, 8, 2, 2);
+    n->layers[up].transposed = true;
+    n->layers[up].residual = wide;
+    int other = networks::network_conv(n, "floored", net_input, 8, 3, 2);
+    networks::network_conv(n, "beside", other, 4, 3, 1);
+    int both = networks::network_plain(n, "both", net_join, up);
+    n->layers[both].source2 = other;
+    int top = networks::network_conv(n, "top", up, 16, 3, 2);
+    n->layers[top].transposed = true;
+    networks::network_conv(n, "end", top, 8, 3, 1);
+    int pool = networks::network_plain(n, "pool", net_pool_max, wide);
+    n->layers[pool].rule = net_rule_expand;
+    n->layers[pool].size = n->layers[pool].stride = {3, 3, 3};
+    n->layers[pool].padding = {1, 1, 1};
+    networks::network_conv(n, "both ends", both, 8, 3, 1);
+}
+
+} // namespace tables
+
+#endif
