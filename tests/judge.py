@@ -420,7 +420,7 @@ try:
     if "--self-test" not in sys.argv:
         import judge_networks
         print(judge_networks.versions())
-except ImportError as fault:
+except (ImportError, OSError) as fault:
     missing = f"spconv with PyTorch is not installed ({fault})"
 if __name__ == "__main__":
     main()
