@@ -93,3 +93,26 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
         CUDA_CHECK(cudaGraphExecDestroy(replay));
     }
 }
+
+// The last layer can write to a tensor of the caller's, and to nothing else.
+DEVICE_TEST(gpu_net_sets_output_in_place) {
+    for (const char *name : names) {
+        network n;
+        network_named(name, &n);
+        net_limits limits = limits_make(&n, numeric_f16, 900, true);
+        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        frame f = frame_make<uint32_t>(5, &d.plan->layout, 800, n.input_channels);
+        const result<uint32_t> wanted = device_net_result(&d, &f);
+        const int last = n.count - 1;
+        net_run_args<uint32_t> run = device_net_args(&d);
+        const net_result<uint32_t> kept = net_output(d.plan.get(), last, &run);
+        const std::vector<char> &rows = wanted.features[1 + last];
+        run.out = device_new<char>((int64_t)d.plan->step[last].feature_bytes);
+        CUDA_CHECK(cudaMemset(kept.features, 0xff, rows.size()));
+        CHECK_OK((net_run<uint32_t, numeric_f16>(gpu(), d.plan.get(), &run, nullptr)));
+        CHECK(net_output(d.plan.get(), last, &run).features == run.out);
+        CHECK(fetch<char>(run.out, (int64_t)rows.size()) == rows);
+        const std::vector<char> none(rows.size(), (char)0xff);
+        CHECK(fetch<char>(kept.features, (int64_t)rows.size()) == none);
+    }
+}
