@@ -1,16 +1,19 @@
-// spira/expand.cuh: the output set of a strided layer of spconv or TorchSparse, on the GPU: writes
-// all
-// outputs that the inputs touch, sorts them and removes repeats (index/unique.cuh). The rule and the
-// host loop are in expand.h.
+// spira/expand.cuh: the output set of a strided layer of spconv or TorchSparse, on the GPU.
+//
+// The rule and the host loop are in expand.h. Outputs are marked in bitmaps, whose set bits are
+// listed in order; where these would be too large, all outputs that the inputs touch are sorted
+// (index/expand_box.h chooses).
 #ifndef SPIRA_EXPAND_CUH
 #define SPIRA_EXPAND_CUH
 
 #include "expand.h"
+#include "index/expand_cells.cuh"
 #include "index/unique.cuh"
 
 namespace spira {
 
-// Writes the outputs that each input touches, a thread an input. words [axes.most, in.capacity].
+// For the sort: writes the outputs that each input touches, a thread an input. words [axes.most,
+// in.capacity].
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
     expand_touch_kernel(word_layout layout, expand_axes axes, voxel_set<W> in, W *words,
@@ -33,7 +36,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
 }
 
-// Bytes of scratch for expand.
+// Bytes of scratch for expand: for a sort of all outputs that inputs may touch, and some more,
+// which leaves room for most boxes (expand_way_choose).
 template <typename W>
 SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule *rule,
                                   voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
@@ -46,6 +50,7 @@ SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule 
     workspace w = workspace_begin(nullptr);
     unique_scratch<W> s;
     unique_carve<W>(&w, rows, out_capacity, &s);
+    workspace_take<char>(&w, (int64_t)expand_spare * in.capacity);
     *bytes = w.used;
     return status_success();
 }
@@ -59,6 +64,20 @@ SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) 
     return bit;
 }
 
+// By a sort of all outputs that the inputs touch.
+template <typename W>
+SPIRA_API status expand_sort_launch(const word_layout *layout, const expand_axes *axes,
+                                    voxel_set<W> in, voxel_set<W> out, device_status *trouble,
+                                    void *scratch, cudaStream_t stream) {
+    workspace w = workspace_begin(scratch);
+    unique_scratch<W> s;
+    unique_carve<W>(&w, in.capacity * axes->most, out.capacity, &s);
+    const int first_bit = expand_first_bit(layout, &axes->z), bits = word_bits(layout);
+    expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
+        *layout, *axes, in, unique_input(&s, first_bit, bits), trouble);
+    return unique_sort_launch(&s, first_bit, bits, out, trouble, stream);
+}
+
 // The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
 // set of a strided layer of spconv or TorchSparse. The rule is in expand.h.
 //
@@ -69,12 +88,16 @@ SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) 
 //          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
 //          number of outputs above the capacity is recorded, too
 // errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
-//          is not allowed, 2^30 or more words to sort, a workspace that is too small
+//          is not allowed, 2^30 or more outputs that inputs may touch, a workspace that is too
+//          small
 // scratch  expand_workspace bytes, aligned to 256
 // Asynchronous, deterministic, equal to expand_host. in and out must not overlap.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
-//          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. That many words for
-//          each of in.capacity inputs are written, radix-sorted and made unique
+//          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a
+//          bitmap of all cells that outputs can have, which is cleared before and read after: three
+//          kernels. A box of more cells takes five kernels and a bitmap of a 32nd of the bits; the
+//          largest ones a radix sort of all that inputs touch (index/expand_box.h). An extent on
+//          all axes makes the box small; without one it is as large as the layout
 template <typename W>
 SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
                         const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
@@ -85,13 +108,18 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
     SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &axes));
     SPIRA_TRY(expand_workspace(kernel, rule, in, out.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const expand_box box = expand_box_make(layout, &axes);
+    const int64_t cells = expand_box_cells(&box);
+    const expand_way way = expand_way_choose(&axes, cells, in.capacity, (int64_t)needed);
+    if (way == expand_by_sort) {
+        return expand_sort_launch(layout, &axes, in, out, trouble, scratch, stream);
+    }
+    const expand_sizes sizes = expand_sizes_make(&axes, cells, in.capacity, way);
     workspace w = workspace_begin(scratch);
-    unique_scratch<W> s;
-    unique_carve<W>(&w, in.capacity * axes.most, out.capacity, &s);
-    const int first_bit = expand_first_bit(layout, &axes.z), bits = word_bits(layout);
-    expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, axes, in, unique_input(&s, first_bit, bits), trouble);
-    return unique_sort_launch(&s, first_bit, bits, out, trouble, stream);
+    expand_scratch s;
+    expand_carve(&w, &sizes, &s);
+    const expand_marking<W> marking = {*layout, axes, box, in, trouble};
+    return expand_cells_launch(marking, way, sizes, s, out, stream);
 }
 
 } // namespace spira

@@ -480,6 +480,10 @@ inline uint32_t poll_nonzero(const uint32_t *from) {
     return *from;
 }
 
+inline void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
+    device_status_note(s, flag, row);
+}
+
 inline status status_from_cuda(int, const char *) {
     return status_success();
 }

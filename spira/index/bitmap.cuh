@@ -1,0 +1,131 @@
+// spira/index/bitmap.cuh: lists the set bits of a bitmap in order, in one launch.
+//
+// A thread block takes a tile of words, counts its bits, and learns from the tiles in front how
+// many bits precede it (a decoupled look-back). Threads then share the bits of the tile evenly,
+// however they are distributed over its words.
+#ifndef SPIRA_INDEX_BITMAP_CUH
+#define SPIRA_INDEX_BITMAP_CUH
+
+#include "../base/async.cuh"
+#include "../base/block.cuh"
+#include "bitmap.h"
+
+namespace spira {
+
+struct __align__(16) bitmap_four {
+    uint32_t word[bitmap_words];
+};
+
+struct bitmap_source {
+    const uint32_t *words; // [tiles * bitmap_tile], aligned to 16 bytes
+    uint32_t *state;       // [tiles], zeros; see bitmap_look_back
+    int32_t *drawn;        // [1], zero: tiles that have been drawn
+};
+
+struct bitmap_shared {
+    uint16_t list[bitmap_batch]; // bits of the tile, by their place in it
+    int sums[bitmap_threads / 32];
+    int tile, before;
+};
+
+// A state word holds one of two flags over a number of bits.
+enum : uint32_t {
+    bitmap_flag_tile = 1u << 30, // bits of the tile
+    bitmap_flag_all = 2u << 30,  // bits of the tile and of all in front of it
+    bitmap_flags = 3u << 30,
+};
+
+SPIRA_DEVICE void bitmap_publish(uint32_t *state, int tile, uint32_t flag, int bits) {
+    *(volatile uint32_t *)(state + tile) = flag | (uint32_t)bits;
+}
+
+// The number of bits in front of a tile. Called by a whole warp. A word carries all that is read of
+// its tile, so that no fence is needed.
+SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
+    const int lane = (int)(threadIdx.x % 32);
+    int before = 0;
+    for (int last = tile - 1;; last -= 32) {
+        uint32_t word = bitmap_flag_all; // in front of the first tile
+        if (last >= lane) {
+            word = poll_nonzero(state + (last - lane));
+        }
+        const uint32_t all = __ballot_sync(~0u, (word & bitmap_flags) == bitmap_flag_all);
+        const bool counts = all == 0 || lane < __ffs((int)all);
+        before += warp_sum(counts ? (int)(word & ~(uint32_t)bitmap_flags) : 0);
+        if (all) {
+            return before;
+        }
+    }
+}
+
+// Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
+// with a barrier inside.
+SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, bitmap_shared *s) {
+    if (threadIdx.x == 0) {
+        s->tile = atomicAdd(source.drawn, 1);
+    }
+    __syncthreads();
+    return s->tile;
+}
+
+// Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
+//
+// words    words of the bitmap; those behind them are not looked at
+// note     note(i, before): called by each thread, with the number of set bits in front of word
+//          i * bitmap_words
+// put      put(rank, word, bit): called for each set bit, with the number of set bits in front
+// Returns the number of set bits up to the end of the tile.
+template <typename N, typename P>
+SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t words,
+                                  bitmap_shared *s, const N &note, const P &put) {
+    const int thread = (int)threadIdx.x, first = tile * bitmap_tile + thread * bitmap_words;
+    bitmap_four four = *(const bitmap_four *)(source.words + first);
+
+    // Count.
+    int own = 0, total;
+#pragma unroll
+    for (int j = 0; j < bitmap_words; ++j) {
+        four.word[j] = first + j < words ? four.word[j] : 0;
+        own += __popc(four.word[j]);
+    }
+    int rank = block_exclusive_sum<bitmap_threads>(own, s->sums, &total);
+
+    // Learn the bits in front.
+    if (thread < 32) {
+        if (thread == 0 && tile > 0) {
+            bitmap_publish(source.state, tile, bitmap_flag_tile, total);
+        }
+        const int before = tile > 0 ? bitmap_look_back(source.state, tile) : 0;
+        if (thread == 0) {
+            bitmap_publish(source.state, tile, bitmap_flag_all, before + total);
+            s->before = before;
+        }
+    }
+    __syncthreads();
+    const int before = s->before;
+    note(tile * bitmap_threads + thread, before + rank);
+
+    // List them, some at a time.
+    for (int begin = 0; begin < total; begin += bitmap_batch) {
+#pragma unroll
+        for (int j = 0; j < bitmap_words; ++j) {
+            while (four.word[j] && rank < begin + bitmap_batch) {
+                const int bit = __ffs((int)four.word[j]) - 1;
+                s->list[rank - begin] = (uint16_t)((thread * bitmap_words + j) * 32 + bit);
+                four.word[j] &= four.word[j] - 1;
+                ++rank;
+            }
+        }
+        __syncthreads();
+        for (int i = thread; i < min(total - begin, (int)bitmap_batch); i += bitmap_threads) {
+            const uint32_t at = s->list[i];
+            put(before + begin + i, (uint32_t)tile * bitmap_tile + at / 32, at % 32);
+        }
+        __syncthreads();
+    }
+    return before + total;
+}
+
+} // namespace spira
+
+#endif

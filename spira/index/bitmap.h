@@ -1,0 +1,18 @@
+// spira/index/bitmap.h: sizes of a bitmap whose set bits are listed (bitmap.cuh).
+#ifndef SPIRA_INDEX_BITMAP_H
+#define SPIRA_INDEX_BITMAP_H
+
+#include "../config.h"
+
+namespace spira {
+
+enum {
+    bitmap_threads = 256,
+    bitmap_words = 4, // words of a thread
+    bitmap_tile = bitmap_threads * bitmap_words,
+    bitmap_batch = 4096, // set bits of a tile that are listed at a time
+};
+
+} // namespace spira
+
+#endif
