@@ -12,7 +12,9 @@
 
 namespace spira {
 
-// For the sort: writes the outputs that each input touches, a thread an input. words [axes.most,
+// ---- by a sort ----------------------------------------------------------------------------------
+
+// Writes the outputs that each input touches, a thread an input. words [axes.most,
 // in.capacity].
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
@@ -36,23 +38,13 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
 }
 
-// Bytes of scratch for expand: for a sort of all outputs that inputs may touch, and some more,
-// which leaves room for most boxes (expand_way_choose).
 template <typename W>
-SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule *rule,
-                                  voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
-    SPIRA_REQUIRE(out_capacity >= 1, status_bad_size, "out.capacity", out_capacity);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    expand_axes axes;
-    int32_t rows;
-    SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
-    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+SPIRA_API size_t expand_sort_bytes(const expand_axes *axes, int32_t capacity,
+                                   int32_t out_capacity) {
     workspace w = workspace_begin(nullptr);
     unique_scratch<W> s;
-    unique_carve<W>(&w, rows, out_capacity, &s);
-    workspace_take<char>(&w, (int64_t)expand_spare * in.capacity);
-    *bytes = w.used;
-    return status_success();
+    unique_carve<W>(&w, capacity * axes->most, out_capacity, &s);
+    return w.used;
 }
 
 // The lowest bit in which outputs can differ: their z is the same modulo its stride.
@@ -78,6 +70,64 @@ SPIRA_API status expand_sort_launch(const word_layout *layout, const expand_axes
     return unique_sort_launch(&s, first_bit, bits, out, trouble, stream);
 }
 
+// ---- the interface ------------------------------------------------------------------------------
+
+// Bytes of scratch for expand where the layout is not known yet: enough for any. It is what a sort
+// of all outputs that inputs may touch takes, and some more for bitmaps.
+template <typename W>
+SPIRA_API status expand_workspace(const kernel_shape *kernel, const expand_rule *rule,
+                                  voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
+    SPIRA_REQUIRE(out_capacity >= 1, status_bad_size, "out.capacity", out_capacity);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    expand_axes axes;
+    int32_t rows;
+    SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
+    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+    *bytes = expand_sort_bytes<W>(&axes, in.capacity, out_capacity) +
+             (size_t)round_up((int64_t)expand_spare * in.capacity, workspace_alignment);
+    return status_success();
+}
+
+// How expand makes a set, and the scratch that this takes.
+struct expand_plan {
+    expand_axes axes;
+    expand_box box;
+    expand_way way;
+    expand_sizes sizes; // by cells or by masks
+    size_t bytes;
+};
+
+template <typename W>
+SPIRA_API status expand_plan_make(const word_layout *layout, const kernel_shape *kernel,
+                                  const expand_rule *rule, voxel_set<W> in, int32_t out_capacity,
+                                  expand_plan *plan) {
+    size_t budget;
+    SPIRA_TRY(word_check<W>(layout));
+    SPIRA_TRY(expand_workspace(kernel, rule, in, out_capacity, &budget));
+    SPIRA_TRY(expand_axes_make(kernel, rule, &plan->axes));
+    plan->box = expand_box_make(layout, &plan->axes);
+    const int64_t cells = expand_box_cells(&plan->box);
+    plan->way = expand_way_choose(&plan->axes, cells, in.capacity, (int64_t)budget);
+    plan->sizes = expand_sizes_make(&plan->axes, cells, in.capacity, plan->way);
+    plan->bytes = plan->way == expand_by_sort
+                      ? expand_sort_bytes<W>(&plan->axes, in.capacity, out_capacity)
+                      : expand_sizes_bytes(&plan->sizes);
+    return status_success();
+}
+
+// Bytes of scratch for expand with this layout: at most those for any layout, and far fewer where
+// no sort is needed.
+template <typename W>
+SPIRA_API status expand_workspace(const word_layout *layout, const kernel_shape *kernel,
+                                  const expand_rule *rule, voxel_set<W> in, int32_t out_capacity,
+                                  size_t *bytes) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    expand_plan plan;
+    SPIRA_TRY(expand_plan_make(layout, kernel, rule, in, out_capacity, &plan));
+    *bytes = plan.bytes;
+    return status_success();
+}
+
 // The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
 // set of a strided layer of spconv or TorchSparse. The rule is in expand.h.
 //
@@ -90,7 +140,7 @@ SPIRA_API status expand_sort_launch(const word_layout *layout, const expand_axes
 // errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
 //          is not allowed, 2^30 or more outputs that inputs may touch, a workspace that is too
 //          small
-// scratch  expand_workspace bytes, aligned to 256
+// scratch  expand_workspace bytes, of either form, aligned to 256
 // Asynchronous, deterministic, equal to expand_host. in and out must not overlap.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
 //          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a
@@ -103,23 +153,23 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
                         const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
                         device_status *trouble, void *scratch, size_t scratch_bytes,
                         cudaStream_t stream) {
-    expand_axes axes;
-    size_t needed;
-    SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &axes));
-    SPIRA_TRY(expand_workspace(kernel, rule, in, out.capacity, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const expand_box box = expand_box_make(layout, &axes);
-    const int64_t cells = expand_box_cells(&box);
-    const expand_way way = expand_way_choose(&axes, cells, in.capacity, (int64_t)needed);
-    if (way == expand_by_sort) {
-        return expand_sort_launch(layout, &axes, in, out, trouble, scratch, stream);
+    expand_plan plan;
+    SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &plan.axes));
+    SPIRA_TRY(expand_plan_make(layout, kernel, rule, in, out.capacity, &plan));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, plan.bytes));
+    if (plan.way == expand_by_sort) {
+        return expand_sort_launch(layout, &plan.axes, in, out, trouble, scratch, stream);
     }
-    const expand_sizes sizes = expand_sizes_make(&axes, cells, in.capacity, way);
-    workspace w = workspace_begin(scratch);
     expand_scratch s;
-    expand_carve(&w, &sizes, &s);
-    const expand_marking<W> marking = {*layout, axes, box, in, trouble};
-    return expand_cells_launch(marking, way, sizes, s, out, stream);
+    workspace w = workspace_begin(scratch);
+    expand_carve(&w, &plan.sizes, &s);
+    expand_marking<W> marking;
+    marking.layout = *layout;
+    marking.axes = plan.axes;
+    marking.box = plan.box;
+    marking.in = in;
+    marking.trouble = trouble;
+    return expand_cells_launch(marking, plan.way, plan.sizes, s, out, stream);
 }
 
 } // namespace spira

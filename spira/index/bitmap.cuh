@@ -12,12 +12,14 @@
 
 namespace spira {
 
-struct __align__(16) bitmap_four {
-    uint32_t word[bitmap_words];
+// Words that a thread reads at once.
+template <int words>
+struct __align__(16) bitmap_group {
+    uint32_t word[words];
 };
 
 struct bitmap_source {
-    const uint32_t *words; // [tiles * bitmap_tile], aligned to 16 bytes
+    const uint32_t *words; // of whole tiles, aligned to 16 bytes
     uint32_t *state;       // [tiles], zeros; see bitmap_look_back
     int32_t *drawn;        // [1], zero: tiles that have been drawn
 };
@@ -70,25 +72,27 @@ SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, bitmap_shared *s)
 
 // Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
 //
-// words    words of the bitmap; those behind them are not looked at
+// words    of a thread: a tile has bitmap_threads times as many
+// end      words of the bitmap; those behind it are not looked at
 // note     note(i, before): called by each thread, with the number of set bits in front of word
-//          i * bitmap_words
+//          i * words
 // put      put(rank, word, bit): called for each set bit, with the number of set bits in front
 // Returns the number of set bits up to the end of the tile.
-template <typename N, typename P>
-SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t words,
+template <int words, typename N, typename P>
+SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t end,
                                   bitmap_shared *s, const N &note, const P &put) {
-    const int thread = (int)threadIdx.x, first = tile * bitmap_tile + thread * bitmap_words;
-    bitmap_four four = *(const bitmap_four *)(source.words + first);
+    const int thread = (int)threadIdx.x, group = tile * bitmap_threads + thread;
+    static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places are 16 bits wide");
+    bitmap_group<words> own = ((const bitmap_group<words> *)source.words)[group];
 
     // Count.
-    int own = 0, total;
+    int bits = 0, total;
 #pragma unroll
-    for (int j = 0; j < bitmap_words; ++j) {
-        four.word[j] = first + j < words ? four.word[j] : 0;
-        own += __popc(four.word[j]);
+    for (int j = 0; j < words; ++j) {
+        own.word[j] = (int64_t)group * words + j < end ? own.word[j] : 0;
+        bits += __popc(own.word[j]);
     }
-    int rank = block_exclusive_sum<bitmap_threads>(own, s->sums, &total);
+    int rank = block_exclusive_sum<bitmap_threads>(bits, s->sums, &total);
 
     // Learn the bits in front.
     if (thread < 32) {
@@ -103,23 +107,23 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
     }
     __syncthreads();
     const int before = s->before;
-    note(tile * bitmap_threads + thread, before + rank);
+    note(group, before + rank);
 
     // List them, some at a time.
     for (int begin = 0; begin < total; begin += bitmap_batch) {
 #pragma unroll
-        for (int j = 0; j < bitmap_words; ++j) {
-            while (four.word[j] && rank < begin + bitmap_batch) {
-                const int bit = __ffs((int)four.word[j]) - 1;
-                s->list[rank - begin] = (uint16_t)((thread * bitmap_words + j) * 32 + bit);
-                four.word[j] &= four.word[j] - 1;
+        for (int j = 0; j < words; ++j) {
+            while (own.word[j] && rank < begin + bitmap_batch) {
+                const int bit = __ffs((int)own.word[j]) - 1;
+                s->list[rank - begin] = (uint16_t)((thread * words + j) * 32 + bit);
+                own.word[j] &= own.word[j] - 1;
                 ++rank;
             }
         }
         __syncthreads();
         for (int i = thread; i < min(total - begin, (int)bitmap_batch); i += bitmap_threads) {
             const uint32_t at = s->list[i];
-            put(before + begin + i, (uint32_t)tile * bitmap_tile + at / 32, at % 32);
+            put(before + begin + i, (uint32_t)tile * (bitmap_threads * words) + at / 32, at % 32);
         }
         __syncthreads();
     }

@@ -108,7 +108,8 @@ enum expand_way { expand_by_cells, expand_by_masks, expand_by_sort };
 
 // Sizes of the scratch of the first two ways.
 struct expand_sizes {
-    int32_t tiles;  // of the bitmap of all cells or of all masks, of bitmap_tile words each
+    int32_t words;  // of a thread that lists bits: a tile has bitmap_threads times as many
+    int32_t tiles;  // of the bitmap of all cells, or of all masks
     int32_t masks;  // by masks: at most so many have outputs; else 0
     int32_t listed; // tiles of these masks
 };
@@ -118,11 +119,14 @@ SPIRA_API expand_sizes expand_sizes_make(const expand_axes *axes, int64_t cells,
     const int64_t words = ceil_div(max_of(cells, 1), 32);
     expand_sizes s = {};
     if (way == expand_by_cells) {
-        s.tiles = (int32_t)ceil_div(words, bitmap_tile);
+        const bool many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
+        s.words = many ? bitmap_words_large : bitmap_words;
+        s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
         return s;
     }
     // The outputs of a voxel in a column are in one mask or in two.
     const int64_t columns = (int64_t)capacity * axes->x.most * axes->y.most;
+    s.words = bitmap_words;
     s.tiles = (int32_t)ceil_div(ceil_div(words, 32), bitmap_tile);
     s.masks = (int32_t)min_of(columns * (axes->z.most > 1 ? 2 : 1), words);
     s.listed = (int32_t)ceil_div(s.masks, bitmap_tile);
@@ -131,7 +135,7 @@ SPIRA_API expand_sizes expand_sizes_make(const expand_axes *axes, int64_t cells,
 
 struct expand_scratch {
     // These are cleared first, in one piece:
-    uint32_t *bitmap;     // [tiles * bitmap_tile]
+    uint32_t *bitmap;     // [tiles * bitmap_threads * words]
     uint32_t *state;      // [tiles] see bitmap_look_back
     uint32_t *mask_state; // [listed]
     int32_t *drawn;       // [2] tiles that have been drawn, of the bitmap and of the masks
@@ -144,7 +148,7 @@ struct expand_scratch {
 };
 
 SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scratch *s) {
-    const int64_t bitmap = (int64_t)sizes->tiles * bitmap_tile,
+    const int64_t bitmap = (int64_t)sizes->tiles * bitmap_threads * sizes->words,
                   all = bitmap + sizes->tiles + sizes->listed + 2;
     *s = {};
     s->cleared = ceil_div(all, 4);
@@ -162,13 +166,17 @@ SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scra
     }
 }
 
+SPIRA_API size_t expand_sizes_bytes(const expand_sizes *sizes) {
+    workspace w = workspace_begin(nullptr);
+    expand_scratch s;
+    expand_carve(&w, sizes, &s);
+    return w.used;
+}
+
 SPIRA_API int64_t expand_way_bytes(const expand_axes *axes, int64_t cells, int32_t capacity,
                                    expand_way way) {
     const expand_sizes sizes = expand_sizes_make(axes, cells, capacity, way);
-    workspace w = workspace_begin(nullptr);
-    expand_scratch s;
-    expand_carve(&w, &sizes, &s);
-    return (int64_t)w.used;
+    return (int64_t)expand_sizes_bytes(&sizes);
 }
 
 enum {

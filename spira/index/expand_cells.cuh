@@ -20,15 +20,15 @@ SPIRA_DEVICE void expand_finish(int total, const voxel_set<W> &out, device_statu
 
 // Writes the words of all marked cells in order, and their number. The words behind them are those
 // of expand_clear_kernel. A thread block for each tile.
-template <typename W>
+template <typename W, int words>
 SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
     expand_list_cells_kernel(bitmap_source source,
                              const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
                              device_status *trouble) {
     __shared__ bitmap_shared s;
     const int tile = bitmap_draw_tile(source, &s), tiles = (int)gridDim.x;
-    const int total = bitmap_list_tile(
-        source, tile, (int64_t)tiles * bitmap_tile, &s, [](int, int) {},
+    const int total = bitmap_list_tile<words>(
+        source, tile, (int64_t)tiles * bitmap_threads * words, &s, [](int, int) {},
         [&](int rank, uint32_t word, uint32_t bit) {
             if (rank < out.capacity) {
                 out.words[rank] = expand_packing_word(&packing, word * 32 + bit);
@@ -45,9 +45,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
                              uint32_t *place) {
     __shared__ bitmap_shared s;
     const int tile = bitmap_draw_tile(source, &s), tiles = (int)gridDim.x;
-    const int total = bitmap_list_tile(
+    const int total = bitmap_list_tile<bitmap_words>(
         source, tile, (int64_t)tiles * bitmap_tile, &s,
-        [&](int four, int masks) { before[four] = masks; },
+        [&](int group, int masks) { before[group] = masks; },
         [&](int rank, uint32_t word, uint32_t bit) {
             mask[rank] = 0;
             place[rank] = word * 32 + bit;
@@ -69,7 +69,7 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
     if (tile > 0 && tile * bitmap_tile >= masks) {
         return;
     }
-    const int total = bitmap_list_tile(
+    const int total = bitmap_list_tile<bitmap_words>(
         source, tile, masks, &s, [](int, int) {},
         [&](int rank, uint32_t m, uint32_t bit) {
             if (rank < out.capacity) {
@@ -103,8 +103,10 @@ SPIRA_API status expand_cells_launch(const expand_marking<W> &m, expand_way way,
     if (way == expand_by_cells) {
         SPIRA_TRY(kernel_launch(expand_mark_cells_kernel<W>, blocks, 256, 0, false, 1, stream,
                                 "expand", m, s.bitmap));
-        return kernel_launch(expand_list_cells_kernel<W>, (unsigned)sizes.tiles, bitmap_threads, 0,
-                             false, 1, stream, "expand", source, packing, out, m.trouble);
+        auto list = sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
+                                                : expand_list_cells_kernel<W, bitmap_words_large>;
+        return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, false, 1, stream,
+                             "expand", source, packing, out, m.trouble);
     }
     const bitmap_source masks = {s.mask, s.mask_state, s.drawn + 1};
     SPIRA_TRY(kernel_launch(expand_mark_masks_kernel<W>, blocks, 256, 0, false, 1, stream, "expand",

@@ -15,7 +15,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
                   threads = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = first; i < cleared; i += threads) {
-        ((bitmap_four *)memory)[i] = {};
+        ((bitmap_group<4> *)memory)[i] = {};
     }
     for (int64_t i = first; i < out.capacity; i += threads) {
         out.words[i] = word_none<W>();
@@ -130,12 +130,13 @@ SPIRA_KERNEL void __launch_bounds__(256)
 // The place of a mask among those that have outputs. before: see expand_scratch.
 SPIRA_DEVICE int expand_find_mask(const uint32_t *bitmap, const int32_t *before, uint32_t mask) {
     const uint32_t word = mask / 32;
-    const bitmap_four four = *(const bitmap_four *)(bitmap + word / bitmap_words * bitmap_words);
+    const bitmap_group<bitmap_words> group =
+        ((const bitmap_group<bitmap_words> *)bitmap)[word / bitmap_words];
     int place = before[word / bitmap_words];
 #pragma unroll
     for (uint32_t j = 0; j < bitmap_words; ++j) {
         const uint32_t below = j < word % bitmap_words ? ~0u : (1u << mask % 32) - 1;
-        place += j <= word % bitmap_words ? __popc(four.word[j] & below) : 0;
+        place += j <= word % bitmap_words ? __popc(group.word[j] & below) : 0;
     }
     return place;
 }
