@@ -169,7 +169,7 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
     marking.box = plan.box;
     marking.in = in;
     marking.trouble = trouble;
-    return expand_cells_launch(marking, plan.way, plan.sizes, s, out, stream);
+    return expand_cells_launch(marking, plan.sizes, s, out, stream);
 }
 
 } // namespace spira

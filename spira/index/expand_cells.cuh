@@ -9,33 +9,40 @@
 
 namespace spira {
 
-// Writes the number of outputs.
-template <typename W>
-SPIRA_DEVICE void expand_finish(int total, const voxel_set<W> &out, device_status *trouble) {
-    *out.count = min(total, out.capacity);
-    if (total > out.capacity) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
-    }
-}
+// What is listed of a bitmap: bit b of word w is cell 32 w + b, or 32 place[w] + b.
+struct expand_listing {
+    bitmap_source source;
+    const int32_t *count;  // [1] words of the bitmap; null: all of the tiles
+    const uint32_t *place; // null: see above
+};
 
 // Writes the words of all marked cells in order, and their number. The words behind them are those
 // of expand_clear_kernel. A thread block for each tile.
 template <typename W, int words>
 SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
-    expand_list_cells_kernel(bitmap_source source,
+    expand_list_cells_kernel(expand_listing listing,
                              const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
                              device_status *trouble) {
     __shared__ bitmap_shared s;
-    const int tile = bitmap_draw_tile(source, &s), tiles = (int)gridDim.x;
+    const int64_t tile_words = bitmap_threads * words,
+                  end = listing.count ? *listing.count : gridDim.x * tile_words;
+    const int tile = bitmap_draw_tile(listing.source, &s);
+    if (tile > 0 && tile * tile_words >= end) {
+        return;
+    }
     const int total = bitmap_list_tile<words>(
-        source, tile, (int64_t)tiles * bitmap_threads * words, &s, [](int, int) {},
+        listing.source, tile, end, &s, [](int, int) {},
         [&](int rank, uint32_t word, uint32_t bit) {
             if (rank < out.capacity) {
+                word = listing.place ? listing.place[word] : word;
                 out.words[rank] = expand_packing_word(&packing, word * 32 + bit);
             }
         });
-    if (tile == tiles - 1 && threadIdx.x == 0) {
-        expand_finish(total, out, trouble);
+    if ((tile + 1) * tile_words >= end && threadIdx.x == 0) { // the last one
+        *out.count = min(total, out.capacity);
+        if (total > out.capacity) {
+            device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
+        }
     }
 }
 
@@ -57,30 +64,6 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
     }
 }
 
-// expand_list_cells_kernel of the cells of masks. `count` masks [gridDim.x * bitmap_tile] have
-// outputs; mask m has the cells from 32 * place[m] on.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
-    expand_list_filled_kernel(bitmap_source source, const int32_t *count, const uint32_t *place,
-                              const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
-                              device_status *trouble) {
-    __shared__ bitmap_shared s;
-    const int tile = bitmap_draw_tile(source, &s), masks = *count;
-    if (tile > 0 && tile * bitmap_tile >= masks) {
-        return;
-    }
-    const int total = bitmap_list_tile<bitmap_words>(
-        source, tile, masks, &s, [](int, int) {},
-        [&](int rank, uint32_t m, uint32_t bit) {
-            if (rank < out.capacity) {
-                out.words[rank] = expand_packing_word(&packing, place[m] * 32 + bit);
-            }
-        });
-    if ((tile + 1) * bitmap_tile >= masks && threadIdx.x == 0) {
-        expand_finish(total, out, trouble);
-    }
-}
-
 // ---- launches -----------------------------------------------------------------------------------
 
 template <typename W>
@@ -91,33 +74,37 @@ SPIRA_API status expand_clear_launch(const expand_scratch &s, voxel_set<W> out,
                          stream, "expand", s.bitmap, s.cleared, out);
 }
 
-// The output set, by cells or by masks. s: of expand_carve for this way and these sizes.
 template <typename W>
-SPIRA_API status expand_cells_launch(const expand_marking<W> &m, expand_way way,
-                                     const expand_sizes &sizes, const expand_scratch &s,
-                                     voxel_set<W> out, cudaStream_t stream) {
-    const unsigned blocks = (unsigned)ceil_div(m.in.capacity, 256);
+SPIRA_API status expand_mark_launch(const expand_marking<W> &m, const expand_scratch &s,
+                                    expand_marks marks, cudaStream_t stream) {
+    return kernel_launch(expand_mark_kernel<W>, (unsigned)ceil_div(m.in.capacity, 256), 256, 0,
+                         false, 1, stream, "expand", m, s, marks);
+}
+
+// The output set, by cells or by masks. s: of expand_carve for these sizes.
+template <typename W>
+SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_sizes &sizes,
+                                     const expand_scratch &s, voxel_set<W> out,
+                                     cudaStream_t stream) {
     const expand_packing<W> packing = expand_packing_make<W>(&m.layout, &m.axes, &m.box);
     const bitmap_source source = {s.bitmap, s.state, s.drawn};
     SPIRA_TRY(expand_clear_launch(s, out, stream));
-    if (way == expand_by_cells) {
-        SPIRA_TRY(kernel_launch(expand_mark_cells_kernel<W>, blocks, 256, 0, false, 1, stream,
-                                "expand", m, s.bitmap));
+    if (sizes.masks == 0) {
+        const expand_listing cells = {source, nullptr, nullptr};
         auto list = sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
                                                 : expand_list_cells_kernel<W, bitmap_words_large>;
+        SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, stream));
         return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, false, 1, stream,
-                             "expand", source, packing, out, m.trouble);
+                             "expand", cells, packing, out, m.trouble);
     }
-    const bitmap_source masks = {s.mask, s.mask_state, s.drawn + 1};
-    SPIRA_TRY(kernel_launch(expand_mark_masks_kernel<W>, blocks, 256, 0, false, 1, stream, "expand",
-                            m, s.bitmap));
+    const expand_listing cells = {{s.mask, s.mask_state, s.drawn + 1}, s.count, s.place};
+    SPIRA_TRY(expand_mark_launch(m, s, expand_mark_masks, stream));
     SPIRA_TRY(kernel_launch(expand_list_masks_kernel<>, (unsigned)sizes.tiles, bitmap_threads, 0,
                             false, 1, stream, "expand", source, s.before, s.count, s.mask,
                             s.place));
-    SPIRA_TRY(kernel_launch(expand_fill_masks_kernel<W>, blocks, 256, 0, false, 1, stream, "expand",
-                            m, s.bitmap, s.before, s.mask));
-    return kernel_launch(expand_list_filled_kernel<W>, (unsigned)sizes.listed, bitmap_threads, 0,
-                         false, 1, stream, "expand", masks, s.count, s.place, packing, out,
+    SPIRA_TRY(expand_mark_launch(m, s, expand_fill_masks, stream));
+    return kernel_launch(expand_list_cells_kernel<W, bitmap_words>, (unsigned)sizes.listed,
+                         bitmap_threads, 0, false, 1, stream, "expand", cells, packing, out,
                          m.trouble);
 }
 

@@ -85,7 +85,13 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
     return good;
 }
 
-// What the kernels that mark read.
+// What is marked.
+enum expand_marks {
+    expand_mark_cells, // cells, in the bitmap of all cells
+    expand_mark_masks, // masks that have outputs, in the bitmap of all masks
+    expand_fill_masks, // cells, in these masks
+};
+
 template <typename W>
 struct expand_marking {
     word_layout layout;
@@ -95,44 +101,12 @@ struct expand_marking {
     device_status *trouble;
 };
 
-// Calls set(cell, pattern) for the thread's input voxel. report: trouble is recorded.
-template <typename W, typename F>
-SPIRA_DEVICE void expand_mark(const expand_marking<W> &m, bool report, const F &set) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const int32_t given = *m.in.count;
-    if (i == 0 && report && given > m.in.capacity) {
-        device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
-    }
-    if (i < m.in.capacity && i < given &&
-        !expand_columns<W>(m.layout, m.axes, m.box, m.in.words[i], set) && report) {
-        device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
-    }
-}
-
-// Marks the cells in the bitmap of all cells. A thread for each input.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(256)
-    expand_mark_cells_kernel(const __grid_constant__ expand_marking<W> m, uint32_t *bitmap) {
-    expand_mark(m, true,
-                [&](uint32_t cell, uint32_t pattern) { expand_set_bits(bitmap, cell, pattern); });
-}
-
-// Marks the masks that have outputs.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(256)
-    expand_mark_masks_kernel(const __grid_constant__ expand_marking<W> m, uint32_t *bitmap) {
-    expand_mark(m, true, [&](uint32_t cell, uint32_t pattern) {
-        const uint32_t shift = cell % 32, above = shift ? pattern >> (32 - shift) : 0;
-        expand_set_bits(bitmap, cell / 32, above ? 3 : 1);
-    });
-}
-
-// The place of a mask among those that have outputs. before: see expand_scratch.
-SPIRA_DEVICE int expand_find_mask(const uint32_t *bitmap, const int32_t *before, uint32_t mask) {
+// The place of a mask among those that have outputs.
+SPIRA_DEVICE int expand_find_mask(const expand_scratch &s, uint32_t mask) {
     const uint32_t word = mask / 32;
     const bitmap_group<bitmap_words> group =
-        ((const bitmap_group<bitmap_words> *)bitmap)[word / bitmap_words];
-    int place = before[word / bitmap_words];
+        ((const bitmap_group<bitmap_words> *)s.bitmap)[word / bitmap_words];
+    int place = s.before[word / bitmap_words];
 #pragma unroll
     for (uint32_t j = 0; j < bitmap_words; ++j) {
         const uint32_t below = j < word % bitmap_words ? ~0u : (1u << mask % 32) - 1;
@@ -141,15 +115,37 @@ SPIRA_DEVICE int expand_find_mask(const uint32_t *bitmap, const int32_t *before,
     return place;
 }
 
-// Marks the cells in their masks.
+// Marks the outputs that the inputs touch, a thread for each input. Records trouble, once for a
+// set.
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
-    expand_fill_masks_kernel(const __grid_constant__ expand_marking<W> m, const uint32_t *bitmap,
-                             const int32_t *before, uint32_t *mask) {
-    expand_mark(m, false, [&](uint32_t cell, uint32_t pattern) {
-        const uint32_t at = (uint32_t)expand_find_mask(bitmap, before, cell / 32);
-        expand_set_bits(mask, at * 32 + cell % 32, pattern); // the next mask is behind this one
-    });
+    expand_mark_kernel(const __grid_constant__ expand_marking<W> m,
+                       const __grid_constant__ expand_scratch s, expand_marks marks) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int32_t given = *m.in.count;
+    const bool report = marks != expand_fill_masks;
+    if (i == 0 && report && given > m.in.capacity) {
+        device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
+    }
+    if (i >= m.in.capacity || i >= given) {
+        return;
+    }
+    const auto set = [&](uint32_t cell, uint32_t pattern) {
+        uint32_t *to = s.bitmap;
+        if (marks == expand_mark_masks) {
+            const uint32_t shift = cell % 32;
+            pattern = shift && pattern >> (32 - shift) ? 3 : 1;
+            cell /= 32;
+        } else if (marks == expand_fill_masks) {
+            // The next mask, if the pattern reaches it, is the next one that has outputs, too.
+            cell = (uint32_t)expand_find_mask(s, cell / 32) * 32 + cell % 32;
+            to = s.mask;
+        }
+        expand_set_bits(to, cell, pattern);
+    };
+    if (!expand_columns<W>(m.layout, m.axes, m.box, m.in.words[i], set) && report) {
+        device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
+    }
 }
 
 } // namespace spira

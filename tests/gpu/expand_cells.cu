@@ -12,7 +12,6 @@ char finding[512]; // the first difference
 template <typename W>
 struct device_run {
     expand_marking<W> marking;
-    expand_way way;
     expand_sizes sizes;
     expand_scratch scratch;
     voxel_set<W> out;
@@ -31,7 +30,6 @@ device_run<W> device_run_make(const word_layout *layout, const expand_layer *l,
     m->in = {device_upload(words.data(), capacity), device_upload(&count, 1), capacity};
     m->trouble = device_zeros<device_status>(1);
     const int64_t cells = expand_box_cells(&m->box);
-    d.way = way;
     d.sizes = expand_sizes_make(&m->axes, cells, capacity, way);
     workspace w =
         workspace_begin(device_new<char>(expand_way_bytes(&m->axes, cells, capacity, way)));
@@ -43,7 +41,7 @@ device_run<W> device_run_make(const word_layout *layout, const expand_layer *l,
 template <typename W>
 status device_run_start(const device_run<W> *d, cudaStream_t stream) {
     SPIRA_TRY(device_status_clear(d->marking.trouble, stream));
-    return expand_cells_launch(d->marking, d->way, d->sizes, d->scratch, d->out, stream);
+    return expand_cells_launch(d->marking, d->sizes, d->scratch, d->out, stream);
 }
 
 template <typename W>
