@@ -122,12 +122,16 @@ SPIRA_KERNEL void __launch_bounds__(256)
     expand_mark_kernel(const __grid_constant__ expand_marking<W> m,
                        const __grid_constant__ expand_scratch s, expand_marks marks) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= m.in.capacity) {
+        return;
+    }
+    const W word = m.in.words[i]; // read before the count is known; garbage behind it
     const int32_t given = *m.in.count;
     const bool report = marks != expand_fill_masks;
     if (i == 0 && report && given > m.in.capacity) {
         device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
     }
-    if (i >= m.in.capacity || i >= given) {
+    if (i >= given) {
         return;
     }
     const auto set = [&](uint32_t cell, uint32_t pattern) {
@@ -143,7 +147,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         }
         expand_set_bits(to, cell, pattern);
     };
-    if (!expand_columns<W>(m.layout, m.axes, m.box, m.in.words[i], set) && report) {
+    if (!expand_columns<W>(m.layout, m.axes, m.box, word, set) && report) {
         device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
     }
 }

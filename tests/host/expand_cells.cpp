@@ -95,8 +95,8 @@ void check_rules(int scenes) {
 } // namespace
 
 TEST(expand_cells_random_rules) {
-    check_rules<uint32_t>(test_quick() ? 16 : 32);
-    check_rules<uint64_t>(test_quick() ? 16 : 32);
+    check_rules<uint32_t>(test_quick() ? 16 : 24);
+    check_rules<uint64_t>(test_quick() ? 16 : 24);
 }
 
 // Rules of spconv's networks and what is at the edge of a pattern of 32 cells.
@@ -162,6 +162,29 @@ TEST(expand_cells_many_tiles) {
     emulate::side_by_side = 1;
 }
 
+SPIRA_KERNEL void look_back_kernel(const uint32_t *state, int tile, int *before) {
+    before[threadIdx.x] = bitmap_look_back(state, tile);
+}
+
+// Over more tiles than a warp reads at a time, to the nearest one that knows all bits in front.
+TEST(expand_cells_look_back) {
+    std::vector<uint32_t> state(100);
+    std::vector<int> before(32);
+    for (int tile = 1; tile < 100; ++tile) {
+        for (int from : {0, tile / 2, tile - 1}) {
+            int wanted = 1000;
+            for (int i = 0; i < tile; ++i) {
+                state[(size_t)i] = bitmap_flag_tile | (uint32_t)i;
+                wanted += i > from ? i : 0;
+            }
+            state[(size_t)from] = bitmap_flag_all | 1000;
+            REQUIRE_OK(kernel_launch(look_back_kernel, 1, 32, 0, false, 1, nullptr, "test",
+                                     state.data(), tile, before.data()));
+            CHECK(before == std::vector<int>(32, wanted));
+        }
+    }
+}
+
 // Walls: a plane of each axis that has most voxels; and lone voxels, far from all others.
 TEST(expand_cells_walls_and_lone_voxels) {
     expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
@@ -201,6 +224,34 @@ TEST(expand_cells_counts) {
     for (int32_t count : {0, -1, 1, 255, 256, 257, 512, 513}) {
         const outcome<uint32_t> o = check_given(&layout, &l, words, count, 5000);
         CHECK_EQUAL(o.count > 0, count > 0);
+    }
+}
+
+// Voxels at both ends of each field, where the layout has no room for some outputs: along one axis
+// or several.
+TEST(expand_cells_field_ends) {
+    for (const expand_layer &l :
+         {layer_make({1, 1, 3}, {1, 1, 1}, {0, 0, 1}), layer_make({3, 1, 1}, {1, 1, 1}, {1, 0, 0}),
+          layer_make({1, 5, 1}, {1, 2, 1}, {0, 2, 0}),
+          layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1})}) {
+        const word_layout layout = reference_layout<uint64_t>({-5, -7, -4}, {8, 6, 9}, 2, {1, 1, 1},
+                                                              kernel_reach(&l.kernel));
+        const triple lo = layout.lo, hi = layout.hi;
+        std::vector<uint64_t> words;
+        for (int x : {lo.x, 0, hi.x}) {
+            for (int y : {lo.y, 0, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, 0, hi.z}) {
+                    words.push_back(word_pack<uint64_t>(&layout, {x & 1, x, y, z}));
+                }
+            }
+        }
+        words = sorted_set(words);
+        const outcome<uint64_t> o = check_set(&layout, &l, words, 3, 2000);
+        CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_range);
+        // Each voxel for itself.
+        for (size_t i = 0; i < words.size(); i += 9) {
+            check_set<uint64_t>(&layout, &l, {words[i]}, 0, 30);
+        }
     }
 }
 
