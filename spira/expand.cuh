@@ -134,9 +134,9 @@ SPIRA_API status expand_workspace(const word_layout *layout, const kernel_shape 
 // inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, then word_none(), and its count; map_build(kernel, in, out) is their map
-//          trouble: device_flag_range with the first voxel of `in` that is off the grid or touches
-//          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
-//          number of outputs above the capacity is recorded, too
+//          trouble: device_flag_range with the first voxel of `in` that is off the grid, of no
+//          batch of the layout, or touches an output outside the layout; such voxels or outputs are
+//          left out. A count of `in` or a number of outputs above the capacity is recorded, too
 // errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
 //          is not allowed, 2^30 or more outputs that inputs may touch, a workspace that is too
 //          small

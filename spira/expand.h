@@ -330,9 +330,9 @@ SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_
 // inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, on the grid of expand_out
-//          trouble: device_flag_range with the first voxel of `in` that is off the grid or touches
-//          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
-//          number of outputs above the capacity is recorded, too
+//          trouble: device_flag_range with the first voxel of `in` that is off the grid, of no
+//          batch of the layout, or touches an output outside the layout; such voxels or outputs are
+//          left out. A count of `in` or a number of outputs above the capacity is recorded, too
 template <typename W>
 SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
                              const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,

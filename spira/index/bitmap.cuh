@@ -24,8 +24,11 @@ struct bitmap_source {
     int32_t *drawn;        // [1], zero: tiles that have been drawn
 };
 
+template <int words>
 struct bitmap_shared {
-    uint16_t list[bitmap_batch]; // bits of the tile, by their place in it
+    bitmap_group<words> group[bitmap_threads]; // the tile
+    uint16_t rank[bitmap_threads * words];     // set bits of the tile in front of each word
+    uint16_t list[bitmap_batch];               // set bits, by their place in the tile
     int sums[bitmap_threads / 32];
     int tile, before;
 };
@@ -62,12 +65,29 @@ SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
 
 // Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
 // with a barrier inside.
-SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, bitmap_shared *s) {
+SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, int *shared) {
     if (threadIdx.x == 0) {
-        s->tile = atomicAdd(source.drawn, 1);
+        *shared = atomicAdd(source.drawn, 1);
     }
     __syncthreads();
-    return s->tile;
+    return *shared;
+}
+
+// Lists the set bits with ranks [begin, begin + bitmap_batch) in the tile. A warp takes
+// neighbouring words, whose bits are of one batch where they are dense.
+template <int words>
+SPIRA_DEVICE void bitmap_list_batch(bitmap_shared<words> *s, int begin) {
+    const uint32_t *word = (const uint32_t *)s->group;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < bitmap_threads * words; i += bitmap_threads) {
+        int rank = s->rank[i] - begin;
+        uint32_t left = rank > -32 ? word[i] : 0; // else of batches before
+        for (; left && rank < bitmap_batch; left &= left - 1, ++rank) {
+            if (rank >= 0) {
+                s->list[rank] = (uint16_t)(i * 32 + __ffs((int)left) - 1);
+            }
+        }
+    }
 }
 
 // Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
@@ -80,9 +100,9 @@ SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, bitmap_shared *s)
 // Returns the number of set bits up to the end of the tile.
 template <int words, typename N, typename P>
 SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t end,
-                                  bitmap_shared *s, const N &note, const P &put) {
+                                  bitmap_shared<words> *s, const N &note, const P &put) {
+    static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places have 16 bits");
     const int thread = (int)threadIdx.x, group = tile * bitmap_threads + thread;
-    static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places are 16 bits wide");
     bitmap_group<words> own = ((const bitmap_group<words> *)source.words)[group];
 
     // Count.
@@ -92,7 +112,14 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
         own.word[j] = (int64_t)group * words + j < end ? own.word[j] : 0;
         bits += __popc(own.word[j]);
     }
-    int rank = block_exclusive_sum<bitmap_threads>(bits, s->sums, &total);
+    const int rank = block_exclusive_sum<bitmap_threads>(bits, s->sums, &total);
+    s->group[thread] = own;
+    bits = rank;
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+        s->rank[thread * words + j] = (uint16_t)bits;
+        bits += __popc(own.word[j]);
+    }
 
     // Learn the bits in front.
     if (thread < 32) {
@@ -111,15 +138,7 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
 
     // List them, some at a time.
     for (int begin = 0; begin < total; begin += bitmap_batch) {
-#pragma unroll
-        for (int j = 0; j < words; ++j) {
-            while (own.word[j] && rank < begin + bitmap_batch) {
-                const int bit = __ffs((int)own.word[j]) - 1;
-                s->list[rank - begin] = (uint16_t)((thread * words + j) * 32 + bit);
-                own.word[j] &= own.word[j] - 1;
-                ++rank;
-            }
-        }
+        bitmap_list_batch(s, begin);
         __syncthreads();
         for (int i = thread; i < min(total - begin, (int)bitmap_batch); i += bitmap_threads) {
             const uint32_t at = s->list[i];

@@ -65,10 +65,20 @@ SPIRA_BOTH uint32_t expand_box_cell(const expand_box *box, int batch, int x, int
            (uint32_t)z;
 }
 
+// Divides a cell's number by `by`. inverse: floor((2^32 - 1) / by). *rest: the remainder.
+SPIRA_BOTH uint32_t expand_divide(uint32_t cell, uint32_t by, uint32_t inverse, uint32_t *rest) {
+    uint32_t quotient = (uint32_t)(((uint64_t)cell * inverse) >> 32); // or one too few
+    *rest = cell - quotient * by;
+    const bool more = *rest >= by;
+    *rest -= more ? by : 0;
+    return quotient + more;
+}
+
 // How cells become words: origin + batch * step_b + x * step_x + y * step_y + z * step_z.
 template <typename W>
 struct expand_packing {
-    expand_box box;
+    uint32_t x, y, z;                         // cells on each axis
+    uint32_t inverse_x, inverse_y, inverse_z; // see expand_divide
     W origin, step_b, step_x, step_y, step_z;
 };
 
@@ -79,7 +89,12 @@ SPIRA_API expand_packing<W> expand_packing_make(const word_layout *l, const expa
     const triple step =
         triple_make(x->ratio * x->spacing, y->ratio * y->spacing, z->ratio * z->spacing);
     expand_packing<W> p;
-    p.box = *box;
+    p.x = (uint32_t)max_of(box->size.x, 1); // 0: there are no cells
+    p.y = (uint32_t)max_of(box->size.y, 1);
+    p.z = (uint32_t)max_of(box->size.z, 1);
+    p.inverse_x = UINT32_MAX / p.x;
+    p.inverse_y = UINT32_MAX / p.y;
+    p.inverse_z = UINT32_MAX / p.z;
     p.step_b = l->width_batch ? (W)((W)1 << l->shift_b) : 0;
     p.step_x = (W)((W)step.x << l->shift_x);
     p.step_y = (W)((W)step.y << l->shift_y);
@@ -94,12 +109,12 @@ SPIRA_API expand_packing<W> expand_packing_make(const word_layout *l, const expa
 
 template <typename W>
 SPIRA_BOTH W expand_packing_word(const expand_packing<W> *p, uint32_t cell) {
-    const uint32_t column = cell / (uint32_t)p->box.size.z, row = column / (uint32_t)p->box.size.y,
-                   batch = row / (uint32_t)p->box.size.x;
-    return (W)(p->origin + (W)batch * p->step_b +
-               (W)(row - batch * (uint32_t)p->box.size.x) * p->step_x +
-               (W)(column - row * (uint32_t)p->box.size.y) * p->step_y +
-               (W)(cell - column * (uint32_t)p->box.size.z) * p->step_z);
+    uint32_t at_x, at_y, at_z;
+    const uint32_t column = expand_divide(cell, p->z, p->inverse_z, &at_z),
+                   row = expand_divide(column, p->y, p->inverse_y, &at_y),
+                   batch = expand_divide(row, p->x, p->inverse_x, &at_x);
+    return (W)(p->origin + (W)batch * p->step_b + (W)at_x * p->step_x + (W)at_y * p->step_y +
+               (W)at_z * p->step_z);
 }
 
 // ---- the choice ---------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
     expand_list_cells_kernel(expand_listing listing,
                              const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
                              device_status *trouble) {
-    __shared__ bitmap_shared s;
+    __shared__ bitmap_shared<words> s;
     const int64_t tile_words = bitmap_threads * words,
                   end = listing.count ? *listing.count : gridDim.x * tile_words;
-    const int tile = bitmap_draw_tile(listing.source, &s);
+    const int tile = bitmap_draw_tile(listing.source, &s.tile);
     if (tile > 0 && tile * tile_words >= end) {
         return;
     }
@@ -50,8 +50,8 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
 SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
     expand_list_masks_kernel(bitmap_source source, int32_t *before, int32_t *count, uint32_t *mask,
                              uint32_t *place) {
-    __shared__ bitmap_shared s;
-    const int tile = bitmap_draw_tile(source, &s), tiles = (int)gridDim.x;
+    __shared__ bitmap_shared<bitmap_words> s;
+    const int tile = bitmap_draw_tile(source, &s.tile), tiles = (int)gridDim.x;
     const int total = bitmap_list_tile<bitmap_words>(
         source, tile, (int64_t)tiles * bitmap_tile, &s,
         [&](int group, int masks) { before[group] = masks; },

@@ -25,7 +25,8 @@ outcome<W> on_device(const word_layout *layout, const expand_layer *l, const std
     m.trouble = &o.trouble;
     const int64_t cells = expand_box_cells(&m.box);
     expand_sizes sizes = expand_sizes_make(&m.axes, cells, m.in.capacity, way);
-    if (way == expand_by_cells && emulate::seed % 2) { // tiles of large boxes
+    if (way == expand_by_cells && sizes.words == bitmap_words &&
+        emulate::seed % 2) { // tiles of large boxes
         sizes.words = bitmap_words_large;
         sizes.tiles = (int32_t)ceil_div(sizes.tiles, bitmap_words_large / bitmap_words);
     }
@@ -289,6 +290,21 @@ TEST(expand_cells_of_a_network) {
 }
 
 // ---- the box and the choice ---------------------------------------------------------------------
+
+TEST(expand_divides_exactly) {
+    random_state r = random_make(8);
+    bool same = true;
+    for (int i = 0; i < 200000; ++i) {
+        uint32_t by = random_u32(&r) >> random_int(&r, 0, 31), rest;
+        by = by ? by : 1;
+        const uint32_t near =
+            by * (uint32_t)(random_u64(&r) % (UINT32_MAX / by + 1ull)); // a multiple
+        for (uint32_t n : {near, near - 1, near + 1, random_u32(&r), 0u, UINT32_MAX}) {
+            same = same && expand_divide(n, by, UINT32_MAX / by, &rest) == n / by && rest == n % by;
+        }
+    }
+    CHECK(same);
+}
 
 // Each cell has the word of its voxel, in order.
 TEST(expand_box_numbers_words_in_order) {
