@@ -93,7 +93,7 @@ SPIRA_DEVICE void bitmap_list_batch(bitmap_shared<words> *s, int begin) {
 // Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
 //
 // words    of a thread: a tile has bitmap_threads times as many
-// end      words of the bitmap; those behind it are not looked at
+// end      words of the bitmap; of those behind it, less than `words` are read, to no effect
 // note     note(i, before): called by each thread, with the number of set bits in front of word
 //          i * words
 // put      put(rank, word, bit): called for each set bit, with the number of set bits in front
@@ -103,7 +103,10 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
                                   bitmap_shared<words> *s, const N &note, const P &put) {
     static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places have 16 bits");
     const int thread = (int)threadIdx.x, group = tile * bitmap_threads + thread;
-    bitmap_group<words> own = ((const bitmap_group<words> *)source.words)[group];
+    bitmap_group<words> own = {};
+    if ((int64_t)group * words < end) {
+        own = ((const bitmap_group<words> *)source.words)[group];
+    }
 
     // Count.
     int bits = 0, total;

@@ -61,6 +61,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
         });
     if (tile == tiles - 1 && threadIdx.x == 0) {
         *count = total;
+        for (int i = total; i % bitmap_words; ++i) {
+            mask[i] = 0; // is read with the last one
+        }
     }
 }
 
