@@ -73,7 +73,7 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test bench check sanitize arch install format clean
+.PHONY: help all run test bench figures check sanitize arch install format clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -83,6 +83,8 @@ help:
 	@echo '               SCAN=file (.bin .pcd.bin .xyz32 .vox32 .npy), VOXEL=metres, NET=name, ARGS=...'
 	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
 	@echo 'make bench     builds the benchmarks'
+	@echo 'make figures   runs them on a GPU, fills the tables, draws the plots: bench/figures.sh'
+	@echo '               QUICK=1, FIGURES=map,conv (parts), FROM=folder of JSON lines, TO=folder'
 	@echo 'make check     headers alone, layers, cost of an include, architectures, spills, linkage'
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
 	@echo 'make all       builds everything, runs nothing'
@@ -136,7 +138,8 @@ all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
 # GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
 UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
-THIS_MAKE := $(MAKE) # a recipe that names MAKE itself would run under `make -n`
+# A recipe that names MAKE itself would run under `make -n`.
+THIS_MAKE := $(MAKE)
 
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
@@ -147,7 +150,7 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_checkpoint.sh build/host_scan'
+	      'tests/run_checkpoint.sh build/host_scan' tests/run_figures.sh
 
 ifeq (,$(NVCC))
 bench:
@@ -157,6 +160,15 @@ bench: $(filter build/bench_%,$(GPU_BUILDS))
 	@echo 'These print one JSON object a line: $(or $^,(there is none yet))'
 	@echo 'Pass the scans to measure: build/bench_map data/*.vox32'
 endif
+
+# Programs are built only where they can run. ARCH=90: code without Hopper's own instructions.
+FIGURES_ARCH  := ARCH='$(if $(filter file,$(origin ARCH)),,$(ARCH))'
+FIGURES_BUILT := $(if $(and $(filter figures,$(MAKECMDGOALS)),$(NVCC),$(GPU)),$(if $(FROM),, \
+                   $(filter build/bench_%,$(shell FIGURES='$(FIGURES)' $(FIGURES_ARCH) bench/figures.sh --programs))))
+
+figures: $(FIGURES_BUILT)
+	@GPU='$(if $(NVCC),$(GPU))' QUICK='$(QUICK)' FIGURES='$(FIGURES)' FROM='$(FROM)' TO='$(TO)' \
+	      SCANS='$(SCANS)' COMMIT='$(COMMIT)' $(FIGURES_ARCH) bench/figures.sh
 
 format:
 	$(CLANG_FORMAT) -i $(SOURCES)
@@ -292,9 +304,12 @@ $(CHECK)/clang++/%.ok: %
 	$(call attempt,$* alone under clang++,$(call alone,cpp) && \
 	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
+# To PTX only, which tells whether the header has all that it needs. The host compiler's warnings are
+# those of all kernels.
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(DEPENDS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(DEPENDS) \
+	      -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
 
 # All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.
 $(CHECK)/arch/%.ok: tests/build/all_kernels.cu

@@ -174,6 +174,7 @@ struct bench_options {
     float voxel;       // metres; 0: 0.05, or 0.02 for .xyz32
     int only[3];       // cin, cout, K; 0: all layers
     bool sweep;        // all forms of a convolution
+    bool sweep_minuet; // all block sizes of bench/search_minuet.cuh
     int rows;          // of the tiles; 0: as usual
     int dtype;         // a spira::numeric, or -1: all
     int dataflows;     // of the convolutions: bits of bench_dataflow_names
@@ -181,7 +182,7 @@ struct bench_options {
     int minuet[2];     // B, C of bench/search_minuet.cuh; 0: the best of a few
     int parts;         // of bench/net.cu: bits of bench_part_names; 0: all
     const char *net;   // null: all
-    bool quick;        // fewer replays and cases of networks
+    bool quick;        // fewer replays, scenes and cases
     bool apart;        // shortcuts of networks are layers of their own
     const char *in;    // tuning records: to compare with; null: none
     const char *out;   // to write, as text; null: nowhere
@@ -195,19 +196,20 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms]\n"
+        "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms|minuet]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
         "       [--apart] [--priority]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
-        "convolutions, --threshold (all) among the hybrid ones; --sweep times all forms of os;\n"
-        "--minuet sets the block sizes (B up to 2048, C 16 or more) of that search. Among the "
-        "parts of bench_net, --only (again for more) and\n"
-        "--net choose; --quick takes fewer cases and replays; with --apart shortcuts are layers\n"
-        "of their own, with --priority the second stream goes first. bench_tune compares with the\n"
-        "records of --in, and writes its own as text (--out) and as C++ (--table).\n",
+        "convolutions, --threshold (all) among the hybrid ones; --sweep forms times all forms of\n"
+        "os. --minuet sets the block sizes (B up to 2048, C 16 or more) of that search; --sweep\n"
+        "minuet times that search alone, for a grid of both. Among the parts of bench_net, --only\n"
+        "(again for more) and --net choose; with --apart shortcuts are layers of their own, with\n"
+        "--priority the second stream goes first. --quick takes fewer cases and replays, and no\n"
+        "random scene. bench_tune compares with the records of --in, and writes its own as text\n"
+        "(--out) and as C++ (--table).\n",
         wrong, program);
     exit(2);
 }
@@ -301,7 +303,8 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     }
     if (strcmp(name, "--sweep") == 0) {
         o->sweep = strcmp(value, "forms") == 0;
-        return o->sweep;
+        o->sweep_minuet = strcmp(value, "minuet") == 0;
+        return o->sweep || o->sweep_minuet;
     }
     if (strcmp(name, "--dataflow") == 0) {
         o->dataflows = bench_dataflow(value);
@@ -328,6 +331,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
 // Whether networks' second stream has the highest priority, and graphs heed that: --priority.
 [[maybe_unused]] static bool bench_priority;
 
+// Whether a figure takes a tenth of its usual time, and the random scene is left out: --quick.
+[[maybe_unused]] static bool bench_quick;
+
 SPIRA_API bench_options bench_options_read(int argc, char **argv) {
     bench_options o = {};
     o.dtype = -1;
@@ -340,7 +346,7 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             }
             o.file[o.files++] = argv[i];
         } else if (strcmp(argv[i], "--quick") == 0) {
-            o.quick = true;
+            o.quick = bench_quick = true;
         } else if (strcmp(argv[i], "--apart") == 0) {
             o.apart = true;
         } else if (strcmp(argv[i], "--priority") == 0) {
@@ -489,6 +495,7 @@ SPIRA_API void bench_input_free(bench_session *s, bench_input *input) {
 }
 
 // A benchmark's main: the body over each scan of the command line, then over the random scene.
+// With --quick the random scene only stands in for scans.
 SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
     bench_session *s = bench_session_open(argc, argv);
     int64_t rows = 100000; // of the random scene
@@ -500,10 +507,12 @@ SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
         bench_input_free(s, &input);
         ++s->inputs;
     }
-    bench_input scattered = {};
-    bench_input_random(rows, &scattered);
-    body(s, &scattered);
-    bench_input_free(s, &scattered);
+    if (!s->options.quick || !s->options.files) {
+        bench_input scattered = {};
+        bench_input_random(rows, &scattered);
+        body(s, &scattered);
+        bench_input_free(s, &scattered);
+    }
     return bench_session_close(s);
 }
 
@@ -848,7 +857,18 @@ SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *
 
 typedef spira::status (*bench_step)(void *context, cudaStream_t stream);
 
-enum { bench_steps = 20, bench_replays = 20, bench_warm_us = 20000, bench_most_us = 400000 };
+enum {
+    bench_steps = 20,
+    bench_replays = 20,
+    bench_warm_us = 20000,
+    bench_most_us = 400000,
+    bench_quick_part = 10, // of these times with --quick
+};
+
+// The warm-up, or the time of a figure, in microseconds.
+SPIRA_API double bench_budget(double us) {
+    return bench_quick ? us / bench_quick_part : us;
+}
 
 struct bench_time {
     double us; // of one step
@@ -897,11 +917,11 @@ SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, 
     cudaEvent_t at[2];
     BENCH_CUDA(cudaEventCreate(&at[0]));
     BENCH_CUDA(cudaEventCreate(&at[1]));
-    for (int i = 0; i < 3 || warm < bench_warm_us; ++i) {
+    for (int i = 0; i < 3 || warm < bench_budget(bench_warm_us); ++i) {
         last = bench_replay(stream, exec, at);
         warm += last;
     }
-    int replays = (int)fmin(bench_replays, fmax(5, most_us / last));
+    int replays = (int)fmin(bench_replays, fmax(5, bench_budget(most_us) / last));
     for (int i = 0; i < replays; ++i) {
         us[i] = bench_replay(stream, exec, at);
     }
@@ -940,7 +960,7 @@ SPIRA_API bench_time bench_wall(cudaStream_t stream, bench_step step, void *cont
     cudaEvent_t at[2];
     BENCH_CUDA(cudaEventCreate(&at[0]));
     BENCH_CUDA(cudaEventCreate(&at[1]));
-    for (int i = 0; i < 3 || warm < bench_warm_us; ++i) {
+    for (int i = 0; i < 3 || warm < bench_budget(bench_warm_us); ++i) {
         last = bench_wall_once(stream, step, context, at);
         warm += last;
     }
@@ -993,6 +1013,7 @@ struct bench_row {
     int t;          // of hybrid layouts
     int B, C;       // of the method "minuet"
     double density; // voxels per cell, percent
+    double ratio;   // of the time to that of a scene to compare with
     bench_time time;
     int64_t pairs, bytes, flops;
     // Of a network's `bytes`: sets and maps, features, what lives for a step, loaded parameters.
@@ -1030,7 +1051,8 @@ SPIRA_API void bench_print_targets(const bench_session *s, const bench_row *r) {
     }
     bool network = strcmp(r->bench, "net") == 0 && bench_same_text(r->method, "graph");
     const char *form = network ? r->net : r->layout ? r->layout : r->method;
-    bool comparable = r->word != 64 && (!r->dtype || strcmp(r->dtype, "fp16") == 0);
+    bool narrow = r->word != 64 || bench_same_text(r->input, BENCH_NUSCENES); // as can be
+    bool comparable = narrow && (!r->dtype || strcmp(r->dtype, "fp16") == 0);
     const bench_target *t =
         comparable ? bench_target_find(r->bench, r->input, form, r->cin, r->cout, r->K) : nullptr;
     int64_t memory = network && comparable ? bench_memory_target(r->input, r->net) : 0;
@@ -1064,6 +1086,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("C", r->C);
     bench_print_figure("density", r->density);
     printf(", \"us\": %.3f", r->time.us);
+    bench_print_figure("ratio", r->ratio);
     bench_print_count("runs", r->time.runs);
     bench_print_count("pairs", r->pairs);
     bench_print_count("bytes", r->bytes);

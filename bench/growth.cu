@@ -1,13 +1,13 @@
 // bench/growth.cu: how the searches of search.cu grow with the scene, and with its density.
 //
-//     build/bench_growth
+//     build/bench_growth [--quick]
 //
 // Bench "growth": random scenes of 10,000 to 5,000,000 voxels, about 4 pairs per output for K = 3.
 // Bench "density": 200^3 cells, of which 0.12 to 12.5 % are voxels; `density` is in percent.
 // K = 3 and 5, 32-bit words. Takes no scans; those of the command line are left alone.
 #include "search_all.cuh"
 
-enum { growth_most_us = 100000, growth_cube = 200 };
+enum { growth_most_us = 100000, growth_cube = 200, growth_cells = 8000000 };
 
 static const int growth_voxels[] = {10000, 30000, 100000, 300000, 1000000, 2000000, 5000000};
 static const double growth_percent[] = {0.12, 0.25, 0.5, 1, 2, 4, 8, 12.5};
@@ -60,8 +60,7 @@ static void growth_run_size(bench_session *s, int voxels) {
 static void growth_run_density(bench_session *s, double percent) {
     bench_input input = {};
     bench_row row = {};
-    int64_t cells = (int64_t)growth_cube * growth_cube * growth_cube;
-    bench_input_cube(llround((double)cells * percent / 100), growth_cube, &input);
+    bench_input_cube(llround(growth_cells * percent / 100), growth_cube, &input);
     snprintf(input.name, sizeof input.name, "cube%d_%g%%", growth_cube, percent);
     row.bench = "density";
     row.density = percent;
@@ -71,11 +70,16 @@ static void growth_run_density(bench_session *s, double percent) {
 
 int main(int argc, char **argv) {
     bench_session *s = bench_session_open(argc, argv);
+    const int most = s->options.quick ? 300000 : INT32_MAX; // voxels
     for (int voxels : growth_voxels) {
-        growth_run_size(s, voxels);
+        if (voxels <= most) {
+            growth_run_size(s, voxels);
+        }
     }
     for (double percent : growth_percent) {
-        growth_run_density(s, percent);
+        if (growth_cells * percent / 100 <= most) {
+            growth_run_density(s, percent);
+        }
     }
     return bench_session_close(s);
 }

@@ -9,6 +9,9 @@
 // one; "tiled" and "ordered" the two layouts that convolutions read, the ordered one by way of the
 // compact map. `bytes` are those of the map, or layout, that is written; of "ordered" those of
 // both.
+//
+// Bench "norms", after Figure 3b of the Spira paper: which part of the offsets with an L1 norm of t
+// has a source, in percent (`density`). Counted on the host's map.
 #include "bench.cuh"
 
 struct map_case {
@@ -213,6 +216,31 @@ static void map_run_half(bench_session *s, map_work<W> *w, bench_row row) {
     bench_print(s, &row);
 }
 
+// Prints the density of each L1 norm. expected: the host's map.
+static void map_run_norms(const bench_session *s, const spira::kernel_shape *kernel,
+                          const int32_t *expected, int64_t outputs, const bench_row *row) {
+    const int volume = spira::kernel_volume(kernel);
+    for (int norm = 0; norm <= spira::kernel_norm_max(kernel); ++norm) {
+        int64_t found = 0, all = 0;
+        for (int k = 0; k < volume; ++k) {
+            if (spira::kernel_norm(kernel, k) != norm) {
+                continue;
+            }
+            for (int64_t i = 0; i < outputs; ++i) {
+                found += expected[i * volume + k] >= 0;
+            }
+            all += outputs;
+        }
+        printf("{\"bench\": \"norms\"");
+        bench_print_text("input", row->input);
+        bench_print_count("voxels", row->voxels);
+        bench_print_count("K", row->K);
+        printf(", \"t\": %d, \"density\": %.4f", norm, 100.0 * (double)found / (double)all);
+        bench_print_text("gpu", s->gpu);
+        printf("}\n");
+    }
+}
+
 template <typename W>
 static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_sets<W> *coarse,
                     const map_case *c) {
@@ -244,6 +272,9 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
     row.bytes = total * 4;
     row.time = bench_measure(s->stream, map_step<W>, &w);
     bench_print(s, &row);
+    if (c->forms && row.word == 32) {
+        map_run_norms(s, &w.kernel, expected, outputs, &row);
+    }
     if (c->forms) {
         map_run_half(s, &w, row);
         map_run_pairs(s, &w, 0, row);

@@ -2,11 +2,14 @@
 //
 //     build/bench_search data/*.vox32
 //     build/bench_search --minuet 256,512 my.xyz32
+//     build/bench_search --sweep minuet data/*.vox32
 //
 // Each search builds the same submanifold kernel map from the same sorted words, and each is
 // explained on top of its file: "zdelta" is spira::map_build, "bsearch", "minuet", "hash" and
 // "grid" are search_*.cuh. "hash" builds its table and "grid" fills and clears its cells every
 // time; "hash-query" and "grid-query" find them ready. `B` and `C` are the block sizes of "minuet".
+//
+// Bench "minuet" (--sweep minuet): Minuet's search over B and C, K = 3 and 5, 32-bit words.
 #include "search_all.cuh"
 
 template <typename W>
@@ -17,7 +20,15 @@ static void search_run_words(bench_session *s, const bench_input *input) {
     }
     bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
     search_work<W> work = search_work_make(&s->pool, &layout, scene.fine, input->name);
-    for (int K = 3; K <= 7; K += 2) {
+    if (s->options.sweep_minuet) {
+        for (int K = 3; K <= 5; K += 2) {
+            search_sweep_minuet(s, &work, bench_row_make("minuet", &scene), K);
+        }
+        bench_pool_free(&s->pool, 0);
+        return;
+    }
+    const int most = s->options.quick ? 5 : 7;
+    for (int K = 3; K <= most; K += 2) {
         search_run(s, &work, bench_row_make("search", &scene), K, true, bench_most_us);
     }
     bench_pool_free(&s->pool, 0);
@@ -25,7 +36,9 @@ static void search_run_words(bench_session *s, const bench_input *input) {
 
 static void search_run_input(bench_session *s, const bench_input *input) {
     search_run_words<uint32_t>(s, input);
-    search_run_words<uint64_t>(s, input);
+    if (!s->options.sweep_minuet && !s->options.quick) {
+        search_run_words<uint64_t>(s, input);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -184,6 +184,8 @@ SPIRA_API void search_verify(bench_session *s, search_work<W> *w, const search_t
 
 // ---- timing -------------------------------------------------------------------------------------
 
+enum { search_sweep_us = 20000 };
+
 // Checks a step, times it and prints it as a row.
 template <typename W>
 SPIRA_API void search_time(bench_session *s, search_work<W> *w, const search_truth *t,
@@ -218,6 +220,31 @@ SPIRA_API void search_time_minuet(bench_session *s, search_work<W> *w, const sea
         bench_pool_free(&s->pool, keep);
     }
     bench_print(s, &row);
+}
+
+// Times Minuet's search for all block sizes, a row each.
+template <typename W>
+SPIRA_API void search_sweep_minuet(bench_session *s, search_work<W> *w, bench_row row, int K) {
+    int keep = s->pool.blocks;
+    w->c.kernel = spira::kernel_cube(K, 1);
+    search_truth t = search_truth_make(&s->pool, &w->c);
+    w->c.map = bench_device<int32_t>(&s->pool, t.total);
+    row.bench = row.method = "minuet";
+    row.K = K;
+    row.word = 8 * (int)sizeof(W);
+    row.pairs = t.pairs;
+    for (row.B = 64; row.B <= 2048; row.B *= 2) {
+        for (row.C = 64; row.C <= 4096; row.C *= 2) {
+            int before = s->pool.blocks;
+            int64_t ends = minuet_ends(&w->c.kernel, w->c.set.host.capacity, row.B);
+            w->minuet = search_minuet{row.B, row.C, bench_device<int32_t>(&s->pool, ends)};
+            search_verify(s, w, &t, row.input, row.method, step_minuet<W>);
+            row.time = bench_measure_within(s->stream, step_minuet<W>, w, search_sweep_us);
+            bench_print(s, &row);
+            bench_pool_free(&s->pool, before);
+        }
+    }
+    bench_pool_free(&s->pool, keep);
 }
 
 // The grid must be empty between maps: a query of it finds nothing then.

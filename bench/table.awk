@@ -1,11 +1,17 @@
-# bench/table.awk: the benchmarks' JSON lines as the tables of bench/README.md.
+# bench/table.awk: the benchmarks' JSON lines as the tables of bench/README.md and README.md. POSIX awk.
 #
-#     awk -f bench/json.awk -f bench/table.awk out/gpu/bench_*.jsonl                         prints the tables
-#     awk -f bench/json.awk -f bench/table.awk out/gpu/bench_*.jsonl bench/README.md         prints the README, filled
+#     awk -f bench/json.awk -f bench/table.awk -f bench/table_print.awk bench/peers.jsonl out/gpu/bench_*.jsonl
+#         prints the tables
+#     awk -f bench/json.awk -f bench/table.awk -f bench/table_print.awk bench/peers.jsonl out/gpu/bench_*.jsonl bench/README.md
+#         prints the README, filled
 #
 # The lines come first. In the README, what stands between `<!-- table NAME -->` and `<!-- end -->`
 # is replaced, unless there is no line for it. Of two lines for one step and input, the last one
-# counts. POSIX awk.
+# counts. A line of bench "stamp" says at which commit the lines after it were measured; a table names
+# the commits and the GPU of its lines. Behind a stamp of arch 90 are lines of code for plain sm_90:
+# they have a table of their own. Lines of bench "peer" are figures of other engines.
+#
+# This file keeps what the tables need; table_print.awk prints them.
 
 function figure(us) {
     return us == "" || us == "-" ? "-" : sprintf(us + 0 < 100 ? "%.1f" : "%.0f", us)
@@ -23,7 +29,7 @@ function mib(bytes) {
 # bench/search_*.cuh, the ways of bench/net_ways.cuh, or thresholds.
 function is_cases(table) {
     return table == "searches" || table == "growth" || table == "density" || table == "fig11" || \
-        is_ways(table)
+        table == "norms" || is_ways(table)
 }
 
 function is_ways(table) {
@@ -45,8 +51,21 @@ function has_sizes(table) {
     return table == "growth" || table == "density"
 }
 
+# Adds a row to a table, once, and notes where the line is from.
+function add_row(table, key) {
+    if (!(key in seen)) {
+        seen[key] = 1
+        row[table, ++rows[table]] = key
+    }
+    gpus[table] = value("gpu")
+    if (commit != "" && !((table, commit) in stamped)) {
+        stamped[table, commit] = 1
+        commits[table] = commits[table] (commits[table] == "" ? "" : ", ") commit
+    }
+}
+
 # Keeps a line of such a table: a figure, and the row's first cells.
-function take_case(table,    key) {
+function take_case(table,    key, column) {
     key = table SUBSEP value("input")
     if (table == "searches") {
         key = key SUBSEP value("K") SUBSEP value("word")
@@ -57,29 +76,25 @@ function take_case(table,    key) {
     } else if (table == "fig11") {
         key = key SUBSEP step_name("conv")
         head[key] = step_name("conv") " | " value("input")
+    } else if (table == "norms") {
+        key = key SUBSEP value("K")
+        head[key] = value("input") " | " value("K")
     } else if (table == "growth")
         head[key] = value("voxels")
     else
         head[key] = value("density") + 0 " % | " value("voxels")
-    if (!(key in seen)) {
-        seen[key] = 1
-        row[table, ++rows[table]] = key
-    }
-    cell[key, has_sizes(table) ? value("K") : "-", \
-        table == "fig11" ? "t=" value("t") : value("method")] = value("us")
+    add_row(table, key)
+    column = table == "fig11" ? "t=" value("t") : table == "norms" ? value("t") : value("method")
+    cell[key, has_sizes(table) ? value("K") : "-", column] = \
+        value(table == "norms" ? "density" : "us")
     if (value("method") == "minuet")
         blocks[key] = value("B") ", " value("C")
-    gpu = value("gpu")
 }
 
 # Keeps a line of a whole network: a figure, the row's first cells and, with the graph, its memory.
 function take_net(table,    key, i, part) {
     key = table SUBSEP net_name() SUBSEP value("input") SUBSEP value("K") SUBSEP value("batch")
-    if (!(key in seen)) {
-        seen[key] = 1
-        row[table, ++rows[table]] = key
-    }
-    gpu = value("gpu")
+    add_row(table, key)
     head[key] = net_name() " | " value("input")
     if (table != "networks")
         head[key] = (table == "table4" ? value("K") : net_name()) " | " value("batch") " | " \
@@ -103,23 +118,104 @@ function take_net(table,    key, i, part) {
 function take_tuned(    key, step) {
     step = step_name("conv") (value("deterministic") ? ", deterministic" : "")
     key = "tuning" SUBSEP step SUBSEP value("input")
-    if (!(key in seen)) {
-        seen[key] = 1
-        row["tuning", ++rows["tuning"]] = key
-    }
+    add_row("tuning", key)
     head[key] = step " | " value("input")
     cell[key, "untuned"] = value("untuned") " | " figure(value("untuned_us"))
     cell[key, "best"] = value("choice") " | " figure(value("us"))
     cell[key, "over"] = sprintf("%.2f", value("over"))
-    gpu = value("gpu")
+}
+
+# Keeps a line of a layer in one dataflow: "os", "ws" or "ws-det".
+function take_dataflow(    key) {
+    key = "dataflows" SUBSEP step_name("conv") SUBSEP value("input")
+    if (value("dataflow") != "os" || key in seen)
+        add_row("dataflows", key)
+    head[key] = value("cin") "," value("cout") "," value("K") " | " value("input")
+    cell[key, value("dataflow")] = value("us")
+}
+
+# Keeps a line of a layer by gather, cuBLAS and scatter.
+function take_grouping(    key, column) {
+    key = "grouping" SUBSEP step_name("conv") SUBSEP value("input")
+    add_row("grouping", key)
+    head[key] = value("cin") "," value("cout") "," value("K") " | " value("input")
+    column = value("rule") == "each" ? value("order") : value("rule")
+    column = value("streams") > 1 ? "streams" : column
+    cell[key, column] = value("us")
+    cell[key, column, "padding"] = value("padding")
+    cell[key, column, "launches"] = value("launches")
+}
+
+# Keeps a line of Minuet's search with given block sizes: the fastest and the slowest remain.
+function take_minuet(    key, us) {
+    key = "minuet" SUBSEP value("input") SUBSEP value("K")
+    us = value("us") + 0
+    add_row("minuet", key)
+    head[key] = value("input") " | " value("K")
+    if (!((key, "least") in cell) || us < cell[key, "least"]) {
+        cell[key, "least"] = us
+        cell[key, "best"] = value("B") ", " value("C")
+    }
+    if (us > cell[key, "most"] + 0) {
+        cell[key, "most"] = us
+        cell[key, "worst"] = value("B") ", " value("C")
+    }
+}
+
+# Keeps a line of a generated scene: the worst ratio over all sizes, and the pairs per output.
+function take_scene(    key, scene, ratio) {
+    scene = value("input")
+    key = "scenes" SUBSEP step_name("scenes") SUBSEP value("word")
+    add_row("scenes", key)
+    head[key] = step_name("scenes") " | " value("word")
+    if (!(scene in scene_seen)) {
+        scene_seen[scene] = 1
+        scene_of[++scenes] = scene
+    }
+    if (value("layout") == "os")
+        scene_pairs[scene, value("K")] = value("pairs") / value("voxels")
+    ratio = value("ratio") + 0
+    if (ratio > cell[key, scene] + 0)
+        cell[key, scene] = ratio
+    if (scene != "uniform" && ratio > cell[key, "worst"] + 0) {
+        cell[key, "worst"] = ratio
+        cell[key, "where"] = scene ", " value("voxels")
+    }
+}
+
+# Keeps a line of code for plain sm_90, which every GPU but Hopper's runs like: a layer, or a network.
+function take_plain(    step, key) {
+    if (value("bench") == "net" && value("method") == "graph" && value("word") == 32)
+        step = net_name()
+    else if (value("bench") == "conv" && value("dataflow") == "os" && value("form") == "")
+        step = step_name("conv")
+    else
+        return
+    key = "portable" SUBSEP step SUBSEP value("input")
+    add_row("portable", key)
+    head[key] = step " | " value("input")
+    cell[key, "plain"] = value("us")
+}
+
+# Keeps a line of another engine: for each step and input the fastest remains.
+function take_peer(    key) {
+    key = value("step") SUBSEP value("input")
+    if (!(key in peer) || value("us") + 0 < peer[key] + 0)
+        peer[key] = value("us")
 }
 
 # What a line is about, words and input apart.
 function step_name(bench,    layout, method) {
     layout = value("layout")
     method = value("method")
-    if (bench == "map")
+    if (bench == "map" || (bench == "scenes" && layout != ""))
         return "map, K=" value("K") ", " layout
+    if (bench == "dense")
+        return "dense map, " layout ", " method
+    if (bench == "join")
+        return method
+    if (bench == "scenes")
+        return method == "downsample" ? "downsample by 2" : method
     if (bench == "sort")
         return method == "pack+sort" ? "pack + sort" : method
     if (bench == "downsample")
@@ -134,16 +230,34 @@ function step_name(bench,    layout, method) {
 # Keeps a line: rows of each table stand in the order of their first line.
 function take(    bench, table, key) {
     bench = value("bench")
-    if (value("dataflow") == "hybrid") {
-        take_case("fig11")
+    if (bench == "stamp") {
+        commit = value("commit")
+        quick += value("quick")
+        plain = value("arch") == "90"
+    } else if (bench == "peer")
+        take_peer()
+    else if (bench == "plain-target")
+        plain_target[value("step"), value("input")] = value("us")
+    else if (plain) {
+        take_plain()
         return
     }
     if (bench == "tune")
         take_tuned()
-    if (bench ~ /^tune/ || bench == "layers")
-        return # no table
+    else if (bench == "scenes")
+        take_scene()
+    else if (bench == "minuet")
+        take_minuet()
+    else if (value("dataflow") == "hybrid")
+        take_case("fig11")
+    else if (value("dataflow") == "gather-gemm-scatter" && value("dtype") == "fp16")
+        take_grouping()
+    if (value("dataflow") ~ /^(os|ws|ws-det)$/ && value("dtype") == "fp16" && value("form") == "")
+        take_dataflow()
+    if (bench ~ /^(tune.*|layers|stamp|peer|plain-target|scenes|minuet)$/)
+        return # other tables, or none
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
-        return # tables of their own
+        return
     table = bench == "search" ? "searches" : bench == "net" ? "networks" : bench
     if (is_cases(table)) {
         take_case(table)
@@ -153,176 +267,18 @@ function take(    bench, table, key) {
         take_net(table)
         return
     }
-    table = bench == "conv" ? "features" : "indexing"
+    table = bench == "conv" ? "features" : bench == "dense" || bench == "join" ? "detectors" : \
+        "indexing"
     key = table SUBSEP step_name(bench) SUBSEP value("input")
-    if (!(key in seen)) {
-        seen[key] = 1
-        row[table, ++rows[table]] = key
-    }
+    add_row(table, key)
     if (value("word") == 64) {
         wide[key] = value("us")
+        wide_target[key] = value("target_us")
+        wide_limit[key] = value("limit_us")
     } else {
         target[key] = value("target_us")
         limit[key] = value("limit_us")
         measured[key] = value("us")
     }
-    gpu = value("gpu")
 }
 
-function source(unit) {
-    printf "\n%s%s.\n\n", unit, gpu == "" || gpu == "-" ? "; not measured yet" : " on one " gpu
-}
-
-function print_table(table,    i, key, part) {
-    source("Microseconds")
-    print "| step | input | target | measured | limit |"
-    print "|---|---|---:|---:|---:|"
-    for (i = 1; i <= rows[table]; ++i) {
-        key = row[table, i]
-        split(key, part, SUBSEP)
-        if (key in measured)
-            printf "| %s | %s | %s | %s | %s |\n", part[2], part[3], figure(target[key]), \
-                figure(measured[key]), figure(limit[key])
-    }
-    print ""
-}
-
-function print_words(    i, key, part, known, ratio) {
-    source("Microseconds")
-    print "| step | input | 32-bit words | 64-bit words | ratio |"
-    print "|---|---|---:|---:|---:|"
-    for (i = 1; i <= rows["indexing"]; ++i) {
-        key = row["indexing", i]
-        split(key, part, SUBSEP)
-        if (!(key in wide))
-            continue
-        known = measured[key] + 0 > 0 && wide[key] + 0 > 0
-        ratio = known ? sprintf("%.2f", wide[key] / measured[key]) : "-"
-        printf "| %s | %s | %s | %s | %s |\n", part[2], part[3], figure(measured[key]), \
-            figure(wide[key]), ratio
-    }
-    print ""
-}
-
-# A table of cases: the methods are columns, once for each K where K is not in the row. A method
-# that was left out has no figure.
-function print_cases(table,    heads, left, sizes, size, list, names, name, line, i, k, n) {
-    heads["searches"] = "| input | K | word |"
-    heads["growth"] = "| voxels |"
-    heads["density"] = "| density | voxels |"
-    left["searches"] = "|---|---:|---:|"
-    left["growth"] = "|---:|"
-    left["density"] = "|---:|---:|"
-    heads["fig13"] = heads["fig15"] = "| network | input |"
-    heads["fig11"] = "| step | input |"
-    left["fig11"] = left["fig13"] = left["fig15"] = "|---|---|"
-    list["searches"] = "zdelta bsearch minuet hash hash-query grid grid-query"
-    list["growth"] = list["density"] = "zdelta bsearch minuet hash grid"
-    list["fig11"] = "t=0 t=1 t=2 t=3 t=4 t=5 t=6 t=7"
-    list["fig13"] = "bsearch zdelta network-wide graph"
-    list["fig15"] = "sequential streams batch"
-    names = split(list[table], name, " ")
-    sizes = split(has_sizes(table) ? "3 5" : "-", size, " ")
-    source("Microseconds")
-    line = heads[table]
-    for (k = 1; k <= sizes; ++k)
-        for (n = 1; n <= names; ++n) {
-            line = line " " (size[k] == "-" ? "" : "K=" size[k] " ") name[n] " |"
-            left[table] = left[table] "---:|"
-        }
-    print line (table == "searches" ? " B, C |" : "")
-    print left[table] (table == "searches" ? "---:|" : "")
-    for (i = 1; i <= rows[table]; ++i) {
-        line = "| " head[row[table, i]] " |"
-        for (k = 1; k <= sizes; ++k)
-            for (n = 1; n <= names; ++n)
-                line = line " " figure(cell[row[table, i], size[k], name[n]]) " |"
-        print line (table == "searches" ? " " blocks[row[table, i]] " |" : "")
-    }
-    print ""
-}
-
-function print_nets(table,    heads, left, line, key, i) {
-    heads["networks"] = "| network | input | target |"
-    left["networks"] = "|---|---|---:|"
-    heads["table4"] = "| K | batch | input | voxels | word |"
-    left["table4"] = "|---:|---:|---|---:|---:|"
-    heads["batches"] = "| network | batch | input | voxels | word |"
-    left["batches"] = "|---|---:|---|---:|---:|"
-    source("Milliseconds and MiB")
-    print heads[table] " graph |" (table == "networks" ? " 64-bit words |" : "") \
-        " voxelise | index | features | memory |" (table == "networks" ? " target |" : "") \
-        " index + features + scratch + parameters |"
-    print left[table] "---:|" (table == "networks" ? "---:|" : "") "---:|---:|---:|---:|" \
-        (table == "networks" ? "---:|" : "") "---:|"
-    for (i = 1; i <= rows[table]; ++i) {
-        key = row[table, i]
-        line = "| " head[key] " |"
-        if (table == "networks")
-            line = line " " ms(target[key]) " | " ms(cell[key, "graph"]) " | " \
-                ms(wide[key, "graph"]) " |"
-        else
-            line = line " " ms(cell[key, "graph"]) " |"
-        line = line " " ms(cell[key, "voxelize"]) " | " ms(cell[key, "index"]) " | " \
-            ms(cell[key, "features"]) " | " (key in memory ? memory[key] : "-") " |"
-        print line (table == "networks" ? " " mib(most[key]) " |" : "") " " parts[key] " |"
-    }
-    print ""
-}
-
-function print_tuned(    i, key) {
-    source("Microseconds")
-    print "| step | input | without tuning | us | best | us | ratio |"
-    print "|---|---|---|---:|---|---:|---:|"
-    for (i = 1; i <= rows["tuning"]; ++i) {
-        key = row["tuning", i]
-        print "| " head[key] " | " cell[key, "untuned"] " | " cell[key, "best"] " | " \
-            cell[key, "over"] " |"
-    }
-    print ""
-}
-
-function print_named(name) {
-    if (name == "words")
-        print_words()
-    else if (name == "tuning")
-        print_tuned()
-    else if (is_cases(name))
-        print_cases(name)
-    else if (is_nets(name))
-        print_nets(name)
-    else
-        print_table(name)
-}
-
-/^\{/ && !page {
-    take()
-    next
-}
-/^#/ {
-    page = 1
-}
-/^<!-- end -->/ {
-    inside = 0
-}
-!page || inside {
-    next
-}
-{
-    print
-}
-/^<!-- table [a-z0-9]+ -->/ && rows[$3 == "words" ? "indexing" : $3] {
-    print_named($3)
-    inside = 1
-}
-END {
-    if (!page) {
-        print_named("indexing")
-        print_named("words")
-        print_named("features")
-        others = split("tuning fig11 networks fig13 fig15 table4 batches searches growth density", other, " ")
-        for (i = 1; i <= others; ++i)
-            if (rows[other[i]])
-                print_named(other[i])
-    }
-}

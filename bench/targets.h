@@ -1,5 +1,6 @@
 // bench/targets.h: what spira must reach, what the machine allows, and the exact pair counts of the
-// two scans that these were measured on. One NVIDIA H200; fp16 features; 32-bit words; batch 1.
+// scans that these were measured on. One NVIDIA H200; fp16 features; 32-bit words, but 64-bit words
+// where a scan needs them; batch 1.
 #ifndef SPIRA_BENCH_TARGETS_H
 #define SPIRA_BENCH_TARGETS_H
 
@@ -20,7 +21,8 @@ struct bench_target {
 
 #define BENCH_KITTI "kitti00_000000_5cm"
 #define BENCH_LONE_STAR "lone_star_5cm"
-#define BENCH_NUSCENES "nuscenes_10sweeps_75mm" // on the grid of a detector
+#define BENCH_NUSCENES "nuscenes_10sweeps.pcd"  // at 5 cm; needs 64-bit words
+#define BENCH_DETECTOR "nuscenes_10sweeps_75mm" // the same on the grid of a detector
 
 static const bench_target bench_targets[] = {
     {"map", BENCH_KITTI, "os", 0, 0, 3, 5.5, 0},
@@ -31,11 +33,15 @@ static const bench_target bench_targets[] = {
     {"map", BENCH_KITTI, "ws", 0, 0, 5, 25, 0},
     {"map", BENCH_LONE_STAR, "ws", 0, 0, 3, 28, 0},
     {"map", BENCH_LONE_STAR, "ws", 0, 0, 5, 90, 0},
+    {"map", BENCH_NUSCENES, "os", 0, 0, 3, 10, 0},
+    {"map", BENCH_NUSCENES, "os", 0, 0, 5, 29, 0},
+    {"map", BENCH_NUSCENES, "ws", 0, 0, 3, 17, 0},
+    {"map", BENCH_NUSCENES, "ws", 0, 0, 5, 47, 0},
     {"sort", BENCH_KITTI, "pack+sort", 0, 0, 0, 30, 0},
     {"sort", BENCH_LONE_STAR, "pack+sort", 0, 0, 0, 40, 0},
     {"downsample", BENCH_KITTI, nullptr, 0, 0, 0, 20, 0},
     {"downsample", BENCH_LONE_STAR, nullptr, 0, 0, 0, 28, 0},
-    {"expand", BENCH_NUSCENES, "3x3x3, s2, p1", 0, 0, 0, 15, 0},
+    {"expand", BENCH_DETECTOR, "3x3x3, s2, p1", 0, 0, 0, 15, 0},
     {"index", BENCH_KITTI, "os", 0, 0, 0, 150, 0},
     {"conv", BENCH_KITTI, nullptr, 16, 16, 3, 9, 14},
     {"conv", BENCH_KITTI, nullptr, 32, 32, 3, 11, 13},
@@ -110,10 +116,13 @@ SPIRA_API double bench_write_us(double bytes) {
 SPIRA_API int64_t bench_pairs_known(const char *input, int K) {
     bool kitti = bench_same_text(input, BENCH_KITTI);
     bool lone_star = bench_same_text(input, BENCH_LONE_STAR);
+    bool nuscenes = bench_same_text(input, BENCH_NUSCENES);
     return kitti && K == 3       ? 346220
            : kitti && K == 5     ? 847344
            : lone_star && K == 3 ? 2533643
            : lone_star && K == 5 ? 7126043
+           : nuscenes && K == 3  ? 895103
+           : nuscenes && K == 5  ? 2260481
                                  : 0;
 }
 

@@ -76,7 +76,7 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
     size_t bytes;
     SPIRA_TRY(conv_shortcut_bytes(gpu, shape, cin, cin2, &bytes));
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
     return numeric_dispatch<format>(s.type, [&](auto tag) {
         if constexpr (conv_compiled(conv_kernel_hopper, decltype(tag)::value)) {

@@ -123,7 +123,7 @@ SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_sha
     size_t needed;
     SPIRA_TRY(conv_hybrid_weights_bytes(gpu, shape, kernel, threshold, &needed));
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, needed));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, needed, "packed"));
     workspace w = workspace_begin(packed);
     hybrid_weights at;
     hybrid_weights_carve(gpu, &w, shape, kernel, threshold, &at);

@@ -122,11 +122,12 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     size_t needed;
     SPIRA_TRY(conv_map_bytes(gpu, request, &needed));
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(request->words, status_null_pointer, "words", 0);
     SPIRA_TRY(
         map_sets_check(request->words, &request->kernel, &request->source, &request->outputs));
     SPIRA_REQUIRE(request->trouble, status_null_pointer, "trouble", 0);
     if (needed) {
-        SPIRA_TRY(workspace_check(memory, bytes, needed));
+        SPIRA_TRY(workspace_check(memory, bytes, needed, "memory"));
     }
     workspace w = workspace_begin(memory);
     conv_map_places p;

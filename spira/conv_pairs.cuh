@@ -76,7 +76,7 @@ SPIRA_API status conv_pairs_weights_pack(const device_info *gpu, const conv_shap
     size_t needed;
     SPIRA_TRY(conv_pairs_weights_bytes(gpu, shape, &needed));
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, needed));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, needed, "packed"));
     return numeric_dispatch<format>(shape->type, [&](auto tag) {
         return pairs_pack(tag, shape, pairs_kernel_of(shape, gpu), weight, packed, stream);
     });

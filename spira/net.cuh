@@ -117,7 +117,7 @@ SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const fl
                           void *loaded, size_t loaded_bytes, cudaStream_t stream) {
     SPIRA_TRY(net_plan_check<format>(gpu, plan));
     SPIRA_TRY(pointer_check(params, sizeof(float), "params"));
-    SPIRA_TRY(workspace_check(loaded, loaded_bytes, plan->loaded_bytes));
+    SPIRA_TRY(workspace_check(loaded, loaded_bytes, plan->loaded_bytes, "loaded"));
     for (int i = 0; i < plan->layer_count; ++i) {
         if (net_is_conv(&plan->layers[i])) {
             SPIRA_TRY(net_load_layer<format>(plan, i, params, loaded, stream));

@@ -86,7 +86,8 @@ SPIRA_API status search_check(const word_layout *layout, const kernel_shape *ker
     const int need[3] = {reach.x, reach.y, reach.z};
     for (int a = 0; a < 3; ++a) {
         SPIRA_REQUIRE(need[a] <= below[a] && need[a] <= above[a], status_unsupported,
-                      "kernel (its reach is beyond the layout's guard margin)", need[a]);
+                      "kernel (reaches beyond the word layout's margin: raise word_need.reach)",
+                      need[a]);
     }
     return status_success();
 }

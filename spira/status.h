@@ -64,7 +64,7 @@ SPIRA_API const char *status_string(status_code code) {
     case status_bad_size:
         return "a size that is not allowed";
     case status_workspace:
-        return "a workspace that is too small; bytes needed";
+        return "memory that is too small; bytes needed";
     case status_alignment:
         return "a pointer that is not aligned; bytes of alignment needed";
     case status_kernel_size:
@@ -99,11 +99,16 @@ SPIRA_API const char *status_string(status_code code) {
     return "an unknown status";
 }
 
-// Writes "subject: sentence: detail" to text [size], always terminated. Returns text.
+// Writes "subject: sentence: detail" to text [size], always terminated. Returns text. Under nvcc an
+// error of the CUDA runtime is followed by the runtime's own words.
 SPIRA_API char *status_text(status s, char *text, size_t size) {
+    const char *more = "";
+#ifdef __CUDACC__
+    more = s.code == status_cuda ? cudaGetErrorString((cudaError_t)s.detail) : "";
+#endif
     if (text && size) {
-        snprintf(text, size, "%s: %s: %lld", s.subject ? s.subject : "?", status_string(s.code),
-                 (long long)s.detail);
+        snprintf(text, size, "%s: %s: %lld%s%s", s.subject ? s.subject : "?", status_string(s.code),
+                 (long long)s.detail, *more ? ", " : "", more);
     }
     return text;
 }

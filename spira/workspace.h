@@ -32,12 +32,14 @@ SPIRA_API T *workspace_take(workspace *w, int64_t count) {
     return p;
 }
 
-// The check that each operation makes of what it was given, before anything is launched.
-SPIRA_API status workspace_check(const void *base, size_t given, size_t needed) {
-    SPIRA_REQUIRE(base || needed == 0, status_null_pointer, "workspace", 0);
-    SPIRA_REQUIRE(((uintptr_t)base & (workspace_alignment - 1)) == 0, status_alignment, "workspace",
+// The check that each operation makes of what it was given, before anything is launched. `name` is
+// that of the argument.
+SPIRA_API status workspace_check(const void *base, size_t given, size_t needed,
+                                 const char *name = "scratch") {
+    SPIRA_REQUIRE(base || needed == 0, status_null_pointer, name, 0);
+    SPIRA_REQUIRE(((uintptr_t)base & (workspace_alignment - 1)) == 0, status_alignment, name,
                   workspace_alignment);
-    SPIRA_REQUIRE(given >= needed, status_workspace, "workspace", needed);
+    SPIRA_REQUIRE(given >= needed, status_workspace, name, needed);
     return status_success();
 }
 

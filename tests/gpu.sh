@@ -9,7 +9,7 @@
 #     OUT          folder for a log of each part and the JSON lines of the benchmarks (out/gpu)
 #     BENCH_ARGS   arguments of each benchmark (the scans in data/)
 #     TEST_FILTER  names of the tests to run under the sanitizers (all)
-#     LANES        processes that run under a sanitizer at a time (4)
+#     LANES        processes that run under a sanitizer at a time (as many as cores)
 #
 # Ends with a table. Fails if a part failed.
 set -u
@@ -32,13 +32,13 @@ part() { # name command...: runs it, writes a log, prints the end of the log
 }
 
 # A process takes seconds to start under a sanitizer, and some tests take a minute. So each process runs
-# four tests, and LANES processes run at a time; the logs of those that fail are printed last. OpenMP's
+# two tests, and LANES processes run at a time; the logs of those that fail are printed last. OpenMP's
 # threads do not spin while they wait: the other processes need the cores.
 spread() { # command...: runs the tests under it; the last line is the sum of their counts
     local told status
     told=$(mktemp -d)
     # shellcheck disable=SC2016,SC2086
-    build/test_gpu --list ${TEST_FILTER-} | OMP_WAIT_POLICY=passive xargs -r -n 4 -P "${LANES:-4}" \
+    build/test_gpu --list ${TEST_FILTER-} | OMP_WAIT_POLICY=passive xargs -r -n 2 -P "${LANES:-$(nproc)}" \
         bash -c '"$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
         "$told" "$@" build/test_gpu
     status=$?

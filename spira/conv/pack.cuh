@@ -59,7 +59,7 @@ template <numeric format>
 SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
                            void *packed, size_t packed_bytes, cudaStream_t stream) {
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel)));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel), "packed"));
     return numeric_dispatch<format>(shape->type, [&](auto tag) {
         return conv_pack_as(tag, shape, kernel, weight, packed, stream);
     });

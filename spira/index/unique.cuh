@@ -8,6 +8,7 @@
 #define SPIRA_INDEX_UNIQUE_CUH
 
 #include "../base/async.cuh"
+#include "../base/launch.cuh"
 #include "../status.cuh"
 #include "../voxel.h"
 #include "radix.cuh"
@@ -217,9 +218,10 @@ SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, vo
     const unsigned blocks = (unsigned)cut.blocks;
     auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
     auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
-    count<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads);
-    write<<<blocks, unique_threads, 0, stream>>>(sorted, rows, heads, set, out, report, trouble);
-    return status_of_launch("unique");
+    SPIRA_TRY(kernel_launch(count, blocks, unique_threads, 0, false, 1, stream, "unique", sorted,
+                            rows, heads));
+    return kernel_launch(write, blocks, unique_threads, 0, false, 1, stream, "unique", sorted, rows,
+                         heads, set, out, report, trouble);
 }
 
 // ---- words in any order -------------------------------------------------------------------------

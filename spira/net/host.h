@@ -20,7 +20,7 @@ SPIRA_API status net_run_check(const net_plan *p, bool device, const net_run_arg
     SPIRA_REQUIRE(run->input.capacity == p->set[0].capacity, status_capacity,
                   "run.input.capacity (must equal limits.voxels of the plan)", p->set[0].capacity);
     SPIRA_TRY(pointer_check(run->trouble, sizeof(uint32_t), "run.trouble"));
-    return workspace_check(run->memory, run->bytes, p->workspace_bytes);
+    return workspace_check(run->memory, run->bytes, p->workspace_bytes, "run.memory");
 }
 
 // The checks of what layers read besides.

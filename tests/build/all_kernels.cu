@@ -27,6 +27,7 @@ struct any_arguments {
     conv_pairs_args conv_pairs;
     conv_hybrid_args hybrid;
     tune_args tune;
+    join_sum_args sums;
     net_plan plan;
     const float *weight;
     float *worst;
@@ -60,6 +61,12 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     request.source = request.outputs = set;
     conv_map built;
     SPIRA_TRY(conv_map_build(&a->gpu, &request, a->memory, a->bytes, &built, a->stream));
+    join_args<W> sets = {};
+    sets.set[0] = sets.out = set;
+    SPIRA_TRY(join(&sets, a->memory, a->bytes, a->stream));
+    dense_args<W> map_of_features = {};
+    map_of_features.set = set;
+    SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
@@ -94,6 +101,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
         pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
              a->stream),
+        join_sum(&a->gpu, &a->sums, a->stream),
         net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
     };
     int failed = 0;

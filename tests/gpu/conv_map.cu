@@ -176,6 +176,13 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     CHECK(status_failed(device_status_read(&found)));
 }
 
+TEST(gpu_status_text_has_the_words_of_the_runtime) {
+    char text[200];
+    status_text(status_from_cuda(cudaErrorInvalidValue, "launch"), text, sizeof text);
+    CHECK(strncmp(text, "launch: ", 8) == 0);
+    CHECK(strstr(text, cudaGetErrorString(cudaErrorInvalidValue)) != nullptr);
+}
+
 DEVICE_TEST(gpu_conv_map_refuses) {
     random_state random = random_make(7);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 100);
@@ -209,6 +216,11 @@ DEVICE_TEST(gpu_conv_map_refuses) {
         b.spoil(&r);
         CHECK_STATUS(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()), b.code);
     }
+    // The words of an error name the member or the argument.
+    request_type r = good;
+    r.words = nullptr;
+    CHECK_EQUAL(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()).subject, "words");
+    CHECK_EQUAL(conv_map_build(gpu(), &good, nullptr, bytes, &map, stream_get()).subject, "memory");
     CHECK_STATUS(conv_map_build(nullptr, &good, memory, bytes, &map, stream_get()),
                  status_null_pointer);
     CHECK_STATUS(

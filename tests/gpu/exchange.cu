@@ -606,10 +606,10 @@ DEVICE_TEST(gpu_exchange_csr_refuses) {
         return exchange_csr(map, 27, count, 1, rows, trouble, workspace, given, stream_get());
     };
     status small = with(scratch, bytes - 1);
-    check_subject(small, status_workspace, "workspace");
+    check_subject(small, status_workspace, "scratch");
     CHECK_EQUAL(small.detail, bytes);
-    check_subject(with(nullptr, bytes), status_null_pointer, "workspace");
-    check_subject(with(scratch + 128, bytes), status_alignment, "workspace");
+    check_subject(with(nullptr, bytes), status_null_pointer, "scratch");
+    check_subject(with(scratch + 128, bytes), status_alignment, "scratch");
     CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
     CHECK(device_untouched(scratch, 0, (int64_t)bytes + 256));
     CHECK_OK(with(scratch, bytes));

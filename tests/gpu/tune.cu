@@ -537,8 +537,8 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     a = d.args;
     a.pairs_weights = nullptr;
     CHECK_STATUS(run(a, atomic), status_null_pointer);
-    check_named(run(d.args, atomic, 1), status_workspace, "workspace");
-    check_named(run(d.args, hybrid, 1), status_workspace, "workspace");
+    check_named(run(d.args, atomic, 1), status_workspace, "scratch");
+    check_named(run(d.args, hybrid, 1), status_workspace, "scratch");
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     a = d.args; // what the choice does not read may be missing
     a.pairs_weights = nullptr;

@@ -288,7 +288,8 @@ TEST(workspace_refuses_what_is_not_enough) {
     status s = workspace_check(memory, 1023, 1024); // one byte short
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, 1024);
-    CHECK_EQUAL(s.subject, "workspace");
+    CHECK_EQUAL(s.subject, "scratch");
+    CHECK_EQUAL(workspace_check(memory, 1023, 1024, "packed").subject, "packed");
     CHECK_STATUS(workspace_check(memory, 0, 1), status_workspace);
 }
 

@@ -16,6 +16,7 @@
 #include "test.h"
 
 #include <cuda_runtime.h>
+#include <map>
 #include <vector>
 
 // ---- the device and its errors ------------------------------------------------------------------
@@ -76,51 +77,141 @@ inline void device_test_run(void (*body)()) {
 
 // ---- guarded buffers in device memory -----------------------------------------------------------
 
-// The copies below come after a device-wide wait: work in non-blocking streams is done by then.
+// Tests make thousands of small buffers. cudaMalloc and cudaFree take as long as a test's kernels,
+// so freed memory is kept and used again, in classes of similar sizes. Under a sanitizer
+// (SPIRA_EXACT) each buffer is an allocation of its own.
+inline size_t device_memory_class(size_t size) {
+    size_t step = 1024;
+    while (step * 8 <= size) {
+        step *= 2;
+    }
+    return (size + step - 1) / step * step;
+}
+
+struct device_memory_kept {
+    std::multimap<size_t, char *> free; // by class
+    size_t bytes;
+};
+
+inline device_memory_kept *device_memory_store() {
+    static device_memory_kept store = {};
+    return &store;
+}
+
+inline void device_memory_drop() {
+    device_memory_kept *store = device_memory_store();
+    for (const auto &block : store->free) {
+        cudaFree(block.second);
+    }
+    *store = {};
+}
+
+// `size` bytes or more. Null if there is no memory.
+inline char *device_memory_take(size_t size) {
+    device_memory_kept *store = device_memory_store();
+    size = device_memory_class(size);
+    auto found = store->free.find(size);
+    char *base = nullptr;
+    if (found != store->free.end()) {
+        base = found->second;
+        store->bytes -= size;
+        store->free.erase(found);
+    } else if (cudaMalloc((void **)&base, size) != cudaSuccess) {
+        cudaGetLastError();
+        device_memory_drop();
+        return cudaMalloc((void **)&base, size) == cudaSuccess ? base : nullptr;
+    }
+    return base;
+}
+
+inline void device_memory_give(char *base, size_t size) {
+    device_memory_kept *store = device_memory_store();
+    size = device_memory_class(size);
+    if (store->bytes + size > (size_t)8 << 30) {
+        cudaFree(base);
+        return;
+    }
+    store->free.insert({size, base});
+    store->bytes += size;
+}
+
+// Sentinels on the device: one small kernel each to write and to compare both ends of a buffer.
+struct device_sentinels {
+    char byte[guarded_guard];
+};
+
+inline device_sentinels device_sentinels_make() {
+    device_sentinels s;
+    guarded_sentinels(s.byte);
+    return s;
+}
+
+[[maybe_unused]] static __global__ void device_sentinels_write(char *data, size_t size,
+                                                               device_sentinels s) {
+    data[(int)threadIdx.x - guarded_guard] = s.byte[threadIdx.x];
+    data[size + threadIdx.x] = s.byte[threadIdx.x];
+}
+
+// broken [2]: before, after.
+[[maybe_unused]] static __global__ void device_sentinels_compare(const char *data, size_t size,
+                                                                 device_sentinels s, int *broken) {
+    if (data[(int)threadIdx.x - guarded_guard] != s.byte[threadIdx.x]) {
+        broken[0] = 1;
+    }
+    if (data[size + threadIdx.x] != s.byte[threadIdx.x]) {
+        broken[1] = 1;
+    }
+}
+
+// The comparison comes after a device-wide wait: work in non-blocking streams is done by then.
 inline guarded_state guarded_check_device(const guarded_buffer *b) {
+    static int *broken = nullptr; // [2] memory of the host that the device can write
     if (b->base == b->data) {
         return guarded_intact; // SPIRA_EXACT: there are no sentinels
     }
-    char before[guarded_guard], after[guarded_guard];
     if (cudaDeviceSynchronize() != cudaSuccess ||
-        cudaMemcpy(before, b->data - guarded_guard, guarded_guard, cudaMemcpyDeviceToHost) !=
-            cudaSuccess ||
-        cudaMemcpy(after, b->data + b->size, guarded_guard, cudaMemcpyDeviceToHost) !=
-            cudaSuccess) {
+        (!broken && cudaMallocHost((void **)&broken, 2 * sizeof *broken) != cudaSuccess)) {
         return guarded_unknown;
     }
-    return !guarded_sentinels_intact(before)  ? guarded_before
-           : !guarded_sentinels_intact(after) ? guarded_after
-                                              : guarded_intact;
+    broken[0] = broken[1] = 0;
+    device_sentinels_compare<<<1, guarded_guard>>>(b->data, b->size, device_sentinels_make(),
+                                                   broken);
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+        return guarded_unknown;
+    }
+    return broken[0] ? guarded_before : broken[1] ? guarded_after : guarded_intact;
 }
 
 inline void guarded_release_device(guarded_buffer *b) {
-    cudaFree(b->base);
+    if (b->base == b->data) {
+        cudaFree(b->base);
+    } else {
+        device_memory_give(b->base, b->size + 2 * guarded_guard);
+    }
 }
 
 inline void *device_new_bytes(size_t size, const char *file, int line) {
     bool exact = test_environment("SPIRA_EXACT");
-    size_t guard = exact ? 0 : (size_t)guarded_guard;
     char *base = nullptr;
-    cudaError_t error = cudaMalloc((void **)&base, guard + size + (exact && !size ? 1 : guard));
-    if (error != cudaSuccess) {
+    if (!exact) {
+        base = device_memory_take(size + 2 * guarded_guard);
+    } else if (cudaMalloc((void **)&base, size ? size : 1) != cudaSuccess) {
+        base = nullptr;
+    }
+    if (!base) {
         fprintf(stderr, "%s:%d: %zu bytes on the device: %s\n", file, line, size,
-                cudaGetErrorString(error));
+                cudaGetErrorString(cudaGetLastError()));
         exit(1); // what would follow is noise
     }
-    char *data = base + guard;
+    char *data = base + (exact ? 0 : guarded_guard);
     guarded_remember(
         {nullptr, base, data, size, guarded_check_device, guarded_release_device, file, line});
     if (size && !test_environment("SPIRA_UNPOISONED")) {
         test_check_cuda(cudaMemset(data, guarded_poison, size), file, line, "poison");
     }
-    if (guard) {
-        char sentinels[guarded_guard];
-        guarded_sentinels(sentinels);
-        test_check_cuda(cudaMemcpy(base, sentinels, guard, cudaMemcpyHostToDevice), file, line,
-                        "sentinels before");
-        test_check_cuda(cudaMemcpy(data + size, sentinels, guard, cudaMemcpyHostToDevice), file,
-                        line, "sentinels after");
+    if (!exact) {
+        device_sentinels_write<<<1, guarded_guard>>>(data, size, device_sentinels_make());
+        test_check_cuda(cudaGetLastError(), file, line, "sentinels");
     }
     // The poison must not land on what a non-blocking stream writes next.
     test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");

@@ -406,6 +406,16 @@ inline void __syncthreads(int line = __builtin_LINE()) {
     emulate::meet_barrier(0, (int)blockDim.x, line);
 }
 
+inline int __syncthreads_count(bool vote, int line = __builtin_LINE()) {
+    static thread_local int votes; // each thread takes its own back before the next barrier
+    votes += vote;
+    __syncthreads(line);
+    const int all = votes;
+    __syncthreads(line);
+    votes -= vote;
+    return all;
+}
+
 inline int __popc(uint32_t bits) {
     return __builtin_popcount(bits);
 }
@@ -421,6 +431,11 @@ inline int __ffs(int bits) {
 template <typename T>
 T __ldg(const T *from) {
     return *from;
+}
+
+template <typename T>
+void __stcg(T *to, T value) {
+    *to = value;
 }
 
 inline int32_t atomicAdd(int32_t *sum, int32_t value) {

@@ -1,0 +1,406 @@
+# bench/figures.awk: chooses what a picture shows, out of the benchmarks' JSON lines. POSIX awk.
+#
+#     awk -v figure=conv -f bench/json.awk -f bench/plot.awk -f bench/figures.awk \
+#         bench/peers.jsonl build/figures/full/*.jsonl >bench/figures/conv.svg
+#     awk -v figure=list -f bench/json.awk -f bench/plot.awk -f bench/figures.awk    the names
+#
+# Prints nothing and fails with status 3 where no line belongs to the figure. Figures of other engines
+# (bench "peer") are drawn only beside own ones of the same input. A line of bench "stamp" says at which
+# commit the lines after it were measured; the picture names all commits of its lines.
+
+# The line at hand is drawn: notes its GPU and commit. Returns 1.
+function drawn() {
+    gpu = value("gpu") == "" ? gpu : value("gpu")
+    note_commit(commit)
+    return 1
+}
+
+function note_commit(name) {
+    if (name == "" || name in stamped)
+        return
+    stamped[name] = 1
+    commits = commits (commits == "" ? "" : ", ") name
+}
+
+function is(bench) {
+    return value("bench") == bench
+}
+
+function layer() {
+    return value("cin") "," value("cout") "," value("K")
+}
+
+function mib(bytes) {
+    return bytes / 1048576
+}
+
+# A panel for an input: its name; the one with its size if the line has it.
+function input_panel(    name) {
+    name = value("input")
+    if (!(name in panel_title))
+        panel_title[name] = name (value("voxels") == "" ? "" : ", " value("voxels") " voxels")
+    return panel_title[name]
+}
+
+# ---- other engines ------------------------------------------------------------------------------
+
+# Keeps a figure of another engine until it is known which inputs are drawn.
+function keep_peer() {
+    ++peers
+    peer_step[peers] = value("step")
+    peer_input[peers] = value("input")
+    peer_engine[peers] = value("engine") == "Spira" ? "Spira, the authors' kernels" : value("engine")
+    peer_us[peers] = value("us")
+    peer_busy[peers] = value("busy_us")
+}
+
+# Draws the peers of the steps in category_name [step], beside own points.
+function add_peers(category_name,    i, place, name) {
+    for (i = 1; i <= peers; ++i) {
+        place = panel_title[peer_input[i]]
+        name = category_name[peer_step[i]]
+        if (place == "" || name == "" || !(name in category_of))
+            continue
+        if (peer_busy[i] == "") {
+            plot_series(peer_engine[i], "hollow")
+            plot_point(place, peer_engine[i], name, peer_us[i])
+        } else {
+            plot_series(peer_engine[i] ", wall", "hollow")
+            plot_series(peer_engine[i] ", busy", "hollow")
+            plot_point(place, peer_engine[i] ", wall", name, peer_us[i] / 1000)
+            plot_point(place, peer_engine[i] ", busy", name, peer_busy[i] / 1000)
+        }
+    }
+}
+
+# ---- figures: what is set up, then what a line adds ---------------------------------------------
+
+function begin_figure(    n, i, name) {
+    if (figure == "maps") {
+        head = "Voxel indexing"
+        note = "32-bit words where they do. Hollow marks: other engines on the same GPU. Bars: targets."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("spira", "dots")
+        plot_series("target", "tick")
+    } else if (figure == "conv") {
+        head = "One convolution, fp16"
+        note = "Channels in, channels out, kernel size. Hollow marks: other engines on the same GPU. Bars: target and limit."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("spira", "dots")
+        plot_series("cuBLAS over the valid pairs, gathered before", "dash")
+        plot_series("target", "tick")
+    } else if (figure == "portable") {
+        head = "One convolution, fp16, without Hopper's own instructions"
+        note = "Code for plain sm_90: what other GPUs run. Hollow marks: other engines on the same GPU. Bars: targets."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("spira, plain sm_90", "dots")
+        plot_series("spira, sm_90a", "dots")
+        plot_series("target", "tick")
+    } else if (figure == "networks") {
+        head = "Whole networks, fp16: raw coordinates to features"
+        note = "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets."
+        plot_x("names")
+        plot_y("log", "milliseconds")
+        plot_series("spira", "dots")
+        plot_series("target", "tick")
+    } else if (figure == "searches") {
+        head = "Voxel searches compared"
+        note = "After Figure 12 of the Spira paper. The submanifold kernel map from sorted 32-bit words."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        names("zdelta bsearch minuet hash grid", "dots")
+    } else if (figure == "growth" || figure == "density") {
+        head = figure == "growth" ? "Voxel searches: growth" : "Voxel searches: density"
+        note = figure == "growth" ? "Random scenes, about 4 pairs per output for K = 3." : \
+            "Random scenes of 200 x 200 x 200 cells."
+        plot_x("log", figure == "growth" ? "voxels" : "voxels per 100 cells")
+        plot_y("log", "microseconds")
+        names("zdelta bsearch minuet hash grid", "line")
+    } else if (figure == "thresholds") {
+        head = "Thresholds of the hybrid dataflow, fp16"
+        note = "After Figure 11 of the Spira paper. t = 0: all offsets weight-stationary; the last t: all output-stationary."
+        plot_x("linear", "threshold t: offsets with an L1 norm below it are output-stationary")
+        plot_y("log", "microseconds")
+        names("16,16 32,32 64,64 128,128 256,256", "line")
+    } else if (figure == "ideas") {
+        head = "One idea after the other: a whole run, fp16"
+        note = "After Figure 13 of the Spira paper. The first three are launched one by one, the last is a CUDA graph."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        names("bsearch zdelta network-wide graph", "dots")
+    } else if (figure == "indexing") {
+        head = "Indexing a network: all sets but the first, all maps"
+        note = "After Figure 15 of the Spira paper. Within a CUDA graph, output-stationary maps."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        names("sequential streams batch", "dots")
+    } else if (figure == "sizes") {
+        head = "SparseResNet21 with kernels of size K, fp16"
+        note = "After Table 4 of the Spira paper. One CUDA graph from raw coordinates to features."
+        plot_x("names")
+        plot_y("log")
+        plot_own_y("time", "milliseconds")
+        plot_own_y("memory", "MiB")
+        plot_series("1 scan", "dots")
+        plot_series("4 scans", "dots")
+    } else if (figure == "batches") {
+        head = "Batches, fp16"
+        note = "One CUDA graph from raw coordinates to features."
+        plot_x("log2", "scans of a batch")
+        plot_y("log")
+        plot_own_y("time", "milliseconds")
+        plot_own_y("memory", "MiB")
+        names("SparseResNet21 MinkUNet42", "line")
+    } else if (figure == "scenes") {
+        head = "Generated scenes: time over that of the uniform scene with as many voxels"
+        note = "The worse of 32- and 64-bit words. A dense cube has seven times as many pairs to write."
+        plot_x("log", "voxels")
+        plot_y("log", "times the uniform scene's time")
+        n = split("walls x,walls y,walls z,half,scattered,dense", name, ",")
+        for (i = 1; i <= n; ++i)
+            plot_series(name[i], "line")
+        plot_rule(1.3, "1.3")
+    } else if (figure == "minuet") {
+        head = "Minuet's search over its block sizes"
+        note = "B words of a source block (a line each), C queries at a time. 32-bit words."
+        plot_x("log2", "C, queries at a time")
+        plot_y("log", "microseconds")
+        for (n = 64; n <= 2048; n *= 2)
+            plot_series("B = " n, "line")
+    } else if (figure == "grouping") {
+        head = "Gather, cuBLAS and scatter: how the products are grouped, fp16"
+        note = "After TorchSparse (adaptive) and Minuet (sorted sizes). Channels in, channels out, kernel size."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("each offset, pair by pair", "dots")
+        plot_series("each offset, by rows", "dots")
+        plot_series("each offset, on 5 streams", "dots")
+        plot_series("adaptive groups", "dots")
+        plot_series("sorted groups", "dots")
+        plot_series("spira's convolution", "tick")
+    } else if (figure == "norms") {
+        head = "Density by L1 norm"
+        note = "After Figure 3b of the Spira paper. The share of the offsets with a norm of t that have a source."
+        plot_x("linear", "L1 norm t")
+        plot_y("linear", "percent")
+    } else if (figure == "dataflows") {
+        head = "Dataflows of one convolution, fp16"
+        note = "Channels in, channels out, kernel size. Maps, lists and layouts are ready."
+        plot_x("names")
+        plot_y("log", "microseconds")
+        plot_series("output-stationary", "dots")
+        plot_series("weight-stationary, atomic", "dots")
+        plot_series("weight-stationary, stripes", "dots")
+    }
+}
+
+function names(list, style,    n, i, name) {
+    n = split(list, name, " ")
+    for (i = 1; i <= n; ++i)
+        plot_series(name[i], style)
+}
+
+# The step of a map or a set, as maps.svg names it; "" if it is not shown.
+function map_step() {
+    if (is("map") && value("K") < 7)
+        return value("layout") == "os" ? "map K=" value("K") : \
+            value("layout") == "ws" ? "lists K=" value("K") : ""
+    if (is("sort"))
+        return value("method") == "pack+sort" ? "pack + sort" : ""
+    return is("downsample") ? "downsample" : ""
+}
+
+# How a product is grouped.
+function grouping_name() {
+    if (value("rule") == "each")
+        return value("streams") > 1 ? "each offset, on 5 streams" : \
+            value("order") == "rows" ? "each offset, by rows" : "each offset, pair by pair"
+    return value("rule") " groups"
+}
+
+# Adds the line at hand to the figure, where it belongs to it.
+function take(    step, us, plain, name) {
+    if (portable && figure != "portable")
+        return
+    us = value("us") + 0
+    plain = value("form") == "" && value("dtype") == "fp16"
+    step = ""
+    if (figure == "maps")
+        step = map_step()
+    if (step != "" && value("word") == 64) {
+        keep_wide(step, us)
+        step = ""
+    }
+    if (step != "" && drawn()) {
+        plot_point(input_panel(), "spira", step, us)
+        plot_point(input_panel(), "target", step, value("target_us"))
+    }
+    if (figure == "conv" && is("conv") && value("dataflow") == "os" && plain && drawn()) {
+        plot_point(input_panel(), "spira", layer(), us)
+        plot_point(input_panel(), "target", layer(), value("target_us"))
+        plot_point(input_panel(), "cuBLAS over the valid pairs, gathered before", layer(), \
+            value("limit_us"))
+    }
+    if (figure == "networks" && is("net") && value("method") == "graph" && value("word") == 32 && \
+        plain && drawn()) {
+        plot_point(input_panel(), "spira", value("net"), us / 1000)
+        plot_point(input_panel(), "target", value("net"), value("target_us") / 1000)
+    }
+    if (figure == "searches" && is("search") && value("word") == 32 && drawn())
+        plot_point(input_panel(), value("method"), "K=" value("K"), us)
+    if ((figure == "growth" || figure == "density") && is(figure) && drawn())
+        plot_point("K = " value("K"), value("method"), \
+            value(figure == "growth" ? "voxels" : "density"), us)
+    if (figure == "thresholds" && value("dataflow") == "hybrid" && plain && drawn())
+        plot_point(value("input") ", K = " value("K"), value("cin") "," value("cout"), value("t"), us)
+    if ((figure == "ideas" && is("fig13") || figure == "indexing" && is("fig15")) && drawn())
+        plot_point(input_panel(), value("method"), value("net"), us)
+    if (figure == "sizes" && is("table4") && value("method") == "graph" && drawn()) {
+        name = value("batch") == 1 ? "1 scan" : "4 scans"
+        plot_point("time", name, "K=" value("K"), us / 1000)
+        plot_point("memory", name, "K=" value("K"), mib(value("bytes")))
+    }
+    if (figure == "batches" && is("batches") && value("method") == "graph" && drawn()) {
+        plot_point("time", value("net"), value("batch"), us / 1000)
+        plot_point("memory", value("net"), value("batch"), mib(value("bytes")))
+    }
+    if (figure == "scenes" && is("scenes") && value("input") != "uniform")
+        take_scene(value("method") == "map" ? \
+            scene_form(value("layout")) ", K = " value("K") : value("method"))
+    if (figure == "minuet" && is("minuet") && drawn())
+        plot_point(value("input") ", K = " value("K"), "B = " value("B"), value("C"), us)
+    if (figure == "grouping" && value("dataflow") == "gather-gemm-scatter" && plain && drawn())
+        plot_point(input_panel(), grouping_name(), layer(), us)
+    if (figure == "portable" && portable && is("conv") && value("dataflow") == "os" && plain && drawn())
+        plot_point(input_panel(), "spira, plain sm_90", layer(), us)
+    if (!portable && is("conv") && value("dataflow") == "os" && plain)
+        keep_conv()
+    if (figure == "norms" && is("norms") && drawn()) {
+        plot_series(value("input"), "line")
+        plot_point("K = " value("K"), value("input"), value("t"), value("density"))
+    }
+    if (figure == "dataflows" && plain && value("dataflow") ~ /^ws/ && drawn())
+        plot_point(input_panel(), value("dataflow") == "ws" ? "weight-stationary, atomic" : \
+            "weight-stationary, stripes", layer(), us)
+}
+
+# Keeps an output-stationary layer, which two figures draw beside others of the same layer.
+function keep_conv() {
+    ++convs
+    conv_at[convs] = layer()
+    conv_input[convs] = value("input")
+    conv_us[convs] = value("us")
+    conv_commit[convs] = commit
+}
+
+function add_convs(name,    i) {
+    for (i = 1; i <= convs; ++i)
+        if (conv_input[i] in panel_title && conv_at[i] in category_of) {
+            plot_point(panel_title[conv_input[i]], name, conv_at[i], conv_us[i])
+            note_commit(conv_commit[i])
+        }
+}
+
+# Keeps a step on 64-bit words, which is drawn if the scan has no other words.
+function keep_wide(step, us) {
+    ++wides
+    wide_input[wides] = value("input")
+    wide_title[wides] = value("input") ", " value("voxels") " voxels, 64-bit words"
+    wide_step[wides] = step
+    wide_us[wides] = us
+    wide_goal[wides] = value("target_us")
+    wide_commit[wides] = commit
+}
+
+function add_wide(    i) {
+    for (i = 1; i <= wides; ++i) {
+        if (wide_input[i] in panel_title)
+            continue
+        plot_point(wide_title[i], "spira", wide_step[i], wide_us[i])
+        plot_point(wide_title[i], "target", wide_step[i], wide_goal[i])
+        note_commit(wide_commit[i])
+    }
+}
+
+function scene_form(layout) {
+    return layout == "os" ? "map" : layout == "ws" ? "lists" : layout " map"
+}
+
+# The worse of both words.
+function take_scene(panel,    key) {
+    key = panel SUBSEP value("input") SUBSEP value("voxels")
+    if (panel ~ /^(half|compact|voxelize)/ || panel == "ordered map, K = 5" || !drawn())
+        return
+    if (value("ratio") + 0 > worst[key] + 0)
+        worst[key] = value("ratio")
+    plot_point(panel, value("input"), value("voxels"), worst[key])
+}
+
+# What can be drawn only when all lines are known.
+function finish_figure(    named, i, n, name) {
+    if (figure == "maps") {
+        add_wide()
+        named["map, K=3, os"] = "map K=3"
+        named["map, K=5, os"] = "map K=5"
+        named["map, K=3, ws"] = "lists K=3"
+        named["map, K=5, ws"] = "lists K=5"
+        named["pack + sort"] = "pack + sort"
+        named["downsample by 2"] = "downsample"
+    }
+    if (figure == "conv" || figure == "portable")
+        for (i = 1; i <= categories; ++i)
+            named[category[i] " fp16"] = category[i]
+    if (figure == "networks")
+        for (i = 1; i <= categories; ++i)
+            named[category[i]] = category[i]
+    add_peers(named)
+    if (figure == "portable") {
+        add_convs("spira, sm_90a")
+        for (i = 1; i <= targets; ++i)
+            if (goal_input[i] in panel_title && named[goal_step[i]] != "")
+                plot_point(panel_title[goal_input[i]], "target", named[goal_step[i]], goal_us[i])
+    }
+    if (figure == "grouping")
+        add_convs("spira's convolution")
+    if (figure == "dataflows")
+        add_convs("output-stationary")
+}
+
+BEGIN {
+    if (figure == "list") {
+        print "maps conv portable networks searches growth density thresholds ideas indexing sizes batches " \
+            "scenes minuet grouping norms dataflows"
+        exit
+    }
+    begin_figure()
+}
+/^\{/ && is("stamp") {
+    commit = value("commit")
+    quick += value("quick")
+    portable = value("arch") == "90"
+    next
+}
+/^\{/ && is("peer") {
+    keep_peer()
+    next
+}
+/^\{/ && is("plain-target") {
+    goal_step[++targets] = value("step")
+    goal_input[targets] = value("input")
+    goal_us[targets] = value("us")
+    next
+}
+/^\{/ {
+    take()
+}
+END {
+    if (figure == "list")
+        exit
+    finish_figure()
+    if (!plot_draw(head, note, "spira " (commits == "" ? "" : commits ", ") gpu \
+        (quick ? ", quick run" : "")))
+        exit 3
+}

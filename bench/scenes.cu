@@ -1,0 +1,382 @@
+// bench/scenes.cu: what the shape of a scene does to the time of each stage of indexing.
+//
+//     build/bench_scenes [--quick]
+//
+// Bench "scenes": the scenes of scenes.h from 10,000 to 3,000,000 voxels, with words of 32 and 64
+// bits. `input` is the scene. Methods: "voxelize"; "downsample" by 2; "map" for K = 3 and 5 in the
+// layouts of bench_map: os, half, ws, compact, ordered (by way of the compact map). `ratio` is the
+// time over that of the uniform scene with as many voxels, the same words and the same step. A
+// scene with more pairs than the uniform one (`pairs`) has more to write in ws and ordered. Takes
+// no scans; those of the command line are left alone.
+//
+// Sets and os maps are compared with the host's: of maps of more than 120 million elements a
+// sample, and each offset's number of pairs. The other forms are compared with the os map on the
+// GPU; ordered layouts of up to 100,000 voxels with the host's as well.
+#include "scenes.h"
+#include "scenes_check.h"
+#include "search_all.cuh"
+
+enum { scenes_exact_most = 100000, scenes_most_us = 40000, scenes_threads = 256 };
+
+static const int scenes_voxels[] = {10000, 100000, 1000000, 3000000};
+
+// The steps of a scene, in the order in which they run.
+enum {
+    scenes_step_voxelize,
+    scenes_step_downsample,
+    scenes_step_maps, // five for each K
+    scenes_steps = scenes_step_maps + 2 * 5
+};
+
+// What the uniform scene of a size takes, for each width of the words and each step.
+struct scenes_reference {
+    double us[2][scenes_steps];
+};
+
+template <typename W>
+struct scenes_work {
+    bench_scene<W> scene;
+    spira::voxel_set<W> coarse;
+    search_work<W> search; // the os map
+    scenes_forms forms;
+    spira::order_request order;
+    spira::device_status *trouble;
+    void *scratch; // of the step at hand
+    size_t scratch_bytes;
+};
+
+// ---- steps --------------------------------------------------------------------------------------
+
+template <typename W>
+static spira::status scenes_voxelize_step(void *context, cudaStream_t stream) {
+    return bench_voxelize(&((const scenes_work<W> *)context)->scene, stream);
+}
+
+template <typename W>
+static spira::status scenes_downsample_step(void *context, cudaStream_t stream) {
+    const scenes_work<W> *w = (const scenes_work<W> *)context;
+    return spira::downsample(&w->scene.layout, w->scene.fine.device, {2, 2, 2}, w->coarse,
+                             w->trouble, w->scratch, w->scratch_bytes, stream);
+}
+
+template <typename W>
+static spira::status scenes_os_step(void *context, cudaStream_t stream) {
+    return step_zdelta<W>(&((scenes_work<W> *)context)->search, stream);
+}
+
+template <typename W>
+static spira::status scenes_forms_step(const scenes_work<W> *w, const spira::map_forms *forms,
+                                       cudaStream_t stream) {
+    const search_case<W> *c = &w->search.c;
+    return spira::map_build_forms(&c->layout, &c->kernel, c->set.device, c->set.device, forms,
+                                  stream);
+}
+
+template <typename W>
+static spira::status scenes_half_step(void *context, cudaStream_t stream) {
+    const scenes_work<W> *w = (const scenes_work<W> *)context;
+    spira::map_forms forms = spira::map_forms_os((int32_t *)w->forms.half);
+    forms.half = true;
+    return scenes_forms_step(w, &forms, stream);
+}
+
+template <typename W>
+static spira::status scenes_lists_step(void *context, cudaStream_t stream) {
+    const scenes_work<W> *w = (const scenes_work<W> *)context;
+    const search_case<W> *c = &w->search.c;
+    return spira::map_build_pairs(&c->layout, &c->kernel, c->set.device, c->set.device,
+                                  (const spira::map_forms *)nullptr, w->forms.pairs, w->trouble,
+                                  w->scratch, w->scratch_bytes, stream);
+}
+
+template <typename W>
+static spira::status scenes_compact_step(void *context, cudaStream_t stream) {
+    const scenes_work<W> *w = (const scenes_work<W> *)context;
+    const spira::map_forms forms =
+        spira::map_forms_compact((int32_t *)w->forms.compact, w->trouble);
+    return scenes_forms_step(w, &forms, stream);
+}
+
+template <typename W>
+static spira::status scenes_order_step(void *context, cudaStream_t stream) {
+    const scenes_work<W> *w = (const scenes_work<W> *)context;
+    SPIRA_TRY(scenes_compact_step<W>(context, stream));
+    return spira::order_build(&w->order, 1, w->scratch, w->scratch_bytes, stream);
+}
+
+// ---- checks -------------------------------------------------------------------------------------
+
+// wrong [1]: elements that differ. seen [outputs]: how often an output is in the ordered layout.
+template <int = 0> // compiled where it is called
+__global__ void scenes_compare_kernel(scenes_forms f, scenes_form form, int64_t elements,
+                                      unsigned long long *wrong, int *seen) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step) {
+        int32_t placed;
+        if (!scenes_agrees(&f, form, i, &placed)) {
+            atomicAdd(wrong, 1ull);
+        }
+        if (placed >= 0) {
+            atomicAdd(&seen[placed], 1);
+        }
+    }
+}
+
+template <typename W>
+static void scenes_compare(bench_session *s, const scenes_work<W> *w, scenes_form form,
+                           int64_t pairs, const char *what) {
+    bench_pool *pool = &s->pool;
+    const int keep = pool->blocks;
+    const int32_t outputs = w->forms.outputs;
+    const int64_t elements = scenes_elements(&w->forms, form, pairs);
+    auto *wrong = bench_device<unsigned long long>(pool, 1);
+    int *seen = bench_device<int>(pool, outputs);
+    BENCH_CUDA(cudaMemsetAsync(wrong, 0, sizeof *wrong, s->stream));
+    BENCH_CUDA(cudaMemsetAsync(seen, 0, (size_t)outputs * sizeof *seen, s->stream));
+    scenes_compare_kernel<<<4096, scenes_threads, 0, s->stream>>>(w->forms, form, elements, wrong,
+                                                                  seen);
+    BENCH_CUDA(cudaGetLastError());
+    const unsigned long long bad = *bench_download(pool, wrong, 1);
+    if (bad) {
+        bench_fail("%s: K = %d: %llu elements of %s differ from the map", w->scene.input,
+                   w->forms.K, bad, what);
+    }
+    if (form == scenes_form_order) {
+        const int *times = bench_download(pool, seen, outputs);
+        for (int32_t i = 0; i < outputs; ++i) {
+            if (times[i] != 1) {
+                bench_fail("%s: K = %d: output %d stands %d times in the ordered layout",
+                           w->scene.input, w->forms.K, (int)i, times[i]);
+            }
+        }
+    }
+    bench_check_trouble(pool, w->trouble);
+    bench_pool_free(pool, keep);
+}
+
+// Each offset has as many pairs in the lists as in the map.
+template <typename W>
+static void scenes_check_begin(bench_session *s, const scenes_work<W> *w, int64_t pairs) {
+    const int volume = scenes_volume(&w->forms), keep = s->pool.blocks;
+    int32_t *counts = bench_device<int32_t>(&s->pool, volume);
+    const search_case<W> *c = &w->search.c;
+    BENCH_TRY(spira::map_count(c->map, volume, c->set.device.count, c->set.device.capacity, counts,
+                               s->stream));
+    const int32_t *count = bench_download(&s->pool, counts, volume);
+    const int32_t *begin = bench_download(&s->pool, w->forms.pairs.begin, volume + 1);
+    for (int k = 0; k < volume; ++k) {
+        if (begin[0] != 0 || begin[k + 1] - begin[k] != count[k]) {
+            bench_fail("%s: K = %d: %d pairs of offset %d instead of %d", w->scene.input,
+                       w->forms.K, (int)(begin[k + 1] - begin[k]), k, (int)count[k]);
+        }
+    }
+    if (begin[volume] != pairs) {
+        bench_fail("%s: K = %d: %d pairs in all instead of %lld", w->scene.input, w->forms.K,
+                   (int)begin[volume], (long long)pairs);
+    }
+    bench_pool_free(&s->pool, keep);
+}
+
+// ---- one step -----------------------------------------------------------------------------------
+
+// A scene's rows: those of the uniform scene are kept, those of the others compared with them.
+struct scenes_lines {
+    scenes_reference *reference;
+    bool uniform;
+    int wide; // 0: 32-bit words; 1: 64-bit words
+};
+
+// Times a step that was checked.
+template <typename W>
+static void scenes_time(bench_session *s, scenes_work<W> *w, scenes_lines *lines, bench_row *row,
+                        int number, bench_step step) {
+    double *reference = &lines->reference->us[lines->wide][number];
+    row->time = bench_measure_within(s->stream, step, w, scenes_most_us);
+    if (lines->uniform) {
+        *reference = row->time.us;
+    }
+    row->ratio = *reference > 0 ? row->time.us / *reference : 0;
+    bench_print(s, row);
+}
+
+// ---- maps ---------------------------------------------------------------------------------------
+
+template <typename W>
+static void scenes_run_half(bench_session *s, scenes_work<W> *w, scenes_lines *lines, bench_row row,
+                            int number) {
+    const int64_t elements = (int64_t)w->forms.outputs * (scenes_volume(&w->forms) / 2);
+    const int keep = s->pool.blocks;
+    w->forms.half = bench_device<int32_t>(&s->pool, elements);
+    BENCH_TRY(scenes_half_step<W>(w, s->stream));
+    scenes_compare(s, w, scenes_form_half, row.pairs, "the half map");
+    row.layout = "half";
+    row.bytes = elements * 4;
+    scenes_time(s, w, lines, &row, number, scenes_half_step<W>);
+    bench_pool_free(&s->pool, keep);
+}
+
+template <typename W>
+static void scenes_run_lists(bench_session *s, scenes_work<W> *w, scenes_lines *lines,
+                             bench_row row, int number) {
+    bench_pool *pool = &s->pool;
+    const int volume = scenes_volume(&w->forms), keep = pool->blocks;
+    const int32_t room = (int32_t)row.pairs;
+    w->forms.pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, room),
+                      bench_device<int32_t>(pool, room), room};
+    BENCH_TRY(
+        spira::map_pairs_workspace(&w->search.c.kernel, w->forms.outputs, room, &w->scratch_bytes));
+    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+    BENCH_TRY(scenes_lists_step<W>(w, s->stream));
+    scenes_check_begin(s, w, row.pairs);
+    scenes_compare(s, w, scenes_form_pairs, row.pairs, "the lists");
+    row.layout = "ws";
+    row.bytes = (volume + 1) * 4 + row.pairs * 8;
+    scenes_time(s, w, lines, &row, number, scenes_lists_step<W>);
+    bench_pool_free(pool, keep);
+}
+
+// The compact map, then the ordered layout by way of it.
+template <typename W>
+static void scenes_run_order(bench_session *s, scenes_work<W> *w, const search_truth *truth,
+                             scenes_lines *lines, bench_row row, int number) {
+    bench_pool *pool = &s->pool;
+    const int volume = scenes_volume(&w->forms), keep = pool->blocks;
+    const int32_t outputs = w->forms.outputs;
+    const int64_t total = spira::compact_total(w->forms.K, outputs);
+    w->forms.compact = bench_device<int32_t>(pool, total);
+    BENCH_TRY(scenes_compact_step<W>(w, s->stream));
+    scenes_compare(s, w, scenes_form_compact, row.pairs, "the compact map");
+    row.layout = "compact";
+    row.bytes = total * 4;
+    scenes_time(s, w, lines, &row, number, scenes_compact_step<W>);
+
+    w->order = {};
+    w->order.kernel = w->search.c.kernel;
+    w->order.threshold = spira::map_all;
+    w->order.compact = w->forms.compact;
+    w->order.count = w->search.c.set.device.count;
+    w->order.capacity = outputs;
+    w->order.layout = w->forms.order = bench_order(pool, outputs, volume, true);
+    w->scratch = bench_order_scratch(pool, &w->order, 1, &w->scratch_bytes);
+    BENCH_TRY(scenes_order_step<W>(w, s->stream));
+    scenes_compare(s, w, scenes_form_order, row.pairs, "the ordered layout");
+    if (outputs <= scenes_exact_most) {
+        bench_check_order(pool, &w->order.kernel, truth->map, outputs, w->order.layout,
+                          w->scene.input);
+    }
+    row.layout = "ordered";
+    row.bytes = 0;
+    scenes_time(s, w, lines, &row, number + 1, scenes_order_step<W>);
+    bench_pool_free(pool, keep);
+}
+
+// All forms of one size of kernel. number: of the first step.
+template <typename W>
+static void scenes_run_maps(bench_session *s, scenes_work<W> *w, scenes_lines *lines, bench_row row,
+                            int K, int number) {
+    const int keep = s->pool.blocks;
+    search_case<W> *c = &w->search.c;
+    c->kernel = spira::kernel_cube(K, 1);
+    const search_truth truth = search_truth_make(&s->pool, c);
+    c->map = bench_device<int32_t>(&s->pool, truth.total);
+    w->forms = {};
+    w->forms.map = c->map;
+    w->forms.K = row.K = K;
+    w->forms.outputs = c->set.host.capacity;
+    row.pairs = truth.pairs;
+    row.method = "map";
+    row.layout = "os";
+    row.bytes = truth.total * 4;
+    search_verify(s, &w->search, &truth, row.input, "map", step_zdelta<W>);
+    scenes_time(s, w, lines, &row, number, scenes_os_step<W>);
+    scenes_run_half(s, w, lines, row, number + 1);
+    scenes_run_lists(s, w, lines, row, number + 2);
+    scenes_run_order(s, w, &truth, lines, row, number + 3);
+    bench_pool_free(&s->pool, keep);
+}
+
+// ---- scenes -------------------------------------------------------------------------------------
+
+template <typename W>
+static void scenes_run_sets(bench_session *s, scenes_work<W> *w, scenes_lines *lines,
+                            bench_row row) {
+    bench_pool *pool = &s->pool;
+    const int keep = pool->blocks;
+    row.method = "voxelize"; // the scene is what it made: checked
+    scenes_time(s, w, lines, &row, scenes_step_voxelize, scenes_voxelize_step<W>);
+
+    bench_sets<W> coarse = bench_coarse(pool, &w->scene, 2);
+    const int32_t voxels = w->scene.fine.host.capacity;
+    w->coarse = bench_set_device<W>(pool, voxels);
+    BENCH_TRY(spira::downsample_workspace(w->scene.fine.device, voxels, &w->scratch_bytes));
+    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+    BENCH_TRY(scenes_downsample_step<W>(w, s->stream));
+    bench_check_set(pool, coarse.host, w->coarse, row.input, "downsample");
+    row.method = "downsample";
+    row.outputs = coarse.host.capacity;
+    scenes_time(s, w, lines, &row, scenes_step_downsample, scenes_downsample_step<W>);
+    bench_pool_free(pool, keep);
+}
+
+template <typename W>
+static void scenes_run_words(bench_session *s, const bench_input *input, scenes_lines *lines) {
+    spira::word_layout layout;
+    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
+        return;
+    }
+    scenes_work<W> w = {};
+    w.scene = bench_scene_make<W>(&s->pool, input, &layout);
+    w.trouble = w.scene.trouble;
+    w.search.c.layout = layout;
+    w.search.c.set = w.scene.fine;
+    lines->wide = sizeof(W) == 8;
+    bench_row row = bench_row_make("scenes", &w.scene);
+    row.word = 8 * (int)sizeof(W);
+    scenes_run_sets(s, &w, lines, row);
+    for (int K = 3; K <= 5; K += 2) {
+        // The map, its compact form and its layout, and in a dense cube as many pairs again.
+        const double bytes = 20.0 * K * K * K * w.scene.fine.host.capacity;
+        if (bench_memory(bytes)) {
+            scenes_run_maps(s, &w, lines, row, K, scenes_step_maps + (K == 3 ? 0 : 5));
+        } else {
+            fprintf(stderr, "%s: left out: maps of %.1f GiB\n", input->name, ldexp(bytes, -30));
+        }
+    }
+    bench_pool_free(&s->pool, 0);
+}
+
+// The scattered scene depends on the words; the others are the same for both.
+static void scenes_run(bench_session *s, scenes_kind kind, int bits, int voxels,
+                       scenes_reference *reference) {
+    bench_input input = {};
+    input.cloud.rows = voxels;
+    input.cloud.columns = 3;
+    input.cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
+    if (!input.cloud.voxels) {
+        bench_fail("out of host memory");
+    }
+    BENCH_TRY(scenes_make(kind, bits, voxels, input.cloud.voxels));
+    snprintf(input.name, sizeof input.name, "%s", scenes_names[kind]);
+    scenes_lines lines = {reference, kind == scenes_uniform, 0};
+    if (bits == 32) {
+        scenes_run_words<uint32_t>(s, &input, &lines);
+    } else {
+        scenes_run_words<uint64_t>(s, &input, &lines);
+    }
+    bench_input_free(s, &input);
+}
+
+int main(int argc, char **argv) {
+    bench_session *s = bench_session_open(argc, argv);
+    for (int voxels : scenes_voxels) {
+        scenes_reference reference = {};
+        if (s->options.quick && voxels > scenes_exact_most) {
+            break;
+        }
+        for (int kind = 0; kind < scenes_kinds; ++kind) { // the uniform scene is the first
+            scenes_run(s, (scenes_kind)kind, 32, voxels, &reference);
+            scenes_run(s, (scenes_kind)kind, 64, voxels, &reference);
+        }
+    }
+    return bench_session_close(s);
+}

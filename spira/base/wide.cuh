@@ -1,0 +1,100 @@
+// spira/base/wide.cuh: several elements of an array at once, in as few instructions as there can
+// be.
+#ifndef SPIRA_BASE_WIDE_CUH
+#define SPIRA_BASE_WIDE_CUH
+
+#include "../numeric.cuh"
+
+namespace spira {
+
+// Elements of a thread: 8 bytes, or a multiple of 16.
+template <typename E, int count>
+struct wide_elements {
+    E at[count];
+};
+
+// Whether memory is aligned to `bytes` bytes.
+SPIRA_API bool wide_aligned(const void *p, size_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
+
+// Word i of the elements.
+template <typename E, int count>
+SPIRA_DEVICE uint32_t wide_word(const wide_elements<E, count> &from, int i) {
+    if constexpr (sizeof(E) == 4) {
+        return float_bits(from.at[i]);
+    } else {
+        uint16_t low, high;
+        memcpy(&low, &from.at[2 * i], 2);
+        memcpy(&high, &from.at[2 * i + 1], 2);
+        return low | (uint32_t)high << 16;
+    }
+}
+
+// Reads elements from memory that is aligned to 16 bytes.
+template <typename E, int count>
+SPIRA_DEVICE void wide_read(const E *from, wide_elements<E, count> &to) {
+    static_assert(sizeof to % 16 == 0, "wide: whole pieces of 16 bytes");
+    uint32_t words[sizeof to / 4];
+#pragma unroll
+    for (int i = 0; i < (int)sizeof to / 16; ++i) {
+        const uint4 four = ((const uint4 *)from)[i];
+        words[4 * i] = four.x;
+        words[4 * i + 1] = four.y;
+        words[4 * i + 2] = four.z;
+        words[4 * i + 3] = four.w;
+    }
+    memcpy(&to, words, sizeof to);
+}
+
+// Writes elements to memory that is aligned to all of them, or to 16 bytes. (__stcg: the compiler
+// would divide a plain store.)
+template <typename E, int count>
+SPIRA_DEVICE void wide_write(const wide_elements<E, count> &from, E *to) {
+    if constexpr (sizeof from == 8) {
+        __stcg((uint2 *)to, make_uint2(wide_word(from, 0), wide_word(from, 1)));
+    } else {
+        static_assert(sizeof from % 16 == 0, "wide: whole pieces of 16 bytes");
+#pragma unroll
+        for (int i = 0; i < (int)sizeof from / 16; ++i) {
+            __stcg((uint4 *)to + i,
+                   make_uint4(wide_word(from, 4 * i), wide_word(from, 4 * i + 1),
+                              wide_word(from, 4 * i + 2), wide_word(from, 4 * i + 3)));
+        }
+    }
+}
+
+// Reads up to 8 channels from channel `first` of a row on; zeros behind the last channel. wide: the
+// row is aligned to 16 bytes, and has a multiple of 8 channels.
+template <typename E>
+SPIRA_DEVICE void wide_read_channels(const E *row, int channels, int first, bool wide,
+                                     wide_elements<E, 8> &to) {
+    if (wide) {
+        wide_read(row + first, to);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        to.at[k] = first + k < channels ? row[first + k] : E();
+    }
+}
+
+// Writes them. wide: as above.
+template <typename E>
+SPIRA_DEVICE void wide_write_channels(const wide_elements<E, 8> &from, E *row, int64_t channels,
+                                      int64_t first, bool wide) {
+    if (wide) {
+        wide_write(from, row + first);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (first + k < channels) {
+            row[first + k] = from.at[k];
+        }
+    }
+}
+
+} // namespace spira
+
+#endif

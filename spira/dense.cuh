@@ -1,0 +1,90 @@
+// spira/dense.cuh: dense maps on the GPU, in one launch. Shapes, orders and the host loop are in
+// dense.h; the kernels in index/dense_write.cuh.
+#ifndef SPIRA_DENSE_CUH
+#define SPIRA_DENSE_CUH
+
+#include "dense.h"
+#include "device.h"
+#include "index/dense_write.cuh"
+
+namespace spira {
+
+// Fills a task; returns its thread blocks.
+template <typename W>
+SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
+    const bool first = a->order == dense_channels_first;
+    const triple extent = a->grid.extent;
+    const int64_t cells = (int64_t)extent.x * extent.y, deep = (int64_t)a->channels * extent.z;
+    const int out = numeric_size(a->out_type);
+    *task = {};
+    task->words = *a->words;
+    task->set = a->set;
+    task->grid = a->grid;
+    task->stride = a->stride;
+    task->batch = a->batch;
+    task->channels = a->channels;
+    task->features = a->features;
+    task->out = a->out;
+    task->trouble = a->trouble;
+    task->wide_in = a->channels % dense_channels == 0 && wide_aligned(a->features, 16);
+    task->wide_out =
+        first ? cells % dense_cells == 0 && wide_aligned(a->out, (size_t)(dense_cells * out))
+              : deep % dense_channels == 0 && wide_aligned(a->out, 16);
+    task->cells = (int32_t)max_of(dense_sites / extent.z, 1);
+    const int64_t tiles = ceil_div(cells, first ? dense_tile : task->cells);
+    const int64_t chunks = first ? ceil_div(a->channels, dense_chunk) : ceil_div(deep, dense_run);
+    const int64_t planes = (int64_t)a->batch * (first ? extent.z : 1);
+    const bool fits = tiles <= INT32_MAX / chunks && planes <= INT32_MAX / (tiles * chunks);
+    task->tiles = (int32_t)tiles;
+    task->chunks = (int32_t)chunks;
+    return fits ? planes * tiles * chunks : INT64_MAX;
+}
+
+template <typename W, typename I, typename O>
+SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
+                              const dense_task<W> &task, int64_t blocks, cudaStream_t stream) {
+    const auto kernel = args->order == dense_channels_first ? dense_first_kernel<W, I, O>
+                                                            : dense_last_kernel<W, I, O>;
+    return kernel_launch(kernel, (unsigned)blocks, dense_threads, 0,
+                         args->programmatic && gpu->programmatic, 1, stream, "dense", task);
+}
+
+// The features of a set as a dense map, with zeros where there is no voxel.
+//
+// inputs   args: see dense_args. Set and features on the device. `format` is the only format of
+//          the features that is compiled, `out_format` the only one of the map
+// outputs  args.out: all elements, whatever was there. Each is the feature of its voxel, rounded
+//          once to out_type, or 0. Where both formats are the same, the bits stay
+//          args.trouble: device_flag_range with the first voxel that is off the grid or beyond the
+//          batch, which is left out; a count of the set above its capacity
+// errors   null or misaligned pointers; sizes; a grid whose last coordinate is no int; out_type
+//          tf32; channels last with a depth above dense_depth_max; 2^31 or more thread blocks
+// Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its
+// format).
+// cost     one launch, no scratch. It writes each element of the map once, reads each row once, and
+//          searches the set once for each grid cell and 64 channels (channels last: 1024 elements).
+//          The writes are widest if width * height is a multiple of 4 (channels last: channels *
+//          depth of 8) and `out` is aligned to 16 bytes; the reads if channels is a multiple of 8
+//          and `features` is aligned to 16 bytes
+template <typename W, numeric format = numeric_any, numeric out_format = numeric_any>
+SPIRA_API status dense(const device_info *gpu, const dense_args<W> *args, cudaStream_t stream) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(dense_check(args));
+    SPIRA_REQUIRE(out_format == numeric_any || args->out_type == out_format, status_unsupported,
+                  "out_type (another one than the function is compiled for)", args->out_type);
+    dense_task<W> task;
+    const int64_t blocks = dense_task_make(args, &task);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "grid.extent (too many thread blocks)",
+                  args->grid.extent.x);
+    return numeric_dispatch<format>(args->type, [&](auto in) {
+        return numeric_dispatch<out_format>(args->out_type, [&](auto out) {
+            typedef typename decltype(in)::element I;
+            typedef typename decltype(out)::element O;
+            return dense_launch<W, I, O>(gpu, args, task, blocks, stream);
+        });
+    });
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,194 @@
+// spira/dense.h: dense maps: the features of a voxel set as a tensor over a grid, with zeros where
+// there is no voxel. Detection heads read a bird's-eye map of this kind.
+//
+// The grid says which voxels the tensor has: index i of an axis is at the coordinate
+// origin + i * stride, for 0 <= i < extent. x is the width of the tensor, y its height, z its
+// depth. A set that was made by `expand` lies on the grid of `expand_out`, with the stride of the
+// set.
+//
+//   order                   shape                                      innermost
+//   dense_channels_first    [batch, channels * depth, height, width]   x
+//   dense_channels_last     [batch, height, width, channels * depth]   z
+//
+// In both orders, channel c at depth d is number c * depth + d, as OpenPCDet and mmdetection3d
+// flatten it.
+#ifndef SPIRA_DENSE_H
+#define SPIRA_DENSE_H
+
+#include "expand.h"
+#include "numeric.h"
+
+namespace spira {
+
+enum dense_order : int {
+    dense_channels_first,
+    dense_channels_last,
+};
+
+// The depth of a grid in channels-last order, at most.
+enum { dense_depth_max = 1024 };
+
+// What `dense` reads and writes. Start from zero and fill it by name; all but `programmatic` is
+// required.
+template <typename W>
+struct dense_args {
+    const word_layout *words; // on the host
+    voxel_set<W> set;
+    expand_grid grid;     // all extents >= 1
+    triple stride;        // spacing of the grid, in voxels of the finest grid; >= 1
+    int batch;            // of the tensor; >= 1
+    int channels;         // >= 1
+    numeric type;         // of the features
+    const void *features; // [voxels, channels] aligned to their element
+    numeric out_type;     // numeric_f16, numeric_bf16 or numeric_f32
+    dense_order order;
+    void *out;              // see above; aligned to its element; not `features`
+    device_status *trouble; // in device memory; in host memory for dense_host
+    // Programmatic dependent launch. The kernel before this one on the stream may write the
+    // features, but neither the set nor its count, which are searched while it still runs. If it
+    // was launched programmatically itself, it must release its dependents only after it has waited
+    // for its predecessors (base/launch.cuh), as `conv` does.
+    bool programmatic;
+};
+
+// Elements of a map.
+//
+// errors   null pointers, sizes
+SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels, int64_t *count) {
+    SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
+    SPIRA_REQUIRE(batch >= 1, status_bad_size, "batch", batch);
+    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
+    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
+    int64_t all = (int64_t)batch * channels;
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(extent[a] >= 1 && extent[a] <= voxel_index_max, status_bad_size,
+                      "grid.extent", extent[a]);
+        SPIRA_REQUIRE(all <= ((int64_t)1 << 60) / extent[a], status_bad_size,
+                      "grid.extent (a map of 2^60 or more elements)", extent[a]);
+        all *= extent[a];
+    }
+    *count = all;
+    return status_success();
+}
+
+// Bytes of a map, the same in both orders.
+//
+// inputs   grid: of the map; batch, channels: >= 1; out_type: fp16, bf16 or fp32
+// errors   null pointers, sizes, another out_type
+SPIRA_API status dense_bytes(const expand_grid *grid, int batch, int channels, numeric out_type,
+                             size_t *bytes) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_REQUIRE(numeric_valid(out_type) && out_type != numeric_tf32, status_unsupported,
+                  "out_type", out_type);
+    int64_t count;
+    SPIRA_TRY(dense_elements(grid, batch, channels, &count));
+    *bytes = (size_t)count * (size_t)numeric_size(out_type);
+    return status_success();
+}
+
+// The index of a channel of a grid cell, in elements. cell: batch index and indices on the grid.
+SPIRA_BOTH int64_t dense_at(dense_order order, triple extent, int channels, voxel cell,
+                            int channel) {
+    const int64_t deep = (int64_t)channels * extent.z,
+                  number = (int64_t)channel * extent.z + cell.z;
+    return order == dense_channels_first
+               ? ((cell.batch * deep + number) * extent.y + cell.y) * extent.x + cell.x
+               : (((int64_t)cell.batch * extent.y + cell.y) * extent.x + cell.x) * deep + number;
+}
+
+// One axis of dense_locate.
+SPIRA_BOTH bool dense_locate_axis(int coordinate, int origin, int stride, int extent, int *index) {
+    const int64_t away = (int64_t)coordinate - origin;
+    *index = 0;
+    if (away < 0 || away > INT32_MAX || (int)away % stride != 0) {
+        return false;
+    }
+    *index = (int)away / stride;
+    return *index < extent;
+}
+
+// The cell of a voxel. Returns false if the grid or the batch has none for it.
+SPIRA_BOTH bool dense_locate(const expand_grid *grid, triple stride, int batch, voxel v,
+                             voxel *cell) {
+    cell->batch = v.batch;
+    bool good = v.batch >= 0 && v.batch < batch;
+    good = dense_locate_axis(v.x, grid->origin.x, stride.x, grid->extent.x, &cell->x) && good;
+    good = dense_locate_axis(v.y, grid->origin.y, stride.y, grid->extent.y, &cell->y) && good;
+    return dense_locate_axis(v.z, grid->origin.z, stride.z, grid->extent.z, &cell->z) && good;
+}
+
+SPIRA_API status dense_check_axis(int origin, int extent, int stride) {
+    SPIRA_REQUIRE(stride >= 1, status_stride, "stride", stride);
+    SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
+                  "grid.origin", origin);
+    SPIRA_REQUIRE(origin + (int64_t)(extent - 1) * stride <= INT32_MAX, status_bad_size,
+                  "grid.extent (its last coordinate is no int)", extent);
+    return status_success();
+}
+
+// The checks of dense and dense_host.
+template <typename W>
+SPIRA_API status dense_check(const dense_args<W> *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(word_check<W>(a->words));
+    SPIRA_TRY(voxel_set_check(&a->set));
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(a->order == dense_channels_first || a->order == dense_channels_last,
+                  status_unsupported, "order", a->order);
+    size_t bytes;
+    SPIRA_TRY(dense_bytes(&a->grid, a->batch, a->channels, a->out_type, &bytes));
+    const expand_grid *g = &a->grid;
+    SPIRA_TRY(dense_check_axis(g->origin.x, g->extent.x, a->stride.x));
+    SPIRA_TRY(dense_check_axis(g->origin.y, g->extent.y, a->stride.y));
+    SPIRA_TRY(dense_check_axis(g->origin.z, g->extent.z, a->stride.z));
+    SPIRA_REQUIRE(a->order == dense_channels_first || g->extent.z <= dense_depth_max,
+                  status_bad_size, "grid.extent.z (of a map with channels last)", g->extent.z);
+    SPIRA_TRY(pointer_check(a->features, (size_t)numeric_size(a->type), "features"));
+    SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(a->out_type), "out"));
+    SPIRA_REQUIRE(a->out != a->features, status_unsupported, "out (overlaps an input)", 0);
+    return pointer_check(a->trouble, alignof(device_status), "trouble");
+}
+
+// Copies an element from one array to another. Between arrays of one format the bits stay.
+SPIRA_API void dense_copy_host(numeric from, const void *source, int64_t i, numeric to,
+                               void *target, int64_t j) {
+    if (from == to && numeric_size(to) == 2) {
+        ((uint16_t *)target)[j] = ((const uint16_t *)source)[i];
+    } else {
+        numeric_store(to, target, j, numeric_load(from, source, i));
+    }
+}
+
+// The features of a set as a dense map: the host loop of `dense` (dense.cuh).
+//
+// inputs   args: see dense_args; all arrays in host memory
+// outputs  args.out: all elements. Each is the feature of its voxel, rounded once to out_type, or 0
+//          args.trouble: device_flag_range with the first voxel that is off the grid or beyond the
+//          batch, which is left out; a count of the set above its capacity
+template <typename W>
+SPIRA_API status dense_host(const dense_args<W> *args) {
+    SPIRA_TRY(dense_check(args));
+    size_t bytes;
+    SPIRA_TRY(dense_bytes(&args->grid, args->batch, args->channels, args->out_type, &bytes));
+    memset(args->out, 0, bytes);
+    voxel_set_note(args->set, args->trouble);
+    const int32_t count = voxel_set_count(args->set);
+    for (int32_t i = 0; i < count; ++i) {
+        voxel cell;
+        if (!dense_locate(&args->grid, args->stride, args->batch,
+                          word_unpack(args->words, args->set.words[i]), &cell)) {
+            device_status_note(args->trouble, device_flag_range, (uint32_t)i);
+            continue;
+        }
+        for (int c = 0; c < args->channels; ++c) {
+            dense_copy_host(args->type, args->features, (int64_t)i * args->channels + c,
+                            args->out_type, args->out,
+                            dense_at(args->order, args->grid.extent, args->channels, cell, c));
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,304 @@
+// spira/join.h: one set of several: the union of up to four sets, the projection of a set along an
+// axis, or both at once; and features of the result as sums.
+//
+// Union: the set of all voxels that any of the sets has. Coordinates are absolute, so a voxel of a
+// set of stride 8 and one of a set of stride 16 are the same one if their coordinates are equal.
+// That the lattices of the sets agree is the caller's affair.
+//
+// Projection: an axis is dropped: all voxels get the same coordinate on it, and those that are
+// equal then become one. (VoxelNeXt takes the union of three sets and drops z.)
+//
+// Both know which source rows each voxel of the result has. Sources are numbered across the sets:
+// row r of set s has the number base + r, where base is the sum of the capacities of the sets in
+// front of s. With one set, the number is the row. The rows of a voxel ascend, and so do sums over
+// them: set by set, and row by row within a set.
+#ifndef SPIRA_JOIN_H
+#define SPIRA_JOIN_H
+
+#include "numeric.h"
+#include "voxel.h"
+
+namespace spira {
+
+enum { join_sets_max = 4 };
+
+// The axis that is dropped.
+enum join_axis : int { join_axis_none = -1, join_axis_x, join_axis_y, join_axis_z };
+
+// Which source rows each voxel of the result has. Each array is aligned to 4 bytes.
+struct join_rows {
+    int32_t *begin; // [out.capacity + 1] where the rows of each voxel start in `order`
+    int32_t *order; // [join_sources] numbers of source rows, voxel by voxel, ascending within one
+};
+
+// What `join` reads and writes. Start from zero and fill it by name.
+template <typename W>
+struct join_args {
+    const word_layout *words; // on the host
+    voxel_set<W> set[join_sets_max];
+    int sets; // 1 .. join_sets_max
+    join_axis axis;
+    int at;           // the coordinate that the dropped axis gets
+    voxel_set<W> out; // the result
+    join_rows rows;
+    device_status *trouble; // in device memory; in host memory for join_host
+};
+
+// What `join_sum` reads and writes. Start from zero and fill it by name.
+struct join_sum_args {
+    const void *in[join_sets_max];   // of each set [voxels, channels], aligned to its element
+    int32_t capacity[join_sets_max]; // of each set, as `join` had them
+    int sets;
+    int channels;         // >= 1
+    numeric type;         // of `in` and `out`
+    join_rows rows;       // of join
+    const int32_t *count; // [1] voxels of the result
+    int32_t out_capacity;
+    void *out; // [voxels, channels] aligned to its element; none of `in`
+    // Programmatic dependent launch. The kernel before this one on the stream may write `in`, but
+    // neither the rows nor the count. If it was launched programmatically itself, it must release
+    // its dependents only after it has waited for its predecessors (base/launch.cuh).
+    bool programmatic;
+};
+
+// ---- what both sides use ------------------------------------------------------------------------
+
+// What dropping an axis makes of a word: (word & keep) | put.
+template <typename W>
+struct join_word_of {
+    W keep, put;
+};
+
+template <typename W>
+SPIRA_BOTH W join_word(const join_word_of<W> &of, W word) {
+    return (word & of.keep) | of.put;
+}
+
+// The bounds that `at` must keep. Returns false where no axis is dropped.
+SPIRA_API bool join_bounds(const word_layout *l, join_axis axis, int *lo, int *hi) {
+    *lo = axis == join_axis_x ? l->lo.x : axis == join_axis_y ? l->lo.y : l->lo.z;
+    *hi = axis == join_axis_x ? l->hi.x : axis == join_axis_y ? l->hi.y : l->hi.z;
+    return axis != join_axis_none;
+}
+
+template <typename W>
+SPIRA_API join_word_of<W> join_word_make(const word_layout *l, join_axis axis, int at) {
+    const int width = axis == join_axis_x   ? l->width.x
+                      : axis == join_axis_y ? l->width.y
+                                            : l->width.z;
+    const int bias = axis == join_axis_x ? l->bias.x : axis == join_axis_y ? l->bias.y : l->bias.z;
+    const int shift = axis == join_axis_x ? l->shift_x : axis == join_axis_y ? l->shift_y : 0;
+    if (axis == join_axis_none) {
+        return {word_none<W>(), 0};
+    }
+    const W field = (((W)1 << width) - 1) << shift; // fields have at most 31 bits
+    return {(W)~field, (W)(uint32_t)(at + bias) << shift};
+}
+
+// Source rows of all sets: the words that are ordered, and the size of join_rows.order.
+//
+// errors   capacities that are not allowed, one by one or in total
+SPIRA_API status join_total(const int32_t *capacity, int sets, int32_t *total) {
+    int64_t all = 0;
+    SPIRA_REQUIRE(sets >= 1 && sets <= join_sets_max, status_bad_size, "sets", sets);
+    for (int s = 0; s < sets; ++s) {
+        SPIRA_REQUIRE(capacity[s] >= 1, status_bad_size, "set.capacity", capacity[s]);
+        all += capacity[s];
+    }
+    SPIRA_REQUIRE(all <= INT32_MAX / 2, status_bad_size, "set.capacity (the sum over all sets)",
+                  all);
+    *total = (int32_t)all;
+    return status_success();
+}
+
+// The same of join_args. Reads `sets` and the capacities alone.
+template <typename W>
+SPIRA_API status join_sources(const join_args<W> *a, int32_t *total) {
+    int32_t capacity[join_sets_max];
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    for (int s = 0; s < join_sets_max; ++s) {
+        capacity[s] = a->set[s].capacity;
+    }
+    return join_total(capacity, a->sets, total);
+}
+
+SPIRA_API status join_rows_check(const join_rows *rows) {
+    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
+    return pointer_check(rows->order, alignof(int32_t), "rows.order");
+}
+
+// The checks of join and join_host.
+template <typename W>
+SPIRA_API status join_check(const join_args<W> *a) {
+    int32_t total;
+    int lo, hi;
+    SPIRA_TRY(join_sources(a, &total));
+    SPIRA_TRY(word_check<W>(a->words));
+    SPIRA_REQUIRE(a->axis >= join_axis_none && a->axis <= join_axis_z, status_unsupported, "axis",
+                  a->axis);
+    SPIRA_REQUIRE(!join_bounds(a->words, a->axis, &lo, &hi) || (a->at >= lo && a->at <= hi),
+                  status_bad_size, "at (outside of the word layout)", a->at);
+    SPIRA_TRY(voxel_set_check(&a->out));
+    for (int s = 0; s < a->sets; ++s) {
+        SPIRA_TRY(voxel_set_check(&a->set[s]));
+        SPIRA_REQUIRE(a->out.words != a->set[s].words && a->out.count != a->set[s].count,
+                      status_unsupported, "out (overlaps an input)", s);
+    }
+    SPIRA_TRY(join_rows_check(&a->rows));
+    return pointer_check(a->trouble, alignof(device_status), "trouble");
+}
+
+// The checks of join_sum and join_sum_host.
+SPIRA_API status join_sum_check(const join_sum_args *a) {
+    int32_t total;
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(join_total(a->capacity, a->sets, &total));
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_REQUIRE(a->out_capacity >= 1, status_bad_size, "out_capacity", a->out_capacity);
+    const size_t element = (size_t)numeric_size(a->type);
+    SPIRA_TRY(pointer_check(a->out, element, "out"));
+    for (int s = 0; s < a->sets; ++s) {
+        SPIRA_TRY(pointer_check(a->in[s], element, "in"));
+        SPIRA_REQUIRE(a->out != a->in[s], status_unsupported, "out (overlaps an input)", s);
+    }
+    SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
+    return join_rows_check(&a->rows);
+}
+
+// The set that source row `number` is of; *row: its row there. bases [join_sets_max]: the number of
+// the first row of each set, INT32_MAX behind the last set.
+SPIRA_BOTH int join_set_of(const int32_t *bases, int32_t number, int32_t *row) {
+    int set = 0;
+    int32_t base = 0;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (int s = 1; s < join_sets_max; ++s) {
+        const bool here = number >= bases[s];
+        set = here ? s : set;
+        base = here ? bases[s] : base;
+    }
+    *row = number - base;
+    return set;
+}
+
+SPIRA_API void join_bases(const int32_t *capacity, int sets, int32_t *bases) {
+    int32_t all = 0;
+    for (int s = 0; s < join_sets_max; ++s) {
+        bases[s] = s < sets ? all : INT32_MAX;
+        all += s < sets ? capacity[s] : 0;
+    }
+}
+
+// ---- the host loops -----------------------------------------------------------------------------
+
+// A word of the result, and a source row of it.
+template <typename W>
+struct join_key {
+    W word;
+    int32_t number;
+};
+
+template <typename W>
+SPIRA_API bool join_key_before(const join_key<W> &a, const join_key<W> &b) {
+    return a.word != b.word ? a.word < b.word : a.number < b.number;
+}
+
+// Bytes of scratch for join_host. Reads `sets` and the capacities alone.
+template <typename W>
+SPIRA_API status join_host_workspace(const join_args<W> *args, size_t *bytes) {
+    int32_t total;
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_TRY(join_sources(args, &total));
+    workspace w = workspace_begin(nullptr);
+    workspace_take<join_key<W>>(&w, total);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Writes the keys of all sets; returns their number.
+template <typename W>
+SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
+    const join_word_of<W> of = join_word_make<W>(a->words, a->axis, a->at);
+    int32_t base = 0, kept = 0;
+    for (int s = 0; s < a->sets; ++s) {
+        const int32_t count = voxel_set_count(a->set[s]);
+        voxel_set_note(a->set[s], a->trouble);
+        for (int32_t i = 0; i < count; ++i) {
+            keys[kept++] = {join_word(of, a->set[s].words[i]), base + i};
+        }
+        base += a->set[s].capacity;
+    }
+    return kept;
+}
+
+// The union of sets, the projection of a set, or both: the host loop of `join` (join.cuh).
+//
+// inputs   args: see join_args; all arrays in host memory
+// outputs  args.out: the set, then word_none(), and its count
+//          args.rows: begin [count + 1], order [begin[count]]; the rest is unspecified
+//          args.trouble: the count of a set above its capacity; the number of voxels, if it is
+//          above out.capacity. Voxels that do not fit are left out
+template <typename W>
+SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
+    size_t needed;
+    SPIRA_TRY(join_check(args));
+    SPIRA_TRY(join_host_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    join_key<W> *keys = (join_key<W> *)scratch;
+    const voxel_set<W> &out = args->out;
+    const int32_t kept = join_host_keys(args, keys);
+    std::sort(keys, keys + kept, join_key_before<W>);
+    int32_t voxels = 0; // including those beyond the capacity
+    for (int32_t i = 0; i < kept; ++i) {
+        const bool head = i == 0 || keys[i].word != keys[i - 1].word;
+        voxels += head;
+        if (head && voxels <= out.capacity) {
+            out.words[voxels - 1] = keys[i].word;
+        }
+        if (head && voxels <= out.capacity + 1) {
+            args->rows.begin[voxels - 1] = i;
+        }
+        args->rows.order[i] = keys[i].number;
+    }
+    if (voxels > out.capacity) {
+        device_status_note(args->trouble, device_flag_capacity, (uint32_t)voxels);
+    } else {
+        args->rows.begin[voxels] = kept;
+    }
+    *out.count = (int32_t)min_of(voxels, out.capacity);
+    std::fill(out.words + *out.count, out.words + out.capacity, word_none<W>());
+    return status_success();
+}
+
+// The features of a joined set: sums over the source rows of each voxel: the host loop of
+// `join_sum` (join.cuh).
+//
+// inputs   args: see join_sum_args; all arrays in host memory
+// outputs  args.out [count, channels]: sums in fp32, in the order of the rows, rounded once
+SPIRA_API status join_sum_host(const join_sum_args *args) {
+    SPIRA_TRY(join_sum_check(args));
+    int32_t bases[join_sets_max];
+    join_bases(args->capacity, args->sets, bases);
+    const int64_t count = max_of(min_of(*args->count, args->out_capacity), 0);
+    for (int64_t v = 0; v < count; ++v) {
+        const int32_t begin = args->rows.begin[v], end = args->rows.begin[v + 1];
+        for (int c = 0; c < args->channels; ++c) {
+            float sum = 0;
+            for (int32_t i = begin; i < end; ++i) {
+                int32_t row;
+                const int set = join_set_of(bases, args->rows.order[i], &row);
+                const float x =
+                    numeric_load(args->type, args->in[set], (int64_t)row * args->channels + c);
+                sum = i == begin ? x : sum + x;
+            }
+            numeric_store(args->type, args->out, v * args->channels + c, sum);
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

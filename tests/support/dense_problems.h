@@ -1,0 +1,189 @@
+// tests/support/dense_problems.h: problems for the tests of dense maps, and what their maps shall
+// be, cell by cell.
+#ifndef SPIRA_TESTS_DENSE_PROBLEMS_H
+#define SPIRA_TESTS_DENSE_PROBLEMS_H
+
+#include "reference.h"
+#include "sets.h"
+
+#include "../../spira/dense.h"
+
+#include <map>
+#include <tuple>
+
+// A set that is partly off the grid, with its features as they are stored.
+template <typename W>
+struct dense_problem {
+    spira::word_layout layout;
+    std::vector<W> words; // [capacity]
+    int32_t count;        // may be above the capacity, or negative
+    std::vector<char> features;
+    spira::dense_args<W> args; // without pointers
+    int off_in, off_out;       // elements by which the arrays are off 256 bytes
+    char label[256];
+
+    int32_t voxels() const {
+        return (int32_t)spira::max_of(spira::min_of(count, args.set.capacity), 0);
+    }
+    size_t bytes() const {
+        size_t all = 0;
+        CHECK_OK(spira::dense_bytes(&args.grid, args.batch, args.channels, args.out_type, &all));
+        return all;
+    }
+};
+
+struct dense_shape {
+    spira::triple extent, stride;
+    int batch, channels;
+    spira::numeric type, out_type;
+    spira::dense_order order;
+};
+
+// A voxel of the set at the cells of a share of the grid, and some that are no cells.
+template <typename W>
+dense_problem<W> dense_problem_make(random_state *r, const dense_shape *s, int percent,
+                                    int32_t room) {
+    dense_problem<W> p = {};
+    const spira::triple origin = {random_int(r, -9, 9), random_int(r, -9, 9), random_int(r, -9, 9)};
+    const spira::triple e = s->extent, t = s->stride;
+    p.layout = reference_layout<W>(
+        {origin.x - 2, origin.y - 2, origin.z - 2},
+        {origin.x + e.x * t.x + 2, origin.y + e.y * t.y + 2, origin.z + e.z * t.z + 2},
+        s->batch + 1, {1, 1, 1}, {1, 1, 1});
+    const int64_t cells = (int64_t)s->batch * e.x * e.y * e.z;
+    for (int64_t i = 0; i < cells * percent / 100; ++i) {
+        p.words.push_back(spira::word_pack<W>(
+            &p.layout, {random_int(r, 0, s->batch - 1), origin.x + random_int(r, 0, e.x - 1) * t.x,
+                        origin.y + random_int(r, 0, e.y - 1) * t.y,
+                        origin.z + random_int(r, 0, e.z - 1) * t.z}));
+    }
+    for (int i = 0; percent && i < random_int(r, 0, 5); ++i) { // strays
+        p.words.push_back(spira::word_pack<W>(
+            &p.layout, {random_int(r, 0, s->batch), origin.x + random_int(r, -2, e.x * t.x + 2),
+                        origin.y + random_int(r, -2, e.y * t.y + 2),
+                        origin.z + random_int(r, -2, e.z * t.z + 2)}));
+    }
+    std::sort(p.words.begin(), p.words.end());
+    p.words.erase(std::unique(p.words.begin(), p.words.end()), p.words.end());
+    p.count = (int32_t)p.words.size();
+    p.args.set.capacity = (int32_t)spira::max_of(p.count + room, 1);
+    set_pad(&p.words, p.args.set.capacity);
+    p.args.grid = {origin, e};
+    p.args.stride = t;
+    p.args.batch = s->batch;
+    p.args.channels = s->channels;
+    p.args.type = s->type;
+    p.args.out_type = s->out_type;
+    p.args.order = s->order;
+    const int64_t size = spira::numeric_size(s->type),
+                  values = (int64_t)p.args.set.capacity * s->channels;
+    std::vector<float> value((size_t)values);
+    reference_random_values(r, s->type, 300, values, value.data());
+    p.features.resize((size_t)(values * size));
+    reference_store(s->type, value.data(), values, p.features.data());
+    snprintf(p.label, sizeof p.label,
+             "%dx%dx%d, stride %d %d %d, batch %d, %d channels, %s to %s, order %d, %d of %d", e.x,
+             e.y, e.z, t.x, t.y, t.z, s->batch, s->channels, spira::numeric_name(s->type),
+             spira::numeric_name(s->out_type), s->order, p.count, p.args.set.capacity);
+    return p;
+}
+
+// Any shape; small.
+inline dense_shape dense_shape_random(random_state *r, int most) {
+    const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_f32,
+                                    spira::numeric_tf32};
+    dense_shape s = {};
+    s.extent = {random_int(r, 1, most), random_int(r, 1, most), random_int(r, 1, 4)};
+    s.extent.x = random_int(r, 0, 2) ? s.extent.x : 4 * ((s.extent.x + 3) / 4);
+    s.stride = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 4)};
+    s.batch = random_int(r, 1, 3);
+    s.channels = random_int(r, 0, 1) ? random_int(r, 1, 19) : 8 * random_int(r, 1, 3);
+    s.type = types[random_int(r, 0, 3)];
+    s.out_type = types[random_int(r, 0, 2)];
+    s.order = (spira::dense_order)random_int(r, 0, 1);
+    return s;
+}
+
+// One stored element of one format in another.
+inline void dense_expect(spira::numeric from, const char *source, int64_t i, spira::numeric to,
+                         char *target) {
+    if (spira::numeric_size(from) == spira::numeric_size(to) &&
+        (from == to || spira::numeric_size(to) == 4)) {
+        memcpy(target, source + i * spira::numeric_size(from), (size_t)spira::numeric_size(from));
+    } else {
+        spira::numeric_store(to, target, 0, spira::numeric_load(from, source, i));
+    }
+}
+
+// The map, element by element in the order of memory: each looks up its voxel in a table of
+// coordinates.
+template <typename W>
+std::vector<char> dense_expected(const dense_problem<W> *p) {
+    const spira::dense_args<W> &a = p->args;
+    const spira::triple e = a.grid.extent, o = a.grid.origin, t = a.stride;
+    std::map<std::tuple<int, int, int, int>, int32_t> table;
+    for (int32_t i = 0; i < p->voxels(); ++i) {
+        const spira::voxel v = spira::word_unpack(&p->layout, p->words[(size_t)i]);
+        table[{v.batch, v.x, v.y, v.z}] = i;
+    }
+    std::vector<int32_t> row; // [batch, depth, height * width]
+    for (int i = 0; i < a.batch * e.z * e.y * e.x; ++i) {
+        auto at = table.find({i / (e.z * e.y * e.x), o.x + i % e.x * t.x, o.y + i / e.x % e.y * t.y,
+                              o.z + i / (e.x * e.y) % e.z * t.z});
+        row.push_back(at == table.end() ? -1 : at->second);
+    }
+    std::vector<char> out;
+    auto put = [&](int b, int deep, int cell) {
+        const int32_t at = row[(size_t)((b * e.z + deep % e.z) * e.y * e.x + cell)];
+        char element[4] = {};
+        if (at >= 0) {
+            dense_expect(a.type, p->features.data(), (int64_t)at * a.channels + deep / e.z,
+                         a.out_type, element);
+        }
+        out.insert(out.end(), element, element + spira::numeric_size(a.out_type));
+    };
+    for (int b = 0; b < a.batch; ++b) {
+        if (a.order == spira::dense_channels_first) {
+            for (int deep = 0; deep < a.channels * e.z; ++deep) {
+                for (int cell = 0; cell < e.y * e.x; ++cell) {
+                    put(b, deep, cell);
+                }
+            }
+        } else {
+            for (int cell = 0; cell < e.y * e.x; ++cell) {
+                for (int deep = 0; deep < a.channels * e.z; ++deep) {
+                    put(b, deep, cell);
+                }
+            }
+        }
+    }
+    return out;
+}
+
+// What the status shall say: the first voxel without a cell, and a count beyond the capacity.
+template <typename W>
+spira::device_status dense_expected_trouble(const dense_problem<W> *p) {
+    const spira::dense_args<W> &a = p->args;
+    spira::device_status s = {};
+    for (int32_t i = p->voxels() - 1; i >= 0; --i) {
+        const spira::voxel v = spira::word_unpack(&p->layout, p->words[(size_t)i]);
+        const int at[3] = {v.x - a.grid.origin.x, v.y - a.grid.origin.y, v.z - a.grid.origin.z};
+        const int stride[3] = {a.stride.x, a.stride.y, a.stride.z};
+        const int extent[3] = {a.grid.extent.x, a.grid.extent.y, a.grid.extent.z};
+        bool good = v.batch < a.batch;
+        for (int k = 0; k < 3; ++k) {
+            good = good && at[k] >= 0 && at[k] % stride[k] == 0 && at[k] < stride[k] * extent[k];
+        }
+        if (!good) {
+            s.flags |= spira::device_flag_range;
+            s.first_range = UINT32_MAX - (uint32_t)i;
+        }
+    }
+    if (p->count > a.set.capacity) {
+        s.flags |= spira::device_flag_capacity;
+        s.needed = (uint32_t)p->count;
+    }
+    return s;
+}
+
+#endif

@@ -1,0 +1,38 @@
+// tests/support/emulate_numeric.h: emulate_hopper.h, and the rest of numeric.cuh: for emulated
+// kernels that are launched by number format.
+#ifndef SPIRA_TESTS_EMULATE_NUMERIC_H
+#define SPIRA_TESTS_EMULATE_NUMERIC_H
+
+#include "emulate_hopper.h"
+
+namespace spira {
+
+inline float element_to_float(float f) {
+    return f;
+}
+
+template <>
+inline float element_from_float<float>(float f) {
+    return f;
+}
+
+template <numeric n>
+struct numeric_tag {
+    static constexpr numeric value = n;
+    typedef std::conditional_t<n == numeric_f16, __half,
+                               std::conditional_t<n == numeric_bf16, __nv_bfloat16, float>>
+        element;
+};
+
+template <numeric format, typename F>
+status numeric_dispatch(numeric type, F body) {
+    static_assert(format == numeric_any, "the one form that is emulated");
+    return type == numeric_f16    ? body(numeric_tag<numeric_f16>())
+           : type == numeric_bf16 ? body(numeric_tag<numeric_bf16>())
+           : type == numeric_tf32 ? body(numeric_tag<numeric_tf32>())
+                                  : body(numeric_tag<numeric_f32>());
+}
+
+} // namespace spira
+
+#endif
