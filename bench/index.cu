@@ -4,12 +4,13 @@
 //
 // "sort", method "pack+sort": from raw coordinates to sorted words with their rows, repeats still
 // in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
-// "downsample": the set at stride 2 from the one at stride 1. "index": from raw coordinates to the
-// 5 sets, one from the other, and the 13 kernel maps of MinkUNet42 in one launch: as they stand
-// (layout "os"); as tiled layouts; or as they stand and then in order (layout "ordered"), the
-// layouts of all maps in one go, by way of compact maps where there are any. The convolutions read
-// one of these layouts or both.
+// "downsample": the set at stride 2 from the one at stride 1. "expand": output sets of strided
+// layers (index_expand.cuh). "index": from raw coordinates to the 5 sets, one from the other, and
+// the 13 kernel maps of MinkUNet42 in one launch: as they stand (layout "os"); as tiled layouts; or
+// as they stand and then in order (layout "ordered"), the layouts of all maps in one go, by way of
+// compact maps where there are any. The convolutions read one of these layouts or both.
 #include "bench.cuh"
+#include "index_expand.cuh"
 
 // ---- sort ---------------------------------------------------------------------------------------
 
@@ -315,6 +316,7 @@ static void index_run_words(bench_session *s, const bench_input *input) {
 static void index_run_input(bench_session *s, const bench_input *input) {
     index_run_words<uint32_t>(s, input);
     index_run_words<uint64_t>(s, input);
+    expand_run(s, input, s->inputs < s->options.files ? s->options.file[s->inputs] : nullptr);
 }
 
 int main(int argc, char **argv) {

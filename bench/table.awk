@@ -220,6 +220,8 @@ function step_name(bench,    layout, method) {
         return method == "pack+sort" ? "pack + sort" : method
     if (bench == "downsample")
         return "downsample by 2"
+    if (bench == "expand")
+        return "expand, " method
     if (bench == "index")
         return "index of " value("net") ", " layout
     return value("cin") "," value("cout") "," value("K") " " value("dtype")

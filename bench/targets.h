@@ -21,7 +21,8 @@ struct bench_target {
 
 #define BENCH_KITTI "kitti00_000000_5cm"
 #define BENCH_LONE_STAR "lone_star_5cm"
-#define BENCH_NUSCENES "nuscenes_10sweeps.pcd" // at 5 cm; needs 64-bit words
+#define BENCH_NUSCENES "nuscenes_10sweeps.pcd"  // at 5 cm; needs 64-bit words
+#define BENCH_DETECTOR "nuscenes_10sweeps_75mm" // the same on the grid of a detector
 
 static const bench_target bench_targets[] = {
     {"map", BENCH_KITTI, "os", 0, 0, 3, 5.5, 0},
@@ -40,6 +41,7 @@ static const bench_target bench_targets[] = {
     {"sort", BENCH_LONE_STAR, "pack+sort", 0, 0, 0, 40, 0},
     {"downsample", BENCH_KITTI, nullptr, 0, 0, 0, 20, 0},
     {"downsample", BENCH_LONE_STAR, nullptr, 0, 0, 0, 28, 0},
+    {"expand", BENCH_DETECTOR, "3x3x3, s2, p1", 0, 0, 0, 15, 0},
     {"index", BENCH_KITTI, "os", 0, 0, 0, 150, 0},
     {"conv", BENCH_KITTI, nullptr, 16, 16, 3, 9, 14},
     {"conv", BENCH_KITTI, nullptr, 32, 32, 3, 11, 13},

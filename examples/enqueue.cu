@@ -9,7 +9,8 @@
 //   plugin_configure    IPluginV3OneBuild::configurePlugin, with `max` of the dynamic dimensions
 //   plugin_workspace    IPluginV3OneBuild::getWorkspaceSize, with the same
 //   plugin_shape        IPluginV3OneBuild::getOutputShapes: output_count is the size tensor of the
-//                       others (declareSizeTensor), rows_most its upper bound
+//                       others (declareSizeTensor), rows_most its upper bound. A network with a
+//                       dense output has static shapes, and neither words nor a size tensor
 //   plugin_accept       IPluginV3OneRuntime::onShapeChange
 //   plugin_enqueue      IPluginV3OneRuntime::enqueue
 //   plugin.record       IPluginV3OneRuntime::getFieldsToSerialize: one field of sizeof(record)
@@ -19,6 +20,7 @@
 #include "networks.h"
 #include "scan_scene.h"
 
+#include <algorithm>
 #include <stdlib.h>
 
 namespace {
@@ -33,7 +35,8 @@ enum { input_coords, input_values, input_count, input_weights, inputs };
 // int32 [points, 3]; float [points, channels]; int32 [1]; bytes [plugin_weights]
 
 enum { output_features, output_words, output_count, output_status, outputs };
-// `type` [rows, channels]; int64 [rows]: coordinate words; int32 [1]: rows; device_status
+// `type` [rows, channels], or [1, channels, height, width]; int64 [rows]: coordinate words; int32
+// [1]: rows; device_status. A network with a dense output has neither words nor rows.
 
 // The largest dimensions of any frame.
 struct plugin_dims {
@@ -45,7 +48,7 @@ struct plugin_dims {
 struct plugin_record {
     char net[32];
     spira::numeric type;  // plugin_type
-    spira::triple lo, hi; // bounds of the coordinates
+    spira::triple lo, hi; // bounds of the coordinates; a network with an extent has its own
     plugin_dims dims;     // 0: not configured
 };
 
@@ -110,6 +113,8 @@ spira::status plugin_plan(const plugin *p, plugin_dims dims, spira::net_plan *pl
     limits.voxels = dims.voxels;
     limits.channels = p->net.input_channels;
     limits.type = p->record.type;
+    limits.grid = p->net.grid;
+    limits.batch = 1;
     return spira::net_plan_device<word>(&p->gpu, p->net.layers, p->net.count, &p->layout, &limits,
                                         plan);
 }
@@ -143,20 +148,28 @@ spira::status plugin_create(const plugin_record *record, plugin *p) {
                   "record.type (not compiled: see plugin_type)", p->record.type);
     SPIRA_TRY(spira::device_info_query(&p->gpu));
     spira::word_need need = {};
-    SPIRA_TRY(spira::net_need(p->net.layers, p->net.count, &need));
     need.lo = record->lo;
     need.hi = record->hi;
     need.batches = 1;
+    SPIRA_TRY(spira::net_need(p->net.layers, p->net.count, &p->net.grid, &need));
     SPIRA_TRY(spira::word_fit(&need, &p->layout));
     p->layout = spira::word_widen(p->layout);
     return record->dims.points ? plugin_configure(p, record->dims) : spira::status_success();
 }
 
-// The upper bound of the rows of the outputs, and the channels of the features.
+// Whether the output is a dense map.
+bool plugin_is_dense(const plugin *p) {
+    return p->net.layers[p->net.count - 1].op == spira::net_dense;
+}
+
+// The upper bound of the rows of the outputs, and the channels of the features. Dense: the exact
+// number of cells.
 void plugin_shape(const plugin *p, int32_t *rows_most, int *channels) {
-    const spira::net_step *last = &p->plan.step[p->plan.layer_count - 1];
-    *rows_most = p->plan.set[last->set].capacity;
-    *channels = last->channels;
+    const spira::net_run_args<word> none = {};
+    const spira::net_result<word> last =
+        spira::net_output(&p->plan, p->plan.layer_count - 1, &none);
+    *rows_most = last.batch ? last.batch * last.height * last.width : last.set.capacity;
+    *channels = last.channels;
 }
 
 // The dimensions of a frame must not exceed the planned ones. Nothing else depends on them.
@@ -232,19 +245,22 @@ spira::status plugin_launch(const plugin *p, const void *const *in, void *const 
                             void *workspace, cudaStream_t stream) {
     SPIRA_REQUIRE(p->record.dims.points, spira::status_bad_size, "plugin (not configured)", 0);
     SPIRA_REQUIRE(in && out && workspace, spira::status_null_pointer, "tensors", 0);
+    const bool dense = plugin_is_dense(p);
     for (int i = 0; i < inputs; ++i) {
         SPIRA_REQUIRE(in[i], spira::status_null_pointer, "inputs", i);
     }
     for (int i = 0; i < outputs; ++i) {
-        SPIRA_REQUIRE(out[i], spira::status_null_pointer, "outputs", i);
+        const bool absent = dense && (i == output_words || i == output_count);
+        SPIRA_REQUIRE(out[i] || absent, spira::status_null_pointer, "outputs", i);
     }
     size_t bytes;
     plugin_arrays a;
     SPIRA_TRY(plugin_carve(&p->plan, p->record.dims, workspace, &a, &bytes));
-    const spira::net_run_args<word> run =
+    spira::net_run_args<word> run =
         plugin_run(p, &a, in[input_weights], (spira::device_status *)out[output_status]);
+    run.out = dense ? out[output_features] : nullptr; // written in place
     SPIRA_TRY(plugin_compute(p, &a, in, &run, stream));
-    return plugin_outputs(p, &run, out, stream);
+    return dense ? spira::status_success() : plugin_outputs(p, &run, out, stream);
 }
 
 // Launches a frame. Returns 0, or the code of the refused argument. Allocates nothing, waits for
@@ -325,8 +341,10 @@ spira::status bindings_new(const plugin *p, const frame *f, pool *m, bindings *b
                             cudaMemcpyHostToDevice));
     size_t row = (size_t)channels * (size_t)spira::numeric_size(p->record.type);
     SPIRA_TRY(pool_take(m, (size_t)rows * row, nullptr, &b->out[output_features]));
-    SPIRA_TRY(pool_take(m, (size_t)rows * sizeof(word), nullptr, &b->out[output_words]));
-    SPIRA_TRY(pool_take(m, sizeof(int32_t), nullptr, &b->out[output_count]));
+    if (!plugin_is_dense(p)) {
+        SPIRA_TRY(pool_take(m, (size_t)rows * sizeof(word), nullptr, &b->out[output_words]));
+        SPIRA_TRY(pool_take(m, sizeof(int32_t), nullptr, &b->out[output_count]));
+    }
     SPIRA_TRY(pool_take(m, sizeof(spira::device_status), nullptr, &b->out[output_status]));
     float *params = (float *)malloc(weights);
     networks::network_weights(&p->plan, 3, params);
@@ -342,8 +360,10 @@ spira::status bindings_forget(const plugin *p, const bindings *b, cudaStream_t s
     plugin_shape(p, &rows, &channels);
     size_t row = (size_t)channels * (size_t)spira::numeric_size(p->record.type);
     ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_features], 0xff, (size_t)rows * row, stream));
-    ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_words], 0, (size_t)rows * sizeof(word), stream));
-    ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_count], 0, sizeof(int32_t), stream));
+    if (!plugin_is_dense(p)) {
+        ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_words], 0, (size_t)rows * sizeof(word), stream));
+        ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_count], 0, sizeof(int32_t), stream));
+    }
     return spira::status_success();
 }
 
@@ -387,6 +407,10 @@ spira::status outputs_compare(const plugin *p, const bindings *b,
         cudaMemcpy(&trouble, b->out[output_status], sizeof trouble, cudaMemcpyDeviceToHost));
     SPIRA_TRY(spira::device_status_read(&trouble));
     size_t row = (size_t)last.channels * (size_t)spira::numeric_size(p->record.type);
+    if (plugin_is_dense(p)) {
+        *rows = last.height * last.width;
+        return compare("map (differs)", b->out[output_features], last.features, *rows * row);
+    }
     SPIRA_TRY(compare("count (differs)", b->out[output_count], set.count, sizeof(int32_t)));
     SPIRA_TRY(compare("words (differ)", b->out[output_words], set.words,
                       (size_t)set.capacity * sizeof(word)));
@@ -400,8 +424,29 @@ spira::status enqueue_good(const plugin *p, const bindings *b, cudaStream_t stre
     return spira::status_success();
 }
 
-// Captured in a graph, as a runtime may do.
-spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t stream) {
+// The median time of a replay.
+spira::status replay_timed(cudaGraphExec_t replay, cudaStream_t stream, float *ms) {
+    enum { runs = 21 };
+    float times[runs];
+    cudaEvent_t mark[2];
+    ENQUEUE_CUDA(cudaEventCreate(&mark[0]));
+    ENQUEUE_CUDA(cudaEventCreate(&mark[1]));
+    for (int i = 0; i < runs; ++i) {
+        ENQUEUE_CUDA(cudaEventRecord(mark[0], stream));
+        ENQUEUE_CUDA(cudaGraphLaunch(replay, stream));
+        ENQUEUE_CUDA(cudaEventRecord(mark[1], stream));
+        ENQUEUE_CUDA(cudaEventSynchronize(mark[1]));
+        ENQUEUE_CUDA(cudaEventElapsedTime(&times[i], mark[0], mark[1]));
+    }
+    std::sort(times, times + runs);
+    *ms = times[runs / 2];
+    ENQUEUE_CUDA(cudaEventDestroy(mark[0]));
+    ENQUEUE_CUDA(cudaEventDestroy(mark[1]));
+    return spira::status_success();
+}
+
+// Captured in a graph and timed, as a runtime may do.
+spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t stream, float *ms) {
     cudaGraph_t graph;
     cudaGraphExec_t replay;
     ENQUEUE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
@@ -409,8 +454,7 @@ spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t 
     ENQUEUE_CUDA(cudaStreamEndCapture(stream, &graph));
     SPIRA_TRY(s);
     ENQUEUE_CUDA(cudaGraphInstantiate(&replay, graph, 0));
-    ENQUEUE_CUDA(cudaGraphLaunch(replay, stream));
-    ENQUEUE_CUDA(cudaStreamSynchronize(stream));
+    SPIRA_TRY(replay_timed(replay, stream, ms));
     ENQUEUE_CUDA(cudaGraphExecDestroy(replay));
     ENQUEUE_CUDA(cudaGraphDestroy(graph));
     return spira::status_success();
@@ -418,10 +462,12 @@ spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t 
 
 // One life of a plugin: created, asked for its workspace, configured, bound and enqueued; then
 // serialised and created again from the bytes.
-spira::status runtime(plugin *first, plugin *second, const frame *f, pool *m, cudaStream_t stream) {
-    plugin_record record = plugin_record_make("SparseResNet21", {0, 0, 0}, {255, 255, 31});
-    const plugin_dims dims = {30000, 25000};
-    bindings b;
+spira::status runtime(const char *net, plugin *first, plugin *second, const frame *f, pool *m,
+                      cudaStream_t stream) {
+    plugin_record record = plugin_record_make(net, {0, 0, 0}, {255, 255, 31});
+    const plugin_dims dims = {30000, 35000}; // dilating sets: twice as many voxels
+    bindings b = {};
+    float ms;
     spira::net_run_args<word> direct;
     int32_t rows;
     size_t bytes;
@@ -441,11 +487,12 @@ spira::status runtime(plugin *first, plugin *second, const frame *f, pool *m, cu
     memcpy((void *)&record, serialised, sizeof record);
     SPIRA_TRY(plugin_create(&record, second));
     SPIRA_TRY(bindings_forget(second, &b, stream));
-    SPIRA_TRY(enqueue_captured(second, &b, stream));
+    SPIRA_TRY(enqueue_captured(second, &b, stream, &ms));
     SPIRA_TRY(outputs_compare(second, &b, &direct, stream, &rows));
-    printf("enqueue: %d voxels in, %d rows out, workspace %.1f MiB, weights %.1f MiB: the same as "
-           "net_run, in a stream and in a graph\n",
-           f->count, rows, (double)bytes / (1 << 20), (double)plugin_weights(first) / (1 << 20));
+    printf("enqueue: %s: %d voxels in, %d %s out, workspace %.1f MiB, weights %.1f MiB, %.3f ms: "
+           "the same as net_run, in a stream and in a graph\n",
+           net, f->count, rows, plugin_is_dense(first) ? "cells" : "rows",
+           (double)bytes / (1 << 20), (double)plugin_weights(first) / (1 << 20), (double)ms);
     return spira::status_success();
 }
 
@@ -460,11 +507,16 @@ int main() {
     if (!spira::status_failed(s)) {
         s = spira::status_from_cuda(cudaStreamCreate(&stream), "stream");
     }
-    if (!spira::status_failed(s)) {
-        s = runtime(&plugins[0], &plugins[1], &f, &m, stream);
+    for (const char *net : {"SparseResNet21", "VoxelBackBone8x"}) {
+        if (!spira::status_failed(s)) {
+            s = runtime(net, &plugins[0], &plugins[1], &f, &m, stream);
+        }
+        pool_free(&m);
+        m.count = 0;
+    }
+    if (stream) {
         cudaStreamDestroy(stream);
     }
-    pool_free(&m);
     free(f.values);
     free(f.coords);
     free(plugins);

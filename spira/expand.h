@@ -236,6 +236,24 @@ SPIRA_BOTH expand_verdict expand_candidate(const expand_axis *a, const expand_to
     return c >= lo && c <= hi ? expand_present : expand_no_room;
 }
 
+// The outputs that a voxel touches on each axis.
+struct expand_touches {
+    expand_touch x, y, z;
+};
+
+// Returns false if the voxel is not on the input's grid, or of no batch; it touches nothing then.
+SPIRA_BOTH bool expand_touches_find(const word_layout *l, const expand_axes *axes, voxel v,
+                                    expand_touches *touches) {
+    bool good = expand_touch_find(&axes->x, v.x, &touches->x);
+    good = expand_touch_find(&axes->y, v.y, &touches->y) && good;
+    good = expand_touch_find(&axes->z, v.z, &touches->z) && good;
+    if (v.batch < 0 || v.batch >= l->batches) {
+        touches->z.tap = axes->z.size;
+        good = false;
+    }
+    return good;
+}
+
 // Writes the outputs that an input voxel touches to words[0], words[apart], ..., axes->most in all,
 // with word_none() for those that do not exist. Returns false if the voxel is not on its grid or an
 // output is outside the layout.
@@ -243,16 +261,14 @@ template <typename W>
 SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W word, W *words,
                              int64_t apart) {
     voxel v = word_unpack<W>(l, word);
-    expand_touch x, y, z;
-    bool good = expand_touch_find(&axes->x, v.x, &x);
-    good = expand_touch_find(&axes->y, v.y, &y) && good;
-    good = expand_touch_find(&axes->z, v.z, &z) && good;
+    expand_touches t;
+    bool good = expand_touches_find(l, axes, v, &t);
     for (int i = 0; i < axes->x.most; ++i) {
-        expand_verdict at_x = expand_candidate(&axes->x, &x, i, l->lo.x, l->hi.x, &v.x);
+        expand_verdict at_x = expand_candidate(&axes->x, &t.x, i, l->lo.x, l->hi.x, &v.x);
         for (int j = 0; j < axes->y.most; ++j) {
-            expand_verdict at_y = expand_candidate(&axes->y, &y, j, l->lo.y, l->hi.y, &v.y);
+            expand_verdict at_y = expand_candidate(&axes->y, &t.y, j, l->lo.y, l->hi.y, &v.y);
             for (int k = 0; k < axes->z.most; ++k, words += apart) {
-                expand_verdict at_z = expand_candidate(&axes->z, &z, k, l->lo.z, l->hi.z, &v.z);
+                expand_verdict at_z = expand_candidate(&axes->z, &t.z, k, l->lo.z, l->hi.z, &v.z);
                 bool exists = at_x && at_y && at_z;
                 bool fits =
                     at_x != expand_no_room && at_y != expand_no_room && at_z != expand_no_room;
@@ -314,9 +330,9 @@ SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_
 // inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, on the grid of expand_out
-//          trouble: device_flag_range with the first voxel of `in` that is off the grid or touches
-//          an output outside the layout; such voxels or outputs are left out. A count of `in` or a
-//          number of outputs above the capacity is recorded, too
+//          trouble: device_flag_range with the first voxel of `in` that is off the grid, of no
+//          batch of the layout, or touches an output outside the layout; such voxels or outputs are
+//          left out. A count of `in` or a number of outputs above the capacity is recorded, too
 template <typename W>
 SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
                              const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,

@@ -55,6 +55,7 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
     plan->gpu = *gpu;
+    plan->layout = *layout;
     net_plan_forms(plan, gpu);
     net_plan_shortcuts(plan, gpu);
     SPIRA_TRY(net_plan_choices(limits, gpu, plan));

@@ -148,7 +148,7 @@ SPIRA_API net_result<W> net_output(const net_plan *plan, int layer, const net_ru
     r.set = net_voxels(plan, step->set, run->input, run->memory);
     r.grid = plan->set[step->set].grid;
     r.stride = plan->set[step->set].stride;
-    r.features = net_is_kept(plan, layer) ? (char *)run->memory + step->features : nullptr;
+    r.features = net_is_kept(plan, layer) ? net_target(plan, layer, run) : nullptr;
     r.type = net_type_of(plan, layer);
     r.channels = step->channels;
     r.batch = dense ? plan->limits.batch : 0;

@@ -20,6 +20,7 @@ SPIRA_API status net_run_check(const net_plan *p, bool device, const net_run_arg
     SPIRA_REQUIRE(run->input.capacity == p->set[0].capacity, status_capacity,
                   "run.input.capacity (must equal limits.voxels of the plan)", p->set[0].capacity);
     SPIRA_TRY(pointer_check(run->trouble, sizeof(uint32_t), "run.trouble"));
+    SPIRA_TRY(run->out ? pointer_check(run->out, 16, "run.out") : status_success());
     return workspace_check(run->memory, run->bytes, p->workspace_bytes, "run.memory");
 }
 
@@ -136,7 +137,7 @@ SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_
     const int32_t *map =
         step->map == net_none ? nullptr : (const int32_t *)(memory + p->map[step->map].map);
     const float *in = (const float *)net_features_of(p, l->source, run->features, memory);
-    float *out = (float *)(memory + step->features);
+    float *out = (float *)net_target(p, layer, run);
     if (!net_is_conv(l)) {
         return pool_host(l->op == net_pool_max ? pool_max : pool_average, in, step->channels, map,
                          step->shape.volume, outputs, out);

@@ -49,11 +49,11 @@ SPIRA_API status net_set_scratch(const net_plan *p, int s, size_t *bytes) {
     const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
     const expand_rule rule = net_expand_rule(p, set);
     return set->by == net_set_expanded
-               ? expand_workspace(&set->kernel, &rule, from, set->capacity, bytes)
+               ? expand_workspace(&p->layout, &set->kernel, &rule, from, set->capacity, bytes)
                : downsample_workspace(from, set->capacity, bytes);
 }
 
-// Raises *scratch to the bytes that a part of the index needs.
+// Raises *scratch to the bytes that a part of the index needs. p->layout is there.
 template <typename W>
 SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
     voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};

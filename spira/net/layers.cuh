@@ -88,7 +88,7 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, const net_run_args<W
     } else {
         args.epilogue.residual = net_features_of(p, l->residual, run->features, run->memory);
     }
-    args.out = (char *)run->memory + step->features;
+    args.out = net_target(p, layer, run);
     args.programmatic = programmatic;
     args.sizes = step->choice.tiles ? &sizes : nullptr;
     return conv<format, true>(&p->gpu, &args, stream);
@@ -105,7 +105,7 @@ SPIRA_API status net_pool_run(const net_plan *p, int layer, const net_run_args<W
     return pool<format>(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
                         net_features_of(p, l->source, run->features, memory), step->channels,
                         (const int32_t *)(memory + map->map), map->volume, outputs.count,
-                        outputs.capacity, memory + step->features, stream);
+                        outputs.capacity, net_target(p, layer, run), stream);
 }
 
 template <typename W, numeric format>

@@ -194,6 +194,9 @@ struct net_run_args {
     void *memory;           // workspace [bytes], aligned to 256
     size_t bytes;           // at least plan->workspace_bytes
     const net_side *side;   // device plans with limits.overlap: a second stream; else null
+    // Null, or where the last layer's features or dense map are written instead of the workspace:
+    // a tensor of the caller's, aligned to 16 bytes, of the shape that net_output says.
+    void *out;
 };
 
 // ---- reading a table or a plan ------------------------------------------------------------------
@@ -286,6 +289,13 @@ SPIRA_API const void *net_features_of(const net_plan *p, int source, const void 
                                 : (const char *)memory + p->step[source].features;
 }
 
+// Where a layer writes its features.
+template <typename W>
+SPIRA_API void *net_target(const net_plan *p, int layer, const net_run_args<W> *run) {
+    const bool given = run->out && layer == p->layer_count - 1;
+    return given ? run->out : (char *)run->memory + p->step[layer].features;
+}
+
 // Source rows of a joined set.
 SPIRA_API int64_t net_join_sources(const net_plan *p, const net_set *set) {
     int64_t sum = 0;
@@ -338,7 +348,7 @@ SPIRA_API join_sum_args net_join_sum_args(const net_plan *p, int layer,
     args.rows = net_join_rows(set, run->memory);
     args.count = out.count;
     args.out_capacity = out.capacity;
-    args.out = (char *)run->memory + step->features;
+    args.out = net_target(p, layer, run);
     return args;
 }
 
@@ -358,7 +368,7 @@ SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_r
     args.features = net_features_of(p, l->source, run->features, run->memory);
     args.out_type = net_type_of(p, layer);
     args.order = l->order;
-    args.out = (char *)run->memory + step->features;
+    args.out = net_target(p, layer, run);
     args.trouble = run->trouble;
     return args;
 }

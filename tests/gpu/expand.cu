@@ -126,9 +126,10 @@ struct device_run {
     size_t scratch_bytes;
 };
 
+// layout: null: the scratch is that for any layout.
 template <typename W>
-device_run<W> device_run_make(const layer *l, std::vector<W> words, int32_t count, int32_t capacity,
-                              int32_t out_capacity) {
+device_run<W> device_run_make(const word_layout *layout, const layer *l, std::vector<W> words,
+                              int32_t count, int32_t capacity, int32_t out_capacity) {
     device_run<W> d;
     set_pad(&words, capacity);
     d.in = {device_upload(words.data(), capacity), device_upload(&count, 1), capacity};
@@ -136,7 +137,9 @@ device_run<W> device_run_make(const layer *l, std::vector<W> words, int32_t coun
     d.trouble = device_zeros<device_status>(1);
     d.map = device_new_poisoned<int32_t>((int64_t)out_capacity * kernel_volume(&l->kernel));
     d.scratch_bytes = 0;
-    CHECK_OK(expand_workspace(&l->kernel, &l->rule, d.in, out_capacity, &d.scratch_bytes));
+    CHECK_OK(layout ? expand_workspace(layout, &l->kernel, &l->rule, d.in, out_capacity,
+                                       &d.scratch_bytes)
+                    : expand_workspace(&l->kernel, &l->rule, d.in, out_capacity, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     return d;
 }
@@ -196,7 +199,8 @@ template <typename W>
 outcome<W> check_both(const word_layout *layout, const layer *l, const std::vector<W> &words,
                       int32_t count, int32_t capacity, int32_t out_capacity) {
     outcome<W> wanted = expand_on_host(layout, l, words, count, capacity, out_capacity);
-    device_run<W> d = device_run_make(l, words, count, capacity, out_capacity);
+    device_run<W> d =
+        device_run_make(count % 2 ? layout : nullptr, l, words, count, capacity, out_capacity);
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(device_run_start(layout, l, &d, stream_get()));
         CHECK_EQUAL(difference(device_run_fetch(l, &d), wanted), "");
@@ -431,7 +435,7 @@ void check_replays(const layer *l) {
     random_state random = random_make(4);
     triple lo = triple_make(-30, -20, -9), hi = triple_make(29, 33, 9);
     word_layout layout = layout_for<W>(l, lo, hi, 3);
-    device_run<W> d = device_run_make<W>(l, {}, 0, capacity, out_capacity);
+    device_run<W> d = device_run_make<W>(&layout, l, {}, 0, capacity, out_capacity);
     CHECK_OK(device_run_start(&layout, l, &d, stream_get())); // loads the kernels
     CHECK(expect_no_cuda_error());
     cudaGraphExec_t replay = stream_capture([&](cudaStream_t stream) {
@@ -475,7 +479,7 @@ DEVICE_TEST(gpu_expand_refuses_arguments) {
         reference_layout<uint32_t>({-5, -5, -5}, {20, 20, 20}, 1, {1, 1, 1}, {1, 1, 1});
     const word_layout wide = word_widen(layout);
     std::vector<uint32_t> words = {word_pack<uint32_t>(&layout, {0, 1, 2, 3})};
-    const device_run<uint32_t> d = device_run_make(&l, words, 1, 100, 50);
+    const device_run<uint32_t> d = device_run_make<uint32_t>(nullptr, &l, words, 1, 100, 50);
     const kernel_shape *k = &l.kernel;
     const expand_rule *r = &l.rule;
     const size_t n = d.scratch_bytes;
@@ -494,9 +498,12 @@ DEVICE_TEST(gpu_expand_refuses_arguments) {
     CHECK_STATUS(start(&wide, k, r, d.in, d.out, d.trouble, d.scratch, n), status_unsupported);
     CHECK_STATUS(start(&layout, k, r, d.in, d.out, d.trouble, nullptr, n), status_null_pointer);
     CHECK_STATUS(start(&layout, k, r, d.in, d.out, d.trouble, d.scratch + 1, n), status_alignment);
-    status s = start(&layout, k, r, d.in, d.out, d.trouble, d.scratch, n - 1);
+    size_t least = 0; // with this layout
+    CHECK_OK(expand_workspace(&layout, k, r, d.in, 50, &least));
+    CHECK(least > 0 && least <= n);
+    status s = start(&layout, k, r, d.in, d.out, d.trouble, d.scratch, least - 1);
     CHECK_STATUS(s, status_workspace);
-    CHECK_EQUAL(s.detail, (int64_t)n);
+    CHECK_EQUAL(s.detail, (int64_t)least);
     struct {
         status_code code;
         void (*spoil)(voxel_set<uint32_t> *);
@@ -560,7 +567,7 @@ DEVICE_TEST(gpu_expand_planted_errors_are_found) {
     std::vector<uint32_t> words = random_words<uint32_t>(&random, &layout, &l, lo, hi, 400);
     int32_t n = (int32_t)words.size();
     const outcome<uint32_t> wanted = expand_on_host(&layout, &l, words, n, n, 2000);
-    device_run<uint32_t> d = device_run_make(&l, words, n, n, 2000);
+    device_run<uint32_t> d = device_run_make(&layout, &l, words, n, n, 2000);
     REQUIRE_OK(device_run_start(&layout, &l, &d, stream_get()));
     const outcome<uint32_t> got = device_run_fetch(&l, &d);
     CHECK_EQUAL(difference(got, wanted), "");

@@ -1,6 +1,7 @@
 // tests/gpu/net_sets.cu: networks whose coordinate sets follow rules of their own (net/sets.h), on
 // the GPU: dilating sets, joins and dense maps, each layer against the host; one graph for frames
 // of all sizes; a second stream. In two formats, so that little is compiled.
+#include "../support/detector_scan.h"
 #include "../support/net_checks.cuh"
 
 using namespace nets;
@@ -92,4 +93,53 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
         }
         CUDA_CHECK(cudaGraphExecDestroy(replay));
     }
+}
+
+// The last layer can write to a tensor of the caller's, and to nothing else.
+DEVICE_TEST(gpu_net_sets_output_in_place) {
+    for (const char *name : names) {
+        network n;
+        network_named(name, &n);
+        net_limits limits = limits_make(&n, numeric_f16, 900, true);
+        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        frame f = frame_make<uint32_t>(5, &d.plan->layout, 800, n.input_channels);
+        const result<uint32_t> wanted = device_net_result(&d, &f);
+        const int last = n.count - 1;
+        net_run_args<uint32_t> run = device_net_args(&d);
+        const net_result<uint32_t> kept = net_output(d.plan.get(), last, &run);
+        const std::vector<char> &rows = wanted.features[1 + last];
+        run.out = device_new<char>((int64_t)d.plan->step[last].feature_bytes);
+        CUDA_CHECK(cudaMemset(kept.features, 0xff, rows.size()));
+        CHECK_OK((net_run<uint32_t, numeric_f16>(gpu(), d.plan.get(), &run, nullptr)));
+        CHECK(net_output(d.plan.get(), last, &run).features == run.out);
+        CHECK(fetch<char>(run.out, (int64_t)rows.size()) == rows);
+        const std::vector<char> none(rows.size(), (char)0xff);
+        CHECK(fetch<char>(kept.features, (int64_t)rows.size()) == none);
+    }
+}
+
+// A whole detector on a scan: the voxels that spconv has, and each layer against the host.
+DEVICE_TEST(gpu_net_sets_detector_on_a_scan) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    if (test_quick()) {
+        SKIP("a scan is too large for a sanitizer");
+    }
+    network n;
+    network_named("VoxelBackBone8x", &n);
+    net_limits limits = limits_make(&n, numeric_f16, detector_scan_counts[0], true);
+    device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+    frame f;
+    f.coords = detector_scan_rows();
+    f.rows = (int32_t)(f.coords.size() / 3);
+    f.batch.resize((size_t)f.rows);
+    f.values.resize((size_t)f.rows * (size_t)n.input_channels);
+    random_state r = random_make(8);
+    reference_random_values(&r, numeric_f32, 1, (int64_t)f.values.size(), f.values.data());
+    REQUIRE(CHECK(f.rows <= d.in.rows));
+    const result<uint32_t> kept = device_net_result(&d, &f);
+    REQUIRE(CHECK_EQUAL(d.plan->sets, 5));
+    for (int s = 0; s < d.plan->sets; ++s) {
+        CHECK_EQUAL((int32_t)kept.words[s].size(), detector_scan_counts[s]);
+    }
+    check_result(&d, &f, kept);
 }

@@ -468,3 +468,30 @@ TEST(net_sets_judge_finds_planted_errors) {
         }
     }
 }
+
+// The last layer can write to a tensor of the caller's.
+TEST(net_sets_output_in_place) {
+    random_state r = random_make(37);
+    for (int i = 0; i < 2; ++i) {
+        network n;
+        i ? tables::network_flat(&n) : tables::network_encoder(&n);
+        const scene s = scene_make(&r, &n, {0, 0, 0}, {13, 14, 15}, 2);
+        int32_t count;
+        judged j = run_scene(&n, &s, &count);
+        const int last = n.count - 1;
+        const net_result<uint64_t> kept = net_output(j.plan.get(), last, &j.run);
+        const int64_t rows =
+            kept.batch ? (int64_t)kept.batch * kept.height * kept.width : *kept.set.count;
+        const size_t bytes = (size_t)(rows * kept.channels) * sizeof(float);
+        const std::vector<char> wanted((char *)kept.features, (char *)kept.features + bytes);
+        char *out = guarded_new<char>((int64_t)bytes + 4);
+        j.run.out = out + 4;
+        CHECK_STATUS(net_run_host(j.plan.get(), &j.run), status_alignment);
+        j.run.out = out;
+        memset(kept.features, 0xff, bytes);
+        CHECK_OK(net_run_host(j.plan.get(), &j.run));
+        CHECK(net_output(j.plan.get(), last, &j.run).features == out);
+        CHECK(memcmp(out, wanted.data(), bytes) == 0);
+        CHECK_EQUAL((int)*(unsigned char *)kept.features, 0xff); // nothing there
+    }
+}

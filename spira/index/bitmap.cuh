@@ -1,0 +1,157 @@
+// spira/index/bitmap.cuh: lists the set bits of a bitmap in order, in one launch.
+//
+// A thread block takes a tile of words, counts its bits, and learns from the tiles in front how
+// many bits precede it (a decoupled look-back). Threads then share the bits of the tile evenly,
+// however they are distributed over its words.
+#ifndef SPIRA_INDEX_BITMAP_CUH
+#define SPIRA_INDEX_BITMAP_CUH
+
+#include "../base/async.cuh"
+#include "../base/block.cuh"
+#include "bitmap.h"
+
+namespace spira {
+
+// Words that a thread reads at once.
+template <int words>
+struct __align__(16) bitmap_group {
+    uint32_t word[words];
+};
+
+struct bitmap_source {
+    const uint32_t *words; // of whole tiles, aligned to 16 bytes
+    uint32_t *state;       // [tiles], zeros; see bitmap_look_back
+    int32_t *drawn;        // [1], zero: tiles that have been drawn
+};
+
+template <int words>
+struct bitmap_shared {
+    bitmap_group<words> group[bitmap_threads]; // the tile
+    uint16_t rank[bitmap_threads * words];     // set bits of the tile in front of each word
+    uint16_t list[bitmap_batch];               // set bits, by their place in the tile
+    int sums[bitmap_threads / 32];
+    int tile, before;
+};
+
+// A state word holds one of two flags over a number of bits.
+enum : uint32_t {
+    bitmap_flag_tile = 1u << 30, // bits of the tile
+    bitmap_flag_all = 2u << 30,  // bits of the tile and of all in front of it
+    bitmap_flags = 3u << 30,
+};
+
+SPIRA_DEVICE void bitmap_publish(uint32_t *state, int tile, uint32_t flag, int bits) {
+    *(volatile uint32_t *)(state + tile) = flag | (uint32_t)bits;
+}
+
+// The number of bits in front of a tile. Called by a whole warp. A word carries all that is read of
+// its tile, so that no fence is needed.
+SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
+    const int lane = (int)(threadIdx.x % 32);
+    int before = 0;
+    for (int last = tile - 1;; last -= 32) {
+        uint32_t word = bitmap_flag_all; // in front of the first tile
+        if (last >= lane) {
+            word = poll_nonzero(state + (last - lane));
+        }
+        const uint32_t all = __ballot_sync(~0u, (word & bitmap_flags) == bitmap_flag_all);
+        const bool counts = all == 0 || lane < __ffs((int)all);
+        before += warp_sum(counts ? (int)(word & ~(uint32_t)bitmap_flags) : 0);
+        if (all) {
+            return before;
+        }
+    }
+}
+
+// Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
+// with a barrier inside.
+SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, int *shared) {
+    if (threadIdx.x == 0) {
+        *shared = atomicAdd(source.drawn, 1);
+    }
+    __syncthreads();
+    return *shared;
+}
+
+// Lists the set bits with ranks [begin, begin + bitmap_batch) in the tile. A warp takes
+// neighbouring words, whose bits are of one batch where they are dense.
+template <int words>
+SPIRA_DEVICE void bitmap_list_batch(bitmap_shared<words> *s, int begin) {
+    const uint32_t *word = (const uint32_t *)s->group;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < bitmap_threads * words; i += bitmap_threads) {
+        int rank = s->rank[i] - begin;
+        uint32_t left = rank > -32 ? word[i] : 0; // else of batches before
+        for (; left && rank < bitmap_batch; left &= left - 1, ++rank) {
+            if (rank >= 0) {
+                s->list[rank] = (uint16_t)(i * 32 + __ffs((int)left) - 1);
+            }
+        }
+    }
+}
+
+// Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
+//
+// words    of a thread: a tile has bitmap_threads times as many
+// end      words of the bitmap; of those behind it, less than `words` are read, to no effect
+// note     note(i, before): called by each thread, with the number of set bits in front of word
+//          i * words
+// put      put(rank, word, bit): called for each set bit, with the number of set bits in front
+// Returns the number of set bits up to the end of the tile.
+template <int words, typename N, typename P>
+SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t end,
+                                  bitmap_shared<words> *s, const N &note, const P &put) {
+    static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places have 16 bits");
+    const int thread = (int)threadIdx.x, group = tile * bitmap_threads + thread;
+    bitmap_group<words> own = {};
+    if ((int64_t)group * words < end) {
+        own = ((const bitmap_group<words> *)source.words)[group];
+    }
+
+    // Count.
+    int bits = 0, total;
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+        own.word[j] = (int64_t)group * words + j < end ? own.word[j] : 0;
+        bits += __popc(own.word[j]);
+    }
+    const int rank = block_exclusive_sum<bitmap_threads>(bits, s->sums, &total);
+    s->group[thread] = own;
+    bits = rank;
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+        s->rank[thread * words + j] = (uint16_t)bits;
+        bits += __popc(own.word[j]);
+    }
+
+    // Learn the bits in front.
+    if (thread < 32) {
+        if (thread == 0 && tile > 0) {
+            bitmap_publish(source.state, tile, bitmap_flag_tile, total);
+        }
+        const int before = tile > 0 ? bitmap_look_back(source.state, tile) : 0;
+        if (thread == 0) {
+            bitmap_publish(source.state, tile, bitmap_flag_all, before + total);
+            s->before = before;
+        }
+    }
+    __syncthreads();
+    const int before = s->before;
+    note(group, before + rank);
+
+    // List them, some at a time.
+    for (int begin = 0; begin < total; begin += bitmap_batch) {
+        bitmap_list_batch(s, begin);
+        __syncthreads();
+        for (int i = thread; i < min(total - begin, (int)bitmap_batch); i += bitmap_threads) {
+            const uint32_t at = s->list[i];
+            put(before + begin + i, (uint32_t)tile * (bitmap_threads * words) + at / 32, at % 32);
+        }
+        __syncthreads();
+    }
+    return before + total;
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,157 @@
+// spira/index/expand_mark.cuh: sets the bits of the outputs that the inputs touch (expand_box.h).
+#ifndef SPIRA_INDEX_EXPAND_MARK_CUH
+#define SPIRA_INDEX_EXPAND_MARK_CUH
+
+#include "../status.cuh"
+#include "bitmap.cuh"
+#include "expand_box.h"
+
+namespace spira {
+
+// Clears the bitmap and what belongs to it, and fills the output set with word_none().
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    expand_clear_kernel(uint32_t *memory, int64_t cleared, voxel_set<W> out) {
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
+                  threads = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = first; i < cleared; i += threads) {
+        ((bitmap_group<4> *)memory)[i] = {};
+    }
+    for (int64_t i = first; i < out.capacity; i += threads) {
+        out.words[i] = word_none<W>();
+    }
+}
+
+// Sets the bits of `pattern`, whose lowest one is bit `first` of the bitmap.
+SPIRA_DEVICE void expand_set_bits(uint32_t *bitmap, uint32_t first, uint32_t pattern) {
+    const uint32_t shift = first % 32, above = shift ? pattern >> (32 - shift) : 0;
+    atomicOr(&bitmap[first / 32], pattern << shift);
+    if (above) {
+        atomicOr(&bitmap[first / 32 + 1], above);
+    }
+}
+
+// The outputs of a voxel in a column, which differ in z only.
+struct expand_column {
+    int first;        // the lowest one, by its place in the box
+    uint32_t pattern; // bit i: the one i above; 0: there is none
+    bool cramped;     // the layout has no room for another one
+};
+
+SPIRA_DEVICE expand_column expand_column_make(const word_layout &l, const expand_axis &z,
+                                              const expand_touch &touch, int first) {
+    expand_column c = {0, 0, false};
+    for (int k = 0; k < z.most; ++k) { // from above
+        int coordinate;
+        const expand_verdict verdict = expand_candidate(&z, &touch, k, l.lo.z, l.hi.z, &coordinate);
+        c.cramped = c.cramped || verdict == expand_no_room;
+        if (verdict == expand_present) {
+            const int at = touch.index - k * z.apart - first;
+            c.pattern = c.pattern ? c.pattern << (c.first - at) | 1 : 1;
+            c.first = at;
+        }
+    }
+    return c;
+}
+
+// Calls set(cell, pattern) for each column in which the voxel touches outputs: with the number of
+// the lowest one, and the pattern of expand_column. Returns false if the voxel is not on its grid
+// or an output is outside the layout.
+template <typename W, typename F>
+SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
+                                 const expand_box &box, W word, const F &set) {
+    voxel v = word_unpack<W>(&l, word);
+    expand_touches t;
+    bool good = expand_touches_find(&l, &axes, v, &t);
+    const expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
+    if (!column.pattern && !column.cramped) {
+        return good;
+    }
+    for (int i = 0; i < axes.x.most; ++i) {
+        const expand_verdict at_x = expand_candidate(&axes.x, &t.x, i, l.lo.x, l.hi.x, &v.x);
+        const int x = t.x.index - i * axes.x.apart - box.first.x;
+        for (int j = 0; at_x && j < axes.y.most; ++j) {
+            const expand_verdict at_y = expand_candidate(&axes.y, &t.y, j, l.lo.y, l.hi.y, &v.y);
+            const int y = t.y.index - j * axes.y.apart - box.first.y;
+            const bool fits = at_x == expand_present && at_y == expand_present;
+            if (at_y) {
+                good = good && fits && !column.cramped;
+            }
+            if (fits && column.pattern) {
+                set(expand_box_cell(&box, v.batch, x, y, column.first), column.pattern);
+            }
+        }
+    }
+    return good;
+}
+
+// What is marked.
+enum expand_marks {
+    expand_mark_cells, // cells, in the bitmap of all cells
+    expand_mark_masks, // masks that have outputs, in the bitmap of all masks
+    expand_fill_masks, // cells, in these masks
+};
+
+template <typename W>
+struct expand_marking {
+    word_layout layout;
+    expand_axes axes;
+    expand_box box;
+    voxel_set<W> in;
+    device_status *trouble;
+};
+
+// The place of a mask among those that have outputs.
+SPIRA_DEVICE int expand_find_mask(const expand_scratch &s, uint32_t mask) {
+    const uint32_t word = mask / 32;
+    const bitmap_group<bitmap_words> group =
+        ((const bitmap_group<bitmap_words> *)s.bitmap)[word / bitmap_words];
+    int place = s.before[word / bitmap_words];
+#pragma unroll
+    for (uint32_t j = 0; j < bitmap_words; ++j) {
+        const uint32_t below = j < word % bitmap_words ? ~0u : (1u << mask % 32) - 1;
+        place += j <= word % bitmap_words ? __popc(group.word[j] & below) : 0;
+    }
+    return place;
+}
+
+// Marks the outputs that the inputs touch, a thread for each input. Records trouble, once for a
+// set.
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    expand_mark_kernel(const __grid_constant__ expand_marking<W> m,
+                       const __grid_constant__ expand_scratch s, expand_marks marks) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= m.in.capacity) {
+        return;
+    }
+    const W word = m.in.words[i]; // read before the count is known; garbage behind it
+    const int32_t given = *m.in.count;
+    const bool report = marks != expand_fill_masks;
+    if (i == 0 && report && given > m.in.capacity) {
+        device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
+    }
+    if (i >= given) {
+        return;
+    }
+    const auto set = [&](uint32_t cell, uint32_t pattern) {
+        uint32_t *to = s.bitmap;
+        if (marks == expand_mark_masks) {
+            const uint32_t shift = cell % 32;
+            pattern = shift && pattern >> (32 - shift) ? 3 : 1;
+            cell /= 32;
+        } else if (marks == expand_fill_masks) {
+            // The next mask, if the pattern reaches it, is the next one that has outputs, too.
+            cell = (uint32_t)expand_find_mask(s, cell / 32) * 32 + cell % 32;
+            to = s.mask;
+        }
+        expand_set_bits(to, cell, pattern);
+    };
+    if (!expand_columns<W>(m.layout, m.axes, m.box, word, set) && report) {
+        device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,406 @@
+// tests/host/expand_cells.cpp: the kernels of index/expand_*.cuh, run on the host (emulate.h),
+// against expand_host: both ways without a sort, whichever would be chosen; and the choice.
+#include "../support/expand.h"
+
+#include "../support/emulate.h"
+
+#include "../../spira/index/expand_cells.cuh"
+
+namespace {
+
+// ---- one run ------------------------------------------------------------------------------------
+
+// In scratch that is exactly as large as was asked for, and is not clean.
+template <typename W>
+outcome<W> on_device(const word_layout *layout, const expand_layer *l, const std::vector<W> &words,
+                     int32_t count, int32_t out_capacity, expand_way way) {
+    outcome<W> o = {};
+    expand_marking<W> m = {};
+    CHECK_OK(expand_axes_make(&l->kernel, &l->rule, &m.axes));
+    W *given = guarded_new<W>((int64_t)words.size()), *made = guarded_new<W>(out_capacity);
+    std::copy(words.begin(), words.end(), given);
+    m.layout = *layout;
+    m.box = expand_box_make(layout, &m.axes);
+    m.in = {given, &count, (int32_t)words.size()};
+    m.trouble = &o.trouble;
+    const int64_t cells = expand_box_cells(&m.box);
+    expand_sizes sizes = expand_sizes_make(&m.axes, cells, m.in.capacity, way);
+    if (way == expand_by_cells && sizes.words == bitmap_words &&
+        emulate::seed % 2) { // tiles of large boxes
+        sizes.words = bitmap_words_large;
+        sizes.tiles = (int32_t)ceil_div(sizes.tiles, bitmap_words_large / bitmap_words);
+    }
+    const size_t bytes = expand_sizes_bytes(&sizes);
+    workspace w = workspace_begin(guarded_new<char>((int64_t)bytes));
+    expand_scratch s;
+    expand_carve(&w, &sizes, &s);
+    CHECK_EQUAL(w.used, bytes);
+    const voxel_set<W> out = {made, &o.count, out_capacity};
+    CHECK_OK(expand_cells_launch(m, sizes, s, out, nullptr));
+    o.words.assign(made, made + out_capacity);
+    return o;
+}
+
+// Both ways. Returns what the host made, and frees all buffers of the test.
+template <typename W>
+outcome<W> check_given(const word_layout *layout, const expand_layer *l,
+                       const std::vector<W> &words, int32_t count, int32_t out_capacity) {
+    const outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
+    for (expand_way way : {expand_by_cells, expand_by_masks}) {
+        emulate::seed += way == expand_by_cells; // its last bit chooses the tile
+        CHECK_EQUAL(difference(on_device(layout, l, words, count, out_capacity, way), wanted), "");
+    }
+    guarded_finish();
+    return wanted;
+}
+
+// With garbage behind the count.
+template <typename W>
+outcome<W> check_set(const word_layout *layout, const expand_layer *l, std::vector<W> words,
+                     int room, int32_t out_capacity) {
+    const int32_t count = (int32_t)words.size();
+    set_pad(&words, (int32_t)max_of(count + room, 1));
+    return check_given(layout, l, words, count, out_capacity);
+}
+
+// ---- rules --------------------------------------------------------------------------------------
+
+// A quarter of the scenes has no room for its outputs, another one has voxels off its grid.
+template <typename W>
+void check_rules(int scenes) {
+    int troubled = 0, passed = 0;
+    for (int seed = 0; seed < scenes; ++seed) {
+        random_state r = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
+        const expand_layer l = layer_random(&r);
+        const triple e = l.rule.grid.extent;
+        const triple hi = triple_make(e.x ? e.x - 1 : 11, e.y ? e.y - 1 : 9, e.z ? e.z - 1 : 7);
+        const word_layout layout =
+            layout_for<W>(&l, {0, 0, 0}, hi, random_int(&r, 1, 5), seed % 4 != 0);
+        std::vector<W> words = random_words<W>(&r, &layout, &l, {0, 0, 0}, hi,
+                                               random_int(&r, 0, seed % 3 ? 100 : 700));
+        if (seed % 4 == 1) {
+            words.resize(200);
+            words.resize((size_t)reference_random_set(&r, &layout, layout.lo, layout.hi, {1, 1, 1},
+                                                      200, words.data()));
+        }
+        const int32_t count = (int32_t)words.size();
+        const int32_t capacity = random_int(&r, 0, 2) ? 27 * count + 1 : 1 + count / 2;
+        const outcome<W> o = check_set(&layout, &l, words, random_int(&r, 0, 300), capacity);
+        troubled += (o.trouble.flags & device_flag_range) != 0;
+        passed += (o.trouble.flags & device_flag_capacity) != 0;
+    }
+    CHECK(troubled > scenes / 5 && troubled <= scenes / 2);
+    CHECK(passed > scenes / 10);
+}
+
+} // namespace
+
+TEST(expand_cells_random_rules) {
+    check_rules<uint32_t>(test_quick() ? 16 : 24);
+    check_rules<uint64_t>(test_quick() ? 16 : 24);
+}
+
+// Rules of spconv's networks and what is at the edge of a pattern of 32 cells.
+TEST(expand_cells_rules_of_networks) {
+    const expand_layer layers[] = {
+        layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+        layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 0}),
+        layer_make({1, 1, 3}, {1, 1, 2}, {0, 0, 0}),
+        layer_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
+        layer_make({5, 5, 5}, {2, 2, 2}, {2, 2, 2}),
+        layer_make({1, 1, 15}, {1, 1, 1}, {0, 0, 7}, {1, 1, 2}),
+        layer_make({1, 1, 1}, {2, 2, 2}, {0, 0, 0}),
+    };
+    random_state r = random_make(2);
+    for (expand_layer l : layers) {
+        for (int extent : {0, 31}) {
+            l.rule.grid.extent = {extent, extent, extent};
+            const triple hi = {30, 30, 30};
+            const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, hi, 2);
+            const std::vector<uint32_t> words =
+                random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, hi, 900);
+            const outcome<uint32_t> o = check_set(&layout, &l, words, 5, 40000);
+            CHECK_EQUAL(o.trouble.flags, 0u);
+            CHECK(o.count > 50);
+        }
+    }
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+// Full boxes: counts of cells around a word, a batch of a list, a tile, and several of them.
+TEST(expand_cells_full_boxes) {
+    const expand_layer keep = layer_make({1, 1, 1}, {1, 1, 1}, {0, 0, 0});
+    const int batch = bitmap_batch, tile = 32 * bitmap_tile;
+    int turn = 0;
+    for (int cells : {1, 31, 32, 33, batch - 1, batch, batch + 1, tile - 1, tile, tile + 1}) {
+        expand_layer l = keep;
+        l.rule.grid.extent = {1, 1, cells};
+        const word_layout layout = layout_for<uint64_t>(&l, {0, 0, 0}, {0, 0, cells - 1}, 1);
+        std::vector<uint64_t> words;
+        for (int z = 0; z < cells; ++z) {
+            words.push_back(word_at<uint64_t>(&layout, &l, 0, 0, 0, z));
+        }
+        const outcome<uint64_t> o = check_set(&layout, &l, words, turn % 2, cells + 1 - turn % 3);
+        CHECK_EQUAL(o.count, min_of(cells, cells + 1 - turn % 3));
+        ++turn;
+    }
+}
+
+// Tiles that run side by side and look back at each other, and at more than a warp reads at a time.
+TEST(expand_cells_many_tiles) {
+    random_state r = random_make(3);
+    expand_layer l = layer_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1});
+    l.rule.grid.extent = {128, 128, 40}; // 20 tiles of cells
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {127, 127, 39}, 2);
+    for (unsigned side_by_side : {1u, 4u}) {
+        emulate::side_by_side = side_by_side;
+        const std::vector<uint32_t> words =
+            random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, {127, 127, 39}, 1500);
+        const outcome<uint32_t> o = check_set(&layout, &l, words, 100, 41000);
+        CHECK(o.count > 35000 && o.trouble.flags == 0);
+    }
+    emulate::side_by_side = 1;
+}
+
+SPIRA_KERNEL void look_back_kernel(const uint32_t *state, int tile, int *before) {
+    before[threadIdx.x] = bitmap_look_back(state, tile);
+}
+
+// Over more tiles than a warp reads at a time, to the nearest one that knows all bits in front.
+TEST(expand_cells_look_back) {
+    std::vector<uint32_t> state(100);
+    std::vector<int> before(32);
+    for (int tile = 1; tile < 100; ++tile) {
+        for (int from : {0, tile / 2, tile - 1}) {
+            int wanted = 1000;
+            for (int i = 0; i < tile; ++i) {
+                state[(size_t)i] = bitmap_flag_tile | (uint32_t)i;
+                wanted += i > from ? i : 0;
+            }
+            state[(size_t)from] = bitmap_flag_all | 1000;
+            REQUIRE_OK(kernel_launch(look_back_kernel, 1, 32, 0, false, 1, nullptr, "test",
+                                     state.data(), tile, before.data()));
+            CHECK(before == std::vector<int>(32, wanted));
+        }
+    }
+}
+
+// Walls: a plane of each axis that has most voxels; and lone voxels, far from all others.
+TEST(expand_cells_walls_and_lone_voxels) {
+    expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    l.rule.grid.extent = {60, 60, 60};
+    const word_layout layout = layout_for<uint64_t>(&l, {0, 0, 0}, {59, 59, 59}, 1);
+    for (int axis = 0; axis < 4; ++axis) {
+        std::vector<uint64_t> words;
+        for (int i = 0; i < 1600; ++i) {
+            const int a = i / 40, b = i % 40, c = axis == 3 ? (7 * a + 3 * b) % 60 : 33;
+            words.push_back(axis == 0   ? word_at<uint64_t>(&layout, &l, 0, c, a, b)
+                            : axis == 1 ? word_at<uint64_t>(&layout, &l, 0, a, c, b)
+                            : axis == 2 ? word_at<uint64_t>(&layout, &l, 0, a, b, c)
+                                        : word_at<uint64_t>(&layout, &l, 0, a, c, b));
+        }
+        for (int i = 0; i < 60; ++i) {
+            words.push_back(word_at<uint64_t>(&layout, &l, 0, i, 59 - i, i * 7 % 60));
+        }
+        check_set(&layout, &l, sorted_set(words), 0, 8000);
+    }
+}
+
+// ---- counts and trouble -------------------------------------------------------------------------
+
+TEST(expand_cells_counts) {
+    random_state r = random_make(4);
+    const expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 1);
+    std::vector<uint32_t> words =
+        random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, {30, 30, 30}, 600);
+    const int32_t n = (int32_t)words.size(), all = on_host(&layout, &l, words, n, 5000).count;
+    for (int32_t capacity : {all + 1, all, all - 1, all / 2, 1}) {
+        const outcome<uint32_t> o = check_given(&layout, &l, words, n, capacity);
+        CHECK_EQUAL(o.count, min_of(capacity, all));
+        CHECK_EQUAL(o.trouble.needed, capacity < all ? (uint32_t)all : 0u);
+    }
+    CHECK_EQUAL(check_given(&layout, &l, words, n + 100, 5000).trouble.needed, (uint32_t)n + 100);
+    for (int32_t count : {0, -1, 1, 255, 256, 257, 512, 513}) {
+        const outcome<uint32_t> o = check_given(&layout, &l, words, count, 5000);
+        CHECK_EQUAL(o.count > 0, count > 0);
+    }
+}
+
+// Voxels at both ends of each field, where the layout has no room for some outputs: along one axis
+// or several.
+TEST(expand_cells_field_ends) {
+    for (const expand_layer &l :
+         {layer_make({1, 1, 3}, {1, 1, 1}, {0, 0, 1}), layer_make({3, 1, 1}, {1, 1, 1}, {1, 0, 0}),
+          layer_make({1, 5, 1}, {1, 2, 1}, {0, 2, 0}),
+          layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1})}) {
+        const word_layout layout = reference_layout<uint64_t>({-5, -7, -4}, {8, 6, 9}, 2, {1, 1, 1},
+                                                              kernel_reach(&l.kernel));
+        const triple lo = layout.lo, hi = layout.hi;
+        std::vector<uint64_t> words;
+        for (int x : {lo.x, 0, hi.x}) {
+            for (int y : {lo.y, 0, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, 0, hi.z}) {
+                    words.push_back(word_pack<uint64_t>(&layout, {x & 1, x, y, z}));
+                }
+            }
+        }
+        words = sorted_set(words);
+        const outcome<uint64_t> o = check_set(&layout, &l, words, 3, 2000);
+        CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_range);
+        // Each voxel for itself.
+        for (size_t i = 0; i < words.size(); i += 9) {
+            check_set<uint64_t>(&layout, &l, {words[i]}, 0, 30);
+        }
+    }
+}
+
+// A word of a batch that the layout does not have touches nothing: it must not be looked for in the
+// box.
+TEST(expand_cells_of_no_batch) {
+    const expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 5);
+    std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 4, 3, 3, 3),
+                                   word_at<uint32_t>(&layout, &l, 5, 3, 3, 3),
+                                   word_at<uint32_t>(&layout, &l, 7, 9, 9, 9), 0xfffffffe};
+    const outcome<uint32_t> o = check_given(&layout, &l, words, 4, 100);
+    CHECK_EQUAL(o.count, 8);
+    CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_range);
+    CHECK_EQUAL(UINT32_MAX - o.trouble.first_range, 1u);
+}
+
+// ---- a network ----------------------------------------------------------------------------------
+
+// The sets that spconv makes of a scan; the smaller ones by the kernels, too.
+TEST(expand_cells_of_a_network) {
+    NEED_SCANS(EXPAND_SCAN);
+    word_layout layout;
+    std::vector<uint32_t> words = expand_scan<uint32_t>(&layout);
+    int level = 0;
+    CHECK_EQUAL((int32_t)words.size(), expand_counts[0]);
+    for (const expand_layer &l : expand_chain()) {
+        const int32_t n = (int32_t)words.size();
+        const outcome<uint32_t> o = level < 3 ? on_host(&layout, &l, words, n, 2 * n)
+                                              : check_given(&layout, &l, words, n, 2 * n);
+        CHECK_EQUAL(o.count, expand_counts[++level]);
+        CHECK_EQUAL(o.trouble.flags, 0u);
+        words.assign(o.words.begin(), o.words.begin() + o.count);
+    }
+}
+
+// ---- the box and the choice ---------------------------------------------------------------------
+
+TEST(expand_divides_exactly) {
+    random_state r = random_make(8);
+    bool same = true;
+    for (int i = 0; i < 200000; ++i) {
+        uint32_t by = random_u32(&r) >> random_int(&r, 0, 31), rest;
+        by = by ? by : 1;
+        const uint32_t near =
+            by * (uint32_t)(random_u64(&r) % (UINT32_MAX / by + 1ull)); // a multiple
+        for (uint32_t n : {near, near - 1, near + 1, random_u32(&r), 0u, UINT32_MAX}) {
+            same = same && expand_divide(n, by, UINT32_MAX / by, &rest) == n / by && rest == n % by;
+        }
+    }
+    CHECK(same);
+}
+
+// Each cell has the word of its voxel, in order.
+TEST(expand_box_numbers_words_in_order) {
+    random_state r = random_make(5);
+    for (int i = 0; i < 200; ++i) {
+        expand_layer l = layer_random(&r);
+        const word_layout layout = layout_for<uint64_t>(&l, {0, 0, 0}, {9, 8, 7}, 3, i % 2);
+        expand_axes axes;
+        REQUIRE_OK(expand_axes_make(&l.kernel, &l.rule, &axes));
+        const expand_box box = expand_box_make(&layout, &axes);
+        const int64_t cells = expand_box_cells(&box);
+        const expand_packing<uint64_t> p = expand_packing_make<uint64_t>(&layout, &axes, &box);
+        const triple step = triple_multiply(l.rule.ratio, l.kernel.stride);
+        REQUIRE(cells > 0 && cells < 1 << 24);
+        bool same = true;
+        for (int64_t c = 0; c < cells; c += random_int(&r, 1, 99)) {
+            const voxel v = word_unpack(&layout, expand_packing_word(&p, (uint32_t)c));
+            const int x = (v.x - axes.x.out_origin) / step.x - box.first.x,
+                      y = (v.y - axes.y.out_origin) / step.y - box.first.y,
+                      z = (v.z - axes.z.out_origin) / step.z - box.first.z;
+            same = same && word_contains(&layout, v) &&
+                   expand_box_cell(&box, v.batch, x, y, z) == (uint32_t)c &&
+                   (v.x - axes.x.out_origin) % step.x == 0;
+        }
+        CHECK(same);
+    }
+}
+
+// The way of a layer on a grid with this extent; 0: the layout's bounds.
+static expand_way way_of(expand_layer l, triple extent, triple bounds, int batches,
+                         int32_t capacity, int64_t *cells) {
+    l.rule.grid.extent = extent;
+    const word_layout layout = reference_layout<uint64_t>(
+        {-8, -8, -8}, {bounds.x, bounds.y, bounds.z}, batches, {8, 8, 8}, {8, 8, 8});
+    expand_axes axes;
+    CHECK_OK(expand_axes_make(&l.kernel, &l.rule, &axes));
+    const expand_box box = expand_box_make(&layout, &axes);
+    *cells = expand_box_cells(&box);
+    return expand_way_choose(&axes, *cells, capacity,
+                             (int64_t)capacity * (8 * axes.most + expand_spare));
+}
+
+TEST(expand_chooses_a_way) {
+    const expand_layer half = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+                       same = layer_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
+                       flat = layer_make({1, 1, 3}, {1, 1, 2}, {0, 0, 0}),
+                       apart = layer_make({1, 1, 15}, {1, 1, 1}, {0, 0, 7}, {1, 1, 3});
+    const triple nuscenes = {1440, 1440, 41}, room = {1440, 1440, 41}, none = {0, 0, 0};
+    int64_t cells;
+    CHECK_EQUAL(way_of(half, nuscenes, room, 1, 105127, &cells), expand_by_cells);
+    CHECK_EQUAL(cells, 720 * 720 * 21);
+    CHECK_EQUAL(way_of(same, nuscenes, room, 1, 105127, &cells), expand_by_cells);
+    CHECK_EQUAL(cells, 1440 * 1440 * 41);
+    CHECK_EQUAL(way_of(flat, nuscenes, room, 1, 105127, &cells), expand_by_cells);
+    CHECK_EQUAL(way_of(flat, {180, 180, 5}, room, 4, 4 * 17698, &cells), expand_by_cells);
+    CHECK_EQUAL(cells, 180 * 180 * 2 * 4);
+    CHECK_EQUAL(way_of(apart, nuscenes, room, 1, 105127, &cells), expand_by_sort);
+    // A scan without an extent: the layout bounds the box.
+    CHECK_EQUAL(way_of(half, none, {3000, 3000, 400}, 1, 92000, &cells), expand_by_masks);
+    CHECK(cells > 1500 * 1500 * 200 && cells < 2049 * 2049 * 257);
+    CHECK_EQUAL(way_of(half, none, {30000, 30000, 4000}, 1, 92000, &cells), expand_by_sort);
+    CHECK_EQUAL(cells, (int64_t)expand_cells_most + 1);
+    CHECK_EQUAL(way_of(half, nuscenes, room, 1, 10, &cells), expand_by_sort); // few voxels
+    // No cell of the extent is within the layout.
+    expand_layer away = half;
+    away.rule.grid.origin = {100000, 0, 0};
+    CHECK_EQUAL(way_of(away, {10, 10, 10}, room, 1, 1000, &cells), expand_by_cells);
+    CHECK_EQUAL(cells, 0);
+}
+
+// An empty box: what is off the grid is recorded, and there is no output.
+TEST(expand_cells_of_an_empty_box) {
+    expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 1);
+    std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 0, 3, 3, 3)};
+    l.rule.grid = {{100000, 0, 0}, {10, 10, 10}};
+    const outcome<uint32_t> o = check_given(&layout, &l, words, 1, 10);
+    CHECK(o.count == 0 && o.trouble.flags == device_flag_range);
+}
+
+TEST(expand_cells_planted_errors_are_found) {
+    random_state r = random_make(6);
+    expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 1);
+    const std::vector<uint32_t> words =
+        random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, {30, 30, 30}, 200);
+    const int32_t n = (int32_t)words.size();
+    const outcome<uint32_t> wanted = on_host(&layout, &l, words, n, 2000);
+    l.rule.padding.z = 0;
+    CHECK(difference(on_device(&layout, &l, words, n, 2000, expand_by_masks), wanted)[0] != 0);
+    l.rule.padding.z = 1;
+    outcome<uint32_t> got = on_device(&layout, &l, words, n, 2000, expand_by_masks);
+    CHECK_EQUAL(difference(got, wanted), "");
+    got.words.back() = 7;
+    CHECK_EQUAL(difference(got, wanted), "words");
+    got = wanted;
+    got.trouble.flags ^= device_flag_range;
+    CHECK_EQUAL(difference(got, wanted), "trouble");
+}

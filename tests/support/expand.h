@@ -1,0 +1,162 @@
+// tests/support/expand.h: layers with output sets by expand.h for the tests of its kernels: scenes,
+// what the host makes of them, and the sets of a network that spconv has counted.
+#ifndef SPIRA_TESTS_EXPAND_H
+#define SPIRA_TESTS_EXPAND_H
+
+#include "reference.h"
+#include "sets.h"
+
+#include "../../spira/expand.h"
+
+using namespace spira;
+
+// ---- layers and scenes --------------------------------------------------------------------------
+
+struct expand_layer {
+    kernel_shape kernel;
+    expand_rule rule;
+};
+
+inline expand_layer layer_make(triple size, triple ratio, triple padding,
+                               triple dilation = {1, 1, 1}) {
+    return {{size, dilation, {1, 1, 1}, false}, {ratio, padding, {}}};
+}
+
+// Each axis for itself, on grids of any origin and spacing, with and without an extent.
+inline expand_layer layer_random(random_state *r) {
+    expand_layer l = {reference_random_kernel(r, 5, 2, {1, 1, 1}), {}};
+    l.kernel.stride = {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)};
+    l.rule.ratio = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 3)};
+    l.rule.padding = {random_int(r, 0, 4), random_int(r, 0, 4), random_int(r, 0, 4)};
+    l.rule.grid.origin = {random_int(r, -99, 99), random_int(r, -99, 99), random_int(r, -99, 99)};
+    if (random_int(r, 0, 1)) {
+        l.rule.grid.extent = {random_int(r, 0, 1) * random_int(r, 9, 20), random_int(r, 9, 20),
+                              random_int(r, 9, 12)};
+    }
+    return l;
+}
+
+// A layout for voxels with indices from lo to hi on the layer's grid, with room for their outputs
+// or without.
+template <typename W>
+word_layout layout_for(const expand_layer *l, triple lo, triple hi, int batches, bool room = true) {
+    const triple o = l->rule.grid.origin, s = l->kernel.stride;
+    triple first = triple_multiply(lo, s), last = triple_multiply(hi, s);
+    word_need need = word_need_of({o.x + first.x, o.y + first.y, o.z + first.z},
+                                  {o.x + last.x, o.y + last.y, o.z + last.z}, batches, {1, 1, 1},
+                                  kernel_reach(&l->kernel));
+    if (room) {
+        CHECK_OK(expand_need(&l->kernel, &l->rule, &need));
+    }
+    return reference_layout<W>(need.lo, need.hi, batches, need.stride, need.reach);
+}
+
+template <typename W>
+W word_at(const word_layout *layout, const expand_layer *l, int batch, int x, int y, int z) {
+    const triple o = l->rule.grid.origin, s = l->kernel.stride;
+    return word_pack<W>(layout, {batch, o.x + s.x * x, o.y + s.y * y, o.z + s.z * z});
+}
+
+template <typename W>
+std::vector<W> sorted_set(std::vector<W> words) {
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    return words;
+}
+
+template <typename W>
+std::vector<W> random_words(random_state *r, const word_layout *layout, const expand_layer *l,
+                            triple lo, triple hi, int wanted) {
+    std::vector<W> words;
+    for (int i = 0; i < wanted; ++i) {
+        words.push_back(word_at<W>(layout, l, random_int(r, 0, layout->batches - 1),
+                                   random_int(r, lo.x, hi.x), random_int(r, lo.y, hi.y),
+                                   random_int(r, lo.z, hi.z)));
+    }
+    return sorted_set(words);
+}
+
+// ---- what the host makes of them
+// ------------------------------------------------------------------------------------
+
+template <typename W>
+struct outcome {
+    device_status trouble;
+    int32_t count;
+    std::vector<W> words; // [out capacity]
+};
+
+template <typename W>
+const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
+    return got.count != wanted.count                                   ? "count"
+           : got.words != wanted.words                                 ? "words"
+           : memcmp(&got.trouble, &wanted.trouble, sizeof got.trouble) ? "trouble"
+                                                                       : "";
+}
+
+// A set as it is given: `count` may be above the capacity, which is that of the words.
+template <typename W>
+outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::vector<W> words,
+                   int32_t count, int32_t out_capacity) {
+    outcome<W> o = {};
+    o.words.assign((size_t)out_capacity, 0);
+    voxel_set<W> in = {words.data(), &count, (int32_t)words.size()};
+    voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
+    size_t bytes = 0;
+    CHECK_OK(expand_host_workspace(&l->kernel, &l->rule, in, &bytes));
+    CHECK_OK(expand_host(layout, &l->kernel, &l->rule, in, out, &o.trouble,
+                         guarded_new<char>((int64_t)bytes), bytes));
+    return o;
+}
+
+// ---- a network whose sets are known -------------------------------------------------------------
+
+// Layers of VoxelBackBone8x from a grid of 1440 x 1440 x 41 on; the next one is relative to the
+// outputs of the one before.
+inline std::vector<expand_layer> expand_chain() {
+    std::vector<expand_layer> chain = {
+        layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}), layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+        layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 0}), layer_make({1, 1, 3}, {1, 1, 2}, {0, 0, 0})};
+    expand_grid grid = {{0, 0, 0}, {1440, 1440, 41}};
+    triple spacing = {1, 1, 1};
+    for (expand_layer &l : chain) {
+        l.kernel.stride = spacing;
+        l.rule.grid = grid;
+        CHECK_OK(expand_out(&l.kernel, &l.rule, &grid));
+        spacing = triple_multiply(spacing, l.rule.ratio);
+    }
+    return chain;
+}
+
+#define EXPAND_SCAN "nuscenes_10sweeps.pcd.bin"
+
+// What spconv makes of EXPAND_SCAN: the voxels, and the outputs of each layer.
+const int32_t expand_counts[] = {105127, 111474, 54515, 21216, 17698};
+
+// The voxels of EXPAND_SCAN between (-54, -54, -5) and (54, 54, 3), of 0.075 x 0.075 x 0.2 m.
+template <typename W>
+std::vector<W> expand_scan(word_layout *layout) {
+    const double lo[3] = {-54, -54, -5}, size[3] = {0.075, 0.075, 0.2};
+    const int extent[3] = {1440, 1440, 40};
+    *layout = reference_layout<W>({0, 0, 0}, {1439, 1439, 40}, 1, {8, 8, 8}, {4, 4, 8});
+    std::vector<W> words;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", test_data_folder(), EXPAND_SCAN);
+    FILE *file = fopen(path, "rb");
+    float row[5]; // x, y, z, intensity, ring
+    while (CHECK(file) && fread(row, sizeof row, 1, file) == 1) {
+        int at[3];
+        bool inside = true;
+        for (int a = 0; a < 3; ++a) {
+            at[a] = (int)floor(((double)row[a] - lo[a]) / size[a]);
+            inside = inside && at[a] >= 0 && at[a] < extent[a];
+        }
+        if (inside) {
+            words.push_back(word_pack<W>(layout, {0, at[0], at[1], at[2]}));
+        }
+    }
+    fclose(file);
+    return sorted_set(words);
+}
+
+#endif
