@@ -22,6 +22,9 @@ ARCH      ?= $(or $(firstword $(GPU_ARCHS)),90a)
 CUBLAS := $(if $(NVCC),$(wildcard $(dir $(NVCC))../include/cublas_v2.h \
             $(dir $(NVCC))../targets/*/include/cublas_v2.h))
 
+# A Python with NumPy: examples/checkpoint.py and tests/judge.py need it.
+PYTHON = $(firstword $(foreach p,python3 /usr/bin/python3,$(shell $p -c 'import numpy' 2>/dev/null && echo $p)))
+
 CLANG        := $(shell command -v clang++ 2>/dev/null)
 CLANG_FORMAT := $(shell command -v clang-format 2>/dev/null)
 
@@ -151,12 +154,12 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_checkpoint.sh build/host_scan build/host_levels' \
-	      'tests/run_judge.sh build/host_levels' tests/run_figures.sh
+	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
+	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh
 
 JUDGED := $(if $(and $(NVCC),$(GPU)),build/example_levels,build/host_levels)
 judge: $(JUDGED)
-	@tests/judge.py $(JUDGED) $(ARGS)
+	@$(or $(PYTHON),python3) tests/judge.py $(JUDGED) $(ARGS)
 
 ifeq (,$(NVCC))
 bench:

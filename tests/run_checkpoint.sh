@@ -9,13 +9,14 @@
 set -eu
 
 here=$(dirname "$0")
-if ! python3 -c 'import numpy' 2>/dev/null; then
-    echo 'skipped the tests of checkpoint.py: there is no python3 with NumPy'
+PYTHON=${PYTHON:-python3}
+if ! $PYTHON -c 'import numpy' 2>/dev/null; then
+    echo 'skipped the tests of checkpoint.py: there is no Python with NumPy'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$here/tally.sh" \
-    "python3 -B '$here/run_checkpoint.py' '$here/../examples/checkpoint.py' '$1' '$folder'" \
-    "python3 -B '$here/run_checkpoint_networks.py' '$here/../examples/checkpoint.py' '$2' '$folder'"
+    "$PYTHON -B '$here/run_checkpoint.py' '$here/../examples/checkpoint.py' '$1' '$folder'" \
+    "$PYTHON -B '$here/run_checkpoint_networks.py' '$here/../examples/checkpoint.py' '$2' '$folder'"

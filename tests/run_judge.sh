@@ -5,10 +5,11 @@
 set -eu
 
 here=$(dirname "$0")
-if ! python3 -c 'import numpy' 2>/dev/null; then
-    echo 'skipped the comparison with spconv: there is no python3 with NumPy'
+PYTHON=${PYTHON:-python3}
+if ! $PYTHON -c 'import numpy' 2>/dev/null; then
+    echo 'skipped the comparison with spconv: there is no Python with NumPy'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 fi
-"$here/tally.sh" "python3 -B '$here/judge.py' --self-test" \
-    "python3 -B '$here/judge.py' '$1' --scenes sparse --rules 20"
+"$here/tally.sh" "$PYTHON -B '$here/judge.py' --self-test" \
+    "$PYTHON -B '$here/judge.py' '$1' --scenes sparse --rules 20"
