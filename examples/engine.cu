@@ -487,7 +487,7 @@ static int usage(const char *why) {
         "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, SpUNet-v1m1\n"
+        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
         "--voxels, --points: capacities; without them, those of the largest scan\n"
         "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
         why);

@@ -20,8 +20,8 @@ static int usage(const char *why) {
             "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
             "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt (their range and voxels are fixed),\n"
-            "      SpUNet-v1m1\n",
+            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
+            "      voxels are fixed), SpUNet-v1m1\n",
             why);
     return 2;
 }
