@@ -469,6 +469,35 @@ TEST(net_sets_judge_finds_planted_errors) {
     }
 }
 
+// Frames without a voxel, between others.
+TEST(net_sets_empty_frames) {
+    random_state r = random_make(38);
+    for (auto make : {tables::network_encoder, tables::network_flat, tables::network_mixed}) {
+        network n;
+        make(&n);
+        const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);
+        int32_t count;
+        judged j = run_scene(&n, &s, &count);
+        const int32_t full = count;
+        for (int32_t voxels : {0, full, 0}) {
+            count = voxels;
+            memset(j.run.memory, 0xff, j.run.bytes);
+            CHECK_OK(net_run_host(j.plan.get(), &j.run));
+            CHECK_OK(device_status_read(j.trouble));
+            j.grid.clear();
+            judge_input(&j);
+            for (int l = 0; l < n.count; ++l) {
+                judge_layer(&j, l);
+            }
+            for (int set = 0; set < j.plan->sets; ++set) {
+                const int32_t found =
+                    *net_voxels(j.plan.get(), set, j.run.input, j.run.memory).count;
+                CHECK_EQUAL(found > 0, voxels > 0);
+            }
+        }
+    }
+}
+
 // The last layer can write to a tensor of the caller's.
 TEST(net_sets_output_in_place) {
     random_state r = random_make(37);
