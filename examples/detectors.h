@@ -106,10 +106,11 @@ SPIRA_API void network_spmiddleresnetfhd(network *n) {
 }
 
 // The encoder of BEVFusion (mmdetection3d). Its rows of the bird's-eye map run along x, its columns
-// along y. A dense map has rows along y: give x and y in exchange, for points and weights alike.
+// along y. The rows of a dense map run along y: points and weights have x and y exchanged.
 SPIRA_API void network_bevfusion(network *n) {
     network_spmiddleresnetfhd(n);
     n->input_channels = 5;
+    n->exchange_xy = true;
 }
 
 // ---- VoxelNeXt ----------------------------------------------------------------------------------

@@ -109,6 +109,9 @@ static spira::status frame_read(const networks::network *net, float voxel, frame
         float *row = f->rows.data() + i * row_columns(net);
         scan::scan_row_place(&cloud, i, voxel, row);
         scan::scan_row_inputs(&cloud, i, voxel, net->input_channels, row + 3);
+        if (net->exchange_xy) { // the values keep their order
+            std::swap(row[0], row[1]);
+        }
     }
     scan::scan_free(&cloud);
     return spira::status_success();

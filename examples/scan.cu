@@ -276,6 +276,9 @@ int main(int argc, char **argv) {
     for (int64_t i = 0; i < cloud.rows; ++i) {
         scan::scan_row_inputs(&cloud, i, chosen.voxel, channels, values + channels * i);
     }
+    if (net->exchange_xy) { // the values keep their order
+        scan::scan_exchange(&cloud);
+    }
     job.values = values;
     job.params = params;
     code = weights::records_new(&chosen, &job);
