@@ -125,7 +125,7 @@ SPIRA_API void network_voxelnext(network *n, bool large) {
     int at = network_conv(n, "conv_input.0", spira::net_input, width[0], 3, 1);
     at = network_biased_blocks(n, "conv1", 0, at, width[0]);
     for (int s = 1; s < 6; ++s) {
-        char name[16];
+        char name[32];
         const int size = large && s < 3 ? 5 : 3;
         snprintf(name, sizeof name, "conv%d.0.0", s + 1);
         at = network_down(n, name, at, width[s], size, 2, size / 2);
