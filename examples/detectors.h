@@ -5,7 +5,7 @@
 //   VoxelBackBone8x     OpenPCDet: SECOND, PV-RCNN, Voxel R-CNN
 //   SpMiddleResNetFHD   CenterPoint; VoxelResBackBone8x of OpenPCDet
 //   BEVFusion           the same layers with 5 values a voxel
-//   VoxelNeXt           OpenPCDet, fully sparse
+//   VoxelNeXt           OpenPCDet, fully sparse; VoxelNeXt-Large is wider and has kernels of 5
 //   SpUNet-v1m1         Pointcept, semantic segmentation
 //
 // Convolutions have batch norm and ReLU unless said otherwise. Those checkpoints write their axes
@@ -106,38 +106,41 @@ SPIRA_API void network_spmiddleresnetfhd(network *n) {
 }
 
 // The encoder of BEVFusion (mmdetection3d). Its rows of the bird's-eye map run along x, its columns
-// along y. A dense map has rows along y: give x and y in exchange, for points and weights alike.
+// along y. The rows of a dense map run along y: points and weights have x and y exchanged.
 SPIRA_API void network_bevfusion(network *n) {
     network_spmiddleresnetfhd(n);
     n->input_channels = 5;
+    n->exchange_xy = true;
 }
 
 // ---- VoxelNeXt ----------------------------------------------------------------------------------
 
-SPIRA_API void network_voxelnext(network *n) {
-    static const int channels[5] = {16, 32, 64, 128, 128};
+// large: wider, with kernels of 5 in the first two strided layers.
+SPIRA_API void network_voxelnext(network *n, bool large) {
+    static const int widths[2][6] = {{16, 32, 64, 128, 128, 128}, {32, 64, 128, 256, 256, 256}};
+    const int *width = widths[large];
     network_begin(n, 4);
     network_nuscenes(n);
     int level[6];
-    int at = network_conv(n, "conv_input.0", spira::net_input, 16, 3, 1);
-    at = network_biased_blocks(n, "conv1", 0, at, 16);
+    int at = network_conv(n, "conv_input.0", spira::net_input, width[0], 3, 1);
+    at = network_biased_blocks(n, "conv1", 0, at, width[0]);
     for (int s = 1; s < 6; ++s) {
-        char name[16];
-        const int width = s < 5 ? channels[s] : channels[4];
+        char name[32];
+        const int size = large && s < 3 ? 5 : 3;
         snprintf(name, sizeof name, "conv%d.0.0", s + 1);
-        at = network_down(n, name, at, width, 3, 2, 1);
+        at = network_down(n, name, at, width[s], size, 2, size / 2);
         snprintf(name, sizeof name, "conv%d", s + 1);
-        level[s] = at = network_biased_blocks(n, name, 1, at, width);
+        level[s] = at = network_biased_blocks(n, name, 1, at, width[s]);
     }
     at = network_plain(n, "flatten", spira::net_join, level[3]); // the union, without z
     n->layers[at].source2 = level[4];
     n->layers[at].more_sources = 1;
     n->layers[at].more[0] = level[5];
     n->layers[at].axis = spira::join_axis_z;
-    at = network_down(n, "conv_out.0", at, 128, 3, 1, 1); // stride 1 dilates the set
+    at = network_down(n, "conv_out.0", at, width[5], 3, 1, 1); // stride 1 dilates the set
     n->layers[at].size.z = 1;
     n->layers[at].padding.z = 0;
-    at = network_conv(n, "shared_conv.0", at, 128, 3, 1);
+    at = network_conv(n, "shared_conv.0", at, width[5], 3, 1);
     n->layers[at].size.z = 1;
     n->layers[at].bias = true;
 }

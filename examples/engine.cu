@@ -109,6 +109,9 @@ static spira::status frame_read(const networks::network *net, float voxel, frame
         float *row = f->rows.data() + i * row_columns(net);
         scan::scan_row_place(&cloud, i, voxel, row);
         scan::scan_row_inputs(&cloud, i, voxel, net->input_channels, row + 3);
+        if (net->exchange_xy) { // the values keep their order
+            std::swap(row[0], row[1]);
+        }
     }
     scan::scan_free(&cloud);
     return spira::status_success();
@@ -487,7 +490,7 @@ static int usage(const char *why) {
         "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
         "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, SpUNet-v1m1\n"
+        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
         "--voxels, --points: capacities; without them, those of the largest scan\n"
         "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
         why);

@@ -78,7 +78,9 @@ SPIRA_API bool network_make(const char *name, network *n) {
     } else if (!strcmp(name, "BEVFusion")) {
         network_bevfusion(n);
     } else if (!strcmp(name, "VoxelNeXt")) {
-        network_voxelnext(n);
+        network_voxelnext(n, false);
+    } else if (!strcmp(name, "VoxelNeXt-Large")) {
+        network_voxelnext(n, true);
     } else if (!strcmp(name, "SpUNet-v1m1")) {
         network_spunet(n, 16);
     } else {

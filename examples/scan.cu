@@ -20,8 +20,8 @@ static int usage(const char *why) {
             "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
             "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt (their range and voxels are fixed),\n"
-            "      SpUNet-v1m1\n",
+            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
+            "      voxels are fixed), SpUNet-v1m1\n",
             why);
     return 2;
 }
@@ -275,6 +275,9 @@ int main(int argc, char **argv) {
     float *values = (float *)malloc((size_t)(cloud.rows * channels) * sizeof(float));
     for (int64_t i = 0; i < cloud.rows; ++i) {
         scan::scan_row_inputs(&cloud, i, chosen.voxel, channels, values + channels * i);
+    }
+    if (net->exchange_xy) { // the values keep their order
+        scan::scan_exchange(&cloud);
     }
     job.values = values;
     job.params = params;

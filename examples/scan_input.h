@@ -55,6 +55,15 @@ SPIRA_API int64_t scan_cut(scan_cloud *cloud, const float lo[3], const float hi[
     return cut;
 }
 
+// Exchanges x and y of all points.
+SPIRA_API void scan_exchange(scan_cloud *cloud) {
+    for (int64_t i = 0; i < cloud->rows; ++i) {
+        float *p = cloud->points + i * cloud->columns, x = p[0];
+        p[0] = p[1];
+        p[1] = x;
+    }
+}
+
 // The coordinates of a row in metres. A voxel gives its centre, which rounding cannot move into
 // another voxel.
 //

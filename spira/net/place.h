@@ -198,6 +198,8 @@ SPIRA_API void net_place_temporary(net_plan *p) {
 SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
                                 size_t fine_scratch_bytes, net_plan *p) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(!p->limits.batch || p->limits.batch >= layout->batches, status_bad_size,
+                  "limits.batch (less than the layout's)", p->limits.batch);
     p->layout = *layout;
     for (int m = 0; m < p->maps; ++m) {
         SPIRA_TRY(search_check(layout, &p->map[m].kernel));

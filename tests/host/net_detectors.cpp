@@ -5,8 +5,8 @@
 
 namespace {
 
-const char *const detectors[] = {"VoxelBackBone8x", "SpMiddleResNetFHD", "BEVFusion", "VoxelNeXt",
-                                 "SpUNet-v1m1"};
+const char *const detectors[] = {"VoxelBackBone8x", "SpMiddleResNetFHD", "BEVFusion",
+                                 "VoxelNeXt",       "VoxelNeXt-Large",   "SpUNet-v1m1"};
 
 // Limits with the extent of a network.
 net_limits detector_limits(const network *n, int32_t voxels) {
@@ -47,6 +47,11 @@ TEST(net_detectors_have_their_layers) {
          {"conv1.1.conv2", "conv2.0", "conv4.4.conv1", "extra_conv.0"}},
         {"BEVFusion", 21, 5, 8, {"conv1.1.conv2", "conv2.0", "conv4.4.conv1", "extra_conv.0"}},
         {"VoxelNeXt", 32, 8, 13, {"conv1.0.conv1", "conv6.0.0", "conv6.2.conv2", "shared_conv.0"}},
+        {"VoxelNeXt-Large",
+         32,
+         8,
+         13,
+         {"conv1.0.conv1", "conv6.0.0", "conv6.2.conv2", "shared_conv.0"}},
         {"SpUNet-v1m1",
          60,
          5,

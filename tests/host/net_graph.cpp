@@ -315,6 +315,13 @@ TEST(net_graph_names_the_layer_beyond_its_word) {
     CHECK(triple_equal(need.lo, {-1, -1, -1})); // the padding moves the origin
     REQUIRE_OK(word_fit(&need, &layout));
     CHECK_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    need.batches = 3;
+    REQUIRE_OK(word_fit(&need, &layout));
+    CHECK_STATUS(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan),
+                 status_bad_size);
+    limits.batch = 4; // more are allowed
+    CHECK_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
+    need.batches = 1;
     for (int axis = 0; axis < 6; ++axis) {
         word_need less = need;
         int *const bound[6] = {&less.lo.x, &less.lo.y, &less.lo.z,

@@ -469,6 +469,64 @@ TEST(net_sets_judge_finds_planted_errors) {
     }
 }
 
+// Frames without a voxel, between others.
+TEST(net_sets_empty_frames) {
+    random_state r = random_make(38);
+    for (auto make : {tables::network_encoder, tables::network_flat, tables::network_mixed}) {
+        network n;
+        make(&n);
+        const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);
+        int32_t count;
+        judged j = run_scene(&n, &s, &count);
+        const int32_t full = count;
+        for (int32_t voxels : {0, full, 0}) {
+            count = voxels;
+            memset(j.run.memory, 0xff, j.run.bytes);
+            CHECK_OK(net_run_host(j.plan.get(), &j.run));
+            CHECK_OK(device_status_read(j.trouble));
+            j.grid.clear();
+            judge_input(&j);
+            for (int l = 0; l < n.count; ++l) {
+                judge_layer(&j, l);
+            }
+            for (int set = 0; set < j.plan->sets; ++set) {
+                const int32_t found =
+                    *net_voxels(j.plan.get(), set, j.run.input, j.run.memory).count;
+                CHECK_EQUAL(found > 0, voxels > 0);
+            }
+        }
+    }
+}
+
+// Sets that outgrow their capacity are cut off and recorded, with the largest number that was
+// needed; nothing is written beyond them.
+TEST(net_sets_capacity_passed) {
+    random_state r = random_make(39);
+    for (auto make : {tables::network_encoder, tables::network_flat, tables::network_mixed}) {
+        network n;
+        make(&n);
+        const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);
+        int32_t count;
+        judged j = run_scene(&n, &s, &count);
+        const int32_t needed = *net_voxels(j.plan.get(), 1, j.run.input, j.run.memory).count;
+        net_limits limits = scene_limits(&n, &s);
+        for (int set = 1; set < net_sets_max; ++set) {
+            limits.set_voxels[set] = 20;
+        }
+        REQUIRE_OK(net_plan_host<uint64_t>(n.layers, n.count, &s.layout, &limits, j.plan.get()));
+        j.run.bytes = j.plan->workspace_bytes;
+        j.run.memory = guarded_new<char>((int64_t)j.run.bytes);
+        CHECK_OK(net_run_host(j.plan.get(), &j.run));
+        const status told = device_status_read(j.trouble);
+        CHECK_STATUS(told, status_capacity);
+        CHECK(told.detail >= needed);
+        for (int set = 1; set < j.plan->sets; ++set) {
+            const int32_t found = *net_voxels(j.plan.get(), set, j.run.input, j.run.memory).count;
+            CHECK(found > 0 && found <= 20);
+        }
+    }
+}
+
 // The last layer can write to a tensor of the caller's.
 TEST(net_sets_output_in_place) {
     random_state r = random_make(37);

@@ -329,9 +329,10 @@ SPIRA_API int32_t reference_net_voxels(const reference_net_run<W> *run, int laye
 template <typename W>
 SPIRA_API std::vector<float> reference_net_floats(const reference_net_run<W> *run, int layer) {
     int64_t channels = reference_net_channels(run->net, layer);
+    const int64_t count =
+        layer >= spira::net_input ? reference_net_voxels(run, layer) * channels : 0;
     std::vector<float> values;
-    for (int64_t i = 0;
-         layer >= spira::net_input && i < reference_net_voxels(run, layer) * channels; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
         values.push_back(spira::numeric_load(run->plan->limits.type, run->feature[1 + layer], i));
     }
     values.push_back(0); // an empty array has an address too
@@ -382,8 +383,9 @@ SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run
     std::vector<float> in = reference_net_floats(run, l->source);
     const int64_t volume = l->size.x * l->size.y * l->size.z;
     const int64_t channels = reference_net_channels(run->net, layer);
+    const int64_t count = reference_net_voxels(run, layer) * channels;
     reference_verdict worst = {-1, 0, 0, 0, 0};
-    for (int64_t i = 0; i < reference_net_voxels(run, layer) * channels; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
         double sum = 0, magnitude = 0, largest = -INFINITY;
         int taps = 0;
         for (int64_t k = 0; k < volume; ++k) {
@@ -429,7 +431,8 @@ SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_
     const float *weight = run->params + reference_net_params(run->net, layer).weight;
     reference_verdict worst = {-1, 0, 0, 0, 0};
     std::vector<double> sum((size_t)cout), magnitude((size_t)cout);
-    for (int64_t o = 0; o < reference_net_voxels(run, layer); ++o) {
+    const int32_t outputs = reference_net_voxels(run, layer);
+    for (int64_t o = 0; o < outputs; ++o) {
         std::fill(sum.begin(), sum.end(), 0.0);
         std::fill(magnitude.begin(), magnitude.end(), 0.0);
         int64_t terms = 0;
