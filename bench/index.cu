@@ -55,7 +55,7 @@ template <typename W>
 static void sort_run(bench_session *s, const bench_input *input, const bench_scene<W> *scene) {
     sort_work<W> w = {*scene, {}};
     spira::workspace space = spira::workspace_begin(scene->scratch);
-    BENCH_TRY(spira::voxelize_carve<W>(&space, scene->in.rows, scene->set.capacity, &w.s));
+    BENCH_TRY(spira::voxelize_carve<W>(&space, &scene->in, scene->set.capacity, &w.s));
     BENCH_TRY(sort_pack_step<W>(&w, s->stream));
     sort_check_pack(s, input, &w);
 

@@ -19,6 +19,11 @@ SPIRA_DEVICE void device_status_raise(device_status *s, device_flag flag, uint32
     atomicOr(&s->flags, (uint32_t)flag);
 }
 
+// Adds to a counter of the device status.
+SPIRA_DEVICE void device_status_count(uint32_t *counter, uint32_t more) {
+    atomicAdd(counter, more);
+}
+
 SPIRA_API status status_from_cuda(cudaError_t error, const char *subject) {
     return error == cudaSuccess ? status_success()
                                 : status_make(status_cuda, subject, (int64_t)error);

@@ -145,6 +145,10 @@ struct device_status {
     uint32_t first_not_finite; // see above
     uint32_t first_off;        // see above: output of a map, near which there are
     uint32_t needed;           // the largest count that did not fit its capacity
+    // What a caller asked to drop (voxel_input) is no trouble: it is counted, and sets no flag.
+    uint32_t outside;        // rows outside of the range
+    uint32_t dropped_voxels; // voxels beyond the cap, of all batch indices
+    uint32_t dropped_rows;   // the rows of these voxels
 };
 
 enum device_flag {

@@ -1,45 +1,17 @@
 // spira/voxel.h: from points or integer coordinates to sorted, unique voxels.
 //
-// This file has the types that all coordinate sets share, the host loops of voxelisation and of
-// voxel features, and what the kernels (voxel.cuh) have in common with them.
-//
-// A voxel set is an ascending array of distinct coordinate words. voxel_rows maps features onto it:
-// the voxel of each input row, and the rows of each voxel.
+// This file has the input of a voxelisation, its host loop, and what the kernels (voxel.cuh) have
+// in common with it. Sets and rows are in voxel_set.h, features of the voxels in voxel_features.h.
 #ifndef SPIRA_VOXEL_H
 #define SPIRA_VOXEL_H
 
-#include "numeric.h"
-#include "word.h"
+#include "voxel_features.h"
 #include "workspace.h"
 
 #include <algorithm>
 #include <math.h>
 
 namespace spira {
-
-// A set of voxels at some stride. In device memory on the GPU, in host memory in the host loops.
-//
-// Any ascending array of distinct words is a set, whoever wrote it. The words from `count` on are
-// unspecified: no result depends on them, so that a caller's own array needs no padding. All of
-// `capacity` words must be allocated, because kernels may read them before they know the count.
-// Functions that write a set fill it up with word_none().
-//
-// words is aligned to its element, count to 4 bytes. A count above the capacity is clamped to the
-// capacity, and recorded in the device status (device_flag_capacity) where a function takes one. A
-// negative count is taken as 0.
-template <typename W>
-struct voxel_set {
-    W *words;         // [capacity] ascending and distinct up to the count
-    int32_t *count;   // [1] voxels
-    int32_t capacity; // 1 .. INT32_MAX / 2
-};
-
-// Which input rows fell into which voxel. Each array is aligned to 4 bytes.
-struct voxel_rows {
-    int32_t *voxel; // [rows] the voxel of each row; -1 for a row that was dropped
-    int32_t *order; // [rows] the kept rows, voxel by voxel, in their first order within one
-    int32_t *begin; // [capacity + 1] where the rows of each voxel start in `order`
-};
 
 enum voxel_duplicates {
     duplicates_merge,  // rows of one voxel are merged
@@ -58,11 +30,12 @@ struct voxel_input {
     float size[3];         // points only: the edges of a voxel
     float origin[3];       // points only: voxel = floor((point - origin) / size)
     voxel_duplicates duplicates;
-};
-
-enum voxel_feature {
-    voxel_feature_mean,  // the mean of its rows: an fp32 sum in row order, divided by their number
-    voxel_feature_first, // the value of its first row
+    // The range, in voxels (voxel_range): rows with an index outside of [0, extent) are dropped and
+    // counted in the device status. All 0: no range.
+    triple extent;
+    // The cap on the voxels of each batch index: those whose first row comes first in the input are
+    // kept; the others are dropped with their rows, and counted. 0: no cap.
+    int32_t max_voxels;
 };
 
 // The largest |voxel index| of a point, well within an int. Points beyond it are out of range.
@@ -90,7 +63,12 @@ SPIRA_BOTH bool voxel_quantise(float p, float origin, float size, int *index) {
     return good;
 }
 
-enum voxel_verdict { voxel_good, voxel_not_finite, voxel_out_of_range };
+enum voxel_verdict {
+    voxel_good,
+    voxel_not_finite,
+    voxel_out_of_range, // of the layout: an error
+    voxel_outside,      // of the caller's range: dropped and counted
+};
 
 // An input row as it is read, before it is packed.
 struct voxel_raw {
@@ -116,8 +94,23 @@ SPIRA_BOTH voxel_raw voxel_load(const voxel_input *in, int64_t i) {
     return raw;
 }
 
+SPIRA_BOTH bool voxel_is_ranged(const voxel_input *in) {
+    return in->extent.x > 0;
+}
+
+// Whether the cap can drop a voxel.
+SPIRA_BOTH bool voxel_is_capped(const voxel_input *in) {
+    return in->max_voxels > 0 && in->max_voxels < in->rows;
+}
+
+SPIRA_BOTH bool voxel_in_extent(const voxel &v, triple extent) {
+    return v.x >= 0 && v.x < extent.x && v.y >= 0 && v.y < extent.y && v.z >= 0 && v.z < extent.z;
+}
+
 // Packs an input row. Returns what is wrong with it; *word is word_none() then.
-template <bool points, typename W>
+//
+// ranged  whether the input has a range
+template <bool points, bool ranged = false, typename W>
 SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input *in,
                                     const voxel_raw *raw, W *word) {
     voxel v;
@@ -132,49 +125,21 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
         good = voxel_quantise(p[1], in->origin[1], in->size[1], &v.y) && good;
         good = voxel_quantise(p[2], in->origin[2], in->size[2], &v.z) && good;
         if (!good) {
-            return voxel_out_of_range;
+            return ranged ? voxel_outside : voxel_out_of_range;
         }
     } else {
         v.x = raw->coord[0];
         v.y = raw->coord[1];
         v.z = raw->coord[2];
     }
+    if (ranged && !voxel_in_extent(v, in->extent)) {
+        return voxel_outside;
+    }
     if (!word_contains(layout, v)) {
         return voxel_out_of_range;
     }
     *word = word_pack<W>(layout, v);
     return voxel_good;
-}
-
-// The checks that every function makes of a set before its first launch.
-template <typename W>
-SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
-    SPIRA_REQUIRE(set, status_null_pointer, "set", 0);
-    SPIRA_TRY(pointer_check(set->words, alignof(W), "set.words"));
-    SPIRA_TRY(pointer_check(set->count, alignof(int32_t), "set.count"));
-    SPIRA_REQUIRE(set->capacity >= 1 && set->capacity <= INT32_MAX / 2, status_bad_size,
-                  "set.capacity", set->capacity);
-    return status_success();
-}
-
-// The number of voxels of a set: its count, clamped to [0, capacity].
-template <typename W>
-SPIRA_BOTH int32_t voxel_set_count(const voxel_set<W> &set) {
-    return (int32_t)max_of(min_of(*set.count, set.capacity), 0);
-}
-
-// Records a count above the capacity, in the host loops.
-template <typename W>
-SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
-    if (*set.count > set.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)*set.count);
-    }
-}
-
-SPIRA_API status voxel_rows_check(const voxel_rows *rows) {
-    SPIRA_TRY(pointer_check(rows->voxel, alignof(int32_t), "rows.voxel"));
-    SPIRA_TRY(pointer_check(rows->order, alignof(int32_t), "rows.order"));
-    return pointer_check(rows->begin, alignof(int32_t), "rows.begin");
 }
 
 SPIRA_API status voxel_input_check(const voxel_input *in) {
@@ -198,6 +163,39 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
                       "input.size (must be positive and finite)", a);
         SPIRA_REQUIRE(voxel_finite(in->origin[a]), status_grid, "input.origin (must be finite)", a);
     }
+    const triple e = in->extent;
+    const bool none = triple_equal(e, triple_make(0, 0, 0));
+    SPIRA_REQUIRE(none || (e.x >= 1 && e.y >= 1 && e.z >= 1), status_bad_size,
+                  "input.extent (all 0, or all positive)", min_of(min_of(e.x, e.y), e.z));
+    SPIRA_REQUIRE(in->max_voxels >= 0, status_bad_size, "input.max_voxels", in->max_voxels);
+    return status_success();
+}
+
+// Sets the grid of an input to a range of points, as spconv does: voxel = floor((point - lo) /
+// size), and as many voxels as the range holds, rounded to the nearest number: [0, extent) on each
+// axis. For integer coordinates set `extent` alone.
+//
+// inputs   lo, hi: the range, x, y, z, in the caller's unit of length; size: the edges of a voxel
+// outputs  in: size, origin and extent. The words must hold (0, 0, 0) .. extent - 1 (word_need)
+// errors   status_grid if a number is not finite, a size is not positive, the range has less than
+//          one voxel, or more than voxel_index_max
+SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float size[3],
+                             voxel_input *in) {
+    SPIRA_REQUIRE(lo && hi && size && in, status_null_pointer, "range", 0);
+    int extent[3];
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(voxel_finite(size[a]) && size[a] > 0, status_grid,
+                      "size (must be positive and finite)", a);
+        SPIRA_REQUIRE(voxel_finite(lo[a]) && voxel_finite(hi[a]), status_grid,
+                      "range (must be finite)", a);
+        const double voxels = floor(((double)hi[a] - (double)lo[a]) / (double)size[a] + 0.5);
+        SPIRA_REQUIRE(voxels >= 1 && voxels <= (double)voxel_index_max, status_grid,
+                      "range (without a voxel, or with too many)", a);
+        extent[a] = (int)voxels;
+    }
+    std::copy(size, size + 3, in->size);
+    std::copy(lo, lo + 3, in->origin);
+    in->extent = triple_make(extent[0], extent[1], extent[2]);
     return status_success();
 }
 
@@ -235,8 +233,17 @@ SPIRA_API bool voxel_key_before(const voxel_key<W> &a, const voxel_key<W> &b) {
 }
 
 template <typename W>
-SPIRA_API voxel_key<W> *voxelize_host_carve(workspace *w, const voxel_input *in) {
-    return workspace_take<voxel_key<W>>(w, in->rows);
+struct voxelize_host_scratch {
+    voxel_key<W> *keys; // [rows]
+    int32_t *first;     // [rows] first rows of voxels; null without a cap
+};
+
+template <typename W>
+SPIRA_API voxelize_host_scratch<W> voxelize_host_carve(workspace *w, const voxel_input *in) {
+    voxelize_host_scratch<W> s;
+    s.keys = workspace_take<voxel_key<W>>(w, in->rows);
+    s.first = voxel_is_capped(in) ? workspace_take<int32_t>(w, in->rows) : nullptr;
+    return s;
 }
 
 // Bytes of scratch for voxelize_host.
@@ -248,7 +255,7 @@ SPIRA_API size_t voxelize_host_workspace(const voxel_input *in) {
 }
 
 // Writes the keys of the valid rows, in row order. Returns how many there are.
-template <bool points, typename W>
+template <bool points, bool ranged, typename W>
 SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_input *in,
                                      voxel_key<W> *keys, device_status *trouble) {
     int32_t kept = 0;
@@ -258,10 +265,12 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
     for (int32_t i = 0; i < min_of(*in->count, in->rows); ++i) {
         W word;
         voxel_raw raw = voxel_load<points>(in, i);
-        voxel_verdict verdict = voxel_word<points>(layout, in, &raw, &word);
+        voxel_verdict verdict = voxel_word<points, ranged>(layout, in, &raw, &word);
         if (verdict == voxel_good) {
             keys[kept].word = word;
             keys[kept++].row = i;
+        } else if (verdict == voxel_outside) {
+            ++trouble->outside;
         } else {
             device_status_note(
                 trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
@@ -271,6 +280,41 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
     return kept;
 }
 
+// Drops the keys of voxels beyond the cap. keys [kept]: sorted. Returns how many remain.
+template <typename W>
+SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxel_key<W> *keys,
+                                    int32_t kept, int32_t *first, device_status *trouble) {
+    int32_t remain = 0;
+    for (int32_t begin = 0, end; begin < kept; begin = end) { // the keys of a batch index
+        const int batch = word_unpack<W>(layout, keys[begin].word).batch;
+        int32_t voxels = 0;
+        for (end = begin; end < kept && word_unpack<W>(layout, keys[end].word).batch == batch;
+             ++end) {
+            if (end == begin || keys[end].word != keys[end - 1].word) {
+                first[voxels++] = keys[end].row;
+            }
+        }
+        int32_t limit = INT32_MAX; // the first row that is not kept
+        if (voxels > cap) {
+            std::nth_element(first, first + cap, first + voxels);
+            limit = first[cap];
+            trouble->dropped_voxels += (uint32_t)(voxels - cap);
+        }
+        const int32_t before = remain;
+        W word = word_none<W>();
+        bool keep = false;
+        for (int32_t i = begin; i < end; ++i) { // `remain` never passes i
+            keep = keys[i].word == word ? keep : keys[i].row < limit;
+            word = keys[i].word;
+            if (keep) {
+                keys[remain++] = keys[i];
+            }
+        }
+        trouble->dropped_rows += (uint32_t)(end - begin - (remain - before));
+    }
+    return remain;
+}
+
 // Voxelises points or integer coordinates: the host loop of `voxelize` (voxel.cuh), with
 // bit-identical results.
 //
@@ -278,7 +322,8 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
 // outputs  set: the voxels; rows: see voxel_rows; rows.voxel is -1 for rows behind the count
 //          trouble: records the first row that is not finite, the first one out of the layout, and
 //          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
-//          are dropped. Voxels beyond the capacity are dropped and their number is recorded
+//          are dropped. Voxels beyond the capacity are dropped and their number is recorded.
+//          outside, dropped_voxels, dropped_rows: what the range and the cap have dropped
 // errors   null or misaligned pointers, sizes, workspace; nothing is written then
 template <typename W>
 SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
@@ -291,11 +336,19 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
     SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, voxelize_host_workspace<W>(in)));
     workspace w = workspace_begin(scratch);
-    voxel_key<W> *keys = voxelize_host_carve<W>(&w, in);
+    const voxelize_host_scratch<W> s = voxelize_host_carve<W>(&w, in);
+    voxel_key<W> *keys = s.keys;
     std::fill(rows.voxel, rows.voxel + in->rows, -1);
-    int32_t kept = in->points ? voxelize_host_keys<true>(layout, in, keys, trouble)
-                              : voxelize_host_keys<false>(layout, in, keys, trouble);
+    const auto read =
+        voxel_is_ranged(in)
+            ? (in->points ? voxelize_host_keys<true, true, W> : voxelize_host_keys<false, true, W>)
+            : (in->points ? voxelize_host_keys<true, false, W>
+                          : voxelize_host_keys<false, false, W>);
+    int32_t kept = read(layout, in, keys, trouble);
     std::sort(keys, keys + kept, voxel_key_before<W>);
+    if (s.first) {
+        kept = voxelize_host_cap(layout, in->max_voxels, keys, kept, s.first, trouble);
+    }
 
     int32_t voxels = 0; // including those beyond the capacity
     for (int32_t i = 0; i < kept; ++i) {
@@ -322,55 +375,6 @@ SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in,
     }
     *set.count = (int32_t)min_of(voxels, set.capacity);
     std::fill(set.words + *set.count, set.words + set.capacity, word_none<W>());
-    return status_success();
-}
-
-SPIRA_API status voxel_features_check(const float *values, int columns, int channels,
-                                      const voxel_rows *rows, const void *features, numeric type) {
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
-    SPIRA_TRY(pointer_check(values, alignof(float), "values"));
-    SPIRA_TRY(pointer_check(features, (size_t)numeric_size(type), "features"));
-    SPIRA_TRY(pointer_check(rows->order, alignof(int32_t), "rows.order"));
-    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
-    SPIRA_REQUIRE(columns >= channels, status_bad_size, "columns", columns);
-    return status_success();
-}
-
-// One feature of one voxel. Both sides sum in row order, so that they round alike.
-SPIRA_BOTH float voxel_feature_value(voxel_feature kind, const float *values, int columns,
-                                     const voxel_rows *rows, int32_t voxel, int channel) {
-    int32_t begin = rows->begin[voxel], end = rows->begin[voxel + 1];
-    float sum = values[(int64_t)rows->order[begin] * columns + channel];
-    if (kind == voxel_feature_first) {
-        return sum;
-    }
-    for (int32_t i = begin + 1; i < end; ++i) {
-        sum += values[(int64_t)rows->order[i] * columns + channel];
-    }
-#ifdef __CUDA_ARCH__
-    return __fdiv_rn(sum, (float)(end - begin));
-#else
-    return sum / (float)(end - begin);
-#endif
-}
-
-// The features of the voxels from the values of their rows: the host loop of voxel_features.
-//
-// inputs   values [rows, columns], of which the first `channels` are used
-//          rows: written by voxelize; rows.voxel is not used
-//          count: voxels
-// outputs  features [count, channels] of `type`, aligned to its element
-SPIRA_API status voxel_features_host(voxel_feature kind, const float *values, int columns,
-                                     int channels, voxel_rows rows, int32_t count, numeric type,
-                                     void *features) {
-    SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
-    for (int64_t v = 0; v < count; ++v) {
-        for (int c = 0; c < channels; ++c) {
-            numeric_store(type, features, v * channels + c,
-                          voxel_feature_value(kind, values, columns, &rows, (int32_t)v, c));
-        }
-    }
     return status_success();
 }
 

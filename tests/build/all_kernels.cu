@@ -41,6 +41,9 @@ template <typename W>
 static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(
         voxelize(&a->layout, &a->points, set, a->rows, a->trouble, a->memory, a->bytes, a->stream));
+    voxel_features_args<W> features = {};
+    features.set = set;
+    SPIRA_TRY(voxel_features(&features, a->stream));
     SPIRA_TRY(downsample(&a->layout, set, a->kernel.stride, set, a->trouble, a->memory, a->bytes,
                          a->stream));
     SPIRA_TRY(expand(&a->layout, &a->kernel, &a->rule, set, set, a->trouble, a->memory, a->bytes,

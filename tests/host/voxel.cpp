@@ -420,6 +420,15 @@ TEST(voxel_bounds_refuses) {
         CHECK_STATUS(voxel_bounds(lo, bad, one, origin, &need), status_grid);
         CHECK_STATUS(voxel_bounds(lo, hi, one, bad, &need), status_grid);
     }
+    voxel_input in = {};
+    REQUIRE_OK(voxel_range(lo, hi, one, &in));
+    CHECK(triple_equal(in.extent, {20, 20, 20}));
+    for (float bad : {(float)NAN, (float)INFINITY, (float)-INFINITY}) {
+        const float off[3] = {0, bad, 0};
+        CHECK_STATUS(voxel_range(off, hi, one, &in), status_grid);
+        CHECK_STATUS(voxel_range(lo, off, one, &in), status_grid);
+        CHECK_STATUS(voxel_range(lo, hi, off, &in), status_grid);
+    }
     // Indices that are ints each, though the words have no room for them.
     const float fine[3] = {1e-7f, 1e-7f, 1e-7f};
     REQUIRE_OK(voxel_bounds(lo, hi, fine, origin, &need));

@@ -499,6 +499,10 @@ inline void device_status_raise(device_status *s, device_flag flag, uint32_t row
     device_status_note(s, flag, row);
 }
 
+inline void device_status_count(uint32_t *counter, uint32_t more) {
+    *counter += more;
+}
+
 inline status status_from_cuda(int, const char *) {
     return status_success();
 }

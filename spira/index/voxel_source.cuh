@@ -1,0 +1,55 @@
+// spira/index/voxel_source.cuh: points or coordinates as a source of the sort (sort_source.cuh).
+#ifndef SPIRA_INDEX_VOXEL_SOURCE_CUH
+#define SPIRA_INDEX_VOXEL_SOURCE_CUH
+
+#include "../status.cuh"
+#include "../voxel.h"
+#include "sort_source.cuh"
+
+namespace spira {
+
+// The input as a source of the sort (index/sort_source.cuh), whose kernels pack the words.
+template <typename W, bool points, bool ranged>
+struct voxelize_source {
+    word_layout layout;
+    voxel_input in;
+    device_status *trouble;
+};
+
+template <typename W, bool points, bool ranged>
+SPIRA_DEVICE int32_t sort_rows(const voxelize_source<W, points, ranged> &from) {
+    return *from.in.count;
+}
+
+// Rows behind the count are not read: they may be uninitialised.
+template <typename W, bool points, bool ranged>
+SPIRA_DEVICE voxel_raw sort_load(const voxelize_source<W, points, ranged> &from, int32_t row) {
+    return voxel_load<points>(&from.in, row);
+}
+
+template <typename W, bool points, bool ranged>
+SPIRA_DEVICE W sort_word(const voxelize_source<W, points, ranged> &from, const voxel_raw &raw,
+                         int32_t row, int32_t there, bool report) {
+    if (report && row == 0 && there > from.in.rows) {
+        device_status_raise(from.trouble, device_flag_capacity, (uint32_t)there);
+    }
+    if (row >= there) {
+        return word_none<W>();
+    }
+    W word;
+    voxel_verdict verdict = voxel_word<points, ranged>(&from.layout, &from.in, &raw, &word);
+    if (ranged && verdict == voxel_outside) {
+        if (report) {
+            device_status_count(&from.trouble->outside, 1);
+        }
+    } else if (report && verdict != voxel_good) {
+        device_status_raise(
+            from.trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
+            (uint32_t)row);
+    }
+    return word;
+}
+
+} // namespace spira
+
+#endif
