@@ -59,11 +59,11 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
 }
 
 // What voxelize compiles.
-enum voxel_limits { voxel_limits_any, voxel_limits_none };
+enum voxel_limits { voxel_limits_none, voxel_limits_any };
 
 // Voxelises points or integer coordinates (Spira paper: packed-native processing).
 //
-// limits   voxel_limits_any: also compiles the kernels for a range and a cap. voxel_limits_none
+// limits   voxel_limits_any compiles the kernels for a range and a cap, too. voxel_limits_none
 //          compiles the plain ones alone, and refuses an input with a range or a cap
 // inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory
 // outputs  set: the voxels, ascending, then word_none(), and their count
@@ -79,7 +79,7 @@ enum voxel_limits { voxel_limits_any, voxel_limits_none };
 // Asynchronous, deterministic, bit-identical to voxelize_host.
 // cost     a sort of (word, row) pairs, in three launches up to 2^20 rows, and two small kernels; a
 //          cap adds four small kernels, a range none
-template <typename W, voxel_limits limits = voxel_limits_any>
+template <typename W, voxel_limits limits = voxel_limits_none>
 SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                           voxel_rows rows, device_status *trouble, void *scratch,
                           size_t scratch_bytes, cudaStream_t stream) {
@@ -97,7 +97,7 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
     int32_t *order = s.cap.sorted ? s.cap.order : rows.order;
     if constexpr (limits == voxel_limits_none) {
         SPIRA_REQUIRE(!voxel_is_ranged(in) && !voxel_is_capped(in), status_unsupported,
-                      "input (a range or a cap, with voxel_limits_none)", 0);
+                      "input (a range or a cap: call voxelize<W, voxel_limits_any>)", 0);
         SPIRA_TRY(voxelize_sort(layout, in, trouble, sorted, order, &s.sort, stream));
     } else {
         const bool many = in->batch && layout->batches > cap_batches_max;

@@ -108,7 +108,8 @@ void check_limits(limits_scene *s, int batches, int32_t count, int32_t capacity,
     char *scratch = device_new<char>((int64_t)bytes);
     for (int run = 0; run < 2; ++run) {
         device_status *trouble = device_zeros<device_status>(1);
-        CHECK_OK(voxelize<W>(&layout, &in, set, out, trouble, scratch, bytes, stream_get()));
+        CHECK_OK((voxelize<W, voxel_limits_any>(&layout, &in, set, out, trouble, scratch, bytes,
+                                                stream_get())));
         const device_status got = device_value(trouble);
         CHECK_EQUAL(memcmp(&got, &wanted, sizeof got), 0);
         CHECK_EQUAL(got.dropped_voxels, wanted.dropped_voxels);
@@ -187,8 +188,8 @@ DEVICE_TEST(gpu_voxel_limits_refuses) {
     REQUIRE_OK(voxelize_workspace<uint64_t>(&in, 100, &bytes));
     char *scratch = device_new<char>((int64_t)bytes);
     auto start = [&](const voxel_input &input, size_t given) {
-        return voxelize<uint64_t>(&layout, &input, set, rows, trouble, scratch, given,
-                                  stream_get());
+        return voxelize<uint64_t, voxel_limits_any>(&layout, &input, set, rows, trouble, scratch,
+                                                    given, stream_get());
     };
     CHECK_STATUS(start(in, bytes), status_unsupported); // too many batch indices
     CHECK_STATUS(start(in, bytes - 1), status_workspace);
