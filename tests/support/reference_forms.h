@@ -178,7 +178,11 @@ struct forms_result {
 
 // The status word before a call: a voxel out of range, and a smaller capacity passed.
 SPIRA_API spira::device_status forms_trouble() {
-    return {spira::device_flag_range, UINT32_MAX - 77, 0, 0, 0, 2};
+    spira::device_status trouble = {};
+    trouble.flags = spira::device_flag_range;
+    trouble.first_range = UINT32_MAX - 77;
+    trouble.needed = 2;
+    return trouble;
 }
 
 SPIRA_API bool forms_wanted(const forms_wish *w, int part) {
