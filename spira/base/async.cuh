@@ -183,6 +183,21 @@ SPIRA_DEVICE void async_copy_wait() {
 #endif
 }
 
+// Ends a group of copies of the calling thread.
+SPIRA_DEVICE void async_copy_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of the calling thread but the last few.
+template <int groups>
+SPIRA_DEVICE void async_copy_wait_but() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+
 // ---- mbarriers ----------------------------------------------------------------------------------
 
 // Initialises an mbarrier in shared memory that expects `arrivals` in each phase. Waits take the

@@ -13,6 +13,13 @@
 
 #include "../numeric.cuh"
 
+// Whether the instructions are compiled.
+#if __CUDA_ARCH__ >= 800
+#define SPIRA_MMA 1
+#else
+#define SPIRA_MMA 0
+#endif
+
 namespace spira {
 
 template <typename E>
@@ -49,6 +56,23 @@ __device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 #endif
+}
+
+// sum[i] += a[i] * b for several a, over 16 bytes of each lane (depth 32 for 16-bit elements, 16
+// for tf32): two mma_steps each. A lane holds bytes 16 t .. 16 t + 15 of the operands' rows:
+//   low, high  of rows g and g + 8 of a[i]
+//   b          of column g
+template <typename E, int many>
+SPIRA_DEVICE void mma_chunk(float (&sum)[many][4], const uint4 (&low)[many],
+                            const uint4 (&high)[many], uint4 b) {
+#pragma unroll
+    for (int i = 0; i < many; ++i) {
+        mma_step<E>(sum[i], make_uint4(low[i].x, high[i].x, low[i].y, high[i].y), b.x, b.y);
+    }
+#pragma unroll
+    for (int i = 0; i < many; ++i) {
+        mma_step<E>(sum[i], make_uint4(low[i].z, high[i].z, low[i].w, high[i].w), b.z, b.w);
+    }
 }
 
 } // namespace spira

@@ -243,7 +243,8 @@ struct matrix_step {
 };
 
 struct thread_state {
-    std::vector<copy> copies; // without an mbarrier yet
+    std::vector<copy> copies; // without an mbarrier or a group yet
+    std::vector<std::vector<copy>> copy_groups;
     std::vector<matrix_step> steps;
     std::vector<std::vector<matrix_step>> groups;
     unsigned ended; // groups committed
@@ -307,7 +308,8 @@ inline void hopper_memory_begin(block *b, size_t bytes) {
 inline void hopper_memory_end() {
     bool left = !transfers.empty();
     for (const thread_state &s : states) {
-        left = left || !s.copies.empty() || !s.steps.empty() || !s.groups.empty();
+        left = left || !s.copies.empty() || !s.copy_groups.empty() || !s.steps.empty() ||
+               !s.groups.empty();
     }
     if (left) {
         fault("a thread block ends before its asynchronous operations");
@@ -433,8 +435,28 @@ inline void async_copy_wait() {
             t.copies.clear();
         }
     }
+    for (const std::vector<copy> &group : own_state().copy_groups) {
+        copies_end(group);
+    }
+    own_state().copy_groups.clear();
     copies_end(own_state().copies);
     own_state().copies.clear();
+}
+
+inline void async_copy_commit() {
+    emulate::thread_state &s = emulate::own_state();
+    s.copy_groups.push_back(std::move(s.copies));
+    s.copies.clear();
+}
+
+// Groups complete as late as they may.
+template <int groups>
+void async_copy_wait_but() {
+    emulate::thread_state &s = emulate::own_state();
+    while (s.copy_groups.size() > groups) {
+        emulate::copies_end(s.copy_groups.front());
+        s.copy_groups.erase(s.copy_groups.begin());
+    }
 }
 
 inline void mbarrier_init(uint64_t *barrier, int arrivals) {

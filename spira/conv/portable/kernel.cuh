@@ -1,0 +1,114 @@
+// spira/conv/portable/kernel.cuh: the kernel: a ring of stages that asynchronous copies fill ahead.
+#ifndef SPIRA_CONV_PORTABLE_KERNEL_CUH
+#define SPIRA_CONV_PORTABLE_KERNEL_CUH
+
+#include "../../base/launch.cuh"
+#include "../vectors.cuh"
+#include "epilogue.cuh"
+#include "fill.cuh"
+
+namespace spira {
+
+// Writes scale and shift of the slice's channels.
+template <typename T>
+SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work &work,
+                                   portable_shared<T::columns> &shared) {
+    const int i = (int)threadIdx.x;
+    static_assert(T::columns <= T::threads, "a thread for each channel");
+    conv_scale_load<T::columns>(p, work.channel, T::columns, i, shared);
+    if (p.shortcut.parts) {
+        conv_shortcut_load<T::columns>(p, work.channel, T::columns, i, shared);
+    }
+}
+
+// Waits for the thread's copies of the oldest of `stages` - 1 stages.
+SPIRA_DEVICE void portable_wait(int stages) {
+    switch (stages) {
+    case 3:
+        return async_copy_wait_but<1>();
+    case 4:
+        return async_copy_wait_but<2>();
+    case 5:
+        return async_copy_wait_but<3>();
+    case 6:
+        return async_copy_wait_but<4>();
+    case 7:
+        return async_copy_wait_but<5>();
+    default:
+        return async_copy_wait_but<6>();
+    }
+}
+
+// All threads fill stages and multiply them. Stage s + p.size.depth - 1 is filled, and then stage s
+// is multiplied, where tiles follow each other without a gap. T: portable_traits.
+template <typename T>
+SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
+    portable_kernel(const __grid_constant__ conv_tensor_params p) {
+#if SPIRA_MMA
+    // ---- prepare
+    extern __shared__ __align__(128) char portable_memory[];
+    __shared__ portable_shared<T::columns> shared;
+    const conv_work work = conv_work_of<T::columns, T::rows / order_rows>(p);
+    if (!p.programmatic || work.tiles == 0) {
+        pdl_wait();
+    }
+    if (work.tiles == 0) {
+        return;
+    }
+    portable_prepare<T>(p, work, shared);
+    const portable_place own = portable_place_of<T>();
+    const int from = own.across * T::bands * portable_band; // the warp's first channel
+    const uint32_t memory = shared_address(portable_memory);
+    const uint32_t stage_bytes = portable_stage_bytes(T::columns, T::rows);
+    portable_cursor cursor;
+    portable_entry entry, ahead;
+    portable_cursor_begin<T>(p, work, cursor);
+    portable_entry_next<T>(p, work, cursor, entry);
+    portable_entry_next<T>(p, work, cursor, ahead);
+    float sum[T::fragments][T::bands][4];
+    portable_clear<T>(sum);
+    int chunk = 0, filled = 0, at = 0, tiles = 0; // stages filled next, multiplied next
+    for (int s = 1 - p.size.depth; tiles < work.tiles; ++s) {
+        if (s >= 0) {
+            portable_wait(p.size.depth);
+            __syncthreads(); // and no warp multiplies the stage that is filled now
+        }
+        // ---- fill
+        if (entry.stages) {
+            portable_fill<T>(p, work, entry, chunk, p.programmatic && s == 1 - p.size.depth,
+                             memory + (uint32_t)filled * stage_bytes, shared.header[filled]);
+            if (++chunk == entry.stages) {
+                chunk = 0;
+                entry = ahead;
+                portable_entry_next<T>(p, work, cursor, ahead);
+            }
+        }
+        async_copy_commit();
+        filled = filled + 1 == p.size.depth ? 0 : filled + 1;
+        if (s < 0) {
+            continue;
+        }
+        // ---- multiply
+        const portable_header &header = shared.header[at];
+        const uint32_t flags = header.flags;
+        if (flags & portable_rescale) {
+            portable_scale<T>(shared.ratio + from, sum);
+        }
+        portable_multiply<T>(memory + (uint32_t)at * stage_bytes, header, own, sum);
+        // ---- finish
+        if (flags & portable_last) {
+            int row[T::fragments][2];
+            portable_outputs_load<T>(p, work.outputs, header, own, row);
+            portable_store<T>(p, shared.scale, from, work.channel + from, row, sum);
+            portable_clear<T>(sum);
+            ++tiles;
+        }
+        at = at + 1 == p.size.depth ? 0 : at + 1;
+    }
+    async_copy_wait();
+#endif
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,117 @@
+// spira/conv/portable/multiply.cuh: a warp multiplies a stage.
+//
+// The product is transposed, as in conv/narrow.cuh: the instruction's 16 rows are output channels
+// (a band, of the weights), and its 8 columns are source rows (a fragment). So 16 bytes of a row,
+// and 16 bytes of the packed weights, are a lane's operands of two instructions as they were
+// loaded. Fragments without a source are skipped.
+//
+// With g = lane / 4 and t = lane % 4, a lane's accumulators of bands 2 q and 2 q + 1 are the output
+// channels 32 q + 4 g .. + 3, of rows 2 t and 2 t + 1 of each fragment:
+//   channel + 0, + 1   at [2 q][h], [2 q][2 + h]            h: row 2 t + h
+//   channel + 2, + 3   at [2 q + 1][h], [2 q + 1][2 + h]
+#ifndef SPIRA_CONV_PORTABLE_MULTIPLY_CUH
+#define SPIRA_CONV_PORTABLE_MULTIPLY_CUH
+
+#include "traits.cuh"
+
+namespace spira {
+
+// Where a warp stands in its thread block.
+struct portable_place {
+    int across, down;
+};
+
+template <typename T>
+SPIRA_DEVICE portable_place portable_place_of() {
+    const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0);
+    return {warp % T::across, warp / T::across};
+}
+
+// The fragment of the tile that is the warp's j-th: warps take turns, so that they have about the
+// same work.
+template <typename T>
+SPIRA_DEVICE int portable_fragment_of(const portable_place &own, int j) {
+    return j * T::down + own.down;
+}
+
+// Whether the warp's j-th fragment has a source. valid: portable_header.valid, shifted by the
+// warp's place.
+template <typename T>
+SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[2], int j) {
+    const int first = j * T::down, bit = first / 4 * 8 + first % 4;
+    return valid[bit / 32] >> bit % 32 & 1;
+}
+
+// Loads the weights of the warp's bands: the rows g and g + 8 of each.
+template <typename T>
+SPIRA_DEVICE void portable_weights_load(uint32_t weights, uint4 (&low)[T::bands],
+                                        uint4 (&high)[T::bands]) {
+    const int lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
+    const uint32_t own = weights + (uint32_t)(g * 256 + lane % 4 * conv_lane_bytes);
+    const uint32_t even = own + (uint32_t)odd * 64, uneven = own - (uint32_t)odd * 64;
+#pragma unroll
+    for (int i = 0; i < T::bands; ++i) {
+        const uint32_t at = (uint32_t)(i / 2 * 2048 + i % 2 * 128);
+        low[i] = shared_load_4(even + at);
+        high[i] = shared_load_4(uneven + at + 64);
+    }
+}
+
+// stage: of shared memory.
+template <typename T>
+SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_header &header,
+                                    const portable_place &own,
+                                    float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+    const uint32_t valid[2] = {header.valid[0] >> own.down,
+                               T::rows > 128 ? header.valid[1] >> own.down : 0};
+    const uint32_t rows = stage + (uint32_t)(own.down * portable_fragment_bytes +
+                                             (int)threadIdx.x % 32 * conv_lane_bytes);
+    uint4 low[T::bands], high[T::bands], part[2];
+    portable_weights_load<T>(
+        stage + (uint32_t)(T::rows * conv_chunk_bytes +
+                           own.across * T::bands * portable_band * conv_chunk_bytes),
+        low, high);
+    part[0] = shared_load_4(rows);
+#pragma unroll
+    for (int j = 0; j < T::fragments; ++j) {
+        if (j + 1 < T::fragments) {
+            part[(j + 1) % 2] =
+                shared_load_4(rows + (uint32_t)((j + 1) * T::down * portable_fragment_bytes));
+        }
+        if (portable_valid<T>(valid, j)) {
+            const uint4 own_part = sizeof(E) == 4 ? conv_tf32(part[j % 2]) : part[j % 2];
+            mma_chunk<E>(sum[j], low, high, own_part);
+        }
+    }
+}
+
+// Rescales the accumulators of the offsets, so that the shortcut's products can be added: see
+// conv_shortcut_load. ratio: of the warp's channels.
+template <typename T>
+SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][T::bands][4]) {
+    const float *own = ratio + (int)threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+    for (int i = 0; i < T::bands; ++i) {
+        const float2 r = *(const float2 *)(own + i / 2 * 32 + i % 2 * 2);
+#pragma unroll
+        for (int j = 0; j < T::fragments; ++j) {
+            sum[j][i][0] *= r.x;
+            sum[j][i][1] *= r.x;
+            sum[j][i][2] *= r.y;
+            sum[j][i][3] *= r.y;
+        }
+    }
+}
+
+template <typename T>
+SPIRA_DEVICE void portable_clear(float (&sum)[T::fragments][T::bands][4]) {
+#pragma unroll
+    for (int i = 0; i < T::fragments * T::bands * 4; ++i) {
+        sum[i / 4 / T::bands][i / 4 % T::bands][i % 4] = 0.0f;
+    }
+}
+
+} // namespace spira
+
+#endif
