@@ -58,21 +58,28 @@ __device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32
 #endif
 }
 
-// sum[i] += a[i] * b for several a, over 16 bytes of each lane (depth 32 for 16-bit elements, 16
-// for tf32): two mma_steps each. A lane holds bytes 16 t .. 16 t + 15 of the operands' rows:
-//   low, high  of rows g and g + 8 of a[i]
-//   b          of column g
+// Several products with the same b.
 template <typename E, int many>
-SPIRA_DEVICE void mma_chunk(float (&sum)[many][4], const uint4 (&low)[many],
-                            const uint4 (&high)[many], uint4 b) {
+SPIRA_DEVICE void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0,
+                            uint32_t b1) {
 #pragma unroll
     for (int i = 0; i < many; ++i) {
-        mma_step<E>(sum[i], make_uint4(low[i].x, high[i].x, low[i].y, high[i].y), b.x, b.y);
+        mma_step<E>(sum[i], a[i], b0, b1);
     }
-#pragma unroll
-    for (int i = 0; i < many; ++i) {
-        mma_step<E>(sum[i], make_uint4(low[i].z, high[i].z, low[i].w, high[i].w), b.z, b.w);
-    }
+}
+
+// Loads four matrices of 8 rows of 16 bytes from shared memory (ldmatrix). Lanes 8 i .. 8 i + 7
+// give the addresses of the rows of matrix i; of each matrix a lane gets bytes 4 t .. 4 t + 3 of
+// row g.
+SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+#if SPIRA_MMA
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row)
+                 : "memory");
+#endif
+    return v;
 }
 
 } // namespace spira

@@ -142,7 +142,8 @@ struct conv_tensor_params {
     int chunks1, chunks; // of the first source, of both. conv/hopper.cuh: `chunks` is the parts of
                          // both together
     int slices;          // thread blocks that share the output channels of a tile
-    int part;            // bytes of a part of a row; conv/hopper.cuh
+    int part;            // bytes: of a part of a row (conv/hopper.cuh); of the weights of a chunk
+                         // and offset (conv/portable.cuh)
     int multiprocessors; // of the device; conv/narrow.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
@@ -152,7 +153,18 @@ struct conv_tensor_params {
     conv_tensor_shortcut shortcut; // conv/hopper.cuh
 };
 
-// ---- unaligned rows -----------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------
+
+// a * b. The compiler would use a full 64-bit multiplication.
+SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    uint64_t v;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
+    return v;
+#else
+    return (uint64_t)a * b;
+#endif
+}
 
 // Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
 template <typename E>

@@ -426,6 +426,10 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     emulate::own_state().copies.push_back(c);
 }
 
+inline void async_copy_16_signed(uint32_t to, const void *from, int there) {
+    async_copy_16(to, from, there >= 0);
+}
+
 // The mbarriers that the copies report to may complete later.
 inline void async_copy_wait() {
     using namespace emulate;

@@ -10,26 +10,33 @@
 
 namespace emulate {
 
-// A lane's operands of mma_chunk.
-struct chunk_operands {
-    uint4 low[8], high[8], b;
+// What a lane gives to a matrix instruction.
+struct matrix_operands {
+    uint4 a[8];
+    uint32_t b[2], row;
 };
 
 // Of each warp, of this call and the last one: lanes that go on read them while others arrive.
-inline thread_local std::vector<chunk_operands> chunk_lanes;
-inline thread_local std::vector<unsigned> chunk_calls; // of each thread
+inline thread_local std::vector<matrix_operands> matrix_lanes;
+inline thread_local std::vector<unsigned> matrix_calls; // of each thread
 
-// The elements of 16 bytes: 8, or 4 floats, which the instruction cuts to tf32.
+// The own place among the operands of the warp, which are in `all`.
+inline matrix_operands &matrix_own(matrix_operands *&all) {
+    const size_t threads = clusters->threads, own = (size_t)blocks->own;
+    matrix_lanes.resize(2 * threads);
+    matrix_calls.resize(threads);
+    all = &matrix_lanes[matrix_calls[own]++ % 2 * threads + own / 32 * 32];
+    return all[own % 32];
+}
+
+// The elements of a word: two, or a float, which the instruction cuts to tf32.
 template <typename E>
-void chunk_values(const uint4 &v, float (&to)[16 / sizeof(E)]) {
-    E stored[16 / sizeof(E)];
-    memcpy(stored, &v, sizeof v);
-    for (size_t i = 0; i < 16 / sizeof(E); ++i) {
-        if constexpr (sizeof(E) == 4) {
-            to[i] = spira::float_from_bits(spira::float_bits(stored[i]) & ~0x1fffu);
-        } else {
-            to[i] = values_of<E>()[stored[i].bits];
-        }
+void matrix_values(uint32_t word, float (&to)[4 / sizeof(E)]) {
+    if constexpr (sizeof(E) == 4) {
+        to[0] = spira::float_from_bits(word & ~0x1fffu);
+    } else {
+        to[0] = values_of<E>()[word & 0xffff];
+        to[1] = values_of<E>()[word >> 16];
     }
 }
 
@@ -47,35 +54,44 @@ inline float element_from_float<float>(float f) {
 }
 
 template <typename E, int many>
-void mma_chunk(float (&sum)[many][4], const uint4 (&low)[many], const uint4 (&high)[many], uint4 b,
+void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint32_t b1,
                int line = __builtin_LINE()) {
     using namespace emulate;
-    enum { elements = 16 / sizeof(E) };
-    const size_t threads = clusters->threads, own = (size_t)blocks->own, warp = own / 32 * 32;
-    chunk_lanes.resize(2 * threads);
-    chunk_calls.resize(threads);
-    chunk_operands *const all = &chunk_lanes[chunk_calls[own]++ % 2 * threads + warp];
-    chunk_operands &mine = all[own - warp];
-    std::copy_n(low, many, mine.low);
-    std::copy_n(high, many, mine.high);
-    mine.b = b;
+    matrix_operands *all, &own = matrix_own(all);
+    std::copy_n(a, many, own.a);
+    own.b[0] = b0;
+    own.b[1] = b1;
     __syncwarp(line);
     const int g = lane() / 4, t = lane() % 4;
-    for (int part = 0; part < 4; ++part) {
-        float column[2][elements], row[elements];
+    for (int depth = 0; depth < 8; ++depth) { // words of a row: four low, four high
+        const int part = depth % 4, high = depth / 4;
+        float column[2][4 / sizeof(E)], row[4 / sizeof(E)];
         for (int c = 0; c < 2; ++c) {
-            chunk_values<E>(all[(2 * t + c) * 4 + part].b, column[c]);
+            matrix_values<E>(all[(2 * t + c) * 4 + part].b[high], column[c]);
         }
-        for (int i = 0; i < 2 * many; ++i) {
-            const chunk_operands &a = all[g * 4 + part];
-            chunk_values<E>(i % 2 ? a.high[i / 2] : a.low[i / 2], row);
+        for (int i = 0; i < 2 * many; ++i) { // rows g, g + 8
+            const uint4 &from = all[g * 4 + part].a[i / 2];
+            matrix_values<E>(i % 2 ? (high ? from.w : from.y) : (high ? from.z : from.x), row);
             for (int c = 0; c < 2; ++c) {
-                for (int e = 0; e < elements; ++e) {
+                for (size_t e = 0; e < 4 / sizeof(E); ++e) {
                     sum[i / 2][i % 2 * 2 + c] += row[e] * column[c][e];
                 }
             }
         }
     }
+}
+
+inline uint4 matrix_load_4(uint32_t row, int line = __builtin_LINE()) {
+    using namespace emulate;
+    matrix_operands *all, &own = matrix_own(all);
+    own.row = row;
+    __syncwarp(line);
+    uint32_t word[4];
+    for (int i = 0; i < 4; ++i) {
+        const char *const from = at_address(all[8 * i + lane() / 4].row, 16);
+        memcpy(word + i, from + lane() % 4 * 4, 4);
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 } // namespace spira

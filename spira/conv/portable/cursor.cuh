@@ -2,8 +2,8 @@
 //
 // All warps of a thread block walk the same tiles and offsets, ascending. A warp loads the source
 // rows of the 32 rows that it gathers, one entry ahead. An entry has a stage for each chunk of a
-// row. A tile ends with the shortcut's entry, if there is one; a tile without offsets has one empty
-// entry.
+// row. A tile ends with the shortcut's entry, if there is one; a tile without either has one entry
+// of no rows.
 #ifndef SPIRA_CONV_PORTABLE_CURSOR_CUH
 #define SPIRA_CONV_PORTABLE_CURSOR_CUH
 
@@ -11,23 +11,22 @@
 
 namespace spira {
 
-struct portable_entry {
-    int32_t source; // the lane's source row; -1: none
-    int offset;
-    int stages;  // 0: there are no more entries
-    int pair[2]; // of row groups, of the tile
-    bool shortcut, last;
-};
-
 // Where a warp looks ahead.
 struct portable_cursor {
-    int tile;                            // of the worker's tiles
-    int pair[2], next[2], after_next[2]; // of the tile and of the two after it
-    uint32_t rest, own;                  // the lane's 32 offsets: of the tile, still to come; of
-                                         // the row group of the warp's rows
-    uint32_t rest_next, own_next;        // of the next tile
-    uint32_t left;                       // lanes whose `rest` is not 0
-    bool shortcut;                       // the tile's shortcut is still to come
+    int tile;                     // of the worker's tiles
+    int group;                    // row group of the warp's rows
+    int next[2];                  // pairs of row groups of the next tile
+    uint32_t rest, own;           // the lane's 32 offsets: of the tile, still to come; of `group`
+    uint32_t rest_next, own_next; // of the next tile
+    uint32_t left;                // lanes whose `rest` is not 0
+    bool shortcut;                // the tile's shortcut is still to come
+};
+
+struct portable_entry {
+    int32_t row[portable_warp_fragments]; // the lane's source row of each fragment; -1: none
+    int offset;
+    int stages; // 0: there are no more entries
+    bool shortcut, last;
 };
 
 // The numbers of the pairs of a tile; unspecified past the last.
@@ -42,11 +41,19 @@ SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_wo
     }
 }
 
-// Reads the masks of the next tile, and the numbers of the one after it.
+// Goes to the next tile, and reads the masks of the one after it. c.next: its numbers.
 template <typename T>
-SPIRA_DEVICE void portable_look_ahead(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor &c) {
-    const int group = (int)threadIdx.x / 64; // of the warp's rows
+SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
+                                     portable_cursor &c) {
+    const int group = (int)threadIdx.x / order_rows; // of the tile
+    c.rest = c.rest_next;
+    c.own = c.own_next;
+    c.left = __ballot_sync(~0u, c.rest != 0);
+    c.shortcut = p.shortcut.parts > 0;
+    c.group =
+        c.next[group / conv_pair_groups % T::pairs] * conv_pair_groups + group % conv_pair_groups;
+    ++c.tile;
+    portable_pairs_load<T>(p, work, c.tile + 1, c.next);
     c.rest_next = c.own_next = 0;
 #pragma unroll
     for (int i = 0; i < T::pairs; ++i) {
@@ -58,33 +65,18 @@ SPIRA_DEVICE void portable_look_ahead(const conv_tensor_params &p, const conv_wo
             c.own_next = group == conv_pair_groups * i + g ? mask[g] : c.own_next;
         }
     }
-    portable_pairs_load<T>(p, work, c.tile + 2, c.after_next);
 }
 
+// Before the first tile.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
                                         portable_cursor &c) {
-    c.tile = -1;
+    c.tile = -2;
+    c.next[0] = c.next[1] = 0;
+    c.rest_next = c.own_next = 0;
+    portable_tile_next<T>(p, work, c);
     c.left = 0;
     c.shortcut = false;
-    portable_pairs_load<T>(p, work, 0, c.next);
-    portable_look_ahead<T>(p, work, c);
-}
-
-template <typename T>
-SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
-                                     portable_cursor &c) {
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        c.pair[i] = c.next[i];
-        c.next[i] = c.after_next[i];
-    }
-    c.rest = c.rest_next;
-    c.own = c.own_next;
-    c.left = __ballot_sync(~0u, c.rest != 0);
-    c.shortcut = p.shortcut.parts > 0;
-    ++c.tile;
-    portable_look_ahead<T>(p, work, c);
 }
 
 // Takes the tile's next offset. Returns whether the row group of the warp's rows has it.
@@ -106,26 +98,24 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     if (fresh && c.tile < work.tiles) {
         portable_tile_next<T>(p, work, c);
     }
-    const int warp = (int)threadIdx.x / 32, place = (int)threadIdx.x % 64;
-    const int pair = T::pairs > 1 && warp >= 4 ? c.pair[T::pairs - 1] : c.pair[0];
-    const int group = conv_pair_groups * pair + warp / 2 % conv_pair_groups;
-    e.source = -1;
+    const int place = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
+    const bool offsets = c.left != 0;
+    e.shortcut = !offsets && c.shortcut;
     e.offset = 0;
-    e.stages = c.tile < work.tiles ? 1 : 0;
-    e.pair[0] = c.pair[0];
-    e.pair[1] = c.pair[T::pairs - 1];
-    e.shortcut = !c.left && c.shortcut;
-    if (c.tile < work.tiles && c.left) {
-        e.stages = p.chunks;
-        if (portable_offset_take(c, e.offset)) {
-            e.source = conv_source_load(p, work, group, e.offset, true, place);
-        }
-    } else if (c.tile < work.tiles && c.shortcut) {
-        c.shortcut = false;
-        e.stages = p.shortcut.parts;
-        e.source = conv_output_load(p, work.outputs, group * order_rows + place);
-    }
+    e.stages = c.tile >= work.tiles ? 0 : e.shortcut ? p.shortcut.parts : p.chunks;
+    const bool there = offsets && e.stages && portable_offset_take(c, e.offset);
+    c.shortcut = c.shortcut && !e.shortcut;
     e.last = !c.left && !c.shortcut;
+#pragma unroll
+    for (int i = 0; i < portable_warp_fragments; ++i) {
+        const int at = place + i * portable_fragment;
+        e.row[i] = -1;
+        if (there) {
+            e.row[i] = conv_source_load(p, work, c.group, e.offset, true, at);
+        } else if (e.shortcut && e.stages) {
+            e.row[i] = conv_output_load(p, work.outputs, c.group * order_rows + at);
+        }
+    }
 }
 
 } // namespace spira

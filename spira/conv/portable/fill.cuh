@@ -1,130 +1,156 @@
 // spira/conv/portable/fill.cuh: fills a stage: a chunk of the source rows of an offset, and its
 // weights.
 //
-// A fragment is 8 rows of a chunk, 512 bytes in which each lane copies the 16 bytes that lanes of
-// its number multiply later: no swizzle is needed. Fragments without any source are not copied; the
-// header says which. Missing rows of others become zero.
+// A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
+// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled with
+// zeros by the same copies; the header says which fragments have any.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
+#include "../../base/launch.cuh"
 #include "cursor.cuh"
 
 namespace spira {
 
-// ---- rows ---------------------------------------------------------------------------------------
-
-// A lane's 16 bytes of a chunk of the rows.
-struct portable_piece {
-    const char *base; // of row 0
-    uint32_t pitch;   // bytes to the next row
-    int bytes;        // that the row has from here on; 0 or less: the piece is zeros
-    bool wide;        // rows are aligned
-};
-
-// p: conv_tensor_params or conv_tensor_shortcut.
-template <typename E, typename P>
-SPIRA_DEVICE portable_piece portable_piece_of(const P &p, int chunk) {
-    enum { channels = conv_chunk_bytes / sizeof(E) };
-    const int first = (int)((uint32_t)(p.cin + channels - 1) / channels); // chunks of `in`
-    const bool second = chunk >= first;
-    const int at = (second ? chunk - first : chunk) * conv_chunk_bytes +
-                   (int)threadIdx.x % 4 * conv_lane_bytes;
-    portable_piece from;
-    from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
-    from.bytes = (int)from.pitch - at;
-    from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
-    from.wide = second ? p.wide_in2 : p.wide_in;
-    return from;
+// The swizzles: where byte `at` of a fragment, or of the weights, is stored.
+SPIRA_BOTH uint32_t portable_row_place(uint32_t at) {
+    return at ^ (at >> 3 & 0x30);
 }
 
-// Copies the warp's fragments to `to`, the lane's place in the first one. valid: the rows that have
-// a source.
-template <typename E>
-SPIRA_DEVICE void portable_gather(const portable_piece &from, int32_t source, uint32_t valid,
-                                  uint32_t to) {
-    enum { fragments = portable_gathered / portable_fragment };
-    const int own = (int)threadIdx.x % 32 / 4;
+// Lanes that read weights together have channels 4 apart (multiply.cuh).
+SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
+    return at ^ (at >> 4 & 0x70);
+}
+
+// An entry of which stages are being filled: where its next chunk is.
+struct portable_filling {
+    int32_t row[portable_warp_fragments]; // as portable_entry
+    const char *weights;                  // the lane's first 16 bytes
+    const char *base;                     // the lane's 16 bytes of row 0
+    uint32_t pitch;                       // bytes to the next row
+    int left;                             // bytes of the row from the lane's on
+    int chunks;                           // of the source, with the next
+    int stages;                           // of the entry, with the next
+    uint32_t valid;                       // a bit for each fragment that has a source
+    bool wide, shortcut, first, last;
+};
+
+// Goes to the first chunk of the first or the second source. p: conv_tensor_params or
+// conv_tensor_shortcut.
+template <typename E, typename P>
+SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_filling &f) {
+    enum { channels = conv_chunk_bytes / sizeof(E) };
+    const int count = second ? p.cin2 : p.cin, at = (int)threadIdx.x % 4 * conv_lane_bytes;
+    f.pitch = (uint32_t)count * (uint32_t)sizeof(E);
+    f.left = (int)f.pitch - at;
+    f.base = (const char *)(second ? p.in2 : p.in) + (f.left > 0 ? at : 0);
+    f.chunks = (int)((uint32_t)(count + channels - 1) / channels);
+    f.wide = second ? p.wide_in2 : p.wide_in;
+}
+
+template <typename T>
+SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
+                                         const portable_entry &e, portable_filling &f) {
+    typedef typename T::element E;
+    f.valid = 0;
 #pragma unroll
-    for (int i = 0; i < fragments; ++i) {
-        if (valid >> i * portable_fragment & 0xff) {
-            const int32_t row = __shfl_sync(~0u, source, i * portable_fragment + own);
-            const char *at = from.base + (uint64_t)(uint32_t)max(row, 0) * from.pitch;
-            const bool there = row >= 0 && from.bytes > 0;
-            if (from.wide) {
-                async_copy_16(to + i * portable_fragment_bytes, at, there);
-            } else {
-                shared_store_4(to + i * portable_fragment_bytes,
-                               conv_read_unaligned<E>(at, there ? from.bytes : 0));
-            }
+    for (int i = 0; i < portable_warp_fragments; ++i) {
+        f.row[i] = e.row[i];
+        f.valid |= __ballot_sync(~0u, e.row[i] >= 0) ? 1u << i : 0;
+    }
+    f.stages = e.stages;
+    f.shortcut = e.shortcut;
+    f.first = true;
+    f.last = e.last;
+    f.weights = (const char *)(e.shortcut ? p.shortcut.weights : p.weights) +
+                ((int64_t)(e.offset * p.chunks) * p.part + work.channel * conv_chunk_bytes +
+                 (int)threadIdx.x * conv_lane_bytes);
+    if (e.shortcut) {
+        portable_source_begin<E>(p.shortcut, false, f);
+    } else {
+        portable_source_begin<E>(p, false, f);
+    }
+}
+
+// Goes to the next chunk.
+template <typename T>
+SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_filling &f) {
+    typedef typename T::element E;
+    --f.stages;
+    f.first = false;
+    f.weights += p.part;
+    f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
+    f.left -= conv_chunk_bytes;
+    if (--f.chunks == 0 && f.stages) {
+        if (f.shortcut) {
+            portable_source_begin<E>(p.shortcut, true, f);
+        } else {
+            portable_source_begin<E>(p, true, f);
         }
     }
 }
 
-// ---- weights ------------------------------------------------------------------------------------
-
-// Packed weights (conv_tensor_weights): a chunk's image has 512 bytes for each channel group. Lanes
-// that read them together have channels 4 apart (multiply.cuh), so every other 256 bytes have their
-// 64-byte pieces exchanged.
-SPIRA_DEVICE uint32_t portable_weights_place(uint32_t at) {
-    return at ^ (at >> 2 & 64);
-}
-
-// Copies the weights of the slice's channels. image: number of the offset and chunk.
+// Copies the chunk's weights of the slice's channels.
 template <typename T>
-SPIRA_DEVICE void portable_weights_copy(const conv_tensor_params &p, const conv_work &work,
-                                        const void *weights, int64_t image, uint32_t to) {
-    const int groups = conv_channel_groups(p.cout), first = work.channel / 8;
-    const int own = min(T::columns / 8, groups - first) * 32; // copies
-    const char *from = (const char *)weights + (image * groups + first) * conv_fragment_bytes;
-    const uint32_t place = threadIdx.x * conv_lane_bytes;
+SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_work &work,
+                                        const portable_filling &f, uint32_t stage) {
+    const int own =
+        p.part / conv_lane_bytes - work.channel * 4; // copies, from the slice's first on
+    const uint32_t to =
+        stage + T::rows * conv_chunk_bytes + portable_weight_place(threadIdx.x * conv_lane_bytes);
+    static_assert(T::threads * conv_lane_bytes % 2048 == 0, "the swizzle repeats");
 #pragma unroll
     for (int i = 0; i < T::columns * 4; i += T::threads) {
         if (i + (int)threadIdx.x < own) {
-            async_copy_16(to + portable_weights_place(place) + i * conv_lane_bytes,
-                          from + place + i * conv_lane_bytes, true);
+            async_copy_16(to + i * conv_lane_bytes, f.weights + i * conv_lane_bytes, true);
         }
     }
 }
 
-// ---- stages -------------------------------------------------------------------------------------
+// Copies the warp's rows of the chunk.
+template <typename T>
+SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t stage) {
+    typedef typename T::element E;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t to = stage + warp * (portable_gathered * conv_chunk_bytes) +
+                        portable_row_place(lane * conv_lane_bytes);
+    if (f.wide) {
+#pragma unroll
+        for (int i = 0; i < portable_warp_fragments; ++i) {
+            async_copy_16_signed(to + i * portable_fragment_bytes,
+                                 f.base + conv_multiply_wide((uint32_t)f.row[i], f.pitch),
+                                 f.row[i] | (f.left - 1));
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < portable_warp_fragments; ++i) { // element by element
+        const uint4 v =
+            conv_read_each<E>(f.base + conv_multiply_wide((uint32_t)max(f.row[i], 0), f.pitch),
+                              f.row[i] >= 0 ? f.left : 0);
+        shared_store_4(to + i * portable_fragment_bytes, v);
+    }
+}
 
-// Fills a stage with a chunk of an entry. begin: the launch's first; features may be read only once
-// the kernel before this one has ended.
+// Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
+// kernel before this one has ended.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
-                                const portable_entry &e, int chunk, bool begin, uint32_t stage,
+                                const portable_filling &f, bool begin, uint32_t stage,
                                 portable_header &header) {
-    typedef typename T::element E;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t valid = __ballot_sync(~0u, e.source >= 0);
-    if (e.shortcut) {
-        portable_weights_copy<T>(p, work, p.shortcut.weights, chunk,
-                                 stage + T::rows * conv_chunk_bytes);
-    } else if (e.stages) {
-        portable_weights_copy<T>(p, work, p.weights, (int64_t)e.offset * p.chunks + chunk,
-                                 stage + T::rows * conv_chunk_bytes);
-    }
+    portable_fill_weights<T>(p, work, f, stage);
     if (begin) {
         pdl_wait();
     }
-    const portable_piece from =
-        e.shortcut ? portable_piece_of<E>(p.shortcut, chunk) : portable_piece_of<E>(p, chunk);
-    portable_gather<E>(from, e.source, valid,
-                       stage + warp * (portable_gathered * conv_chunk_bytes) +
-                           lane * conv_lane_bytes);
-    if (lane == 0) {
-        uint32_t bits = 0;
-#pragma unroll
-        for (int i = 0; i < portable_gathered / portable_fragment; ++i) {
-            bits |= valid >> i * portable_fragment & 0xff ? 1u << i : 0;
-        }
-        ((uint8_t *)header.valid)[warp] = (uint8_t)bits;
+    if (f.valid) {
+        portable_fill_rows<T>(f, stage);
     }
-    if (threadIdx.x == 0) {
-        const bool last = e.last && chunk == e.stages - 1, rescale = e.shortcut && chunk == 0;
-        header.flags = (uint32_t)last * portable_last | (uint32_t)rescale * portable_rescale;
-        header.pair[0] = e.pair[0];
-        header.pair[1] = e.pair[1];
+    if (threadIdx.x % 32 == 0) {
+        ((uint8_t *)header.valid)[threadIdx.x / 32] = (uint8_t)f.valid;
+        if (threadIdx.x == 0) {
+            const bool last = f.last && f.stages == 1, rescale = f.shortcut && f.first;
+            header.flags = (uint32_t)last * portable_last | (uint32_t)rescale * portable_rescale;
+        }
     }
 }
 

@@ -2,10 +2,8 @@
 #ifndef SPIRA_CONV_PORTABLE_KERNEL_CUH
 #define SPIRA_CONV_PORTABLE_KERNEL_CUH
 
-#include "../../base/launch.cuh"
 #include "../vectors.cuh"
 #include "epilogue.cuh"
-#include "fill.cuh"
 
 namespace spira {
 
@@ -61,25 +59,27 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const uint32_t memory = shared_address(portable_memory);
     const uint32_t stage_bytes = portable_stage_bytes(T::columns, T::rows);
     portable_cursor cursor;
-    portable_entry entry, ahead;
+    portable_entry ahead;
+    portable_filling filling;
     portable_cursor_begin<T>(p, work, cursor);
-    portable_entry_next<T>(p, work, cursor, entry);
+    portable_entry_next<T>(p, work, cursor, ahead);
+    portable_filling_begin<T>(p, work, ahead, filling);
     portable_entry_next<T>(p, work, cursor, ahead);
     float sum[T::fragments][T::bands][4];
     portable_clear<T>(sum);
-    int chunk = 0, filled = 0, at = 0, tiles = 0; // stages filled next, multiplied next
-    for (int s = 1 - p.size.depth; tiles < work.tiles; ++s) {
+    int filled = 0, at = 0, tile = 0; // the stage filled next; the stage, and the tile, multiplied
+    for (int s = 1 - p.size.depth; tile < work.tiles; ++s) {
         if (s >= 0) {
             portable_wait(p.size.depth);
             __syncthreads(); // and no warp multiplies the stage that is filled now
         }
         // ---- fill
-        if (entry.stages) {
-            portable_fill<T>(p, work, entry, chunk, p.programmatic && s == 1 - p.size.depth,
+        if (filling.stages) {
+            portable_fill<T>(p, work, filling, p.programmatic && s == 1 - p.size.depth,
                              memory + (uint32_t)filled * stage_bytes, shared.header[filled]);
-            if (++chunk == entry.stages) {
-                chunk = 0;
-                entry = ahead;
+            portable_filling_next<T>(p, filling);
+            if (!filling.stages) {
+                portable_filling_begin<T>(p, work, ahead, filling);
                 portable_entry_next<T>(p, work, cursor, ahead);
             }
         }
@@ -89,21 +89,20 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
             continue;
         }
         // ---- multiply
-        const portable_header &header = shared.header[at];
-        const uint32_t flags = header.flags;
+        const uint32_t flags = shared.header[at].flags;
         if (flags & portable_rescale) {
             portable_scale<T>(shared.ratio + from, sum);
         }
-        portable_multiply<T>(memory + (uint32_t)at * stage_bytes, header, own, sum);
+        portable_multiply<T>(memory + (uint32_t)at * stage_bytes, shared.header[at], own, sum);
+        at = at + 1 == p.size.depth ? 0 : at + 1;
         // ---- finish
         if (flags & portable_last) {
             int row[T::fragments][2];
-            portable_outputs_load<T>(p, work.outputs, header, own, row);
-            portable_store<T>(p, shared.scale, from, work.channel + from, row, sum);
+            portable_outputs_load<T>(p, work, tile, own, row);
+            portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
             portable_clear<T>(sum);
-            ++tiles;
+            ++tile;
         }
-        at = at + 1 == p.size.depth ? 0 : at + 1;
     }
     async_copy_wait();
 #endif

@@ -14,6 +14,7 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
     p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
+    p.part = conv_channel_groups(p.cout) * conv_fragment_bytes;
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;

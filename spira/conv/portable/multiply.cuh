@@ -1,9 +1,8 @@
 // spira/conv/portable/multiply.cuh: a warp multiplies a stage.
 //
 // The product is transposed, as in conv/narrow.cuh: the instruction's 16 rows are output channels
-// (a band, of the weights), and its 8 columns are source rows (a fragment). So 16 bytes of a row,
-// and 16 bytes of the packed weights, are a lane's operands of two instructions as they were
-// loaded. Fragments without a source are skipped.
+// (a band, of the weights), and its 8 columns are source rows (a fragment). Fragments without a
+// source are skipped.
 //
 // With g = lane / 4 and t = lane % 4, a lane's accumulators of bands 2 q and 2 q + 1 are the output
 // channels 32 q + 4 g .. + 3, of rows 2 t and 2 t + 1 of each fragment:
@@ -12,7 +11,7 @@
 #ifndef SPIRA_CONV_PORTABLE_MULTIPLY_CUH
 #define SPIRA_CONV_PORTABLE_MULTIPLY_CUH
 
-#include "traits.cuh"
+#include "fill.cuh"
 
 namespace spira {
 
@@ -42,19 +41,17 @@ SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[2], int j) {
     return valid[bit / 32] >> bit % 32 & 1;
 }
 
-// Loads the weights of the warp's bands: the rows g and g + 8 of each.
-template <typename T>
-SPIRA_DEVICE void portable_weights_load(uint32_t weights, uint4 (&low)[T::bands],
-                                        uint4 (&high)[T::bands]) {
-    const int lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
-    const uint32_t own = weights + (uint32_t)(g * 256 + lane % 4 * conv_lane_bytes);
-    const uint32_t even = own + (uint32_t)odd * 64, uneven = own - (uint32_t)odd * 64;
-#pragma unroll
-    for (int i = 0; i < T::bands; ++i) {
-        const uint32_t at = (uint32_t)(i / 2 * 2048 + i % 2 * 128);
-        low[i] = shared_load_4(even + at);
-        high[i] = shared_load_4(uneven + at + 64);
-    }
+// Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
+// of the weights of a band, rows g and g + 8 of both pieces; of a fragment, all pieces of row g.
+// The second half of the weights is at ^ 32.
+SPIRA_DEVICE uint32_t portable_weights_at() {
+    const uint32_t lane = threadIdx.x % 32, g = lane % 8, which = lane / 8;
+    return portable_weight_place(g * 256 + which % 2 * 64 + which / 2 * conv_lane_bytes);
+}
+
+SPIRA_DEVICE uint32_t portable_rows_at() {
+    const uint32_t lane = threadIdx.x % 32;
+    return portable_row_place(lane % 8 * conv_chunk_bytes + lane / 8 * conv_lane_bytes);
 }
 
 // stage: of shared memory.
@@ -63,25 +60,28 @@ SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_header &heade
                                     const portable_place &own,
                                     float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
+    enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
     const uint32_t valid[2] = {header.valid[0] >> own.down,
                                T::rows > 128 ? header.valid[1] >> own.down : 0};
-    const uint32_t rows = stage + (uint32_t)(own.down * portable_fragment_bytes +
-                                             (int)threadIdx.x % 32 * conv_lane_bytes);
-    uint4 low[T::bands], high[T::bands], part[2];
-    portable_weights_load<T>(
-        stage + (uint32_t)(T::rows * conv_chunk_bytes +
-                           own.across * T::bands * portable_band * conv_chunk_bytes),
-        low, high);
-    part[0] = shared_load_4(rows);
+    const uint32_t rows = stage + own.down * portable_fragment_bytes + portable_rows_at();
+    const uint32_t first = portable_weights_at();
+    const uint32_t weights = stage + T::rows * conv_chunk_bytes + own.across * warp_bytes;
+    uint4 a[2][T::bands], b[2];
+#pragma unroll
+    for (int i = 0; i < T::bands; ++i) {
+        a[0][i] = matrix_load_4(weights + first + i / 2 * 2048 + i % 2 * 128);
+        a[1][i] = matrix_load_4(weights + (first ^ 32) + i / 2 * 2048 + i % 2 * 128);
+    }
+    b[0] = matrix_load_4(rows);
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         if (j + 1 < T::fragments) {
-            part[(j + 1) % 2] =
-                shared_load_4(rows + (uint32_t)((j + 1) * T::down * portable_fragment_bytes));
+            b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
         }
         if (portable_valid<T>(valid, j)) {
-            const uint4 own_part = sizeof(E) == 4 ? conv_tf32(part[j % 2]) : part[j % 2];
-            mma_chunk<E>(sum[j], low, high, own_part);
+            const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
+            mma_steps<E>(sum[j], a[0], v.x, v.y);
+            mma_steps<E>(sum[j], a[1], v.z, v.w);
         }
     }
 }

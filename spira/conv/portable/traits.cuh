@@ -16,6 +16,7 @@ enum {
     portable_fragment = 8,                                          // rows
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
     portable_gathered = 32,                                         // rows that a warp gathers
+    portable_warp_fragments = portable_gathered / portable_fragment,
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
@@ -25,7 +26,7 @@ enum {
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? 1 : columns > 96 ? 2 : 3;
+    return rows > 128 ? 1 : columns > 64 ? 2 : 3;
 }
 
 // Threads of a thread block: a warp for 32 rows.
@@ -41,7 +42,6 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
 // What a stage holds: written by those that fill it.
 struct portable_header {
     uint32_t valid[2]; // a byte for each 32 rows: a bit for each fragment that has a source
-    int32_t pair[2];   // the tile's pairs of row groups
     uint32_t flags;
 };
 
@@ -92,7 +92,7 @@ struct portable_traits {
     static constexpr int resident = portable_resident(columns, rows);
 
     // Fragments whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = sizeof(E) == 4 ? 2 : 4;
+    static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
 
     static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
