@@ -4,7 +4,7 @@
 // conv/tensor.cuh. A tile is one pair of row groups (128 rows) or two. A thread block computes one
 // tile at a time for a slice of the output channels, and stays for several tiles.
 //
-//     all warps                       ring of 3 to 8 stages             all warps
+//     all warps                       ring of 3 to 6 stages             all warps
 //     ---------                       ---------------------             ---------
 //     find the next offset of the
 //     tile, load its sources

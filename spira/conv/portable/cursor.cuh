@@ -11,15 +11,17 @@
 
 namespace spira {
 
-// Where a warp looks ahead.
+// Where a warp looks ahead. pairs: of row groups of a tile.
+template <int pairs>
 struct portable_cursor {
-    int tile;                     // of the worker's tiles
-    int group;                    // row group of the warp's rows
-    int next[2];                  // pairs of row groups of the next tile
-    uint32_t rest, own;           // the lane's 32 offsets: of the tile, still to come; of `group`
-    uint32_t rest_next, own_next; // of the next tile
-    uint32_t left;                // lanes whose `rest` is not 0
-    bool shortcut;                // the tile's shortcut is still to come
+    int tile;                               // of the worker's tiles
+    int group;                              // row group of the warp's rows
+    int next[pairs], after_next[pairs];     // pairs of the next two tiles
+    uint32_t rest, own;                     // the lane's 32 offsets: of the tile, still to come; of
+                                            // `group`
+    uint32_t mask[pairs][conv_pair_groups]; // of the next tile
+    uint32_t left;                          // lanes whose `rest` is not 0
+    bool shortcut;                          // the tile's shortcut is still to come
 };
 
 struct portable_entry {
@@ -32,7 +34,7 @@ struct portable_entry {
 // The numbers of the pairs of a tile; unspecified past the last.
 template <typename T>
 SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_work &work, int tile,
-                                      int (&pair)[2]) {
+                                      int (&pair)[T::pairs]) {
     const int all = order_pairs(work.row_groups);
 #pragma unroll
     for (int i = 0; i < T::pairs; ++i) {
@@ -41,46 +43,49 @@ SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_wo
     }
 }
 
-// Goes to the next tile, and reads the masks of the one after it. c.next: its numbers.
+// Goes to the next tile, and reads ahead.
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
-                                     portable_cursor &c) {
-    const int group = (int)threadIdx.x / order_rows; // of the tile
-    c.rest = c.rest_next;
-    c.own = c.own_next;
+                                     portable_cursor<T::pairs> &c) {
+    const int own = (int)threadIdx.x / order_rows; // row group of the tile
+    c.rest = c.own = 0;
+#pragma unroll
+    for (int g = 0; g < T::pairs * conv_pair_groups; ++g) {
+        const int pair = g / conv_pair_groups, in_pair = g % conv_pair_groups;
+        c.rest |= c.mask[pair][in_pair];
+        c.own = own == g ? c.mask[pair][in_pair] : c.own;
+        c.group = own == g ? c.next[pair] * conv_pair_groups + in_pair : c.group;
+    }
     c.left = __ballot_sync(~0u, c.rest != 0);
     c.shortcut = p.shortcut.parts > 0;
-    c.group =
-        c.next[group / conv_pair_groups % T::pairs] * conv_pair_groups + group % conv_pair_groups;
     ++c.tile;
-    portable_pairs_load<T>(p, work, c.tile + 1, c.next);
-    c.rest_next = c.own_next = 0;
 #pragma unroll
     for (int i = 0; i < T::pairs; ++i) {
-        uint32_t mask[conv_pair_groups];
-        conv_masks_load(p, work, c.tile + 1, c.next[i], mask);
-#pragma unroll
-        for (int g = 0; g < conv_pair_groups; ++g) {
-            c.rest_next |= mask[g];
-            c.own_next = group == conv_pair_groups * i + g ? mask[g] : c.own_next;
-        }
+        c.next[i] = c.after_next[i];
+        conv_masks_load(p, work, c.tile + 1, c.next[i], c.mask[i]);
     }
+    portable_pairs_load<T>(p, work, c.tile + 2, c.after_next);
 }
 
 // Before the first tile.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
-                                        portable_cursor &c) {
-    c.tile = -2;
-    c.next[0] = c.next[1] = 0;
-    c.rest_next = c.own_next = 0;
-    portable_tile_next<T>(p, work, c);
+                                        portable_cursor<T::pairs> &c) {
+    c.tile = -1;
+    c.group = 0;
     c.left = 0;
     c.shortcut = false;
+    portable_pairs_load<T>(p, work, 0, c.next);
+    portable_pairs_load<T>(p, work, 1, c.after_next);
+#pragma unroll
+    for (int i = 0; i < T::pairs; ++i) {
+        conv_masks_load(p, work, 0, c.next[i], c.mask[i]);
+    }
 }
 
 // Takes the tile's next offset. Returns whether the row group of the warp's rows has it.
-SPIRA_DEVICE bool portable_offset_take(portable_cursor &c, int &offset) {
+template <int pairs>
+SPIRA_DEVICE bool portable_offset_take(portable_cursor<pairs> &c, int &offset) {
     const int lane = threadIdx.x % 32, word = __ffs((int)c.left) - 1;
     const int bit = __ffs((int)__shfl_sync(~0u, c.rest, word)) - 1;
     const bool there = __shfl_sync(~0u, c.own, word) >> bit & 1;
@@ -93,27 +98,32 @@ SPIRA_DEVICE bool portable_offset_take(portable_cursor &c, int &offset) {
 // The next entry, whose source rows are asked for.
 template <typename T>
 SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor &c, portable_entry &e) {
-    const bool fresh = !c.left && !c.shortcut;
-    if (fresh && c.tile < work.tiles) {
+                                      portable_cursor<T::pairs> &c, portable_entry &e) {
+    if (!c.left && !c.shortcut && c.tile < work.tiles) {
         portable_tile_next<T>(p, work, c);
     }
-    const int place = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
-    const bool offsets = c.left != 0;
+    const bool inside = c.tile < work.tiles, offsets = c.left != 0;
     e.shortcut = !offsets && c.shortcut;
     e.offset = 0;
-    e.stages = c.tile >= work.tiles ? 0 : e.shortcut ? p.shortcut.parts : p.chunks;
-    const bool there = offsets && e.stages && portable_offset_take(c, e.offset);
+    e.stages = !inside ? 0 : e.shortcut ? p.shortcut.parts : p.chunks;
+    bool there = e.shortcut && inside; // whether the warp's rows have sources
+    if (offsets && inside) {
+        there = portable_offset_take(c, e.offset);
+    }
     c.shortcut = c.shortcut && !e.shortcut;
     e.last = !c.left && !c.shortcut;
+    const int own = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
+    const int first = c.group * order_rows + own, end = there ? work.outputs : 0;
+    const int32_t *from = p.order.row + first; // null for the identity
+    if (!e.shortcut) {
+        from = p.order.source + (((int64_t)c.group * p.volume + e.offset) * order_rows + own);
+    }
 #pragma unroll
     for (int i = 0; i < portable_warp_fragments; ++i) {
-        const int at = place + i * portable_fragment;
-        e.row[i] = -1;
-        if (there) {
-            e.row[i] = conv_source_load(p, work, c.group, e.offset, true, at);
-        } else if (e.shortcut && e.stages) {
-            e.row[i] = conv_output_load(p, work.outputs, c.group * order_rows + at);
+        const int at = i * portable_fragment;
+        e.row[i] = first + at < end ? first + at : -1;
+        if (p.order.row && first + at < end) {
+            e.row[i] = __ldg(from + at);
         }
     }
 }

@@ -16,7 +16,7 @@ SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, const conv_
                                         int tile, const portable_place &own,
                                         int (&row)[T::fragments][2]) {
     enum { pair_rows = conv_pair_groups * order_rows };
-    int pair[2];
+    int pair[T::pairs];
     portable_pairs_load<T>(p, work, tile, pair);
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {

@@ -32,7 +32,8 @@ struct portable_filling {
     int chunks;                           // of the source, with the next
     int stages;                           // of the entry, with the next
     uint32_t valid;                       // a bit for each fragment that has a source
-    bool wide, shortcut, first, last;
+    uint32_t flags;                       // of the next chunk's stage, last as of the last's
+    bool wide, shortcut;
 };
 
 // Goes to the first chunk of the first or the second source. p: conv_tensor_params or
@@ -60,8 +61,7 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
     }
     f.stages = e.stages;
     f.shortcut = e.shortcut;
-    f.first = true;
-    f.last = e.last;
+    f.flags = (e.last ? 0u + portable_last : 0u) | (e.shortcut ? 0u + portable_rescale : 0u);
     f.weights = (const char *)(e.shortcut ? p.shortcut.weights : p.weights) +
                 ((int64_t)(e.offset * p.chunks) * p.part + work.channel * conv_chunk_bytes +
                  (int)threadIdx.x * conv_lane_bytes);
@@ -77,7 +77,7 @@ template <typename T>
 SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_filling &f) {
     typedef typename T::element E;
     --f.stages;
-    f.first = false;
+    f.flags &= ~(uint32_t)portable_rescale;
     f.weights += p.part;
     f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
     f.left -= conv_chunk_bytes;
@@ -148,8 +148,7 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
     if (threadIdx.x % 32 == 0) {
         ((uint8_t *)header.valid)[threadIdx.x / 32] = (uint8_t)f.valid;
         if (threadIdx.x == 0) {
-            const bool last = f.last && f.stages == 1, rescale = f.shortcut && f.first;
-            header.flags = (uint32_t)last * portable_last | (uint32_t)rescale * portable_rescale;
+            header.flags = f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
         }
     }
 }

@@ -21,19 +21,15 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
 
 // Waits for the thread's copies of the oldest of `stages` - 1 stages.
 SPIRA_DEVICE void portable_wait(int stages) {
-    switch (stages) {
-    case 3:
-        return async_copy_wait_but<1>();
-    case 4:
-        return async_copy_wait_but<2>();
-    case 5:
-        return async_copy_wait_but<3>();
-    case 6:
-        return async_copy_wait_but<4>();
-    case 7:
-        return async_copy_wait_but<5>();
-    default:
-        return async_copy_wait_but<6>();
+    static_assert(portable_stages_least == 3 && portable_stages_most == 6, "four cases");
+    if (stages == 6) {
+        async_copy_wait_but<4>();
+    } else if (stages == 5) {
+        async_copy_wait_but<3>();
+    } else if (stages == 4) {
+        async_copy_wait_but<2>();
+    } else {
+        async_copy_wait_but<1>();
     }
 }
 
@@ -58,7 +54,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const int from = own.across * T::bands * portable_band; // the warp's first channel
     const uint32_t memory = shared_address(portable_memory);
     const uint32_t stage_bytes = portable_stage_bytes(T::columns, T::rows);
-    portable_cursor cursor;
+    portable_cursor<T::pairs> cursor;
     portable_entry ahead;
     portable_filling filling;
     portable_cursor_begin<T>(p, work, cursor);

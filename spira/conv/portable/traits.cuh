@@ -18,7 +18,7 @@ enum {
     portable_gathered = 32,                                         // rows that a warp gathers
     portable_warp_fragments = portable_gathered / portable_fragment,
     portable_stages_least = 3,
-    portable_stages_most = 8,
+    portable_stages_most = 6,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
 };
 
