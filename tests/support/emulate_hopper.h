@@ -211,6 +211,9 @@ inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
 // Plants an error: a thread for which it returns true does not wait. Null: all threads wait.
 inline std::function<bool()> wait_skipped;
 
+// Plants an error: no thread waits for groups of copies.
+inline bool copies_skipped;
+
 inline void barrier_meet(uint64_t *barrier, uint32_t phase) {
     wait_until(
         [](uint64_t at, uint64_t phase) { return barrier_of((uint64_t *)at).phase != phase; },
@@ -457,6 +460,9 @@ inline void async_copy_commit() {
 template <int groups>
 void async_copy_wait_but() {
     emulate::thread_state &s = emulate::own_state();
+    if (emulate::copies_skipped) {
+        return;
+    }
     while (s.copy_groups.size() > groups) {
         emulate::copies_end(s.copy_groups.front());
         s.copy_groups.erase(s.copy_groups.begin());

@@ -59,12 +59,17 @@ struct portable_shared {
     float ratio[columns];                 // scale / the shortcut's scale
 };
 
+// Bytes of static shared memory, at most.
+SPIRA_BOTH constexpr int portable_fixed_bytes(int columns) {
+    return ((int)sizeof(portable_header) * portable_stages_most + 3 * columns * (int)sizeof(float) +
+            143) /
+           128 * 128;
+}
+
 // Stages that fit, if `resident` thread blocks share a multiprocessor. shared: of the device, for a
 // thread block; a multiprocessor has 1024 bytes more, of which each thread block takes 1024.
 SPIRA_BOTH int portable_stages(int columns, int rows, int resident, int shared) {
-    const int fixed =
-        (int)sizeof(portable_header) * portable_stages_most + 3 * columns * (int)sizeof(float) + 16;
-    const int each = (shared + 1024) / resident - 1024 - fixed;
+    const int each = (shared + 1024) / resident - 1024 - portable_fixed_bytes(columns);
     return (int)min_of(each / portable_stage_bytes(columns, rows), portable_stages_most);
 }
 
@@ -94,6 +99,7 @@ struct portable_traits {
     // Fragments whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
 
+    static_assert(sizeof(portable_shared<columns>) <= portable_fixed_bytes(columns), "its bytes");
     static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(pairs == 1 || pairs == 2, "portable_header");
