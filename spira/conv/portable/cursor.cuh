@@ -27,8 +27,8 @@ struct portable_cursor {
 struct portable_entry {
     int32_t row[portable_warp_fragments]; // the lane's source row of each fragment; -1: none
     int offset;
-    int stages; // 0: there are no more entries
-    bool shortcut, last;
+    int stages;     // 0: there are no more entries
+    uint32_t flags; // portable_last, portable_of_shortcut
 };
 
 // The numbers of the pairs of a tile; unspecified past the last.
@@ -103,19 +103,20 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         portable_tile_next<T>(p, work, c);
     }
     const bool inside = c.tile < work.tiles, offsets = c.left != 0;
-    e.shortcut = !offsets && c.shortcut;
+    const bool shortcut = !offsets && c.shortcut;
     e.offset = 0;
-    e.stages = !inside ? 0 : e.shortcut ? p.shortcut.parts : p.chunks;
-    bool there = e.shortcut && inside; // whether the warp's rows have sources
+    e.stages = !inside ? 0 : shortcut ? p.shortcut.parts : p.chunks;
+    bool there = shortcut && inside; // whether the warp's rows have sources
     if (offsets && inside) {
         there = portable_offset_take(c, e.offset);
     }
-    c.shortcut = c.shortcut && !e.shortcut;
-    e.last = !c.left && !c.shortcut;
+    c.shortcut = c.shortcut && !shortcut;
+    e.flags = shortcut ? 0u + portable_of_shortcut : 0u;
+    e.flags |= !c.left && !c.shortcut ? 0u + portable_last : 0u;
     const int own = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
     const int first = c.group * order_rows + own, end = there ? work.outputs : 0;
     const int32_t *from = p.order.row + first; // null for the identity
-    if (!e.shortcut) {
+    if (!shortcut) {
         from = p.order.source + (((int64_t)c.group * p.volume + e.offset) * order_rows + own);
     }
 #pragma unroll

@@ -10,14 +10,12 @@
 
 namespace spira {
 
-// The lane's output rows of the worker's `tile`-th tile; -1: none.
+// The lane's output rows of the tile of these pairs; -1: none.
 template <typename T>
-SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, const conv_work &work,
-                                        int tile, const portable_place &own,
+SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs,
+                                        const int (&pair)[T::pairs], const portable_place &own,
                                         int (&row)[T::fragments][2]) {
     enum { pair_rows = conv_pair_groups * order_rows };
-    int pair[T::pairs];
-    portable_pairs_load<T>(p, work, tile, pair);
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
@@ -25,7 +23,7 @@ SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, const conv_
         const int place = number * pair_rows + first % pair_rows + (int)threadIdx.x % 4 * 2;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-            row[j][h] = conv_output_load(p, work.outputs, place + h);
+            row[j][h] = conv_output_load(p, outputs, place + h);
         }
     }
 }

@@ -31,9 +31,7 @@ struct portable_filling {
     int left;                             // bytes of the row from the lane's on
     int chunks;                           // of the source, with the next
     int stages;                           // of the entry, with the next
-    uint32_t valid;                       // a bit for each fragment that has a source
-    uint32_t flags;                       // of the next chunk's stage, last as of the last's
-    bool wide, shortcut;
+    uint32_t flags;                       // portable_last as of the last chunk
 };
 
 // Goes to the first chunk of the first or the second source. p: conv_tensor_params or
@@ -46,26 +44,26 @@ SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_fillin
     f.left = (int)f.pitch - at;
     f.base = (const char *)(second ? p.in2 : p.in) + (f.left > 0 ? at : 0);
     f.chunks = (int)((uint32_t)(count + channels - 1) / channels);
-    f.wide = second ? p.wide_in2 : p.wide_in;
+    f.flags &= ~(uint32_t)portable_wide;
+    f.flags |= (second ? p.wide_in2 : p.wide_in) ? 0u + portable_wide : 0u;
 }
 
 template <typename T>
 SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
                                          const portable_entry &e, portable_filling &f) {
     typedef typename T::element E;
-    f.valid = 0;
+    const bool shortcut = e.flags & portable_of_shortcut;
+    f.flags = e.flags | (shortcut ? 0u + portable_rescale : 0u);
 #pragma unroll
     for (int i = 0; i < portable_warp_fragments; ++i) {
         f.row[i] = e.row[i];
-        f.valid |= __ballot_sync(~0u, e.row[i] >= 0) ? 1u << i : 0;
+        f.flags |= __any_sync(~0u, e.row[i] >= 0) ? 1u << (portable_valid_first + i) : 0;
     }
     f.stages = e.stages;
-    f.shortcut = e.shortcut;
-    f.flags = (e.last ? 0u + portable_last : 0u) | (e.shortcut ? 0u + portable_rescale : 0u);
-    f.weights = (const char *)(e.shortcut ? p.shortcut.weights : p.weights) +
+    f.weights = (const char *)(shortcut ? p.shortcut.weights : p.weights) +
                 ((int64_t)(e.offset * p.chunks) * p.part + work.channel * conv_chunk_bytes +
                  (int)threadIdx.x * conv_lane_bytes);
-    if (e.shortcut) {
+    if (shortcut) {
         portable_source_begin<E>(p.shortcut, false, f);
     } else {
         portable_source_begin<E>(p, false, f);
@@ -82,7 +80,7 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_fi
     f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
     f.left -= conv_chunk_bytes;
     if (--f.chunks == 0 && f.stages) {
-        if (f.shortcut) {
+        if (f.flags & portable_of_shortcut) {
             portable_source_begin<E>(p.shortcut, true, f);
         } else {
             portable_source_begin<E>(p, true, f);
@@ -114,7 +112,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t stage) 
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t to = stage + warp * (portable_gathered * conv_chunk_bytes) +
                         portable_row_place(lane * conv_lane_bytes);
-    if (f.wide) {
+    if (f.flags & portable_wide) {
 #pragma unroll
         for (int i = 0; i < portable_warp_fragments; ++i) {
             async_copy_16_signed(to + i * portable_fragment_bytes,
@@ -142,11 +140,11 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
     if (begin) {
         pdl_wait();
     }
-    if (f.valid) {
+    if (f.flags >> portable_valid_first) {
         portable_fill_rows<T>(f, stage);
     }
     if (threadIdx.x % 32 == 0) {
-        ((uint8_t *)header.valid)[threadIdx.x / 32] = (uint8_t)f.valid;
+        ((uint8_t *)header.valid)[threadIdx.x / 32] = (uint8_t)(f.flags >> portable_valid_first);
         if (threadIdx.x == 0) {
             header.flags = f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
         }

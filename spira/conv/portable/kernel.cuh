@@ -61,6 +61,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_entry_next<T>(p, work, cursor, ahead);
     portable_filling_begin<T>(p, work, ahead, filling);
     portable_entry_next<T>(p, work, cursor, ahead);
+    int pair[T::pairs]; // of the tile that is multiplied
+    portable_pairs_load<T>(p, work, 0, pair);
     float sum[T::fragments][T::bands][4];
     portable_clear<T>(sum);
     int filled = 0, at = 0, tile = 0; // the stage filled next; the stage, and the tile, multiplied
@@ -94,10 +96,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         // ---- finish
         if (flags & portable_last) {
             int row[T::fragments][2];
-            portable_outputs_load<T>(p, work, tile, own, row);
+            portable_outputs_load<T>(p, work.outputs, pair, own, row);
             portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
             portable_clear<T>(sum);
-            ++tile;
+            portable_pairs_load<T>(p, work, ++tile, pair);
         }
     }
     async_copy_wait();

@@ -45,10 +45,13 @@ struct portable_header {
     uint32_t flags;
 };
 
-// Bits of portable_header.flags.
+// Bits of portable_header.flags, and of those that fill stages.
 enum : uint32_t {
-    portable_last = 1,    // the stage is the tile's last
-    portable_rescale = 2, // the shortcut's first
+    portable_last = 1,         // the stage is the tile's last
+    portable_rescale = 2,      // the shortcut's first
+    portable_of_shortcut = 4,  // rows and weights are those of the shortcut
+    portable_wide = 8,         // rows are aligned
+    portable_valid_first = 16, // number of the first of the bits of portable_header.valid
 };
 
 // Static shared memory.
