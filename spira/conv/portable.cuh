@@ -9,12 +9,12 @@
 //     find the next offset of the
 //     tile, load its sources
 //     (cursor.cuh)
-//     copy 64 bytes of each   cp.async  +------------------+  ld.shared
-//     source row, and of the  --------> | fragments of rows | --------> mma.sync: accumulators in
-//     weights (fill.cuh)                | weights           |           registers (multiply.cuh)
-//                                       | header            |                  | end of tile
-//                                       +------------------+                   v
-//                                                                       epilogue.cuh -> outputs
+//     copy 64 bytes of each   cp.async  +-------------------+  ldmatrix
+//     source row, and of the  --------> | fragments of rows | ---------> mma.sync: accumulators in
+//     weights (fill.cuh)                | weights           |            registers (multiply.cuh)
+//                                       | header            |                   | end of tile
+//                                       +-------------------+                   v
+//                                                                        epilogue.cuh -> outputs
 //
 // The products are transposed: the instruction's 16 rows are output channels, its 8 columns source
 // rows. So a warp can skip what is missing 8 rows at a time.

@@ -22,11 +22,11 @@ SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
            s->volume <= portable_volume_most;
 }
 
-// Output channels of a thread block: 64, 96 or 128, whichever leaves the fewest empty; of those the
-// most.
-SPIRA_API int portable_columns_choose(int cout) {
-    int best = 128;
-    for (int columns = 96; columns >= 64; columns -= 32) {
+// Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
+// empty; of those the most.
+SPIRA_API int portable_columns_choose(int cout, int most = 128) {
+    int best = most;
+    for (int columns = most - 32; columns >= 64; columns -= 32) {
         best = round_up(cout, columns) < round_up(cout, best) ? columns : best;
     }
     return best;
@@ -55,15 +55,17 @@ SPIRA_API int portable_sizes_list(const device_info *d, conv_sizes *sizes) {
     return count;
 }
 
-// The choice without measurements. Larger tiles read the weights half as often: where there are
-// enough tiles for all multiprocessors, or where shared memory leaves room for one thread block
-// only, which is then a larger one.
+// The choice without measurements. Where there are fewer tiles than multiprocessors, narrow slices
+// make more of them. Larger tiles read the weights half as often: where there are enough for all
+// multiprocessors, or where shared memory leaves room for one thread block only, which is then a
+// larger one.
 SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity,
                                            const device_info *d) {
-    enum { enough = 8 }; // tiles of a multiprocessor
-    const int columns = portable_columns_choose(s->cout), slices = columns / 32;
-    const int64_t pairs = order_pairs(order_count(capacity)) * ceil_div(s->cout, columns);
-    const bool many = pairs >= 2 * enough * d->multiprocessors;
+    enum { enough = 16 }; // pairs of row groups of a multiprocessor
+    const int64_t pairs = order_pairs(order_count(capacity));
+    const bool few = pairs * ceil_div(s->cout, 128) <= d->multiprocessors;
+    const int columns = portable_columns_choose(s->cout, few ? 64 : 128), slices = columns / 32;
+    const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
     const conv_sizes large = {2, slices, 1, 1};
     return columns == 128 && (many || alone) && portable_sizes_fit(d, &large)
