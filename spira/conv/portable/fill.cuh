@@ -88,14 +88,29 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_fi
     }
 }
 
-// Copies the chunk's weights of the slice's channels.
+// Where a thread writes in a stage, from its first byte on.
+struct portable_target {
+    uint32_t rows, weights;
+};
+
+template <typename T>
+SPIRA_DEVICE portable_target portable_target_of() {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    portable_target t;
+    t.rows =
+        warp * (portable_gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
+    t.weights = T::rows * conv_chunk_bytes + portable_weight_place(threadIdx.x * conv_lane_bytes);
+    // Keeps both in registers: the compiler would compute them again for each stage.
+    asm volatile("" : "+r"(t.rows), "+r"(t.weights));
+    return t;
+}
+
+// Copies the chunk's weights of the slice's channels. to: the thread's first place.
 template <typename T>
 SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_work &work,
-                                        const portable_filling &f, uint32_t stage) {
+                                        const portable_filling &f, uint32_t to) {
     const int own =
         p.part / conv_lane_bytes - work.channel * 4; // copies, from the slice's first on
-    const uint32_t to =
-        stage + T::rows * conv_chunk_bytes + portable_weight_place(threadIdx.x * conv_lane_bytes);
     static_assert(T::threads * conv_lane_bytes % 2048 == 0, "the swizzle repeats");
 #pragma unroll
     for (int i = 0; i < T::columns * 4; i += T::threads) {
@@ -107,11 +122,8 @@ SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_
 
 // Copies the warp's rows of the chunk.
 template <typename T>
-SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t stage) {
+SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
     typedef typename T::element E;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t to = stage + warp * (portable_gathered * conv_chunk_bytes) +
-                        portable_row_place(lane * conv_lane_bytes);
     if (f.flags & portable_wide) {
 #pragma unroll
         for (int i = 0; i < portable_warp_fragments; ++i) {
@@ -131,22 +143,23 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t stage) 
 }
 
 // Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
-// kernel before this one has ended.
+// kernel before this one has ended. stage: its address; header: of the stage.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
-                                const portable_filling &f, bool begin, uint32_t stage,
-                                portable_header &header) {
-    portable_fill_weights<T>(p, work, f, stage);
+                                const portable_filling &f, const portable_target &to, bool begin,
+                                uint32_t stage, char *header) {
+    portable_fill_weights<T>(p, work, f, stage + to.weights);
     if (begin) {
         pdl_wait();
     }
     if (f.flags >> portable_valid_first) {
-        portable_fill_rows<T>(f, stage);
+        portable_fill_rows<T>(f, stage + to.rows);
     }
     if (threadIdx.x % 32 == 0) {
-        ((uint8_t *)header.valid)[threadIdx.x / 32] = (uint8_t)(f.flags >> portable_valid_first);
+        header[threadIdx.x / 32] = (char)(f.flags >> portable_valid_first);
         if (threadIdx.x == 0) {
-            header.flags = f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
+            ((portable_header *)header)->flags =
+                f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
         }
     }
 }

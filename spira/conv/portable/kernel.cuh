@@ -53,7 +53,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_place own = portable_place_of<T>();
     const int from = own.across * T::bands * portable_band; // the warp's first channel
     const uint32_t memory = shared_address(portable_memory);
-    const uint32_t stage_bytes = portable_stage_bytes(T::columns, T::rows);
+    const uint32_t ring = (uint32_t)p.size.depth * T::stage_bytes;
+    const portable_target target = portable_target_of<T>();
+    const portable_origin origin = portable_origin_of<T>(own);
     portable_cursor<T::pairs> cursor;
     portable_entry ahead;
     portable_filling filling;
@@ -65,7 +67,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_pairs_load<T>(p, work, 0, pair);
     float sum[T::fragments][T::bands][4];
     portable_clear<T>(sum);
-    int filled = 0, at = 0, tile = 0; // the stage filled next; the stage, and the tile, multiplied
+    uint32_t filled = 0, at = 0; // first bytes of the stages that are filled and multiplied next
+    int tile = 0;                // that is multiplied
     for (int s = 1 - p.size.depth; tile < work.tiles; ++s) {
         if (s >= 0) {
             portable_wait(p.size.depth);
@@ -73,8 +76,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         }
         // ---- fill
         if (filling.stages) {
-            portable_fill<T>(p, work, filling, p.programmatic && s == 1 - p.size.depth,
-                             memory + (uint32_t)filled * stage_bytes, shared.header[filled]);
+            portable_fill<T>(p, work, filling, target, p.programmatic && s == 1 - p.size.depth,
+                             memory + filled, portable_memory + filled + T::header);
             portable_filling_next<T>(p, filling);
             if (!filling.stages) {
                 portable_filling_begin<T>(p, work, ahead, filling);
@@ -82,17 +85,18 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
             }
         }
         async_copy_commit();
-        filled = filled + 1 == p.size.depth ? 0 : filled + 1;
+        filled = filled + T::stage_bytes == ring ? 0 : filled + T::stage_bytes;
         if (s < 0) {
             continue;
         }
         // ---- multiply
-        const uint32_t flags = shared.header[at].flags;
+        const uint4 header = shared_load_4(memory + at + T::header); // portable_header
+        const uint32_t flags = header.z;
         if (flags & portable_rescale) {
             portable_scale<T>(shared.ratio + from, sum);
         }
-        portable_multiply<T>(memory + (uint32_t)at * stage_bytes, shared.header[at], own, sum);
-        at = at + 1 == p.size.depth ? 0 : at + 1;
+        portable_multiply<T>(memory + at, header.x, header.y, origin, own, sum);
+        at = at + T::stage_bytes == ring ? 0 : at + T::stage_bytes;
         // ---- finish
         if (flags & portable_last) {
             int row[T::fragments][2];

@@ -54,23 +54,36 @@ SPIRA_DEVICE uint32_t portable_rows_at() {
     return portable_row_place(lane % 8 * conv_chunk_bytes + lane / 8 * conv_lane_bytes);
 }
 
-// stage: of shared memory.
+// Where a lane reads in a stage, from its first byte on.
+struct portable_origin {
+    uint32_t rows, weights;
+};
+
 template <typename T>
-SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_header &header,
-                                    const portable_place &own,
+SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
+    enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
+    portable_origin o;
+    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at();
+    o.weights =
+        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
+    asm volatile("" : "+r"(o.rows), "+r"(o.weights)); // as in portable_target_of
+    return o;
+}
+
+// stage: its address; valid: of its header.
+template <typename T>
+SPIRA_DEVICE void portable_multiply(uint32_t stage, uint32_t low, uint32_t high,
+                                    const portable_origin &from, const portable_place &own,
                                     float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
-    const uint32_t valid[2] = {header.valid[0] >> own.down,
-                               T::rows > 128 ? header.valid[1] >> own.down : 0};
-    const uint32_t rows = stage + own.down * portable_fragment_bytes + portable_rows_at();
-    const uint32_t first = portable_weights_at();
-    const uint32_t weights = stage + T::rows * conv_chunk_bytes + own.across * warp_bytes;
+    const uint32_t valid[2] = {low >> own.down, T::rows > 128 ? high >> own.down : 0};
+    const uint32_t rows = stage + from.rows;
+    const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
     uint4 a[2][T::bands], b[2];
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
-        a[0][i] = matrix_load_4(weights + first + i / 2 * 2048 + i % 2 * 128);
-        a[1][i] = matrix_load_4(weights + (first ^ 32) + i / 2 * 2048 + i % 2 * 128);
+        a[0][i] = matrix_load_4(weights[0] + i / 2 * 2048 + i % 2 * 128);
+        a[1][i] = matrix_load_4(weights[1] + i / 2 * 2048 + i % 2 * 128);
     }
     b[0] = matrix_load_4(rows);
 #pragma unroll

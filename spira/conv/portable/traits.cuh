@@ -34,16 +34,17 @@ SPIRA_BOTH constexpr int portable_threads(int rows) {
     return rows / portable_gathered * 32;
 }
 
-// Bytes of a stage: a chunk of each row, and of the weights of each column.
-SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
-    return (rows + columns) * conv_chunk_bytes;
-}
-
-// What a stage holds: written by those that fill it.
-struct portable_header {
+// What a stage holds, behind a chunk of each row and the weights of each column: written by those
+// that fill it.
+struct alignas(16) portable_header {
     uint32_t valid[2]; // a byte for each 32 rows: a bit for each fragment that has a source
     uint32_t flags;
 };
+
+// Bytes of a stage.
+SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
+    return (rows + columns) * conv_chunk_bytes + (int)sizeof(portable_header);
+}
 
 // Bits of portable_header.flags, and of those that fill stages.
 enum : uint32_t {
@@ -57,16 +58,13 @@ enum : uint32_t {
 // Static shared memory.
 template <int columns>
 struct portable_shared {
-    portable_header header[portable_stages_most];
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns) {
-    return ((int)sizeof(portable_header) * portable_stages_most + 3 * columns * (int)sizeof(float) +
-            143) /
-           128 * 128;
+    return (3 * columns * (int)sizeof(float) + 127) / 128 * 128;
 }
 
 // Stages that fit, if `resident` thread blocks share a multiprocessor. shared: of the device, for a
@@ -96,6 +94,8 @@ struct portable_traits {
     static constexpr int columns = portable_band * bands * across; // output channels
     static constexpr int rows = portable_fragment * fragments * down;
     static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
+    static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
+    static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
     static constexpr int threads = portable_threads(rows);
     static constexpr int resident = portable_resident(columns, rows);
 
