@@ -115,16 +115,15 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     e.flags |= !c.left && !c.shortcut ? 0u + portable_last : 0u;
     const int own = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
     const int first = c.group * order_rows + own, end = there ? work.outputs : 0;
-    const int32_t *from = p.order.row + first; // null for the identity
-    if (!shortcut) {
-        from = p.order.source + (((int64_t)c.group * p.volume + e.offset) * order_rows + own);
-    }
+    const int32_t *const from = shortcut ? p.order.row : p.order.source; // null: the identity
+    const int64_t begin =
+        shortcut ? first : ((int64_t)c.group * p.volume + e.offset) * order_rows + own;
 #pragma unroll
     for (int i = 0; i < portable_warp_fragments; ++i) {
         const int at = i * portable_fragment;
         e.row[i] = first + at < end ? first + at : -1;
         if (p.order.row && first + at < end) {
-            e.row[i] = __ldg(from + at);
+            e.row[i] = __ldg(from + (begin + at));
         }
     }
 }
