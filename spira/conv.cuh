@@ -59,7 +59,7 @@ SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *s
     SPIRA_REQUIRE(conv_shortcut_takes(shape, gpu), status_unsupported, "shape (with a shortcut)",
                   0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    *bytes = conv_shortcut_packed_bytes(shape, cin, cin2);
+    *bytes = conv_shortcut_packed_bytes(shape, conv_kernel_of(shape, gpu), cin, cin2);
     return status_success();
 }
 
@@ -79,12 +79,7 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
     SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
     return numeric_dispatch<format>(s.type, [&](auto tag) {
-        if constexpr (conv_compiled(conv_kernel_hopper, decltype(tag)::value)) {
-            typedef typename decltype(tag)::element E;
-            return conv_pack_hopper<E>(&s, hopper_part_whole, weight, packed, stream);
-        } else {
-            return conv_not_compiled();
-        }
+        return conv_pack_shortcut(tag, &s, conv_kernel_of(shape, gpu), weight, packed, stream);
     });
 }
 
@@ -118,7 +113,8 @@ SPIRA_API status conv(const device_info *gpu, const conv_args *args, cudaStream_
     SPIRA_REQUIRE(shortcuts || !args->shortcut, status_unsupported,
                   "shortcut (call conv<format, true>)", 0);
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return conv_run<shortcuts>(tag, args, conv_kernel_of(&args->shape, gpu), gpu, stream);
+        return conv_run<shortcuts>(tag, args, conv_kernel_over(&args->shape, gpu, args->map->form),
+                                   gpu, stream);
     });
 }
 

@@ -169,6 +169,17 @@ SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
 #endif
 }
 
+// The same: `there` is negative where nothing is there.
+SPIRA_DEVICE void async_copy_16_signed(uint32_t to, const void *from, int there) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .pred missing;\n"
+                 "setp.lt.s32 missing, %2, 0;\n"
+                 "cp.async.cg.shared.global [%0], [%1], 16, missing; }" ::"r"(to),
+                 "l"(from), "r"(there)
+                 : "memory");
+#endif
+}
+
 // Copies 4 bytes, both sides aligned to 4, through the multiprocessor's cache (L1).
 SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
 #if __CUDA_ARCH__ >= 800
@@ -180,6 +191,21 @@ SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
 SPIRA_DEVICE void async_copy_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Ends a group of copies of the calling thread.
+SPIRA_DEVICE void async_copy_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of the calling thread but the last few.
+template <int groups>
+SPIRA_DEVICE void async_copy_wait_but() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 #endif
 }
 

@@ -13,6 +13,13 @@
 
 #include "../numeric.cuh"
 
+// Whether the instructions are compiled.
+#if __CUDA_ARCH__ >= 800
+#define SPIRA_MMA 1
+#else
+#define SPIRA_MMA 0
+#endif
+
 namespace spira {
 
 template <typename E>
@@ -49,6 +56,30 @@ __device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 #endif
+}
+
+// Several products with the same b.
+template <typename E, int many>
+SPIRA_DEVICE void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0,
+                            uint32_t b1) {
+#pragma unroll
+    for (int i = 0; i < many; ++i) {
+        mma_step<E>(sum[i], a[i], b0, b1);
+    }
+}
+
+// Loads four matrices of 8 rows of 16 bytes from shared memory (ldmatrix). Lanes 8 i .. 8 i + 7
+// give the addresses of the rows of matrix i; of each matrix a lane gets bytes 4 t .. 4 t + 3 of
+// row g.
+SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+#if SPIRA_MMA
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row)
+                 : "memory");
+#endif
+    return v;
 }
 
 } // namespace spira

@@ -76,13 +76,15 @@ SPIRA_API status conv_check_shortcut(const conv_args *a, const device_info *d) {
 }
 
 // The map has the layout that the kernel reads; every kernel reads the identity.
-SPIRA_API status conv_check_map(const conv_args *a, conv_kernel kernel) {
+SPIRA_API status conv_check_map(const conv_args *a, const device_info *d) {
     SPIRA_TRY(conv_map_check(a->map, a->shape.volume));
-    if (a->map->form == conv_form_identity) {
+    const conv_form form = a->map->form;
+    if (form == conv_form_identity) {
         return status_success();
     }
-    SPIRA_REQUIRE(a->map->form == conv_kernel_form(kernel), status_unsupported,
-                  "map (another conv_form than the shape reads: see conv_form_of)", a->map->form);
+    const conv_kernel kernel = conv_kernel_over(&a->shape, d, form);
+    SPIRA_REQUIRE(form == conv_kernel_form(kernel), status_unsupported,
+                  "map (another conv_form than the shape reads: see conv_form_of)", form);
     return kernel == conv_kernel_narrow ? narrow_layout_check(&a->map->order) : status_success();
 }
 
@@ -108,7 +110,7 @@ SPIRA_API status conv_check(const conv_args *a, const device_info *d) {
     }
     SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
                   status_unsupported, "out (overlaps an input)", 0);
-    SPIRA_TRY(conv_check_map(a, conv_kernel_of(&a->shape, d)));
+    SPIRA_TRY(conv_check_map(a, d));
     return a->shortcut ? conv_check_shortcut(a, d) : status_success();
 }
 

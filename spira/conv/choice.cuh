@@ -9,15 +9,24 @@
 #include "exact.cuh"
 #include "hopper.cuh"
 #include "narrow.cuh"
+#include "portable.cuh"
 #include "tensor.cuh"
+
+// 1: layers that the narrow and Hopper kernels do not compute take the portable kernel, and with it
+// the ordered layout, wherever it is compiled. 0: they take the tensor kernel and the tiled layout;
+// the portable kernel computes those whose caller brings an ordered map (conv_map_of_order).
+#ifndef SPIRA_PORTABLE
+#define SPIRA_PORTABLE 0
+#endif
 
 namespace spira {
 
 enum conv_kernel {
-    conv_kernel_exact,  // plain fp32 multiply-adds
-    conv_kernel_tensor, // mma.sync, sm_80 and later
-    conv_kernel_hopper, // wgmma, sm_90a
-    conv_kernel_narrow, // mma.sync for up to 32 channels on each side
+    conv_kernel_exact,    // plain fp32 multiply-adds
+    conv_kernel_tensor,   // mma.sync, sm_80 and later
+    conv_kernel_hopper,   // wgmma, sm_90a
+    conv_kernel_narrow,   // mma.sync for up to 32 channels on each side
+    conv_kernel_portable, // mma.sync, over the ordered layout
 };
 
 // Tensor cores where they have the format.
@@ -30,23 +39,36 @@ SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) 
     return !conv_uses_tensor(s->type, d->capability)              ? conv_kernel_exact
            : narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                                   ? conv_kernel_hopper
+           : SPIRA_PORTABLE && portable_takes(s, d)               ? conv_kernel_portable
                                                                   : conv_kernel_tensor;
 }
 
 // The layout that a kernel reads, where the kernel map has one.
 SPIRA_API conv_form conv_kernel_form(conv_kernel kernel) {
-    return kernel == conv_kernel_narrow || kernel == conv_kernel_hopper ? conv_form_order
-                                                                        : conv_form_tiles;
+    return kernel == conv_kernel_exact || kernel == conv_kernel_tensor ? conv_form_tiles
+                                                                       : conv_form_order;
+}
+
+// The kernel that computes a layer over a map of a form. The tensor and the portable kernel read
+// the same packed weights, so the map may have the layout of either.
+SPIRA_API conv_kernel conv_kernel_over(const conv_shape *s, const device_info *d, conv_form form) {
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    const bool either =
+        (kernel == conv_kernel_tensor && portable_takes(s, d)) || kernel == conv_kernel_portable;
+    return !either || form == conv_form_identity ? kernel
+           : form == conv_form_order             ? conv_kernel_portable
+                                                 : conv_kernel_tensor;
 }
 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.
 SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = type == numeric_f16 || type == numeric_bf16;
     const bool tensor = type != numeric_f32 && device_code_within(80, 999);
-    return kernel == conv_kernel_exact    ? type == numeric_f32 || device_code_within(0, 79)
-           : kernel == conv_kernel_tensor ? tensor
-           : kernel == conv_kernel_narrow ? tensor && half
-                                          : half && device_code_within(90, 90);
+    return kernel == conv_kernel_exact      ? type == numeric_f32 || device_code_within(0, 79)
+           : kernel == conv_kernel_tensor   ? tensor
+           : kernel == conv_kernel_narrow   ? tensor && half
+           : kernel == conv_kernel_portable ? type != numeric_f32 && portable_compiled()
+                                            : half && device_code_within(90, 90);
 }
 
 SPIRA_API status conv_not_compiled() {
@@ -64,7 +86,7 @@ SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
         return narrow_weights(s);
     case conv_kernel_hopper:
         return hopper_weights(s, hopper_part_bytes(s));
-    default:
+    default: // tensor, portable
         return conv_tensor_weights(s);
     }
 }
@@ -76,10 +98,12 @@ SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
 
 // ---- shortcuts ----------------------------------------------------------------------------------
 
-// Whether a convolution can compute a shortcut too: the Hopper kernel does, unless it has at most
-// 32 input channels and at most 64 output channels.
+// Whether a convolution can compute a shortcut too: the portable kernel does, and the Hopper kernel
+// unless it has at most 32 input channels and at most 64 output channels.
 SPIRA_API bool conv_shortcut_takes(const conv_shape *s, const device_info *d) {
-    return conv_kernel_of(s, d) == conv_kernel_hopper && hopper_takes_shortcut(s);
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    return kernel == conv_kernel_portable ||
+           (kernel == conv_kernel_hopper && hopper_takes_shortcut(s));
 }
 
 // The shape of a shortcut of a convolution.
@@ -91,9 +115,12 @@ SPIRA_API conv_shape conv_shortcut_shape(const conv_shape *s, int cin, int cin2)
     return own;
 }
 
-SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, int cin, int cin2) {
+SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, conv_kernel kernel, int cin,
+                                            int cin2) {
     const conv_shape own = conv_shortcut_shape(s, cin, cin2);
-    return (size_t)hopper_weights(&own, hopper_part_whole) * conv_lane_bytes;
+    return (size_t)(kernel == conv_kernel_hopper ? hopper_weights(&own, hopper_part_whole)
+                                                 : conv_tensor_weights(&own)) *
+           conv_lane_bytes;
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -105,26 +132,29 @@ SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, int cin, int ci
 SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const device_info *d,
                               conv_sizes *sizes) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_narrow   ? narrow_sizes_list(sizes)
-           : kernel == conv_kernel_hopper ? hopper_sizes_list(s, d, sizes)
-                                          : conv_tensor_sizes_list(s, rows, d, sizes);
+    return kernel == conv_kernel_narrow     ? narrow_sizes_list(sizes)
+           : kernel == conv_kernel_hopper   ? hopper_sizes_list(s, d, sizes)
+           : kernel == conv_kernel_portable ? portable_sizes_list(d, sizes)
+                                            : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
 SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const device_info *d,
                               const conv_sizes *size) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_narrow   ? narrow_sizes_fit(size)
-           : kernel == conv_kernel_hopper ? hopper_sizes_fit(s, d, size)
-                                          : conv_tensor_sizes_fit(s, rows, d, size);
+    return kernel == conv_kernel_narrow     ? narrow_sizes_fit(size)
+           : kernel == conv_kernel_hopper   ? hopper_sizes_fit(s, d, size)
+           : kernel == conv_kernel_portable ? portable_sizes_fit(d, size)
+                                            : conv_tensor_sizes_fit(s, rows, d, size);
 }
 
 // The choice without measurements.
 SPIRA_API conv_sizes conv_sizes_choose(const conv_shape *s, int rows, int32_t capacity,
                                        const device_info *d) {
     const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_narrow   ? narrow_sizes_choose(s, capacity, d)
-           : kernel == conv_kernel_hopper ? hopper_sizes_choose(s, capacity, d)
-                                          : conv_tensor_sizes_choose(s, rows, capacity, d);
+    return kernel == conv_kernel_narrow     ? narrow_sizes_choose(s, capacity, d)
+           : kernel == conv_kernel_hopper   ? hopper_sizes_choose(s, capacity, d)
+           : kernel == conv_kernel_portable ? portable_sizes_choose(s, capacity, d)
+                                            : conv_tensor_sizes_choose(s, rows, capacity, d);
 }
 
 } // namespace spira

@@ -38,7 +38,7 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
         }
     }
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor) {
+        if (kernel == conv_kernel_tensor || kernel == conv_kernel_portable) {
             conv_tensor_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 *s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
@@ -49,6 +49,24 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
             conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 s->type, weight, total, (float *)packed);
             return status_of_launch("conv_weights_pack");
+        }
+    }
+    return conv_not_compiled();
+}
+
+// Packs a shortcut's weights for the kernel of its convolution. s: conv_shortcut_shape.
+template <typename tag>
+SPIRA_API status conv_pack_shortcut(tag own, const conv_shape *s, conv_kernel kernel,
+                                    const float *weight, void *packed, cudaStream_t stream) {
+    if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
+        if (kernel == conv_kernel_hopper) {
+            return conv_pack_hopper<typename tag::element>(s, hopper_part_whole, weight, packed,
+                                                           stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
+        if (kernel == conv_kernel_portable) {
+            return conv_pack_as(own, s, kernel, weight, packed, stream);
         }
     }
     return conv_not_compiled();

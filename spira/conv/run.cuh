@@ -82,7 +82,7 @@ SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaS
     return narrow_run<E>(p, stream);
 }
 
-SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
+SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
     const conv_shortcut *s = a->shortcut;
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     const int element = numeric_size(shape.type);
@@ -95,7 +95,9 @@ SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a) {
     p.shift = s->shift;
     p.cin = s->cin;
     p.cin2 = s->cin2;
-    p.parts = (int)ceil_div(hopper_row_bytes(&shape), hopper_part_whole);
+    p.parts = kernel == conv_kernel_hopper
+                  ? (int)ceil_div(hopper_row_bytes(&shape), hopper_part_whole)
+                  : conv_shape_chunks(&shape);
     p.wide_in = conv_aligned(s->in, s->cin, element, conv_lane_bytes);
     p.wide_in2 = !s->cin2 || conv_aligned(s->in2, s->cin2, element, conv_lane_bytes);
     return p;
@@ -111,9 +113,21 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaS
     p.part = hopper_part_bytes(s);
     p.chunks = hopper_parts(s);
     if (a->shortcut) {
-        p.shortcut = conv_shortcut_params(a);
+        p.shortcut = conv_shortcut_params(a, conv_kernel_hopper);
     }
     return hopper_run<E, shortcuts>(p, d, stream);
+}
+
+template <typename E>
+SPIRA_API status conv_run_portable(const conv_args *a, const device_info *d, cudaStream_t stream) {
+    conv_tensor_params p = conv_params_of(a, d);
+    p.order = conv_order(a->map);
+    p.size = a->sizes ? *a->sizes : portable_sizes_choose(&a->shape, p.capacity, d);
+    SPIRA_REQUIRE(portable_sizes_fit(d, &p.size), status_unsupported, "sizes", 0);
+    if (a->shortcut) {
+        p.shortcut = conv_shortcut_params(a, conv_kernel_portable);
+    }
+    return portable_run<E>(p, d, stream);
 }
 
 template <typename E>
@@ -129,7 +143,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const device_info *d, cudaS
     return conv_tensor_run<E>(p, stream);
 }
 
-// By the kernel that the weights are packed for.
+// By the kernel: conv_kernel_over.
 template <bool shortcuts, typename tag>
 SPIRA_API status conv_run(tag, const conv_args *a, conv_kernel kernel, const device_info *d,
                           cudaStream_t stream) {
@@ -137,6 +151,11 @@ SPIRA_API status conv_run(tag, const conv_args *a, conv_kernel kernel, const dev
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (kernel == conv_kernel_hopper) {
             return conv_run_hopper<E, shortcuts>(a, d, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
+        if (kernel == conv_kernel_portable) {
+            return conv_run_portable<E>(a, d, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {

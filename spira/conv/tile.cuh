@@ -102,14 +102,17 @@ enum { conv_sizes_most = 256 };
 
 // How the work of a layer is cut. What a member means depends on the kernel:
 //
-//          conv/tensor.cuh                 conv/narrow.cuh     conv/hopper.cuh
-//   tiles  of a thread block               1                   under way at a time: 1, 2
-//   slices of a thread block, up to 32     1                   columns / 32
-//          output channels each
-//   split  warps that share the list of    warps that share    thread blocks that share the
-//          a tile: 1, 2, 4                 places: 1, 2, 4     offsets of a tile: 1, 2
-//   depth  chunks multiplied at a time:    1                   stages of the ring
-//          1, 2, 4
+//          conv/tensor.cuh        conv/narrow.cuh     conv/hopper.cuh      conv/portable.cuh
+//   tiles  of a thread block      1                   under way at a       pairs of row groups of a
+//                                                     time: 1, 2           tile: 1, 2
+//   slices of a thread block,     1                   columns / 32         columns / 32: 2, 3, 4
+//          up to 32 output
+//          channels each
+//   split  warps that share the   warps that share    thread blocks that   1
+//          list of a tile:        places: 1, 2, 4     share the offsets
+//          1, 2, 4                                    of a tile: 1, 2
+//   depth  chunks multiplied at   1                   stages of the ring   stages of the ring
+//          a time: 1, 2, 4
 //
 // Launchers choose `depth` themselves and ignore the caller's.
 struct conv_sizes {
@@ -121,7 +124,7 @@ struct conv_tensor_shortcut {
     const void *in, *in2, *weights;
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2;
-    int parts; // of a row, 128 bytes each; 0: no shortcut
+    int parts; // of a row: 128 bytes each, 64 of conv/portable.cuh; 0: no shortcut
     bool wide_in, wide_in2;
 };
 
@@ -130,7 +133,7 @@ struct conv_tensor_params {
     const void *in, *in2, *weights, *residual;
     void *out;
     tile_layout layout; // first is null for the identity
-    order_layout order; // row is null for the identity; conv/narrow.cuh, conv/hopper.cuh
+    order_layout order; // row is null for the identity; not conv/tensor.cuh
     const int32_t *count;
     int32_t capacity;
     conv_epilogue epilogue;
@@ -139,7 +142,8 @@ struct conv_tensor_params {
     int chunks1, chunks; // of the first source, of both. conv/hopper.cuh: `chunks` is the parts of
                          // both together
     int slices;          // thread blocks that share the output channels of a tile
-    int part;            // bytes of a part of a row; conv/hopper.cuh
+    int part;            // bytes: of a part of a row (conv/hopper.cuh); of the weights of a chunk
+                         // and offset (conv/portable.cuh)
     int multiprocessors; // of the device; conv/narrow.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
@@ -149,7 +153,18 @@ struct conv_tensor_params {
     conv_tensor_shortcut shortcut; // conv/hopper.cuh
 };
 
-// ---- unaligned rows -----------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------
+
+// a * b. The compiler would use a full 64-bit multiplication.
+SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    uint64_t v;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
+    return v;
+#else
+    return (uint64_t)a * b;
+#endif
+}
 
 // Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
 template <typename E>

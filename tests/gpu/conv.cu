@@ -965,7 +965,7 @@ TEST(conv_sizes_fit_the_device) {
         device_made(100, 148, 232448, false), device_made(120, 170, 101376, false)};
     random_state random = random_make(47);
     const int most[] = {40, 130, 1024};
-    int kernels[4] = {};
+    int kernels[5] = {};
     for (int i = 0; i < 500; ++i) {
         conv_shape s = shape_make(random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
                                   random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
@@ -980,7 +980,7 @@ TEST(conv_sizes_fit_the_device) {
                 check_hopper_fits(&s, rows, &d);
             } else if (kernel == conv_kernel_narrow) {
                 check_few_fits(&s, rows, &d);
-            } else {
+            } else if (kernel == conv_kernel_tensor) {
                 check_tensor_fits(&random, &s, rows, &d);
             }
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {

@@ -152,6 +152,35 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
     CHECK(shared > 0);
 }
 
+// Where the portable kernel is compiled, an ordered map does as well as the tiled one, with the
+// same packed weights.
+DEVICE_TEST(gpu_conv_map_either_form) {
+    int done = 0;
+    for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32}) {
+        random_state random = random_make((uint64_t)type);
+        const conv_shape s = shape_make(27, 40, 24, 72, type);
+        if (!portable_takes(&s, gpu())) {
+            continue;
+        }
+        problem p = problem_make(&random, s, 200, 300, 350);
+        problem_fill_map(&random, &p, 20);
+        problem_fill_any_epilogue(&random, &p);
+        problem_name(&p, "either form");
+        for (conv_form form : {conv_form_order, conv_form_tiles}) {
+            device_problem d;
+            device_problem_make(&p, &d);
+            d.map = map_upload(&p, form);
+            problem_good(
+                &p, device_problem_run(&p, &d, true, [&] { return device_problem_start(&d); }));
+            guarded_finish();
+        }
+        ++done;
+    }
+    if (!done) {
+        SKIP("the device does not run the portable kernel");
+    }
+}
+
 // Coordinates off the stride's lattice are recorded.
 DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     random_state random = random_make(6);

@@ -104,15 +104,20 @@ TEST(conv_shortcut_shapes) {
     ampere.hopper = false;
     for (const auto &e : expected) {
         CHECK_EQUAL(conv_shortcut_takes(&e.shape, &hopper_device), e.takes);
-        CHECK(!conv_shortcut_takes(&e.shape, &ampere));
+        CHECK_EQUAL(conv_shortcut_takes(&e.shape, &ampere),
+                    conv_kernel_of(&e.shape, &ampere) == conv_kernel_portable);
     }
     // In parts of 64 channels, whatever those of the convolution are.
     const conv_shape parts = shape_make(27, 96, 0, 96, numeric_f16),
                      whole = shape_make(27, 128, 0, 128, numeric_f16);
-    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, 128, 0), (size_t)(2 * 64 * 96 * 2));
-    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, 96, 97), (size_t)(4 * 64 * 96 * 2));
-    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, 128, 64), (size_t)(3 * 64 * 128 * 2));
-    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, 1, 0), (size_t)(64 * 128 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, conv_kernel_hopper, 128, 0),
+                (size_t)(2 * 64 * 96 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&parts, conv_kernel_hopper, 96, 97),
+                (size_t)(4 * 64 * 96 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, conv_kernel_hopper, 128, 64),
+                (size_t)(3 * 64 * 128 * 2));
+    CHECK_EQUAL(conv_shortcut_packed_bytes(&whole, conv_kernel_hopper, 1, 0),
+                (size_t)(64 * 128 * 2));
 }
 
 DEVICE_TEST(gpu_shortcut_random_shapes) {

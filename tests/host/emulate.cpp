@@ -2,13 +2,14 @@
 // reports what would go wrong on a GPU.
 #include "../support/test.h"
 
-#include "../support/emulate_hopper.h"
+#include "../support/emulate_mma.h"
 
 using namespace spira;
 
 namespace {
 
 enum { threads = 96 };
+enum { memory = 4096 }; // bytes of shared memory of kernels that copy
 
 // Exchanges values within each warp, then within the thread block.
 void kernel_meets(int32_t *votes, int32_t *lower, int32_t *sums, int32_t *others) {
@@ -44,6 +45,74 @@ void kernel_strays(int32_t *votes) {
     }
 }
 
+// Copies three groups of 16 bytes for each lane and waits for all but the last `left`; at the end
+// for all, unless one is to be left.
+void kernel_groups(const uint32_t *from, uint32_t *to, int left, bool ends) {
+    const uint32_t at = shared_address(hopper_dynamic) + threadIdx.x * 16;
+    for (int i = 0; i < 3; ++i) {
+        async_copy_16_signed(at + (uint32_t)i * threads * 16,
+                             from + (i * threads + (int)threadIdx.x) * 4, i == 1 ? -1 : 0);
+        async_copy_commit();
+    }
+    left == 2 ? async_copy_wait_but<2>() : left == 1 ? async_copy_wait_but<1>() : async_copy_wait();
+    __syncthreads();
+    for (int i = 0; i < 3; ++i) {
+        const uint32_t other = shared_address(hopper_dynamic) +
+                               (uint32_t)(i * threads + threads - 1 - (int)threadIdx.x) * 16;
+        to[i * threads + (int)threadIdx.x] = shared_load(other);
+    }
+    __syncthreads();
+    if (ends) {
+        async_copy_wait();
+    }
+}
+
+// A warp multiplies a [16, row of 32 bytes] by b [8, row of 32 bytes], which it reads by ldmatrix:
+// sum [16, 8].
+template <typename E>
+void kernel_matrix(const E *a, const E *b, float *sum) {
+    enum { depth = 32 / sizeof(E) };
+    const int lane = (int)threadIdx.x, g = lane / 4, t = lane % 4;
+    if (lane == 0) {
+        memcpy(hopper_dynamic, a, 512);
+        memcpy(hopper_dynamic + 512, b, 256);
+    }
+    __syncwarp();
+    const uint32_t first = shared_address(hopper_dynamic), which = (uint32_t)lane / 8;
+    const uint32_t row = (uint32_t)lane % 8;
+    const uint4 low = matrix_load_4(first + (row + which % 2 * 8) * 32 + which / 2 * 16);
+    const uint4 own = matrix_load_4(first + 512 + row * 32 + which % 2 * 16);
+    float out[2][4] = {{0, 0, 0, 0}, {1, 1, 1, 1}};
+    mma_steps<E>(out, {low, low}, own.x, own.y);
+    for (int i = 0; i < 4; ++i) {
+        sum[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = out[0][i] + out[1][i] - 1;
+    }
+}
+
+// Twice the product, exactly.
+template <typename E>
+void check_matrix() {
+    enum { depth = 32 / sizeof(E) };
+    random_state random = random_make(depth);
+    std::vector<E> a(16 * depth), b(8 * depth);
+    for (std::vector<E> *v : {&a, &b}) {
+        for (E &e : *v) {
+            e = element_from_float<E>((float)random_int(&random, -8, 8));
+        }
+    }
+    std::vector<float> sum(16 * 8);
+    REQUIRE_OK(kernel_launch(kernel_matrix<E>, 1, 32, memory, false, 1, nullptr, "matrix",
+                             (const E *)a.data(), (const E *)b.data(), sum.data()));
+    for (size_t i = 0; i < sum.size(); ++i) {
+        float wanted = 0;
+        for (size_t k = 0; k < depth; ++k) {
+            wanted +=
+                element_to_float(a[i / 8 * depth + k]) * element_to_float(b[i % 8 * depth + k]);
+        }
+        REQUIRE(CHECK_EQUAL(sum[i], 2 * wanted));
+    }
+}
+
 status launch_parts(int leaves) {
     return kernel_launch(kernel_parts, 2, threads, 0, false, 1, nullptr, "parts", leaves);
 }
@@ -51,8 +120,6 @@ status launch_parts(int leaves) {
 status launch_splits(int leaves, int32_t *votes) {
     return kernel_launch(kernel_splits, 1, threads, 0, false, 1, nullptr, "splits", leaves, votes);
 }
-
-enum { memory = 4096 }; // bytes of shared memory of the kernels below
 
 // One warp copies to shared memory that the other warps read, with one planted mistake.
 enum mistake : int {
@@ -298,4 +365,33 @@ TEST(emulate_multiplies) {
         check_multiply<__nv_bfloat16, 96>(log);
     }
     check_multiply<__half, 256>(7);
+}
+
+TEST(emulate_groups_of_copies) {
+    std::vector<uint32_t> from(3 * threads * 4), to(3 * threads);
+    for (size_t i = 0; i < from.size(); ++i) {
+        from[i] = (uint32_t)i + 1;
+    }
+    for (int left = 0; left < 3; ++left) {
+        for (bool ends : {true, false}) {
+            const status s =
+                kernel_launch(kernel_groups, 1, threads, 3 * threads * 16, false, 1, nullptr,
+                              "groups", (const uint32_t *)from.data(), to.data(), left, ends);
+            CHECK_STATUS(s, ends || left == 0 ? status_ok : status_cuda);
+            for (int i = 0; i < 3 * threads; ++i) {
+                const int group = i / threads, other = threads - 1 - i % threads;
+                const uint32_t copied =
+                    group == 1 ? 0 : from[(size_t)(group * threads + other) * 4];
+                REQUIRE(CHECK_EQUAL(to[(size_t)i], group >= 3 - left ? ~0u : copied));
+            }
+        }
+    }
+}
+
+TEST(emulate_multiplies_by_warps) {
+    for (emulate::seed = 0; emulate::seed < 5; ++emulate::seed) {
+        check_matrix<__half>();
+        check_matrix<__nv_bfloat16>();
+        check_matrix<float>();
+    }
 }

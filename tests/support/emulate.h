@@ -381,6 +381,10 @@ inline bool __all_sync(uint32_t lanes, bool vote, int line = __builtin_LINE()) {
     return __ballot_sync(lanes, vote, line) == ~0u;
 }
 
+inline bool __any_sync(uint32_t lanes, bool vote, int line = __builtin_LINE()) {
+    return __ballot_sync(lanes, vote, line) != 0;
+}
+
 inline void __syncwarp(int line = __builtin_LINE()) {
     __ballot_sync(~0u, true, line);
 }

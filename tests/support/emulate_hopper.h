@@ -211,6 +211,9 @@ inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
 // Plants an error: a thread for which it returns true does not wait. Null: all threads wait.
 inline std::function<bool()> wait_skipped;
 
+// Plants an error: no thread waits for groups of copies.
+inline bool copies_skipped;
+
 inline void barrier_meet(uint64_t *barrier, uint32_t phase) {
     wait_until(
         [](uint64_t at, uint64_t phase) { return barrier_of((uint64_t *)at).phase != phase; },
@@ -243,7 +246,8 @@ struct matrix_step {
 };
 
 struct thread_state {
-    std::vector<copy> copies; // without an mbarrier yet
+    std::vector<copy> copies; // without an mbarrier or a group yet
+    std::vector<std::vector<copy>> copy_groups;
     std::vector<matrix_step> steps;
     std::vector<std::vector<matrix_step>> groups;
     unsigned ended; // groups committed
@@ -307,7 +311,8 @@ inline void hopper_memory_begin(block *b, size_t bytes) {
 inline void hopper_memory_end() {
     bool left = !transfers.empty();
     for (const thread_state &s : states) {
-        left = left || !s.copies.empty() || !s.steps.empty() || !s.groups.empty();
+        left = left || !s.copies.empty() || !s.copy_groups.empty() || !s.steps.empty() ||
+               !s.groups.empty();
     }
     if (left) {
         fault("a thread block ends before its asynchronous operations");
@@ -424,6 +429,10 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     emulate::own_state().copies.push_back(c);
 }
 
+inline void async_copy_16_signed(uint32_t to, const void *from, int there) {
+    async_copy_16(to, from, there >= 0);
+}
+
 // The mbarriers that the copies report to may complete later.
 inline void async_copy_wait() {
     using namespace emulate;
@@ -433,8 +442,31 @@ inline void async_copy_wait() {
             t.copies.clear();
         }
     }
+    for (const std::vector<copy> &group : own_state().copy_groups) {
+        copies_end(group);
+    }
+    own_state().copy_groups.clear();
     copies_end(own_state().copies);
     own_state().copies.clear();
+}
+
+inline void async_copy_commit() {
+    emulate::thread_state &s = emulate::own_state();
+    s.copy_groups.push_back(std::move(s.copies));
+    s.copies.clear();
+}
+
+// Groups complete as late as they may.
+template <int groups>
+void async_copy_wait_but() {
+    emulate::thread_state &s = emulate::own_state();
+    if (emulate::copies_skipped) {
+        return;
+    }
+    while (s.copy_groups.size() > groups) {
+        emulate::copies_end(s.copy_groups.front());
+        s.copy_groups.erase(s.copy_groups.begin());
+    }
 }
 
 inline void mbarrier_init(uint64_t *barrier, int arrivals) {

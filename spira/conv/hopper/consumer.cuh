@@ -123,7 +123,7 @@ SPIRA_DEVICE void hopper_accumulate_stages(int set, int group, uint32_t zeros, b
 }
 
 // Rescales the accumulators of the offsets by scale / scale', so that the shortcut's products can
-// be added: see hopper_shortcut_load.
+// be added: see conv_shortcut_load.
 template <int columns>
 SPIRA_DEVICE void hopper_rescale(const hopper_shared &shared, float (&sum)[columns / 2]) {
     const float *ratio = shared.ratio + warp_lane() % 4 * 2;

@@ -10,6 +10,7 @@
 #ifndef SPIRA_CONV_HOPPER_EPILOGUE_CUH
 #define SPIRA_CONV_HOPPER_EPILOGUE_CUH
 
+#include "../schedule.cuh"
 #include "traits.cuh"
 
 namespace spira {
@@ -284,9 +285,7 @@ SPIRA_DEVICE void hopper_outputs_load(const conv_tensor_params &p, int outputs, 
 #pragma unroll
     for (int i = 0; i < 2 * row_groups; ++i) {
         int place = (first + i / 2) * order_rows + own + i % 2 * 8;
-        row[i / 2][i % 2] = place >= outputs ? -1
-                            : p.order.row    ? __ldg(p.order.row + place)
-                                             : place;
+        row[i / 2][i % 2] = conv_output_load(p, outputs, place);
     }
 }
 

@@ -34,17 +34,6 @@ SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
     return from;
 }
 
-// a * b. The compiler would use a full 64-bit multiplication.
-SPIRA_DEVICE uint64_t hopper_multiply_wide(uint32_t a, uint32_t b) {
-#ifdef __CUDA_ARCH__
-    uint64_t v;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
-    return v;
-#else
-    return (uint64_t)a * b;
-#endif
-}
-
 // Copies the pieces of a row group; missing rows become zero.
 template <int log>
 SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source)[2], uint32_t to) {
@@ -57,7 +46,7 @@ SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source
 #pragma unroll
     for (int i = 0; i < order_rows / rows; ++i) {
         int32_t row = __shfl_sync(~0u, source[i * rows / 32], i * rows % 32 + own);
-        const char *at = from.base + hopper_multiply_wide((uint32_t)row, from.pitch);
+        const char *at = from.base + conv_multiply_wide((uint32_t)row, from.pitch);
         async_copy_16(i % 2 ? odd + (i - 1) * 512 : even + i * 512, at, inside && row >= 0);
     }
 }

@@ -3,6 +3,7 @@
 #ifndef SPIRA_CONV_HOPPER_KERNEL_CUH
 #define SPIRA_CONV_HOPPER_KERNEL_CUH
 
+#include "../vectors.cuh"
 #include "cluster.cuh"
 #include "consumer.cuh"
 #include "producer.cuh"
@@ -10,38 +11,6 @@
 namespace spira {
 
 // ---- preparation --------------------------------------------------------------------------------
-
-// Loads scale and shift of a channel of the slice, the bias folded into the shift (conv_output_of).
-SPIRA_DEVICE void hopper_scale_load(const conv_tensor_params &p, int channel, int columns, int i,
-                                    hopper_shared &shared) {
-    if (i < columns) {
-        bool inside = channel + i < p.cout;
-        float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
-        float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
-        float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
-        shared.scale[i] = scale;
-        shared.scale[hopper_columns_most + i] = fmaf(bias, scale, shift);
-    }
-}
-
-// The same of the shortcut. The epilogue applies one scale to both, the shortcut's; so the
-// accumulators of the offsets are rescaled by scale / scale' first (hopper_rescale). |scale'| is at
-// least 2^-60 |scale|, so that the ratio does not overflow: the change is below the rounding error.
-SPIRA_DEVICE void hopper_shortcut_load(const conv_tensor_params &p, int channel, int columns, int i,
-                                       hopper_shared &shared) {
-    const conv_tensor_shortcut &s = p.shortcut;
-    if (i < columns) {
-        const bool inside = channel + i < p.cout;
-        const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
-        float own = inside && s.scale ? s.scale[channel + i] : 1.0f;
-        float shift = inside && s.shift ? s.shift[channel + i] : 0.0f;
-        float bias = inside && s.bias ? s.bias[channel + i] : 0.0f;
-        shared.scale[hopper_columns_most + i] += fmaf(bias, own, shift);
-        own = fabsf(own) < least ? copysignf(least, own) : own;
-        shared.scale[i] = own;
-        shared.ratio[i] = own == 0.0f ? 1.0f : scale / own;
-    }
-}
 
 // Writes what the epilogue needs, and the zeros. All threads call this, or the consumers alone
 // where producers start early.
@@ -55,9 +24,9 @@ SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring 
     constexpr bool loop = T::shortcut && !T::early;
     int i = (int)threadIdx.x;
     do {
-        hopper_scale_load(p, channel, T::columns, i, shared);
+        conv_scale_load<hopper_columns_most>(p, channel, T::columns, i, shared);
         if (T::shortcut) {
-            hopper_shortcut_load(p, channel, T::columns, i, shared);
+            conv_shortcut_load<hopper_columns_most>(p, channel, T::columns, i, shared);
         }
         i += (int)blockDim.x;
     } while (loop && i < T::columns);
@@ -74,7 +43,7 @@ template <typename T>
 SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     typedef typename T::element E;
-    const hopper_work work = hopper_work_of<T::columns>(p);
+    const conv_work work = hopper_work_of<T::columns>(p);
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0);
     const int first = warpgroup % T::set_warpgroups; // row group of the tile
     const int set = warpgroup / T::set_warpgroups;

@@ -36,23 +36,9 @@ struct hopper_job {
 // Bits of hopper_job.entry.
 enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
 
-// Loads a lane's word of the masks of a tile.
-SPIRA_DEVICE void hopper_masks_load(const conv_tensor_params &p, const hopper_work &work, int tile,
-                                    int number, uint32_t (&mask)[hopper_row_groups]) {
-    const int lane = threadIdx.x % 32, words = order_words(p.volume);
-#pragma unroll
-    for (int g = 0; g < hopper_row_groups; ++g) {
-        int group = number * hopper_row_groups + g;
-        mask[g] = 0;
-        if (tile < work.tiles && lane < words && group < work.row_groups) {
-            mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)group * words + lane) : 1;
-        }
-    }
-}
-
 // Goes to the next tile: counts its offsets and stages, and reads ahead.
 template <int slots, bool shortcut>
-SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const conv_work &work,
                                    hopper_cursor &c) {
     ++c.tile;
     c.number = c.next;
@@ -61,7 +47,7 @@ SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const hopper_wor
     for (int g = 0; g < hopper_row_groups; ++g) {
         c.mask[g] = c.mask_next[g];
     }
-    hopper_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
+    conv_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
     c.after_next = hopper_tile(p, work, c.tile + 2);
     int own = __popc(c.mask[0] | c.mask[1]), sum = own;
     static_assert(hopper_row_groups == 2, "two masks");
@@ -105,7 +91,7 @@ SPIRA_DEVICE uint32_t hopper_offset_find(const hopper_cursor &c, int words, int 
 
 // Loads the source rows of an offset. first: the warp's first row group of the tile.
 template <int row_groups>
-SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const conv_work &work,
                                       int number, int first, uint32_t entry,
                                       int32_t (&source)[row_groups][2]) {
     const int lane = threadIdx.x % 32, offset = (int)(entry & ((1u << hopper_offset_bits) - 1));
@@ -115,19 +101,14 @@ SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const hopper_
         const bool there = entry >> (hopper_offset_bits + first + g) & 1;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-            int place = h * 32 + lane, row = group * order_rows + place;
-            source[g][h] = row < work.outputs ? row : -1;
-            if (p.order.row && there) {
-                int64_t from = ((int64_t)group * p.volume + offset) * order_rows + place;
-                source[g][h] = __ldg(p.order.source + from);
-            }
+            source[g][h] = conv_source_load(p, work, group, offset, there, h * 32 + lane);
         }
     }
 }
 
 // The warp's next part of the shortcut. Its source rows are the output rows of the tile.
 template <int row_groups>
-SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const conv_work &work,
                                       int first_group, const hopper_cursor &c,
                                       hopper_job<1, row_groups> &job) {
     const int lane = threadIdx.x % 32;
@@ -147,15 +128,13 @@ SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const hopper_
     for (int i = 0; i < 2 * row_groups; ++i) {
         int group = c.number * hopper_row_groups + first_group + i / 2;
         int place = group * order_rows + i % 2 * 32 + lane;
-        job.source[0][i / 2][i % 2] = place >= work.outputs ? -1
-                                      : p.order.row         ? __ldg(p.order.row + place)
-                                                            : place;
+        job.source[0][i / 2][i % 2] = conv_output_load(p, work.outputs, place);
     }
 }
 
 // The warp's next job, with its source rows loaded.
 template <int slots, int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_job_next(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_job_next(const conv_tensor_params &p, const conv_work &work,
                                   int first_group, hopper_cursor &c,
                                   hopper_job<slots, row_groups> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {

@@ -13,7 +13,7 @@
 namespace spira {
 
 // Output channels that a thread block has weights for.
-SPIRA_DEVICE int hopper_weight_rows(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE int hopper_weight_rows(const conv_tensor_params &p, const conv_work &work,
                                     int columns) {
     return min(columns, hopper_couts(p.cout) - work.channel);
 }
@@ -99,7 +99,7 @@ SPIRA_DEVICE void hopper_arrive(const conv_tensor_params &p, uint32_t barrier) {
 
 // Copies the weights of one region. image: number of offset and part; bytes: of a part.
 template <int columns, int log>
-SPIRA_DEVICE void hopper_weights_copy(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_weights_copy(const conv_tensor_params &p, const conv_work &work,
                                       const void *weights, int image, int bytes, int begin,
                                       uint32_t to, uint32_t barrier) {
     int couts = hopper_couts(p.cout);
@@ -111,7 +111,7 @@ SPIRA_DEVICE void hopper_weights_copy(const conv_tensor_params &p, const hopper_
 
 // Asks for the weights of the region that begins at byte `begin` of a part.
 template <int columns, int part, int begin, int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const conv_work &work,
                                       const hopper_job<hopper_slots(part), row_groups> &job,
                                       const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
@@ -134,7 +134,7 @@ SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const hopper_
 // Asks for the weights of a stage. One lane of a team calls this.
 template <typename T, int part>
 SPIRA_DEVICE void
-hopper_produce_weights(const conv_tensor_params &p, const hopper_work &work,
+hopper_produce_weights(const conv_tensor_params &p, const conv_work &work,
                        const hopper_job<hopper_slots(part), T::team_row_groups> &job,
                        const hopper_ring &ring) {
     enum { columns = T::columns, own = T::team_row_groups };
@@ -148,7 +148,7 @@ hopper_produce_weights(const conv_tensor_params &p, const hopper_work &work,
 
 // Bytes of the weights of a stage.
 template <int columns, int part, int row_groups>
-SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const hopper_work &work,
+SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const conv_work &work,
                                            const hopper_job<hopper_slots(part), row_groups> &job) {
     const uint32_t rows = (uint32_t)hopper_weight_rows(p, work, columns);
     uint32_t bytes = 0;
@@ -181,7 +181,7 @@ SPIRA_DEVICE uint32_t hopper_header_of(const hopper_job<hopper_slots(part), row_
 // weights are under way already.
 template <typename T, int part>
 SPIRA_DEVICE void
-hopper_produce_stage(const conv_tensor_params &p, const hopper_work &work, int first, bool leads,
+hopper_produce_stage(const conv_tensor_params &p, const conv_work &work, int first, bool leads,
                      bool begun, const hopper_job<hopper_slots(part), T::team_row_groups> &job,
                      const hopper_ring &ring) {
     if (leads && !begun) {
@@ -211,7 +211,7 @@ hopper_produce_stage(const conv_tensor_params &p, const hopper_work &work, int f
 template <typename T, int part>
 SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, hopper_ring ring) {
     enum { slots = hopper_slots(part), warps = T::team_warps, own = T::team_row_groups };
-    const hopper_work work = hopper_work_of<T::columns>(p);
+    const conv_work work = hopper_work_of<T::columns>(p);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % (hopper_teams * warps);
     const int team = warp / warps, first = warp % warps * own;
     hopper_cursor cursor = {};
@@ -220,7 +220,7 @@ SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, hopper_ring ring) 
     cursor.at = team;
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
-    hopper_masks_load(p, work, 0, cursor.next, cursor.mask_next);
+    conv_masks_load(p, work, 0, cursor.next, cursor.mask_next);
     hopper_ring_next(ring, team);
     const bool leads = threadIdx.x % 32 == 0 && first == 0;
     job.part = -1; // the first iteration only looks ahead, so that this code is there once

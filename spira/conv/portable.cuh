@@ -1,0 +1,27 @@
+// spira/conv/portable.cuh: convolution of wide layers on mma.sync, for sm_80 and later.
+//
+// Reads the ordered layout (layout/order.h), as conv/hopper.cuh does, and the packed weights of
+// conv/tensor.cuh. A tile is one pair of row groups (128 rows) or two. A thread block computes one
+// tile at a time for a slice of the output channels, and stays for several tiles.
+//
+//     all warps                       ring of 3 to 6 stages             all warps
+//     ---------                       ---------------------             ---------
+//     find the next offset of the
+//     tile, load its sources
+//     (cursor.cuh)
+//     copy 64 bytes of each   cp.async  +-------------------+  ldmatrix
+//     source row, and of the  --------> | fragments of rows | ---------> mma.sync: accumulators in
+//     weights (fill.cuh)                | weights           |            registers (multiply.cuh)
+//                                       | header            |                   | end of tile
+//                                       +-------------------+                   v
+//                                                                        epilogue.cuh -> outputs
+//
+// The products are transposed: the instruction's 16 rows are output channels, its 8 columns source
+// rows. So a warp can skip what is missing 8 rows at a time.
+#ifndef SPIRA_CONV_PORTABLE_CUH
+#define SPIRA_CONV_PORTABLE_CUH
+
+#include "portable/choice.cuh" // which layers, and how they are cut
+#include "portable/launch.cuh" // portable_run
+
+#endif

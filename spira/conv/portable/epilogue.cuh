@@ -1,0 +1,174 @@
+// spira/conv/portable/epilogue.cuh: from accumulators to outputs: initial sums, scale and shift,
+// residual, activation, one rounding.
+//
+// A lane finishes four neighbouring channels at a time, of two rows of each fragment; 8 lanes have
+// 32 neighbouring channels of a row.
+#ifndef SPIRA_CONV_PORTABLE_EPILOGUE_CUH
+#define SPIRA_CONV_PORTABLE_EPILOGUE_CUH
+
+#include "multiply.cuh"
+
+namespace spira {
+
+// The lane's output rows of the tile of these pairs; -1: none.
+template <typename T>
+SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs,
+                                        const int (&pair)[T::pairs], const portable_place &own,
+                                        int (&row)[T::fragments][2]) {
+    enum { pair_rows = conv_pair_groups * order_rows };
+#pragma unroll
+    for (int j = 0; j < T::fragments; ++j) {
+        const int first = portable_fragment_of<T>(own, j) * portable_fragment;
+        const int number = T::pairs > 1 && first >= pair_rows ? pair[T::pairs - 1] : pair[0];
+        const int place = number * pair_rows + first % pair_rows + warp_lane() % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            row[j][h] = conv_output_load(p, outputs, place + h);
+        }
+    }
+}
+
+// The lane's four channels of bands 2 q and 2 q + 1, of row h of a fragment.
+template <int bands>
+SPIRA_DEVICE float4 portable_quad(const float (&sum)[bands][4], int q, int h) {
+    return make_float4(sum[2 * q][h], sum[2 * q][2 + h], sum[2 * q + 1][h], sum[2 * q + 1][2 + h]);
+}
+
+// Adds conv_tensor_params.sums. channel: the lane's first.
+template <typename T>
+SPIRA_DEVICE void portable_sums_add(const conv_tensor_params &p, int channel,
+                                    const int (&row)[T::fragments][2],
+                                    float (&sum)[T::fragments][T::bands][4]) {
+    const int pitch = conv_sums_pitch(p.cout);
+#pragma unroll
+    for (int j = 0; j < T::fragments; ++j) {
+        asm volatile("" ::: "memory"); // keeps the loads of a fragment together: registers
+#pragma unroll
+        for (int i = 0; i < T::bands; ++i) { // row h, quad q
+            const int h = i % 2, q = i / 2, first = channel + 32 * q;
+            if (row[j][h] >= 0 && first < p.cout) {
+                const float4 v =
+                    conv_sums_fetch(p.sums + (int64_t)row[j][h] * pitch + first, p.cout - first);
+                sum[j][2 * q][h] += v.x;
+                sum[j][2 * q][2 + h] += v.y;
+                sum[j][2 * q + 1][h] += v.z;
+                sum[j][2 * q + 1][2 + h] += v.w;
+            }
+        }
+    }
+}
+
+// Finishes four channels of an output. first: their number in the layer. vectors: their scales in
+// shared memory, and their shifts T::columns behind.
+template <typename T, bool wide>
+SPIRA_DEVICE void portable_finish(const conv_tensor_params &p, const float *vectors, int row,
+                                  int first, float4 sum,
+                                  const conv_quad<typename T::element> &residual) {
+    typedef typename T::element E;
+    const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    const bool leaky = p.epilogue.act == activation_leaky;
+    const float4 scale = *(const float4 *)vectors, shift = *(const float4 *)(vectors + T::columns);
+    float v[4] = {fmaf(sum.x, scale.x, shift.x), fmaf(sum.y, scale.y, shift.y),
+                  fmaf(sum.z, scale.z, shift.z), fmaf(sum.w, scale.w, shift.w)};
+    conv_quad<E> out;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        v[e] += p.residual ? element_to_float(residual.element[e]) : 0.0f;
+        out.element[e] = element_from_float<E>(conv_activate(v[e], floor, leaky, p.epilogue.slope));
+    }
+    conv_quad_store<E, wide>((E *)p.out + ((int64_t)row * p.cout + first), p.cout - first, out);
+}
+
+// Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
+// before the outputs of the batch are stored. channel: the lane's first.
+template <typename T>
+SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, const float *vectors,
+                                       int channel, const int (&row)[T::fragments][2],
+                                       const float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+    enum { quads = T::bands / 2 };
+#pragma unroll
+    for (int begin = 0; begin < T::fragments; begin += T::batch) {
+        conv_quad<E> residual[T::batch][2][quads] = {};
+        if (p.residual) {
+#pragma unroll
+            for (int i = 0; i < T::batch * T::bands; ++i) {
+                const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
+                const int first = channel + 32 * q, own = row[begin + j][h];
+                if (own >= 0 && first < p.cout) {
+                    residual[j][h][q] = conv_quad_load<E, true>(
+                        (const E *)p.residual + ((int64_t)own * p.cout + first), 4);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < T::batch * T::bands; ++i) {
+            const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
+            const int first = channel + 32 * q, own = row[begin + j][h];
+            if (own >= 0 && first < p.cout) {
+                portable_finish<T, true>(p, vectors + 32 * q, own, first,
+                                         portable_quad<T::bands>(sum[begin + j], q, h),
+                                         residual[j][h][q]);
+            }
+        }
+    }
+}
+
+// Finishes unaligned outputs in a compact loop, in which the accumulators move down through their
+// registers, two bands at a time.
+template <typename T>
+SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, const float *vectors,
+                                            int channel, int (&row)[T::fragments][2],
+                                            float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+    enum { quads = T::bands / 2, values = T::fragments * T::bands * 4 };
+#pragma unroll 1
+    for (int i = 0; i < T::fragments * quads; ++i) {
+        const int q = i % quads, first = channel + 32 * q;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if (row[0][h] >= 0 && first < p.cout) {
+                conv_quad<E> residual = {};
+                if (p.residual) {
+                    residual = conv_quad_load<E, false>((const E *)p.residual +
+                                                            ((int64_t)row[0][h] * p.cout + first),
+                                                        p.cout - first);
+                }
+                portable_finish<T, false>(p, vectors + 32 * q, row[0][h], first,
+                                          portable_quad<T::bands>(sum[0], 0, h), residual);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e + 8 < values; ++e) {
+            sum[e / 4 / T::bands][e / 4 % T::bands][e % 4] =
+                sum[(e + 8) / 4 / T::bands][(e + 8) / 4 % T::bands][e % 4];
+        }
+#pragma unroll
+        for (int j = 0; j + 1 < T::fragments; ++j) {
+            row[j][0] = q + 1 == quads ? row[j + 1][0] : row[j][0];
+            row[j][1] = q + 1 == quads ? row[j + 1][1] : row[j][1];
+        }
+    }
+}
+
+// Finishes a warp's outputs. from: its first channel in the slice; channel: in the layer.
+template <typename T>
+SPIRA_DEVICE void portable_finish_any(const conv_tensor_params &p, const float *scale, int from,
+                                      int channel, int (&row)[T::fragments][2],
+                                      float (&sum)[T::fragments][T::bands][4]) {
+    const int own = warp_lane() / 4 * 4;
+    const float *const vectors = scale + from + own;
+    channel += own;
+    if (p.sums) {
+        portable_sums_add<T>(p, channel, row, sum);
+    }
+    if (p.wide_out) {
+        portable_finish_wide<T>(p, vectors, channel, row, sum);
+    } else {
+        portable_finish_unaligned<T>(p, vectors, channel, row, sum);
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,47 @@
+// spira/conv/portable/launch.cuh: launches the variant of the portable kernel that a layer's sizes
+// name.
+#ifndef SPIRA_CONV_PORTABLE_LAUNCH_CUH
+#define SPIRA_CONV_PORTABLE_LAUNCH_CUH
+
+#include "choice.cuh"
+#include "kernel.cuh"
+
+namespace spira {
+
+// T: portable_traits.
+template <typename T>
+SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cudaStream_t stream) {
+    const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
+    p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
+    p.slices = (int)ceil_div(p.cout, T::columns);
+    p.part = conv_channel_groups(p.cout) * conv_fragment_bytes;
+    const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
+    const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
+    const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
+    const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(min_of(tiles, room), 1));
+    auto kernel = portable_kernel<T>;
+    SPIRA_TRY(status_from_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "conv (shared memory)"));
+    return kernel_launch(kernel, grid, T::threads, (size_t)bytes, p.programmatic, 1, stream, "conv",
+                         p);
+}
+
+// Computes a layer. p.size must fit (portable_sizes_fit); p.weights: of conv_tensor_pack_kernel.
+template <typename E>
+SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
+                              cudaStream_t stream) {
+    switch (p.size.slices) {
+    case 2:
+        return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
+    case 3:
+        return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
+    default:
+        return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
+                                : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
+    }
+}
+
+} // namespace spira
+
+#endif

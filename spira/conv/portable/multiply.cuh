@@ -1,0 +1,130 @@
+// spira/conv/portable/multiply.cuh: a warp multiplies a stage.
+//
+// The product is transposed, as in conv/narrow.cuh: the instruction's 16 rows are output channels
+// (a band, of the weights), and its 8 columns are source rows (a fragment). Fragments without a
+// source are skipped.
+//
+// With g = lane / 4 and t = lane % 4, a lane's accumulators of bands 2 q and 2 q + 1 are the output
+// channels 32 q + 4 g .. + 3, of rows 2 t and 2 t + 1 of each fragment:
+//   channel + 0, + 1   at [2 q][h], [2 q][2 + h]            h: row 2 t + h
+//   channel + 2, + 3   at [2 q + 1][h], [2 q + 1][2 + h]
+#ifndef SPIRA_CONV_PORTABLE_MULTIPLY_CUH
+#define SPIRA_CONV_PORTABLE_MULTIPLY_CUH
+
+#include "fill.cuh"
+
+namespace spira {
+
+// Where a warp stands in its thread block.
+struct portable_place {
+    int across, down;
+};
+
+template <typename T>
+SPIRA_DEVICE portable_place portable_place_of() {
+    const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0);
+    return {warp % T::across, warp / T::across};
+}
+
+// The fragment of the tile that is the warp's j-th: warps take turns, so that they have about the
+// same work.
+template <typename T>
+SPIRA_DEVICE int portable_fragment_of(const portable_place &own, int j) {
+    return j * T::down + own.down;
+}
+
+// Whether the warp's j-th fragment has a source. valid: portable_header.valid, shifted by the
+// warp's place.
+template <typename T>
+SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[2], int j) {
+    const int first = j * T::down, bit = first / 4 * 8 + first % 4;
+    return valid[bit / 32] >> bit % 32 & 1;
+}
+
+// Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
+// of the weights of a band, rows g and g + 8 of both pieces; of a fragment, all pieces of row g.
+// The second half of the weights is at ^ 32.
+SPIRA_DEVICE uint32_t portable_weights_at() {
+    const uint32_t lane = threadIdx.x % 32, g = lane % 8, which = lane / 8;
+    return portable_weight_place(g * 256 + which % 2 * 64 + which / 2 * conv_lane_bytes);
+}
+
+SPIRA_DEVICE uint32_t portable_rows_at() {
+    const uint32_t lane = threadIdx.x % 32;
+    return portable_row_place(lane % 8 * conv_chunk_bytes + lane / 8 * conv_lane_bytes);
+}
+
+// Where a lane reads in a stage, from its first byte on.
+struct portable_origin {
+    uint32_t rows, weights;
+};
+
+template <typename T>
+SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
+    enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
+    portable_origin o;
+    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at();
+    o.weights =
+        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
+    asm volatile("" : "+r"(o.rows), "+r"(o.weights)); // as in portable_target_of
+    return o;
+}
+
+// stage: its address; valid: of its header.
+template <typename T>
+SPIRA_DEVICE void portable_multiply(uint32_t stage, uint32_t low, uint32_t high,
+                                    const portable_origin &from, const portable_place &own,
+                                    float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+    const uint32_t valid[2] = {low >> own.down, T::rows > 128 ? high >> own.down : 0};
+    const uint32_t rows = stage + from.rows;
+    const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
+    uint4 a[2][T::bands], b[2];
+#pragma unroll
+    for (int i = 0; i < T::bands; ++i) {
+        a[0][i] = matrix_load_4(weights[0] + i / 2 * 2048 + i % 2 * 128);
+        a[1][i] = matrix_load_4(weights[1] + i / 2 * 2048 + i % 2 * 128);
+    }
+    b[0] = matrix_load_4(rows);
+#pragma unroll
+    for (int j = 0; j < T::fragments; ++j) {
+        if (j + 1 < T::fragments) {
+            b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
+        }
+        if (portable_valid<T>(valid, j)) {
+            const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
+            mma_steps<E>(sum[j], a[0], v.x, v.y);
+            mma_steps<E>(sum[j], a[1], v.z, v.w);
+        }
+    }
+}
+
+// Rescales the accumulators of the offsets, so that the shortcut's products can be added: see
+// conv_shortcut_load. ratio: of the warp's channels.
+template <typename T>
+SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][T::bands][4]) {
+    const float *own = ratio + (int)threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+    for (int i = 0; i < T::bands; ++i) {
+        const float2 r = *(const float2 *)(own + i / 2 * 32 + i % 2 * 2);
+#pragma unroll
+        for (int j = 0; j < T::fragments; ++j) {
+            sum[j][i][0] *= r.x;
+            sum[j][i][1] *= r.x;
+            sum[j][i][2] *= r.y;
+            sum[j][i][3] *= r.y;
+        }
+    }
+}
+
+template <typename T>
+SPIRA_DEVICE void portable_clear(float (&sum)[T::fragments][T::bands][4]) {
+#pragma unroll
+    for (int i = 0; i < T::fragments * T::bands * 4; ++i) {
+        sum[i / 4 / T::bands][i / 4 % T::bands][i % 4] = 0.0f;
+    }
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,282 @@
+// tests/gpu/portable.cu: the portable kernel (conv/portable.cuh) on the GPU, against sums in
+// double: all formats and cuts, shortcuts, sums to begin from. It runs on Hopper GPUs, too, and a
+// second time with the 99 KB of shared memory that a thread block has on compute capability 8.6.
+#ifndef SPIRA_PLAIN_SM90
+#define SPIRA_PLAIN_SM90 // compiles the kernel in code for sm_90a
+#endif
+#define SPIRA_PORTABLE 1
+
+#define gpu gpu_queried
+#include "../support/gpu.cuh"
+#undef gpu
+
+static int shared_most; // bytes of shared memory; 0: all
+
+// The GPU without its Hopper kernels.
+static const spira::device_info *gpu() {
+    static spira::device_info info;
+    info = *gpu_queried();
+    info.hopper = false;
+    info.shared_max = shared_most ? shared_most : info.shared_max;
+    return &info;
+}
+
+// Other test files have functions of these names with another gpu().
+#define problems problems_portable
+#include "../support/problems.cuh"
+
+using namespace problems;
+
+namespace {
+
+enum { small_shared = 99 * 1024 };
+
+const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32};
+
+// What conv does, without the other kernels.
+status start(const device_problem *d) {
+    const conv_args *a = &d->args;
+    SPIRA_TRY(conv_check(a, gpu()));
+    const conv_kernel kernel = conv_kernel_over(&a->shape, gpu(), a->map->form);
+    SPIRA_REQUIRE(kernel == conv_kernel_portable, status_unsupported, "kernel", kernel);
+    switch (a->shape.type) {
+    case numeric_f16:
+        return conv_run_portable<__half>(a, gpu(), stream_get());
+    case numeric_bf16:
+        return conv_run_portable<__nv_bfloat16>(a, gpu(), stream_get());
+    default:
+        return conv_run_portable<float>(a, gpu(), stream_get());
+    }
+}
+
+// Not copied: the arguments point to the shortcut.
+struct device_joined {
+    device_problem main;
+    conv_shortcut own;
+};
+
+void device_joined_make(const joined_problem *p, device_joined *d) {
+    const conv_shape *s = &p->own.shape;
+    device_problem_make(&p->main, &d->main);
+    if (!s->cin) {
+        return;
+    }
+    size_t bytes = 0;
+    CHECK_OK(conv_shortcut_bytes(gpu(), &p->main.shape, s->cin, s->cin2, &bytes));
+    char *packed = device_new<char>((int64_t)bytes);
+    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2,
+                                device_upload(p->own.weight.data(), (int64_t)p->own.weight.size()),
+                                packed, bytes, stream_get()));
+    d->own = {};
+    d->own.cin = s->cin;
+    d->own.cin2 = s->cin2;
+    d->own.in = features_upload(s->type, p->own.in, s->cin, p->own.off.in);
+    d->own.in2 = s->cin2 ? features_upload(s->type, p->own.in2, s->cin2, p->own.off.in2) : nullptr;
+    d->own.weights = packed;
+    d->own.bias = floats_upload(p->own.bias, p->own.off.floats);
+    d->own.scale = floats_upload(p->own.scale, p->own.off.floats);
+    d->own.shift = floats_upload(p->own.shift, p->own.off.floats);
+    d->main.args.shortcut = &d->own;
+}
+
+// The same bits twice, by `sizes` or, if that is null, as the rules choose.
+std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
+    device_joined d;
+    device_joined_make(p, &d);
+    d.main.args.sizes = sizes;
+    std::vector<char> out =
+        device_problem_run(&p->main, &d.main, true, [&] { return start(&d.main); });
+    guarded_finish();
+    return out;
+}
+
+// In all cuts, whose outputs are the same bits: the order of the additions does not depend on them.
+void joined_check(joined_problem *p, const char *what) {
+    static conv_sizes sizes[conv_sizes_most];
+    char more[80];
+    snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
+    problem_name(&p->main, what, more);
+    for (int shared : {0, (int)small_shared}) {
+        shared_most = shared;
+        const std::vector<char> out = joined_run(p, nullptr);
+        const reference_verdict v =
+            p->own.shape.cin ? joined_judge(p, out.data()) : problem_judge(&p->main, out.data());
+        reference_conv_good(v, p->main.name);
+        const int count = conv_sizes_list(&p->main.shape, 0, gpu(), sizes);
+        CHECK(count >= 4);
+        for (int i = 0; i < count; ++i) {
+            test_check(joined_run(p, &sizes[i]) == out, __FILE__, __LINE__, p->main.name);
+        }
+    }
+    shared_most = 0;
+}
+
+// Whether the GPU runs the kernel.
+bool device_takes() {
+    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
+    return portable_takes(&s, gpu());
+}
+
+#define NEED_PORTABLE()                                                                            \
+    if (!device_takes()) {                                                                         \
+        SKIP("the device does not run the portable kernel");                                       \
+    }
+
+} // namespace
+
+// Random channels, maps, epilogues and alignments, every other layer with a shortcut.
+DEVICE_TEST(gpu_portable_random_layers) {
+    NEED_PORTABLE();
+    const int edges[] = {1,  7,  8,  16, 17, 31,  32,  33,  47,  48,  63,
+                         64, 65, 95, 96, 97, 127, 128, 129, 192, 256, 257};
+    const int count = (int)(sizeof edges / sizeof *edges);
+    for (int seed = 0; seed < (test_quick() ? 8 : 150); ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        auto channels = [&] { return channels_random(&random, edges); };
+        conv_shape s = shape_make(random_int(&random, 1, 40), channels(), 0,
+                                  random_int(&random, 33, 260), formats[seed % 3]);
+        s.cin2 = random_int(&random, 0, 2) ? 0 : channels();
+        s.cin = s.cin <= 32 && s.cout <= 32 ? 33 : s.cin; // narrow takes those
+        const int cin = seed % 2 ? edges[random_int(&random, 0, count - 1)] : 0;
+        const int cin2 = cin && random_int(&random, 0, 1) ? channels() : 0;
+        const int32_t outputs = random_int(&random, 0, 700);
+        const int32_t inputs = s.volume == 1 ? outputs : random_int(&random, 0, 300);
+        joined_problem p =
+            joined_make(&random, s, cin, cin2, inputs, outputs, random_int(&random, 1, 100));
+        const int percents[] = {0, 3, 15, 40, 100};
+        joined_fill(&random, &p, percents[random_int(&random, 0, 4)],
+                    random_int(&random, 0, with_all), random_int(&random, 0, with_all),
+                    (activation)random_int(&random, activation_none, activation_leaky));
+        problem_move(&random, &p.main);
+        problem_move(&random, &p.own);
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        joined_check(&p, what);
+    }
+}
+
+// Outputs around row groups, their pairs and tiles of two pairs; many pairs, few, none.
+DEVICE_TEST(gpu_portable_every_count) {
+    NEED_PORTABLE();
+    const struct {
+        conv_shape shape;
+        int cin;
+    } layers[] = {{shape_make(27, 64, 0, 64, numeric_f16), 0},
+                  {shape_make(27, 96, 0, 96, numeric_bf16), 40},
+                  {shape_make(8, 128, 32, 128, numeric_f16), 128},
+                  {shape_make(125, 64, 0, 64, numeric_f16), 0},
+                  {shape_make(1, 128, 0, 100, numeric_bf16), 20},
+                  {shape_make(27, 64, 0, 64, numeric_tf32), 0}};
+    for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 192, 193, 255, 256, 257, 384, 640}) {
+        for (const auto &l : layers) {
+            for (int percent : {0, 1, 60}) {
+                if (test_quick() && (outputs + percent + l.shape.cin) % 7) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)(1000 * outputs + percent));
+                joined_problem p = joined_make(&random, l.shape, l.cin, 0,
+                                               l.shape.volume == 1 ? outputs : outputs / 2 + 1,
+                                               outputs, percent ? 1 : 300);
+                joined_fill(&random, &p, percent, with_all, with_scale | with_shift,
+                            activation_relu);
+                joined_check(&p, "counts");
+            }
+        }
+    }
+}
+
+// More tiles than thread blocks, so that tiles follow each other.
+DEVICE_TEST(gpu_portable_many_tiles) {
+    NEED_PORTABLE();
+    int seed = 0;
+    for (int channels : {64, 96, 128, 256}) {
+        for (numeric type : formats) {
+            if (test_quick() && ++seed % 4) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)channels);
+            joined_problem p = joined_make(&random, shape_make(3, channels, 0, channels, type), 0,
+                                           0, 3000, test_quick() ? 20000 : 90000, 77);
+            joined_fill(&random, &p, 30, with_all, 0, activation_relu);
+            joined_check(&p, "many tiles");
+        }
+    }
+}
+
+// The last offsets as sums that the others begin from.
+DEVICE_TEST(gpu_portable_begins_from_sums) {
+    NEED_PORTABLE();
+    int seed = 0;
+    for (numeric type : formats) {
+        for (int cout : {33, 64, 66, 96, 97, 128, 200}) {
+            if (test_quick() && ++seed % 5) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)cout);
+            problem all = problem_make(&random, shape_make(9, 48, 0, cout, type), 100, 333, 400);
+            problem_fill_map(&random, &all, 40);
+            problem_fill_epilogue(&random, &all, with_all, activation_relu);
+            problem_name(&all, "begins from sums");
+            problem part[2] = {all, all}; // the first half of the offsets; the second
+            for (size_t i = 0; i < all.map.size(); ++i) {
+                part[i % 9 < 5].map[i] = -1;
+            }
+            std::vector<float> operands[2] = {all.in, all.weight};
+            for (std::vector<float> &v : operands) {
+                for (float &f : v) {
+                    f = numeric_operand(type, f);
+                }
+            }
+            const int64_t pitch = conv_sums_pitch(cout);
+            std::vector<float> sum((size_t)(333 * cout)), rows((size_t)(400 * pitch), NAN);
+            CHECK_OK(conv_sum_host<float>(&all.shape, operands[0].data(), nullptr,
+                                          operands[1].data(), part[0].map.data(), 333, sum.data()));
+            for (int64_t i = 0; i < 333 * cout; ++i) {
+                rows[(size_t)(i / cout * pitch + i % cout)] = sum[(size_t)i];
+            }
+            device_problem d;
+            device_problem_make(&part[1], &d);
+            d.args.sums = device_upload(rows.data(), (int64_t)rows.size());
+            problem_good(&all, device_problem_run(&all, &d, true, [&] { return start(&d); }));
+            guarded_finish();
+        }
+    }
+}
+
+// Tests the test: one wrong weight, tap, source row or epilogue is found.
+DEVICE_TEST(gpu_portable_planted_errors_are_found) {
+    NEED_PORTABLE();
+    for (numeric type : formats) {
+        random_state random = random_make(37);
+        problem good = problem_make(&random, {4, 6, 0, 40, type}, 60, 80, 80);
+        problem_fill_map(&random, &good, 40);
+        check_planted_errors(good, [](const problem *p) {
+            device_problem d;
+            device_problem_make(p, &d);
+            std::vector<char> out = device_problem_run(p, &d, true, [&] { return start(&d); });
+            guarded_finish();
+            return out;
+        });
+    }
+}
+
+// Sizes that do not fit are refused, and nothing is written.
+DEVICE_TEST(gpu_portable_refuses) {
+    NEED_PORTABLE();
+    random_state random = random_make(3);
+    problem p = problem_make(&random, shape_make(3, 64, 0, 64, numeric_f16), 10, 10, 10);
+    problem_fill_map(&random, &p, 50);
+    device_problem d;
+    device_problem_make(&p, &d);
+    for (const conv_sizes &bad :
+         {conv_sizes{1, 1, 1, 1}, conv_sizes{1, 5, 1, 1}, conv_sizes{2, 2, 1, 1},
+          conv_sizes{1, 2, 2, 1}, conv_sizes{3, 4, 1, 1}}) {
+        d.args.sizes = &bad;
+        CHECK_STATUS(start(&d), status_unsupported);
+    }
+    d.args.sizes = nullptr;
+    shared_most = 16 * 1024; // no ring fits
+    CHECK_STATUS(start(&d), status_unsupported);
+    shared_most = 0;
+    CHECK(device_untouched(d.out, 0, d.out_bytes));
+}
