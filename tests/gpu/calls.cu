@@ -82,13 +82,15 @@ bool calls_are(const std::vector<long long> &before, const std::vector<expected_
 
 const float voxel_size = 0.5f;
 
+enum { row_columns = 7 }; // of the networks here: x, y, z and four values
+
 // Points of a box of 40 x 40 x 8 voxels.
 frame frame_make(uint64_t seed, int32_t count) {
     random_state r = random_make(seed);
     frame f;
     f.count = count;
     for (int32_t i = 0; i <= count; ++i) {
-        for (int c = 0; c < engine::row_columns; ++c) {
+        for (int c = 0; c < row_columns; ++c) {
             f.rows.push_back((c < 2 ? 10.0f : c == 2 ? 2.0f : 1.0f) * random_float(&r));
         }
     }
@@ -98,7 +100,7 @@ frame frame_make(uint64_t seed, int32_t count) {
 int64_t voxels_of(const frame *f, int32_t points) {
     std::set<std::vector<int>> voxels;
     for (int32_t i = 0; i < std::min(f->count, points); ++i) {
-        const float *row = f->rows.data() + i * engine::row_columns;
+        const float *row = f->rows.data() + i * row_columns;
         voxels.insert({(int)floorf(row[0] / voxel_size), (int)floorf(row[1] / voxel_size),
                        (int)floorf(row[2] / voxel_size)});
     }
@@ -141,6 +143,7 @@ machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
     job->plan = &m->plan;
     net_limits limits;
     CHECK(networks::network_make(net, &m->net));
+    CHECK_EQUAL(engine::row_columns(&m->net), (int)row_columns);
     CHECK(!weights::params_new(&m->chosen.common, &m->net, &m->plan, &m->params));
     job->params = m->params;
     CHECK_OK(engine::layout_fit(frames, job));
