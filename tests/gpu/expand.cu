@@ -3,10 +3,7 @@
 #include "../../spira/expand.cuh"
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
-#include "../support/reference.h"
-#include "../support/sets.h"
-
-using namespace spira;
+#include "../support/expand.h"
 
 namespace {
 
@@ -15,14 +12,7 @@ char finding[1024]; // the first difference
 
 // ---- layers -------------------------------------------------------------------------------------
 
-struct layer {
-    kernel_shape kernel;
-    expand_rule rule;
-};
-
-layer layer_make(triple size, triple ratio, triple padding, triple dilation = {1, 1, 1}) {
-    return {{size, dilation, {1, 1, 1}, false}, {ratio, padding, {}}};
-}
+typedef expand_layer layer;
 
 const layer layers_all[] = {
     layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
@@ -54,41 +44,10 @@ void label_layer(const char *what, const layer *l, int64_t rows, int64_t capacit
              k->dilation.x, k->dilation.y, k->dilation.z, k->stride.x, r->grid.extent.x);
 }
 
-// Voxels on a layer's grid, with indices from lo to hi.
-template <typename W>
-std::vector<W> random_words(random_state *random, const word_layout *layout, const layer *l,
-                            triple lo, triple hi, int32_t wanted) {
-    std::vector<W> words;
-    const triple o = l->rule.grid.origin, s = l->kernel.stride;
-    for (int32_t i = 0; i < wanted; ++i) {
-        words.push_back(word_pack<W>(layout, {random_int(random, 0, layout->batches - 1),
-                                              o.x + s.x * random_int(random, lo.x, hi.x),
-                                              o.y + s.y * random_int(random, lo.y, hi.y),
-                                              o.z + s.z * random_int(random, lo.z, hi.z)}));
-    }
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-    return words;
-}
-
-// A layout for voxels with these indices, with room for their outputs or without.
-template <typename W>
-word_layout layout_for(const layer *l, triple lo, triple hi, int batches, bool room = true) {
-    const triple o = l->rule.grid.origin, s = l->kernel.stride;
-    triple first = triple_multiply(lo, s), last = triple_multiply(hi, s);
-    word_need need = word_need_of({o.x + first.x, o.y + first.y, o.z + first.z},
-                                  {o.x + last.x, o.y + last.y, o.z + last.z}, batches, {1, 1, 1},
-                                  kernel_reach(&l->kernel));
-    if (room) {
-        CHECK_OK(expand_need(&l->kernel, &l->rule, &need));
-    }
-    return reference_layout<W>(need.lo, need.hi, batches, need.stride, need.reach);
-}
-
 // ---- one run, on either side --------------------------------------------------------------------
 
 template <typename W>
-struct outcome {
+struct outcome_with_map {
     device_status trouble;
     int32_t count;
     std::vector<W> words;     // [out capacity]
@@ -97,9 +56,9 @@ struct outcome {
 
 // `count` may lie: more than there is room for.
 template <typename W>
-outcome<W> expand_on_host(const word_layout *layout, const layer *l, std::vector<W> words,
-                          int32_t count, int32_t capacity, int32_t out_capacity) {
-    outcome<W> o;
+outcome_with_map<W> expand_on_host(const word_layout *layout, const layer *l, std::vector<W> words,
+                                   int32_t count, int32_t capacity, int32_t out_capacity) {
+    outcome_with_map<W> o;
     o.trouble = {};
     o.words.assign((size_t)out_capacity, 0);
     set_pad(&words, capacity);
@@ -153,8 +112,8 @@ status device_run_start(const word_layout *layout, const layer *l, const device_
 }
 
 template <typename W>
-outcome<W> device_run_fetch(const layer *l, const device_run<W> *d) {
-    outcome<W> o;
+outcome_with_map<W> device_run_fetch(const layer *l, const device_run<W> *d) {
+    outcome_with_map<W> o;
     o.trouble = device_value(d->trouble);
     o.count = device_value(d->out.count);
     o.words.resize((size_t)d->out.capacity);
@@ -168,7 +127,7 @@ outcome<W> device_run_fetch(const layer *l, const device_run<W> *d) {
 
 // "" where all is the same; else what is not.
 template <typename W>
-const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
+const char *difference(const outcome_with_map<W> &got, const outcome_with_map<W> &wanted) {
     finding[0] = 0;
     if (got.count != wanted.count || got.words.size() != wanted.words.size()) {
         snprintf(finding, sizeof finding, "count: %d instead of %d (%s)", got.count, wanted.count,
@@ -196,9 +155,10 @@ const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
 // Both sides, the device twice: the second run finds scratch and outputs as the first left them.
 // Frees all buffers of the test.
 template <typename W>
-outcome<W> check_both(const word_layout *layout, const layer *l, const std::vector<W> &words,
-                      int32_t count, int32_t capacity, int32_t out_capacity) {
-    outcome<W> wanted = expand_on_host(layout, l, words, count, capacity, out_capacity);
+outcome_with_map<W> check_both(const word_layout *layout, const layer *l,
+                               const std::vector<W> &words, int32_t count, int32_t capacity,
+                               int32_t out_capacity) {
+    outcome_with_map<W> wanted = expand_on_host(layout, l, words, count, capacity, out_capacity);
     device_run<W> d =
         device_run_make(count % 2 ? layout : nullptr, l, words, count, capacity, out_capacity);
     for (int run = 0; run < 2; ++run) {
@@ -230,7 +190,7 @@ void check_every_size() {
             std::vector<W> words = random_words<W>(&random, &layout, l, lo, hi, n);
             int32_t count = (int32_t)words.size(), capacity = count + room > 0 ? count + room : 1;
             label_layer("sizes", l, count, capacity);
-            outcome<W> o = check_both(&layout, l, words, count, capacity, 8 * capacity);
+            outcome_with_map<W> o = check_both(&layout, l, words, count, capacity, 8 * capacity);
             status s = device_status_read(&o.trouble);
             CHECK(s.code == status_ok || s.code == status_capacity);
         }
@@ -242,26 +202,12 @@ DEVICE_TEST(gpu_expand_every_size) {
     check_every_size<uint64_t>();
 }
 
-// Each axis for itself, on grids of any origin and spacing, with and without an extent.
-layer layer_random(random_state *r) {
-    layer l = {reference_random_kernel(r, 5, 2, {1, 1, 1}), {}};
-    l.kernel.stride = {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)};
-    l.rule.ratio = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 3)};
-    l.rule.padding = {random_int(r, 0, 4), random_int(r, 0, 4), random_int(r, 0, 4)};
-    l.rule.grid.origin = {random_int(r, -99, 99), random_int(r, -99, 99), random_int(r, -99, 99)};
-    if (random_int(r, 0, 1)) {
-        l.rule.grid.extent = {random_int(r, 0, 1) * random_int(r, 9, 40), random_int(r, 9, 20),
-                              random_int(r, 9, 12)};
-    }
-    return l;
-}
-
 template <typename W>
 void check_random_scenes(int scenes) {
     int troubled = 0;
     for (int seed = 0; seed < scenes; ++seed) {
         random_state random = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
-        layer l = layer_random(&random);
+        layer l = layer_random(&random, 40);
         triple e = l.rule.grid.extent;
         triple hi = triple_make(e.x ? e.x - 1 : 40, e.y ? e.y - 1 : 19, e.z ? e.z - 1 : 11);
         // A quarter has no room for its outputs, another one has voxels off its grid.
@@ -280,7 +226,7 @@ void check_random_scenes(int scenes) {
         int32_t capacity = count + room > 0 ? count + room : 1;
         int32_t out_capacity = random_int(&random, 0, 2) ? 9 * capacity : 1 + count / 2;
         label_layer("random", &l, count, out_capacity);
-        outcome<W> o = check_both(&layout, &l, words, count, capacity, out_capacity);
+        outcome_with_map<W> o = check_both(&layout, &l, words, count, capacity, out_capacity);
         troubled += (o.trouble.flags & device_flag_range) != 0;
     }
     CHECK(troubled > scenes / 4 && troubled <= scenes / 2);
@@ -312,7 +258,7 @@ void check_field_ends(int batches) {
         words.erase(std::unique(words.begin(), words.end()), words.end());
         int32_t count = (int32_t)words.size();
         label_layer("field ends", &l, count, 40 * count);
-        outcome<W> o = check_both(&layout, &l, words, count, count, 40 * count);
+        outcome_with_map<W> o = check_both(&layout, &l, words, count, count, 40 * count);
         for (int32_t i = 0; i < o.count; ++i) {
             voxel v = word_unpack<W>(&layout, o.words[(size_t)i]);
             CHECK(word_contains(&layout, v));
@@ -350,7 +296,7 @@ void check_capacity() {
                     continue;
                 }
                 label_layer("capacity", l, count, capacity);
-                outcome<W> o = check_both(&layout, l, words, count, count, capacity);
+                outcome_with_map<W> o = check_both(&layout, l, words, count, count, capacity);
                 status s = device_status_read(&o.trouble);
                 CHECK_EQUAL(o.count, capacity < all ? capacity : all);
                 CHECK_EQUAL(s.code, capacity < all ? status_capacity : status_ok);
@@ -402,7 +348,7 @@ void check_chain(const char *name, bool bounded) {
     for (const layer &l : chain) {
         int32_t n = (int32_t)words.size();
         label_layer(name, &l, n, 3 * n);
-        outcome<W> o = check_both(&wide, &l, words, n, n, 3 * n);
+        outcome_with_map<W> o = check_both(&wide, &l, words, n, n, 3 * n);
         CHECK_OK(device_status_read(&o.trouble));
         REQUIRE(CHECK(o.count > 0));
         words.assign(o.words.begin(), o.words.begin() + o.count);
@@ -423,7 +369,7 @@ DEVICE_TEST(gpu_expand_real_scans) {
     std::vector<uint64_t> words = reference_scan<uint64_t>("kitti00_000000_5cm.vox32", 16, &layout);
     int32_t n = (int32_t)words.size();
     label_layer("growing", &layers_all[5], n, 12 * n);
-    outcome<uint64_t> o = check_both(&layout, &layers_all[5], words, n, n, 12 * n);
+    outcome_with_map<uint64_t> o = check_both(&layout, &layers_all[5], words, n, n, 12 * n);
     CHECK(o.count > 2 * n);
 }
 
@@ -452,7 +398,8 @@ void check_replays(const layer *l) {
         }
         int32_t count = (int32_t)words.size();
         label_layer("replay", l, count, out_capacity);
-        outcome<W> wanted = expand_on_host(&layout, l, words, count, capacity, out_capacity);
+        outcome_with_map<W> wanted =
+            expand_on_host(&layout, l, words, count, capacity, out_capacity);
         set_pad(&words, capacity);
         device_copy_in(d.in.words, words.data(), capacity);
         device_copy_in(d.in.count, &count, 1);
@@ -566,12 +513,12 @@ DEVICE_TEST(gpu_expand_planted_errors_are_found) {
     word_layout layout = layout_for<uint32_t>(&l, lo, hi, 1);
     std::vector<uint32_t> words = random_words<uint32_t>(&random, &layout, &l, lo, hi, 400);
     int32_t n = (int32_t)words.size();
-    const outcome<uint32_t> wanted = expand_on_host(&layout, &l, words, n, n, 2000);
+    const outcome_with_map<uint32_t> wanted = expand_on_host(&layout, &l, words, n, n, 2000);
     device_run<uint32_t> d = device_run_make(&layout, &l, words, n, n, 2000);
     REQUIRE_OK(device_run_start(&layout, &l, &d, stream_get()));
-    const outcome<uint32_t> got = device_run_fetch(&l, &d);
+    const outcome_with_map<uint32_t> got = device_run_fetch(&l, &d);
     CHECK_EQUAL(difference(got, wanted), "");
-    outcome<uint32_t> bad = got;
+    outcome_with_map<uint32_t> bad = got;
     bad.words[3] ^= 1;
     CHECK(strstr(difference(bad, wanted), "words[3]"));
     bad = got;

@@ -16,33 +16,6 @@ void joined_name(joined_problem *p, const char *what) {
     problem_name(&p->main, what, more);
 }
 
-struct device_joined {
-    device_problem main;
-    conv_shortcut own;
-};
-
-// Not copied: the arguments point to the shortcut.
-void device_joined_make(const joined_problem *p, device_joined *d) {
-    const conv_shape *s = &p->own.shape;
-    device_problem_make(&p->main, &d->main);
-    size_t bytes = 0;
-    CHECK_OK(conv_shortcut_bytes(gpu(), &p->main.shape, s->cin, s->cin2, &bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2,
-                                device_upload(p->own.weight.data(), (int64_t)p->own.weight.size()),
-                                packed, bytes, stream_get()));
-    d->own = {};
-    d->own.cin = s->cin;
-    d->own.cin2 = s->cin2;
-    d->own.in = features_upload(s->type, p->own.in, s->cin, p->own.off.in);
-    d->own.in2 = s->cin2 ? features_upload(s->type, p->own.in2, s->cin2, p->own.off.in2) : nullptr;
-    d->own.weights = packed;
-    d->own.bias = floats_upload(p->own.bias, p->own.off.floats);
-    d->own.scale = floats_upload(p->own.scale, p->own.off.floats);
-    d->own.shift = floats_upload(p->own.shift, p->own.off.floats);
-    d->main.args.shortcut = &d->own;
-}
-
 // The same bits twice, by `sizes` or, if that is null, as the rules choose.
 std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
     device_joined d;

@@ -22,15 +22,16 @@ inline expand_layer layer_make(triple size, triple ratio, triple padding,
     return {{size, dilation, {1, 1, 1}, false}, {ratio, padding, {}}};
 }
 
-// Each axis for itself, on grids of any origin and spacing, with and without an extent.
-inline expand_layer layer_random(random_state *r) {
+// Each axis for itself, on grids of any origin and spacing, with and without an extent: of at most
+// `most` along x.
+inline expand_layer layer_random(random_state *r, int most = 20) {
     expand_layer l = {reference_random_kernel(r, 5, 2, {1, 1, 1}), {}};
     l.kernel.stride = {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)};
     l.rule.ratio = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 3)};
     l.rule.padding = {random_int(r, 0, 4), random_int(r, 0, 4), random_int(r, 0, 4)};
     l.rule.grid.origin = {random_int(r, -99, 99), random_int(r, -99, 99), random_int(r, -99, 99)};
     if (random_int(r, 0, 1)) {
-        l.rule.grid.extent = {random_int(r, 0, 1) * random_int(r, 9, 20), random_int(r, 9, 20),
+        l.rule.grid.extent = {random_int(r, 0, 1) * random_int(r, 9, most), random_int(r, 9, 20),
                               random_int(r, 9, 12)};
     }
     return l;
@@ -76,8 +77,7 @@ std::vector<W> random_words(random_state *r, const word_layout *layout, const ex
     return sorted_set(words);
 }
 
-// ---- what the host makes of them
-// ------------------------------------------------------------------------------------
+// ---- what the host makes of them ----------------------------------------------------------------
 
 template <typename W>
 struct outcome {
