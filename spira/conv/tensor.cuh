@@ -49,14 +49,14 @@ SPIRA_DEVICE conv_list conv_list_of(const conv_tensor_params &p, int64_t tile, i
 
 // A lane's pairs of a group, rows g and g + 8 of 16: their sources (negative: none), the outputs'
 // rows in the tile, and the offset.
-struct conv_pairs {
+struct conv_pair_group {
     int32_t source[2];
     uint32_t row[2];
     int offset;
 };
 
 // Past the end of the list: the last group.
-SPIRA_DEVICE void conv_pairs_load(const conv_list &list, int group, conv_pairs &pairs) {
+SPIRA_DEVICE void conv_pair_group_load(const conv_list &list, int group, conv_pair_group &pairs) {
     group = min(group, list.last);
     const int32_t *input = list.input + group * tile_group;
     const uint8_t *row = list.row + group * tile_group;
@@ -68,8 +68,8 @@ SPIRA_DEVICE void conv_pairs_load(const conv_list &list, int group, conv_pairs &
 }
 
 // The pairs of the identity, which has no list.
-SPIRA_DEVICE void conv_pairs_same(int first_row, int there, int group, conv_pairs &pairs,
-                                  uint32_t rows) {
+SPIRA_DEVICE void conv_pair_group_same(int first_row, int there, int group, conv_pair_group &pairs,
+                                       uint32_t rows) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         int row = group * tile_group + h * 8 + (int)threadIdx.x % 32 / 4;
@@ -80,7 +80,7 @@ SPIRA_DEVICE void conv_pairs_same(int first_row, int there, int group, conv_pair
 }
 
 // Packs rows and offset into one register.
-SPIRA_DEVICE uint32_t conv_pairs_pack(const conv_pairs &pairs) {
+SPIRA_DEVICE uint32_t conv_pair_group_pack(const conv_pair_group &pairs) {
     return (uint32_t)pairs.offset << 16 | pairs.row[1] << 8 | pairs.row[0];
 }
 
@@ -117,7 +117,7 @@ SPIRA_DEVICE void conv_read(uint4 &to, const char *from, int there) {
 // gets row 0 or keeps the old bytes: the result is discarded.
 template <typename E, int chunks, conv_rows lie>
 SPIRA_DEVICE void conv_rows_load(const conv_tensor_params &p, const conv_source &in, int chunk,
-                                 const conv_pairs &pairs, uint4 (&part)[chunks][2]) {
+                                 const conv_pair_group &pairs, uint4 (&part)[chunks][2]) {
 #pragma unroll
     for (int j = 0; j < chunks; ++j) {
         if (chunks > 2 && chunk + j >= p.chunks) {
@@ -166,11 +166,11 @@ struct conv_task {
 };
 
 SPIRA_DEVICE void conv_task_pairs(const conv_task &task, const conv_list &list, int group,
-                                  conv_pairs &pairs) {
+                                  conv_pair_group &pairs) {
     if (task.same) {
-        conv_pairs_same(task.first_row, task.there, group, pairs, task.rows);
+        conv_pair_group_same(task.first_row, task.there, group, pairs, task.rows);
     } else {
-        conv_pairs_load(list, group, pairs);
+        conv_pair_group_load(list, group, pairs);
     }
 }
 
@@ -230,7 +230,7 @@ SPIRA_DEVICE void conv_walk(const conv_tensor_params &p, const conv_task &task,
     conv_source in = conv_source_of(p, chunk, sizeof(E));
     // Keeps them in registers: the compiler would compute them again for each group.
     asm volatile("" : "+r"(in.pitch), "+l"(in.base), "+l"(weights.own), "+r"(weights.offset_bytes));
-    conv_pairs pairs[ahead];
+    conv_pair_group pairs[ahead];
     uint4 part[ahead][chunks][2], own[chunks][channel_groups]; // rows, weights
     uint32_t group_of[ahead];                                  // its rows and offset
 #pragma unroll
@@ -244,7 +244,7 @@ SPIRA_DEVICE void conv_walk(const conv_tensor_params &p, const conv_task &task,
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
         conv_rows_load<E, chunks, lie>(p, in, chunk, pairs[i], part[i]);
-        group_of[i] = conv_pairs_pack(pairs[i]);
+        group_of[i] = conv_pair_group_pack(pairs[i]);
         conv_task_pairs(task, list, list.first + ahead + i, pairs[i]);
     }
     uint32_t offset = ~0u; // whose weights are loaded
@@ -262,7 +262,7 @@ SPIRA_DEVICE void conv_walk(const conv_tensor_params &p, const conv_task &task,
             conv_multiply<E, channel_groups, chunks>(own, here, group_of[i], part[i], task);
             __syncwarp(); // the next group may have the same outputs, in other lanes
             conv_rows_load<E, chunks, lie>(p, in, chunk, pairs[i], part[i]);
-            group_of[i] = conv_pairs_pack(pairs[i]);
+            group_of[i] = conv_pair_group_pack(pairs[i]);
             conv_task_pairs(task, list, group + i + 2 * ahead, pairs[i]);
         }
     }

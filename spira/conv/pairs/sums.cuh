@@ -54,7 +54,7 @@ SPIRA_DEVICE uint32_t pairs_sums_place(const pairs_task &task, uint32_t row) {
 // Sets the accumulators of 16 pairs: to zero, or to the sums of the stripe. Pairs that do not exist
 // read the row after the stripe's last; its values are unspecified, and the results are discarded.
 template <int channel_groups, bool stripes>
-SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pairs &group,
+SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pair_group &group,
                                    conv_sums<channel_groups> &sum) {
     __syncwarp(); // matrix instructions follow
 #pragma unroll
@@ -77,7 +77,8 @@ SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pairs &gro
 // Writes the accumulators back to the stripe, or adds them to the sums in global memory.
 template <int channel_groups, bool stripes>
 SPIRA_DEVICE void pairs_sums_end(const pairs_params &p, const pairs_task &task,
-                                 const conv_pairs &group, const conv_sums<channel_groups> &sum) {
+                                 const conv_pair_group &group,
+                                 const conv_sums<channel_groups> &sum) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         uint32_t row = group.row[h] - task.first_row;

@@ -138,7 +138,7 @@ SPIRA_DEVICE pairs_cursor pairs_share(const pairs_params &p, int64_t share, int6
 // (g = lane / 4).
 template <int pair_groups>
 struct pairs_unit {
-    conv_pairs group[pair_groups];
+    conv_pair_group group[pair_groups];
     int list, offset; // negative offset: the walk is over
     int32_t left;     // pairs of the segment from the first of this unit on
 };
