@@ -240,7 +240,7 @@ TEST(portable_sizes) {
                 const int depth = portable_stages(columns, rows, resident, d->shared_max);
                 CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
                 const int bytes = depth * portable_stage_bytes(columns, rows) +
-                                  portable_fixed_bytes(columns) + 1024;
+                                  portable_fixed_bytes(columns, rows) + 1024;
                 CHECK(resident * bytes <= d->shared_max + 1024);
             }
         }

@@ -429,6 +429,10 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     emulate::own_state().copies.push_back(c);
 }
 
+inline void async_copy_4_cached(uint32_t to, const void *from) {
+    emulate::own_state().copies.push_back(emulate::copy_begin(to, from, 4));
+}
+
 inline void async_copy_16_signed(uint32_t to, const void *from, int there) {
     async_copy_16(to, from, there >= 0);
 }

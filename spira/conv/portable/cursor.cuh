@@ -1,9 +1,12 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
-// All warps of a thread block walk the same tiles and offsets, ascending. A warp loads the source
-// rows of the 32 rows that it gathers, one entry ahead. An entry has a stage for each chunk of a
-// row. A tile ends with the shortcut's entry, if there is one; a tile without either has one entry
-// of no rows.
+// All warps of a thread block walk the same tiles and offsets, ascending. An entry has a stage for
+// each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile without
+// either has one entry of no rows.
+//
+// A warp's next entries stand in slots of shared memory, with the source rows of the 32 rows that
+// it gathers: asynchronous copies bring these. Loaded into registers, they would have to arrive
+// before the compiler moves them from one register to another, in the middle of other work.
 #ifndef SPIRA_CONV_PORTABLE_CURSOR_CUH
 #define SPIRA_CONV_PORTABLE_CURSOR_CUH
 
@@ -11,60 +14,83 @@
 
 namespace spira {
 
+// What a slot says of its entry, behind the source rows: the offset, and
+enum : uint32_t {
+    portable_offset = portable_volume_most - 1,
+    portable_last = 1u << 10,        // it is the tile's last
+    portable_of_shortcut = 1u << 11, // its rows and weights are those of the shortcut
+    portable_none = 1u << 12,        // there are no more entries
+    portable_count_shift = 16,       // to the number of the warp's rows that may have a source
+};
+
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
     int tile;                               // of the worker's tiles
-    int group;                              // row group of the warp's rows
-    int next[pairs], after_next[pairs];     // pairs of the next two tiles
-    uint32_t rest, own;                     // the lane's 32 offsets: of the tile, still to come; of
-                                            // `group`
-    uint32_t mask[pairs][conv_pair_groups]; // of the next tile
-    uint32_t left;                          // lanes whose `rest` is not 0
+    int row;                                // the lane's, in the layout
+    int count;                              // of the warp's rows that are outputs
+    const int32_t *source;                  // of the lane's row, for offset 0
+    uint32_t rest, own;                     // offsets first .. first + 31: those of the tile that
+    int first;                              // are still to come; those of the warp's row group
+    uint32_t all[2];                        // the lane's 32 offsets, of the tile and the row group
+    uint32_t words;                         // lanes whose all[0] is still to come
     bool shortcut;                          // the tile's shortcut is still to come
+    int pair[pairs];                        // of the lane's of 32 tiles: portable_pairs_load
+    int next[pairs];                        // pairs of the next tile
+    uint32_t mask[pairs][conv_pair_groups]; // of the next tile
 };
 
-struct portable_entry {
-    int32_t row[portable_warp_fragments]; // the lane's source row of each fragment; -1: none
-    int offset;
-    int stages;     // 0: there are no more entries
-    uint32_t flags; // portable_last, portable_of_shortcut
-};
-
-// The numbers of the pairs of a tile; unspecified past the last.
+// The numbers of the pairs of 32 tiles, `tile` a multiple of 32: a lane has those of tile + lane;
+// unspecified past the last.
 template <typename T>
 SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_work &work, int tile,
                                       int (&pair)[T::pairs]) {
-    const int all = order_pairs(work.row_groups);
+    const int all = order_pairs(work.row_groups), own = tile + (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < T::pairs; ++i) {
-        const int place = conv_tile_place(work, tile) * T::pairs + i;
-        pair[i] = conv_pair_at(p, tile < work.tiles && place < all, place);
+        const int place = conv_tile_place(work, own) * T::pairs + i;
+        pair[i] = conv_pair_at(p, own < work.tiles && place < all, place);
     }
 }
 
-// Goes to the next tile, and reads ahead.
+// Reads ahead to a tile.
+template <typename T>
+SPIRA_DEVICE void portable_tile_load(const conv_tensor_params &p, const conv_work &work, int tile,
+                                     portable_cursor<T::pairs> &c) {
+    if (tile % 32 == 0) {
+        portable_pairs_load<T>(p, work, tile, c.pair);
+    }
+#pragma unroll
+    for (int i = 0; i < T::pairs; ++i) {
+        c.next[i] = __shfl_sync(~0u, c.pair[i], tile % 32);
+        conv_masks_load(p, work, tile, c.next[i], c.mask[i]);
+    }
+}
+
+// Goes to the next tile.
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
     const int own = (int)threadIdx.x / order_rows; // row group of the tile
-    c.rest = c.own = 0;
+    int group = 0;
+    c.all[0] = c.all[1] = 0;
 #pragma unroll
     for (int g = 0; g < T::pairs * conv_pair_groups; ++g) {
         const int pair = g / conv_pair_groups, in_pair = g % conv_pair_groups;
-        c.rest |= c.mask[pair][in_pair];
-        c.own = own == g ? c.mask[pair][in_pair] : c.own;
-        c.group = own == g ? c.next[pair] * conv_pair_groups + in_pair : c.group;
+        c.all[0] |= c.mask[pair][in_pair];
+        c.all[1] = own == g ? c.mask[pair][in_pair] : c.all[1];
+        group = own == g ? c.next[pair] * conv_pair_groups + in_pair : group;
     }
-    c.left = __ballot_sync(~0u, c.rest != 0);
-    c.shortcut = p.shortcut.parts > 0;
+    const int in_group = (int)threadIdx.x % order_rows;
+    c.row = group * order_rows + in_group;
+    c.count = min(max(work.outputs - (c.row - (int)threadIdx.x % 32), 0), (int)portable_gathered);
+    if (p.order.row) {
+        c.source = p.order.source + ((int64_t)group * p.volume * order_rows + in_group);
+    }
+    c.words = __ballot_sync(~0u, c.all[0] != 0);
     ++c.tile;
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        c.next[i] = c.after_next[i];
-        conv_masks_load(p, work, c.tile + 1, c.next[i], c.mask[i]);
-    }
-    portable_pairs_load<T>(p, work, c.tile + 2, c.after_next);
+    c.shortcut = p.shortcut.parts > 0 && c.tile < work.tiles;
+    portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
 // Before the first tile.
@@ -72,59 +98,53 @@ template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
                                         portable_cursor<T::pairs> &c) {
     c.tile = -1;
-    c.group = 0;
-    c.left = 0;
+    c.row = c.count = c.first = 0;
+    c.source = nullptr;
+    c.rest = c.own = c.words = 0;
     c.shortcut = false;
-    portable_pairs_load<T>(p, work, 0, c.next);
-    portable_pairs_load<T>(p, work, 1, c.after_next);
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        conv_masks_load(p, work, 0, c.next[i], c.mask[i]);
-    }
+    portable_tile_load<T>(p, work, 0, c);
 }
 
-// Takes the tile's next offset. Returns whether the row group of the warp's rows has it.
-template <int pairs>
-SPIRA_DEVICE bool portable_offset_take(portable_cursor<pairs> &c, int &offset) {
-    const int lane = threadIdx.x % 32, word = __ffs((int)c.left) - 1;
-    const int bit = __ffs((int)__shfl_sync(~0u, c.rest, word)) - 1;
-    const bool there = __shfl_sync(~0u, c.own, word) >> bit & 1;
-    c.rest &= lane == word ? c.rest - 1 : ~0u;
-    c.left = __ballot_sync(~0u, c.rest != 0);
-    offset = word * 32 + bit;
-    return there;
-}
-
-// The next entry, whose source rows are asked for.
+// Puts the next entry into a slot; its source rows are on their way. slot: the address.
 template <typename T>
 SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor<T::pairs> &c, portable_entry &e) {
-    if (!c.left && !c.shortcut && c.tile < work.tiles) {
+                                      portable_cursor<T::pairs> &c, uint32_t slot) {
+    if (!c.rest && !c.words && !c.shortcut && c.tile < work.tiles) {
         portable_tile_next<T>(p, work, c);
     }
-    const bool inside = c.tile < work.tiles, offsets = c.left != 0;
-    const bool shortcut = !offsets && c.shortcut;
-    e.offset = 0;
-    e.stages = !inside ? 0 : shortcut ? p.shortcut.parts : p.chunks;
-    bool there = shortcut && inside; // whether the warp's rows have sources
-    if (offsets && inside) {
-        there = portable_offset_take(c, e.offset);
+    if (!c.rest && c.words) {
+        const int word = __ffs((int)c.words) - 1;
+        c.words &= c.words - 1;
+        c.rest = __shfl_sync(~0u, c.all[0], word);
+        c.own = __shfl_sync(~0u, c.all[1], word);
+        c.first = word * 32;
     }
-    c.shortcut = c.shortcut && !shortcut;
-    e.flags = shortcut ? 0u + portable_of_shortcut : 0u;
-    e.flags |= !c.left && !c.shortcut ? 0u + portable_last : 0u;
-    const int own = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
-    const int first = c.group * order_rows + own, end = there ? work.outputs : 0;
-    const int32_t *const from = shortcut ? p.order.row : p.order.source; // null: the identity
-    const int64_t begin =
-        shortcut ? first : ((int64_t)c.group * p.volume + e.offset) * order_rows + own;
-#pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) {
-        const int at = i * portable_fragment;
-        e.row[i] = first + at < end ? first + at : -1;
-        if (p.order.row && first + at < end) {
-            e.row[i] = __ldg(from + (begin + at));
-        }
+    uint32_t what;
+    bool there = c.shortcut;
+    const int32_t *from = p.order.row + c.row;
+    if (c.rest) {
+        const int bit = __ffs((int)c.rest) - 1;
+        c.rest &= c.rest - 1;
+        there = c.own >> bit & 1;
+        what = (uint32_t)(c.first + bit);
+        from = c.source + what * order_rows;
+    } else {
+        what = c.shortcut             ? 0u + portable_of_shortcut
+               : c.tile >= work.tiles ? 0u + portable_none
+                                      : 0;
+        c.shortcut = false;
+    }
+    const int lane = (int)threadIdx.x % 32, count = there ? c.count : 0;
+    what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
+    what |= (uint32_t)count << portable_count_shift;
+    __syncwarp(); // the slot's last entry has been read
+    if (lane == 0) {
+        shared_store(slot + portable_gathered * 4, what);
+    }
+    if (!p.order.row) { // the identity
+        shared_store(slot + lane * 4, (uint32_t)c.row);
+    } else if (lane < count) {
+        async_copy_4_cached(slot + lane * 4, from);
     }
 }
 

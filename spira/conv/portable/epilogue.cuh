@@ -10,16 +10,21 @@
 
 namespace spira {
 
-// The lane's output rows of the tile of these pairs; -1: none.
+// The lane's output rows of a tile; -1: none. pair: as portable_pairs_load.
 template <typename T>
-SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs,
+SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs, int tile,
                                         const int (&pair)[T::pairs], const portable_place &own,
                                         int (&row)[T::fragments][2]) {
     enum { pair_rows = conv_pair_groups * order_rows };
+    int numbers[T::pairs];
+#pragma unroll
+    for (int i = 0; i < T::pairs; ++i) {
+        numbers[i] = __shfl_sync(~0u, pair[i], tile % 32);
+    }
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
-        const int number = T::pairs > 1 && first >= pair_rows ? pair[T::pairs - 1] : pair[0];
+        const int number = T::pairs > 1 && first >= pair_rows ? numbers[T::pairs - 1] : numbers[0];
         const int place = number * pair_rows + first % pair_rows + warp_lane() % 4 * 2;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {

@@ -3,7 +3,7 @@
 //
 // A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
 // swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled with
-// zeros by the same copies; the header says which fragments have any.
+// zeros by the same copies; the header says which rows are there.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
@@ -24,14 +24,16 @@ SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
 
 // An entry of which stages are being filled: where its next chunk is.
 struct portable_filling {
-    int32_t row[portable_warp_fragments]; // as portable_entry
+    int32_t row[portable_warp_fragments]; // that the lane copies from; -1: none
+    uint32_t valid;                       // a bit for each of the warp's rows that has a source
     const char *weights;                  // the lane's first 16 bytes
     const char *base;                     // the lane's 16 bytes of row 0
     uint32_t pitch;                       // bytes to the next row
     int left;                             // bytes of the row from the lane's on
     int chunks;                           // of the source, with the next
     int stages;                           // of the entry, with the next
-    uint32_t flags;                       // portable_last as of the last chunk
+    uint32_t what;                        // of the entry, as in its slot
+    bool wide;                            // rows are aligned
 };
 
 // Goes to the first chunk of the first or the second source. p: conv_tensor_params or
@@ -44,25 +46,32 @@ SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_fillin
     f.left = (int)f.pitch - at;
     f.base = (const char *)(second ? p.in2 : p.in) + (f.left > 0 ? at : 0);
     f.chunks = (int)((uint32_t)(count + channels - 1) / channels);
-    f.flags &= ~(uint32_t)portable_wide;
-    f.flags |= (second ? p.wide_in2 : p.wide_in) ? 0u + portable_wide : 0u;
+    f.wide = second ? p.wide_in2 : p.wide_in;
 }
 
+// Begins to fill the stages of an entry. slot: its address; the copies into it have arrived.
 template <typename T>
 SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
-                                         const portable_entry &e, portable_filling &f) {
+                                         uint32_t slot, portable_filling &f) {
     typedef typename T::element E;
-    const bool shortcut = e.flags & portable_of_shortcut;
-    f.flags = e.flags | (shortcut ? 0u + portable_rescale : 0u);
+    const int lane = (int)threadIdx.x % 32;
+    f.what = shared_load(slot + portable_gathered * 4);
+    const int32_t own = (int32_t)shared_load(slot + lane * 4);
 #pragma unroll
     for (int i = 0; i < portable_warp_fragments; ++i) {
-        f.row[i] = e.row[i];
-        f.flags |= __any_sync(~0u, e.row[i] >= 0) ? 1u << (portable_valid_first + i) : 0;
+        f.row[i] = (int32_t)shared_load(slot + (i * portable_fragment + lane / 4) * 4);
     }
-    f.stages = e.stages;
+    const int count = (int)(f.what >> portable_count_shift);
+    f.valid = __ballot_sync(~0u, lane < count && own >= 0);
+#pragma unroll
+    for (int i = 0; i < portable_warp_fragments; ++i) {
+        f.row[i] = f.valid >> (i * portable_fragment + lane / 4) & 1 ? f.row[i] : -1;
+    }
+    const bool shortcut = f.what & portable_of_shortcut;
+    f.stages = f.what & portable_none ? 0 : shortcut ? p.shortcut.parts : p.chunks;
     f.weights = (const char *)(shortcut ? p.shortcut.weights : p.weights) +
-                ((int64_t)(e.offset * p.chunks) * p.part + work.channel * conv_chunk_bytes +
-                 (int)threadIdx.x * conv_lane_bytes);
+                ((int64_t)((int)(f.what & portable_offset) * p.chunks) * p.part +
+                 work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
     if (shortcut) {
         portable_source_begin<E>(p.shortcut, false, f);
     } else {
@@ -75,12 +84,11 @@ template <typename T>
 SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_filling &f) {
     typedef typename T::element E;
     --f.stages;
-    f.flags &= ~(uint32_t)portable_rescale;
     f.weights += p.part;
     f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
     f.left -= conv_chunk_bytes;
     if (--f.chunks == 0 && f.stages) {
-        if (f.flags & portable_of_shortcut) {
+        if (f.what & portable_of_shortcut) {
             portable_source_begin<E>(p.shortcut, true, f);
         } else {
             portable_source_begin<E>(p, true, f);
@@ -124,7 +132,7 @@ SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
     typedef typename T::element E;
-    if (f.flags & portable_wide) {
+    if (f.wide) {
 #pragma unroll
         for (int i = 0; i < portable_warp_fragments; ++i) {
             async_copy_16_signed(to + i * portable_fragment_bytes,
@@ -143,24 +151,20 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
 }
 
 // Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
-// kernel before this one has ended. stage: its address; header: of the stage.
+// kernel before this one has ended. stage: its address.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
                                 const portable_filling &f, const portable_target &to, bool begin,
-                                uint32_t stage, char *header) {
+                                uint32_t stage) {
     portable_fill_weights<T>(p, work, f, stage + to.weights);
     if (begin) {
         pdl_wait();
     }
-    if (f.flags >> portable_valid_first) {
+    if (f.valid) {
         portable_fill_rows<T>(f, stage + to.rows);
     }
     if (threadIdx.x % 32 == 0) {
-        header[threadIdx.x / 32] = (char)(f.flags >> portable_valid_first);
-        if (threadIdx.x == 0) {
-            ((portable_header *)header)->flags =
-                f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
-        }
+        shared_store(stage + T::header + threadIdx.x / 32 * 4, f.valid);
     }
 }
 

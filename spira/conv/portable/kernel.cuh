@@ -10,7 +10,7 @@ namespace spira {
 // Writes scale and shift of the slice's channels.
 template <typename T>
 SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work &work,
-                                   portable_shared<T::columns> &shared) {
+                                   typename T::shared &shared) {
     const int i = (int)threadIdx.x;
     static_assert(T::columns <= T::threads, "a thread for each channel");
     conv_scale_load<T::columns>(p, work.channel, T::columns, i, shared);
@@ -41,7 +41,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
 #if SPIRA_MMA
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];
-    __shared__ portable_shared<T::columns> shared;
+    __shared__ typename T::shared shared;
     const conv_work work = conv_work_of<T::columns, T::rows / order_rows>(p);
     if (!p.programmatic || work.tiles == 0) {
         pdl_wait();
@@ -57,54 +57,70 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_target target = portable_target_of<T>();
     const portable_origin origin = portable_origin_of<T>(own);
     portable_cursor<T::pairs> cursor;
-    portable_entry ahead;
     portable_filling filling;
+    filling.stages = 0;
+    const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
+    int entry = 0; // that is filled next
     portable_cursor_begin<T>(p, work, cursor);
-    portable_entry_next<T>(p, work, cursor, ahead);
-    portable_filling_begin<T>(p, work, ahead, filling);
-    portable_entry_next<T>(p, work, cursor, ahead);
-    int pair[T::pairs]; // of the tile that is multiplied
+#pragma unroll 1
+    for (int i = 0; i < portable_ahead; ++i) {
+        portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
+    }
+    async_copy_wait();
+    __syncwarp();
+    int pair[T::pairs]; // of 32 tiles from the multiple of 32 before `tile` on
     portable_pairs_load<T>(p, work, 0, pair);
     float sum[T::fragments][T::bands][4];
     portable_clear<T>(sum);
     uint32_t filled = 0, at = 0; // first bytes of the stages that are filled and multiplied next
-    int tile = 0;                // that is multiplied
+    // A bit for each stage from the one that is multiplied next on: whether it is the last of a
+    // tile, and the first of a shortcut.
+    uint32_t lasts = 0, shortcuts = 0;
+    int tile = 0; // that is multiplied
     for (int s = 1 - p.size.depth; tile < work.tiles; ++s) {
         if (s >= 0) {
             portable_wait(p.size.depth);
             __syncthreads(); // and no warp multiplies the stage that is filled now
         }
         // ---- fill
+        if (!filling.stages) {
+            const int to = (entry + portable_ahead) % portable_slots;
+            portable_filling_begin<T>(p, work, slots + entry * portable_slot_bytes, filling);
+            portable_entry_next<T>(p, work, cursor, slots + to * portable_slot_bytes);
+            entry = (entry + 1) % portable_slots;
+        }
         if (filling.stages) {
+            const bool shortcut = filling.what & portable_of_shortcut;
+            const bool begins = shortcut && filling.stages == p.shortcut.parts;
+            const bool ends = filling.what & portable_last && filling.stages == 1;
+            shortcuts |= (begins ? 1u : 0u) << (p.size.depth - 1);
+            lasts |= (ends ? 1u : 0u) << (p.size.depth - 1);
             portable_fill<T>(p, work, filling, target, p.programmatic && s == 1 - p.size.depth,
-                             memory + filled, portable_memory + filled + T::header);
+                             memory + filled);
             portable_filling_next<T>(p, filling);
-            if (!filling.stages) {
-                portable_filling_begin<T>(p, work, ahead, filling);
-                portable_entry_next<T>(p, work, cursor, ahead);
-            }
         }
         async_copy_commit();
         filled = filled + T::stage_bytes == ring ? 0 : filled + T::stage_bytes;
-        if (s < 0) {
-            continue;
-        }
         // ---- multiply
-        const uint4 header = shared_load_4(memory + at + T::header); // portable_header
-        const uint32_t flags = header.z;
-        if (flags & portable_rescale) {
-            portable_scale<T>(shared.ratio + from, sum);
+        if (s >= 0) {
+            if (shortcuts & 1) {
+                portable_scale<T>(shared.ratio + from, sum);
+            }
+            portable_multiply<T>(memory + at, origin, sum);
+            at = at + T::stage_bytes == ring ? 0 : at + T::stage_bytes;
         }
-        portable_multiply<T>(memory + at, header.x, header.y, origin, own, sum);
-        at = at + T::stage_bytes == ring ? 0 : at + T::stage_bytes;
         // ---- finish
-        if (flags & portable_last) {
+        if (lasts & 1) {
             int row[T::fragments][2];
-            portable_outputs_load<T>(p, work.outputs, pair, own, row);
+            portable_outputs_load<T>(p, work.outputs, tile, pair, own, row);
             portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
             portable_clear<T>(sum);
-            portable_pairs_load<T>(p, work, ++tile, pair);
+            if (++tile % 32 == 0) {
+                portable_pairs_load<T>(p, work, tile, pair);
+            }
         }
+        shortcuts >>= 1;
+        lasts >>= 1;
     }
     async_copy_wait();
 #endif

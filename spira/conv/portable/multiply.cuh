@@ -33,12 +33,26 @@ SPIRA_DEVICE int portable_fragment_of(const portable_place &own, int j) {
     return j * T::down + own.down;
 }
 
-// Whether the warp's j-th fragment has a source. valid: portable_header.valid, shifted by the
-// warp's place.
+// The header of a stage: a word for each 32 rows.
 template <typename T>
-SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[2], int j) {
-    const int first = j * T::down, bit = first / 4 * 8 + first % 4;
-    return valid[bit / 32] >> bit % 32 & 1;
+SPIRA_DEVICE void portable_valid_load(uint32_t stage, uint32_t (&valid)[4 * T::pairs]) {
+#pragma unroll
+    for (int i = 0; i < T::pairs; ++i) {
+        const uint4 v = shared_load_4(stage + T::header + i * 16);
+        valid[4 * i] = v.x;
+        valid[4 * i + 1] = v.y;
+        valid[4 * i + 2] = v.z;
+        valid[4 * i + 3] = v.w;
+    }
+}
+
+// Whether the warp's j-th fragment has a source. first: the rows of its first fragment, as bits of
+// the header's first word.
+template <typename T>
+SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[4 * T::pairs], uint32_t first, int j) {
+    const int fragment = j * T::down; // the first warp's
+    return valid[fragment / portable_warp_fragments] &
+           first << fragment % portable_warp_fragments * portable_fragment;
 }
 
 // Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
@@ -57,6 +71,7 @@ SPIRA_DEVICE uint32_t portable_rows_at() {
 // Where a lane reads in a stage, from its first byte on.
 struct portable_origin {
     uint32_t rows, weights;
+    uint32_t first; // as portable_valid
 };
 
 template <typename T>
@@ -66,17 +81,18 @@ SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at();
     o.weights =
         T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
-    asm volatile("" : "+r"(o.rows), "+r"(o.weights)); // as in portable_target_of
+    o.first = 0xffu << own.down * portable_fragment;
+    asm volatile("" : "+r"(o.rows), "+r"(o.weights), "+r"(o.first)); // as in portable_target_of
     return o;
 }
 
-// stage: its address; valid: of its header.
+// stage: its address.
 template <typename T>
-SPIRA_DEVICE void portable_multiply(uint32_t stage, uint32_t low, uint32_t high,
-                                    const portable_origin &from, const portable_place &own,
+SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from,
                                     float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    const uint32_t valid[2] = {low >> own.down, T::rows > 128 ? high >> own.down : 0};
+    uint32_t valid[4 * T::pairs];
+    portable_valid_load<T>(stage, valid);
     const uint32_t rows = stage + from.rows;
     const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
     uint4 a[2][T::bands], b[2];
@@ -91,7 +107,7 @@ SPIRA_DEVICE void portable_multiply(uint32_t stage, uint32_t low, uint32_t high,
         if (j + 1 < T::fragments) {
             b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
         }
-        if (portable_valid<T>(valid, j)) {
+        if (portable_valid<T>(valid, from.first, j)) {
             const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
             mma_steps<E>(sum[j], a[0], v.x, v.y);
             mma_steps<E>(sum[j], a[1], v.z, v.w);

@@ -20,6 +20,10 @@ enum {
     portable_stages_least = 3,
     portable_stages_most = 6,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
+    portable_ahead =
+        portable_stages_most, // entries whose source rows are on their way (cursor.cuh)
+    portable_slots = 8,       // for entries: at least two more, a power of two
+    portable_slot_bytes = (portable_gathered + 1) * 4,
 };
 
 // ---- variants -----------------------------------------------------------------------------------
@@ -34,43 +38,36 @@ SPIRA_BOTH constexpr int portable_threads(int rows) {
     return rows / portable_gathered * 32;
 }
 
-// What a stage holds, behind a chunk of each row and the weights of each column: written by those
-// that fill it.
-struct alignas(16) portable_header {
-    uint32_t valid[2]; // a byte for each 32 rows: a bit for each fragment that has a source
-    uint32_t flags;
-};
+// Behind a chunk of each row and the weights of each column, a stage holds one word for each 32
+// rows, written by the warp that gathers them: a bit for each row that has a source.
+SPIRA_BOTH constexpr int portable_header_bytes(int rows) {
+    return rows / portable_gathered * (int)sizeof(uint32_t);
+}
 
 // Bytes of a stage.
 SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
-    return (rows + columns) * conv_chunk_bytes + (int)sizeof(portable_header);
+    return (rows + columns) * conv_chunk_bytes + portable_header_bytes(rows);
 }
 
-// Bits of portable_header.flags, and of those that fill stages.
-enum : uint32_t {
-    portable_last = 1,         // the stage is the tile's last
-    portable_rescale = 2,      // the shortcut's first
-    portable_of_shortcut = 4,  // rows and weights are those of the shortcut
-    portable_wide = 8,         // rows are aligned
-    portable_valid_first = 16, // number of the first of the bits of portable_header.valid
-};
-
 // Static shared memory.
-template <int columns>
+template <int columns, int rows>
 struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
+    uint32_t slot[rows / portable_gathered][portable_slots][portable_gathered + 1]; // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
-SPIRA_BOTH constexpr int portable_fixed_bytes(int columns) {
-    return (3 * columns * (int)sizeof(float) + 127) / 128 * 128;
+SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
+    return (3 * columns * (int)sizeof(float) +
+            rows / portable_gathered * portable_slots * portable_slot_bytes + 127) /
+           128 * 128;
 }
 
 // Stages that fit, if `resident` thread blocks share a multiprocessor. shared: of the device, for a
 // thread block; a multiprocessor has 1024 bytes more, of which each thread block takes 1024.
 SPIRA_BOTH int portable_stages(int columns, int rows, int resident, int shared) {
-    const int each = (shared + 1024) / resident - 1024 - portable_fixed_bytes(columns);
+    const int each = (shared + 1024) / resident - 1024 - portable_fixed_bytes(columns, rows);
     return (int)min_of(each / portable_stage_bytes(columns, rows), portable_stages_most);
 }
 
@@ -102,10 +99,11 @@ struct portable_traits {
     // Fragments whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
 
-    static_assert(sizeof(portable_shared<columns>) <= portable_fixed_bytes(columns), "its bytes");
+    typedef portable_shared<columns, rows> shared;
+    static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
     static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
-    static_assert(pairs == 1 || pairs == 2, "portable_header");
+    static_assert(pairs == 1 || pairs == 2, "portable_valid_load");
 };
 
 } // namespace spira
