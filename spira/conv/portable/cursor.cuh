@@ -14,21 +14,26 @@
 
 namespace spira {
 
-// What a slot says of its entry, behind the source rows: the offset, and
+// What a slot says of its entry, behind the source rows (-1: none): the offset, and
 enum : uint32_t {
     portable_offset = portable_volume_most - 1,
     portable_last = 1u << 10,        // it is the tile's last
     portable_of_shortcut = 1u << 11, // its rows and weights are those of the shortcut
     portable_none = 1u << 12,        // there are no more entries
-    portable_count_shift = 16,       // to the number of the warp's rows that may have a source
+    portable_wide = 1u << 13,        // the rows that are being read are aligned (fill.cuh)
 };
+
+// Keeps a value that depends on the thread in a register: the compiler would compute it again and
+// again in the loop over stages.
+SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
+    return __shfl_sync(~0u, v, warp_lane());
+}
 
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
     int tile;                               // of the worker's tiles
     int row;                                // the lane's, in the layout
-    int count;                              // of the warp's rows that are outputs
     const int32_t *source;                  // of the lane's row, for offset 0
     uint32_t rest, own;                     // offsets first .. first + 31: those of the tile that
     int first;                              // are still to come; those of the warp's row group
@@ -83,7 +88,6 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
     }
     const int in_group = (int)threadIdx.x % order_rows;
     c.row = group * order_rows + in_group;
-    c.count = min(max(work.outputs - (c.row - (int)threadIdx.x % 32), 0), (int)portable_gathered);
     if (p.order.row) {
         c.source = p.order.source + ((int64_t)group * p.volume * order_rows + in_group);
     }
@@ -98,30 +102,41 @@ template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
                                         portable_cursor<T::pairs> &c) {
     c.tile = -1;
-    c.row = c.count = c.first = 0;
+    c.row = c.first = 0;
     c.source = nullptr;
     c.rest = c.own = c.words = 0;
     c.shortcut = false;
     portable_tile_load<T>(p, work, 0, c);
 }
 
-// Puts the next entry into a slot; its source rows are on their way. slot: the address.
+// Behind a tile's offsets: the shortcut, or an entry of no rows. Returns what the slot says, and
+// where the lane's source row is.
+SPIRA_DEVICE uint32_t portable_entry_end(const conv_tensor_params &p, const conv_work &work,
+                                         int tile, int row, bool shortcut, const int32_t *&from) {
+    from = p.order.row + row;
+    return shortcut ? 0u + portable_of_shortcut : tile >= work.tiles ? 0u + portable_none : 0;
+}
+
+// Puts the next entry into a slot; its source rows are on their way. own: the slot's address for
+// the lane's source row; slot: of the first lane's.
 template <typename T>
 SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor<T::pairs> &c, uint32_t slot) {
-    if (!c.rest && !c.words && !c.shortcut && c.tile < work.tiles) {
-        portable_tile_next<T>(p, work, c);
-    }
-    if (!c.rest && c.words) {
-        const int word = __ffs((int)c.words) - 1;
-        c.words &= c.words - 1;
-        c.rest = __shfl_sync(~0u, c.all[0], word);
-        c.own = __shfl_sync(~0u, c.all[1], word);
-        c.first = word * 32;
+                                      portable_cursor<T::pairs> &c, uint32_t slot, uint32_t own) {
+    if (!c.rest) {
+        if (!c.words && !c.shortcut && c.tile < work.tiles) {
+            portable_tile_next<T>(p, work, c);
+        }
+        if (c.words) {
+            const int word = __ffs((int)c.words) - 1;
+            c.words &= c.words - 1;
+            c.rest = __shfl_sync(~0u, c.all[0], word);
+            c.own = __shfl_sync(~0u, c.all[1], word);
+            c.first = word * 32;
+        }
     }
     uint32_t what;
-    bool there = c.shortcut;
-    const int32_t *from = p.order.row + c.row;
+    bool there;
+    const int32_t *from;
     if (c.rest) {
         const int bit = __ffs((int)c.rest) - 1;
         c.rest &= c.rest - 1;
@@ -129,22 +144,20 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         what = (uint32_t)(c.first + bit);
         from = c.source + what * order_rows;
     } else {
-        what = c.shortcut             ? 0u + portable_of_shortcut
-               : c.tile >= work.tiles ? 0u + portable_none
-                                      : 0;
+        there = c.shortcut;
+        what = portable_entry_end(p, work, c.tile, c.row, c.shortcut, from);
         c.shortcut = false;
     }
-    const int lane = (int)threadIdx.x % 32, count = there ? c.count : 0;
     what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
-    what |= (uint32_t)count << portable_count_shift;
+    there = there && c.row < work.outputs;
     __syncwarp(); // the slot's last entry has been read
-    if (lane == 0) {
+    if (own == slot) {
         shared_store(slot + portable_gathered * 4, what);
     }
-    if (!p.order.row) { // the identity
-        shared_store(slot + lane * 4, (uint32_t)c.row);
-    } else if (lane < count) {
-        async_copy_4_cached(slot + lane * 4, from);
+    if (there && p.order.row) {
+        async_copy_4_cached(own, from);
+    } else {
+        shared_store(own, there ? (uint32_t)c.row : ~0u);
     }
 }
 

@@ -22,6 +22,14 @@ SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
     return at ^ (at >> 4 & 0x70);
 }
 
+// What the entries of all offsets have in common.
+struct portable_source {
+    const char *weights;  // the lane's first 16 bytes of the first offset
+    const char *base;     // the lane's 16 bytes of row 0
+    int left;             // bytes of a row from the lane's on
+    uint32_t entry_bytes; // of the weights of an offset
+};
+
 // An entry of which stages are being filled: where its next chunk is.
 struct portable_filling {
     int32_t row[portable_warp_fragments]; // that the lane copies from; -1: none
@@ -32,50 +40,67 @@ struct portable_filling {
     int left;                             // bytes of the row from the lane's on
     int chunks;                           // of the source, with the next
     int stages;                           // of the entry, with the next
-    uint32_t what;                        // of the entry, as in its slot
-    bool wide;                            // rows are aligned
+    uint32_t what;                        // of the entry, as in its slot; portable_wide
 };
 
-// Goes to the first chunk of the first or the second source. p: conv_tensor_params or
+// Where the lane's 16 bytes of row 0 are. left: bytes of the row from them on.
+SPIRA_DEVICE const char *portable_base(const void *in, uint32_t pitch, int &left) {
+    const int at = (int)threadIdx.x % 4 * conv_lane_bytes;
+    left = (int)pitch - at;
+    return (const char *)in + (left > 0 ? at : 0);
+}
+
+SPIRA_DEVICE int portable_chunks(uint32_t pitch) {
+    return (int)((pitch + conv_chunk_bytes - 1) / conv_chunk_bytes);
+}
+
+template <typename T>
+SPIRA_DEVICE portable_source portable_source_of(const conv_tensor_params &p,
+                                                const conv_work &work) {
+    portable_source s;
+    s.base = portable_base(p.in, (uint32_t)(p.cin * (int)sizeof(typename T::element)), s.left);
+    s.weights = (const char *)p.weights +
+                (work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
+    s.entry_bytes = (uint32_t)(p.chunks * p.part);
+    return s;
+}
+
+// Goes to the first chunk of another source than p.in. p: conv_tensor_params, or
 // conv_tensor_shortcut.
 template <typename E, typename P>
 SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_filling &f) {
-    enum { channels = conv_chunk_bytes / sizeof(E) };
-    const int count = second ? p.cin2 : p.cin, at = (int)threadIdx.x % 4 * conv_lane_bytes;
-    f.pitch = (uint32_t)count * (uint32_t)sizeof(E);
-    f.left = (int)f.pitch - at;
-    f.base = (const char *)(second ? p.in2 : p.in) + (f.left > 0 ? at : 0);
-    f.chunks = (int)((uint32_t)(count + channels - 1) / channels);
-    f.wide = second ? p.wide_in2 : p.wide_in;
+    f.pitch = (uint32_t)((second ? p.cin2 : p.cin) * (int)sizeof(E));
+    f.base = portable_base(second ? p.in2 : p.in, f.pitch, f.left);
+    f.chunks = portable_chunks(f.pitch);
+    f.what &= ~(uint32_t)portable_wide;
+    f.what |= (second ? p.wide_in2 : p.wide_in) ? 0u + portable_wide : 0u;
 }
 
-// Begins to fill the stages of an entry. slot: its address; the copies into it have arrived.
+// Begins to fill the stages of an entry. own: the slot's address for the lane's source row, slot:
+// of the first lane's; the copies into it have arrived.
 template <typename T>
 SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
-                                         uint32_t slot, portable_filling &f) {
+                                         const portable_source &from, uint32_t slot, uint32_t own,
+                                         uint32_t quarter, portable_filling &f) {
     typedef typename T::element E;
-    const int lane = (int)threadIdx.x % 32;
     f.what = shared_load(slot + portable_gathered * 4);
-    const int32_t own = (int32_t)shared_load(slot + lane * 4);
+    f.valid = __ballot_sync(~0u, (int32_t)shared_load(own) >= 0);
 #pragma unroll
     for (int i = 0; i < portable_warp_fragments; ++i) {
-        f.row[i] = (int32_t)shared_load(slot + (i * portable_fragment + lane / 4) * 4);
+        f.row[i] = (int32_t)shared_load(quarter + i * portable_fragment * 4);
     }
-    const int count = (int)(f.what >> portable_count_shift);
-    f.valid = __ballot_sync(~0u, lane < count && own >= 0);
-#pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) {
-        f.row[i] = f.valid >> (i * portable_fragment + lane / 4) & 1 ? f.row[i] : -1;
-    }
-    const bool shortcut = f.what & portable_of_shortcut;
-    f.stages = f.what & portable_none ? 0 : shortcut ? p.shortcut.parts : p.chunks;
-    f.weights = (const char *)(shortcut ? p.shortcut.weights : p.weights) +
-                ((int64_t)((int)(f.what & portable_offset) * p.chunks) * p.part +
-                 work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
-    if (shortcut) {
+    f.weights = from.weights + conv_multiply_wide(f.what & portable_offset, from.entry_bytes);
+    f.base = from.base;
+    f.left = from.left;
+    f.pitch = (uint32_t)(p.cin * (int)sizeof(E));
+    f.chunks = portable_chunks(f.pitch);
+    f.what |= p.wide_in ? 0u + portable_wide : 0u;
+    f.stages = p.chunks;
+    if (f.what & (portable_of_shortcut | portable_none)) {
+        f.stages = f.what & portable_none ? 0 : p.shortcut.parts;
+        f.weights = (const char *)p.shortcut.weights +
+                    (work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
         portable_source_begin<E>(p.shortcut, false, f);
-    } else {
-        portable_source_begin<E>(p, false, f);
     }
 }
 
@@ -86,6 +111,9 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_fi
     --f.stages;
     f.weights += p.part;
     f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
+#ifdef __CUDA_ARCH__
+    asm("" : "+l"(f.base)); // one register pair: the compiler would count up two
+#endif
     f.left -= conv_chunk_bytes;
     if (--f.chunks == 0 && f.stages) {
         if (f.what & portable_of_shortcut) {
@@ -99,17 +127,18 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_fi
 // Where a thread writes in a stage, from its first byte on.
 struct portable_target {
     uint32_t rows, weights;
+    uint32_t header; // 0: another lane writes the warp's word
 };
 
 template <typename T>
 SPIRA_DEVICE portable_target portable_target_of() {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     portable_target t;
-    t.rows =
-        warp * (portable_gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
-    t.weights = T::rows * conv_chunk_bytes + portable_weight_place(threadIdx.x * conv_lane_bytes);
-    // Keeps both in registers: the compiler would compute them again for each stage.
-    asm volatile("" : "+r"(t.rows), "+r"(t.weights));
+    t.rows = portable_keep(warp * (portable_gathered * conv_chunk_bytes) +
+                           portable_row_place(lane * conv_lane_bytes));
+    t.weights = portable_keep(T::rows * conv_chunk_bytes +
+                              portable_weight_place(threadIdx.x * conv_lane_bytes));
+    t.header = portable_keep(lane == 0 ? T::header + warp * 4 : 0);
     return t;
 }
 
@@ -132,7 +161,7 @@ SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
     typedef typename T::element E;
-    if (f.wide) {
+    if (f.what & portable_wide) {
 #pragma unroll
         for (int i = 0; i < portable_warp_fragments; ++i) {
             async_copy_16_signed(to + i * portable_fragment_bytes,
@@ -163,8 +192,8 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
     if (f.valid) {
         portable_fill_rows<T>(f, stage + to.rows);
     }
-    if (threadIdx.x % 32 == 0) {
-        shared_store(stage + T::header + threadIdx.x / 32 * 4, f.valid);
+    if (to.header) {
+        shared_store(stage + to.header, f.valid);
     }
 }
 

@@ -19,15 +19,12 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
     }
 }
 
-// Waits for the thread's copies of the oldest of `stages` - 1 stages.
+// Waits for the thread's copies of the oldest of `stages` - 1 stages, and of the next if it is as
+// well that way.
 SPIRA_DEVICE void portable_wait(int stages) {
-    static_assert(portable_stages_least == 3 && portable_stages_most == 6, "four cases");
-    if (stages == 6) {
-        async_copy_wait_but<4>();
-    } else if (stages == 5) {
+    static_assert(portable_stages_least == 3 && portable_stages_most == 6, "two cases");
+    if (stages >= 5) {
         async_copy_wait_but<3>();
-    } else if (stages == 4) {
-        async_copy_wait_but<2>();
     } else {
         async_copy_wait_but<1>();
     }
@@ -53,18 +50,21 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_place own = portable_place_of<T>();
     const int from = own.across * T::bands * portable_band; // the warp's first channel
     const uint32_t memory = shared_address(portable_memory);
-    const uint32_t ring = (uint32_t)p.size.depth * T::stage_bytes;
+    const uint32_t end = memory + (uint32_t)p.size.depth * T::stage_bytes;
+    const uint32_t newest = 1u << (p.size.depth - 1);
     const portable_target target = portable_target_of<T>();
     const portable_origin origin = portable_origin_of<T>(own);
+    const portable_source source = portable_source_of<T>(p, work);
+    const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
+    const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
     portable_cursor<T::pairs> cursor;
     portable_filling filling;
     filling.stages = 0;
-    const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    int entry = 0; // that is filled next
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
     for (int i = 0; i < portable_ahead; ++i) {
-        portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
+        const uint32_t slot = slots + i * portable_slot_bytes;
+        portable_entry_next<T>(p, work, cursor, slot, slot + lane);
     }
     async_copy_wait();
     __syncwarp();
@@ -72,11 +72,12 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_pairs_load<T>(p, work, 0, pair);
     float sum[T::fragments][T::bands][4];
     portable_clear<T>(sum);
-    uint32_t filled = 0, at = 0; // first bytes of the stages that are filled and multiplied next
     // A bit for each stage from the one that is multiplied next on: whether it is the last of a
     // tile, and the first of a shortcut.
     uint32_t lasts = 0, shortcuts = 0;
-    int tile = 0; // that is multiplied
+    uint32_t at = memory; // the stage that is filled next; the one behind it is multiplied
+    int entry = 0;        // the number of its slot
+    int tile = 0;         // that is multiplied
     for (int s = 1 - p.size.depth; tile < work.tiles; ++s) {
         if (s >= 0) {
             portable_wait(p.size.depth);
@@ -84,30 +85,27 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         }
         // ---- fill
         if (!filling.stages) {
-            const int to = (entry + portable_ahead) % portable_slots;
-            portable_filling_begin<T>(p, work, slots + entry * portable_slot_bytes, filling);
-            portable_entry_next<T>(p, work, cursor, slots + to * portable_slot_bytes);
+            const uint32_t from = slots + entry * portable_slot_bytes;
+            const uint32_t to =
+                slots + (entry + portable_ahead) % portable_slots * portable_slot_bytes;
+            portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
+            portable_entry_next<T>(p, work, cursor, to, to + lane);
             entry = (entry + 1) % portable_slots;
+            shortcuts |= filling.what & portable_of_shortcut ? newest : 0;
         }
         if (filling.stages) {
-            const bool shortcut = filling.what & portable_of_shortcut;
-            const bool begins = shortcut && filling.stages == p.shortcut.parts;
-            const bool ends = filling.what & portable_last && filling.stages == 1;
-            shortcuts |= (begins ? 1u : 0u) << (p.size.depth - 1);
-            lasts |= (ends ? 1u : 0u) << (p.size.depth - 1);
-            portable_fill<T>(p, work, filling, target, p.programmatic && s == 1 - p.size.depth,
-                             memory + filled);
+            lasts |= filling.stages == 1 && filling.what & portable_last ? newest : 0;
+            portable_fill<T>(p, work, filling, target, p.programmatic && s == 1 - p.size.depth, at);
             portable_filling_next<T>(p, filling);
         }
         async_copy_commit();
-        filled = filled + T::stage_bytes == ring ? 0 : filled + T::stage_bytes;
+        at = at + T::stage_bytes == end ? memory : at + T::stage_bytes;
         // ---- multiply
         if (s >= 0) {
             if (shortcuts & 1) {
                 portable_scale<T>(shared.ratio + from, sum);
             }
-            portable_multiply<T>(memory + at, origin, sum);
-            at = at + T::stage_bytes == ring ? 0 : at + T::stage_bytes;
+            portable_multiply<T>(at, origin, sum);
         }
         // ---- finish
         if (lasts & 1) {

@@ -82,7 +82,8 @@ SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     o.weights =
         T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
     o.first = 0xffu << own.down * portable_fragment;
-    asm volatile("" : "+r"(o.rows), "+r"(o.weights), "+r"(o.first)); // as in portable_target_of
+    o.rows = portable_keep(o.rows);
+    o.weights = portable_keep(o.weights);
     return o;
 }
 
