@@ -108,7 +108,7 @@ SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from,
         if (j + 1 < T::fragments) {
             b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
         }
-        if (portable_valid<T>(valid, from.first, j)) {
+        if (__any_sync(~0u, portable_valid<T>(valid, from.first, j))) {
             const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
             mma_steps<E>(sum[j], a[0], v.x, v.y);
             mma_steps<E>(sum[j], a[1], v.z, v.w);
