@@ -38,16 +38,17 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
         }
     }
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor || kernel == conv_kernel_portable) {
+        if ((kernel == conv_kernel_tensor || kernel == conv_kernel_portable) &&
+            !conv_packed_exact(s, kernel)) {
             conv_tensor_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 *s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (kernel == conv_kernel_exact) {
+        if (conv_packed_exact(s, kernel)) {
             conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
-                s->type, weight, total, (float *)packed);
+                *s, weight, total, (float *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }

@@ -6,48 +6,55 @@
 
 namespace spira {
 
-// Whether this file is compiled for a GPU that runs the kernel. Code for sm_90a alone has Hopper's
-// kernel instead; code for plain sm_90 looks alike here unless SPIRA_PLAIN_SM90 is defined.
-SPIRA_API constexpr bool portable_compiled() {
+// Whether this file is compiled for a GPU that runs the kernel in a format. Code for sm_90a alone
+// has Hopper's kernel instead, except for exact fp32; code for plain sm_90 looks alike here unless
+// SPIRA_PLAIN_SM90 is defined.
+SPIRA_API constexpr bool portable_compiled(numeric type) {
 #ifdef SPIRA_PLAIN_SM90
     return device_code_within(80, 999);
 #else
-    return device_code_within(80, 89) || device_code_within(91, 999);
+    return type == numeric_f32 ? device_code_within(80, 999)
+                               : device_code_within(80, 89) || device_code_within(91, 999);
 #endif
 }
 
 // Whether the kernel computes a layer, where Hopper's kernel does not.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
-    return portable_compiled() && d->capability >= 80 && !d->hopper && s->type != numeric_f32 &&
-           s->volume <= portable_volume_most;
+    return portable_compiled(s->type) && d->capability >= 80 &&
+           (!d->hopper || s->type == numeric_f32) && s->volume <= portable_volume_most;
 }
 
-// Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
-// empty; of those the most.
-SPIRA_API int portable_columns_choose(int cout, int most = 128) {
+// Output channels of a thread block at least: exact fp32 has slices of 32.
+SPIRA_API int portable_columns_least(numeric type) {
+    return type == numeric_f32 ? 32 : 64;
+}
+
+// Output channels of a thread block, at most `most`: `least`, in steps of 32, or 128, whichever
+// leaves the fewest empty; of those the most.
+SPIRA_API int portable_columns_choose(int cout, int most = 128, int least = 64) {
     int best = most;
-    for (int columns = most - 32; columns >= 64; columns -= 32) {
+    for (int columns = most - 32; columns >= least; columns -= 32) {
         best = round_up(cout, columns) < round_up(cout, best) ? columns : best;
     }
     return best;
 }
 
-// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4; `tiles` is the
-// pairs of row groups of a tile: 1, or 2 with 128 columns; `split` is 1.
-SPIRA_API bool portable_sizes_fit(const device_info *d, const conv_sizes *size) {
+// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4, or 1 in exact fp32;
+// `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns; `split` is 1.
+SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
-    return size->slices >= 2 && size->slices <= 4 && size->split == 1 &&
+    return columns >= portable_columns_least(type) && columns <= 128 && size->split == 1 &&
            (size->tiles == 1 || (size->tiles == 2 && columns == 128)) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
 // All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
-SPIRA_API int portable_sizes_list(const device_info *d, conv_sizes *sizes) {
+SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes *sizes) {
     int count = 0;
-    for (int slices = 2; slices <= 4; ++slices) {
+    for (int slices = 1; slices <= 4; ++slices) {
         for (int tiles = 1; tiles <= 2; ++tiles) {
             const conv_sizes c = {tiles, slices, 1, 1};
-            if (portable_sizes_fit(d, &c)) {
+            if (portable_sizes_fit(type, d, &c)) {
                 sizes[count++] = c;
             }
         }
@@ -64,11 +71,13 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     enum { enough = 16 }; // pairs of row groups of a multiprocessor
     const int64_t pairs = order_pairs(order_count(capacity));
     const bool few = pairs * ceil_div(s->cout, 128) <= d->multiprocessors;
-    const int columns = portable_columns_choose(s->cout, few ? 64 : 128), slices = columns / 32;
+    const int columns =
+        portable_columns_choose(s->cout, few ? 64 : 128, portable_columns_least(s->type));
+    const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
     const conv_sizes large = {2, slices, 1, 1};
-    return columns == 128 && (many || alone) && portable_sizes_fit(d, &large)
+    return columns == 128 && (many || alone) && portable_sizes_fit(s->type, d, &large)
                ? large
                : conv_sizes{1, slices, 1, 1};
 }

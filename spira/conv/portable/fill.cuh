@@ -99,7 +99,8 @@ SPIRA_DEVICE portable_target portable_target_of() {
     portable_target t;
     t.rows =
         warp * (portable_gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
-    t.weights = T::rows * conv_chunk_bytes + portable_weight_place(threadIdx.x * conv_lane_bytes);
+    const uint32_t own = threadIdx.x * conv_lane_bytes;
+    t.weights = T::rows * conv_chunk_bytes + (T::exact ? own : portable_weight_place(own));
     // Keeps both in registers: the compiler would compute them again for each stage.
     asm volatile("" : "+r"(t.rows), "+r"(t.weights));
     return t;
@@ -142,6 +143,11 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
     }
 }
 
+// Pieces of a chunk that have channels. left: bytes of the row, from the chunk's first on.
+SPIRA_DEVICE uint32_t portable_pieces(int left) {
+    return (uint32_t)(min(left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
+}
+
 // Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
 // kernel before this one has ended. stage: its address; header: of the stage.
 template <typename T>
@@ -160,6 +166,9 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
         if (threadIdx.x == 0) {
             ((portable_header *)header)->flags =
                 f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;
+            if (T::exact) {
+                ((portable_header *)header)->pieces = portable_pieces(f.left);
+            }
         }
     }
 }

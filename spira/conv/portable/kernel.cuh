@@ -55,7 +55,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const uint32_t memory = shared_address(portable_memory);
     const uint32_t ring = (uint32_t)p.size.depth * T::stage_bytes;
     const portable_target target = portable_target_of<T>();
-    const portable_origin origin = portable_origin_of<T>(own);
+    const portable_origin origin = portable_origin_any<T>(own);
     portable_cursor<T::pairs> cursor;
     portable_entry ahead;
     portable_filling filling;
@@ -95,7 +95,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         if (flags & portable_rescale) {
             portable_scale<T>(shared.ratio + from, sum);
         }
-        portable_multiply<T>(memory + at, header.x, header.y, origin, own, sum);
+        if constexpr (T::exact) {
+            portable_multiply_exact<T>(memory + at, header, origin, own, sum);
+        } else {
+            portable_multiply<T>(memory + at, header.x, header.y, origin, own, sum);
+        }
         at = at + T::stage_bytes == ring ? 0 : at + T::stage_bytes;
         // ---- finish
         if (flags & portable_last) {

@@ -26,7 +26,7 @@ enum {
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? 1 : columns > 64 ? 2 : 3;
+    return rows > 128 ? 1 : columns > 64 ? 2 : columns > 32 ? 3 : 4;
 }
 
 // Threads of a thread block: a warp for 32 rows.
@@ -39,6 +39,7 @@ SPIRA_BOTH constexpr int portable_threads(int rows) {
 struct alignas(16) portable_header {
     uint32_t valid[2]; // a byte for each 32 rows: a bit for each fragment that has a source
     uint32_t flags;
+    uint32_t pieces; // of 16 bytes of a row, that have channels; exact variants
 };
 
 // Bytes of a stage.
@@ -85,9 +86,10 @@ SPIRA_BOTH int portable_resident_on(int columns, int rows, int shared) {
 }
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
-template <typename E, int bands_, int fragments_, int across_, int down_>
+template <typename E, int bands_, int fragments_, int across_, int down_, bool exact_ = false>
 struct portable_traits {
     typedef E element;
+    static constexpr bool exact = exact_;                        // multiply_exact.cuh; fp32
     static constexpr int bands = bands_, fragments = fragments_; // of a warp
     static constexpr int across = across_, down = down_;         // warps
 
@@ -103,6 +105,7 @@ struct portable_traits {
     static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
 
     static_assert(sizeof(portable_shared<columns>) <= portable_fixed_bytes(columns), "its bytes");
+    static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
     static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(pairs == 1 || pairs == 2, "portable_header");
