@@ -29,11 +29,11 @@ SPIRA_API int portable_columns_least(numeric type) {
     return type == numeric_f32 ? 32 : 64;
 }
 
-// Output channels of a thread block, at most `most`: `least`, in steps of 32, or 128, whichever
-// leaves the fewest empty; of those the most.
-SPIRA_API int portable_columns_choose(int cout, int most = 128, int least = 64) {
+// Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
+// empty; of those the most.
+SPIRA_API int portable_columns_choose(int cout, int most = 128) {
     int best = most;
-    for (int columns = most - 32; columns >= least; columns -= 32) {
+    for (int columns = most - 32; columns >= 64; columns -= 32) {
         best = round_up(cout, columns) < round_up(cout, best) ? columns : best;
     }
     return best;
@@ -70,9 +70,11 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
                                            const device_info *d) {
     enum { enough = 16 }; // pairs of row groups of a multiprocessor
     const int64_t pairs = order_pairs(order_count(capacity));
-    const bool few = pairs * ceil_div(s->cout, 128) <= d->multiprocessors;
-    const int columns =
-        portable_columns_choose(s->cout, few ? 64 : 128, portable_columns_least(s->type));
+    auto few = [&](int columns) { // tiles
+        return pairs * ceil_div(s->cout, columns) <= d->multiprocessors;
+    };
+    const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64));
+    const int columns = narrow ? 32 : portable_columns_choose(s->cout, few(128) ? 64 : 128);
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
