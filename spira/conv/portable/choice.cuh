@@ -9,7 +9,7 @@ namespace spira {
 // Whether this file is compiled for a GPU that runs the kernel in a format. Code for sm_90a alone
 // has Hopper's kernel instead, except for exact fp32; code for plain sm_90 looks alike here unless
 // SPIRA_PLAIN_SM90 is defined.
-SPIRA_API constexpr bool portable_compiled(numeric type) {
+SPIRA_API constexpr bool portable_compiled([[maybe_unused]] numeric type) {
 #ifdef SPIRA_PLAIN_SM90
     return device_code_within(80, 999);
 #else
