@@ -1,9 +1,9 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
 // All warps of a thread block walk the same tiles and offsets, ascending. A warp loads the source
-// rows of the 32 rows that it gathers, one entry ahead. An entry has a stage for each chunk of a
-// row. A tile ends with the shortcut's entry, if there is one; a tile without either has one entry
-// of no rows.
+// rows of the 32 or 64 rows that it gathers, one entry ahead. An entry has a stage for each chunk
+// of a row. A tile ends with the shortcut's entry, if there is one; a tile without either has one
+// entry of no rows.
 #ifndef SPIRA_CONV_PORTABLE_CURSOR_CUH
 #define SPIRA_CONV_PORTABLE_CURSOR_CUH
 
@@ -24,8 +24,10 @@ struct portable_cursor {
     bool shortcut;                          // the tile's shortcut is still to come
 };
 
+// warp_fragments: that a warp gathers.
+template <int warp_fragments>
 struct portable_entry {
-    int32_t row[portable_warp_fragments]; // the lane's source row of each fragment; -1: none
+    int32_t row[warp_fragments]; // the lane's source row of each fragment; -1: none
     int offset;
     int stages;     // 0: there are no more entries
     uint32_t flags; // portable_last, portable_of_shortcut
@@ -47,7 +49,7 @@ SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_wo
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
-    const int own = (int)threadIdx.x / order_rows; // row group of the tile
+    const int own = (int)threadIdx.x / 32 * T::gathered / order_rows; // row group of the tile
     c.rest = c.own = 0;
 #pragma unroll
     for (int g = 0; g < T::pairs * conv_pair_groups; ++g) {
@@ -98,7 +100,8 @@ SPIRA_DEVICE bool portable_offset_take(portable_cursor<pairs> &c, int &offset) {
 // The next entry, whose source rows are asked for.
 template <typename T>
 SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor<T::pairs> &c, portable_entry &e) {
+                                      portable_cursor<T::pairs> &c,
+                                      portable_entry<T::warp_fragments> &e) {
     if (!c.left && !c.shortcut && c.tile < work.tiles) {
         portable_tile_next<T>(p, work, c);
     }
@@ -113,13 +116,13 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     c.shortcut = c.shortcut && !shortcut;
     e.flags = shortcut ? 0u + portable_of_shortcut : 0u;
     e.flags |= !c.left && !c.shortcut ? 0u + portable_last : 0u;
-    const int own = (int)threadIdx.x / 32 % 2 * portable_gathered + (int)threadIdx.x % 32 / 4;
+    const int own = (int)threadIdx.x / 32 * T::gathered % order_rows + (int)threadIdx.x % 32 / 4;
     const int first = c.group * order_rows + own, end = there ? work.outputs : 0;
     const int32_t *const from = shortcut ? p.order.row : p.order.source; // null: the identity
     const int64_t begin =
         shortcut ? first : ((int64_t)c.group * p.volume + e.offset) * order_rows + own;
 #pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) {
+    for (int i = 0; i < T::warp_fragments; ++i) {
         const int at = i * portable_fragment;
         e.row[i] = first + at < end ? first + at : -1;
         if (p.order.row && first + at < end) {

@@ -23,21 +23,23 @@ SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
 }
 
 // An entry of which stages are being filled: where its next chunk is.
+template <int warp_fragments>
 struct portable_filling {
-    int32_t row[portable_warp_fragments]; // as portable_entry
-    const char *weights;                  // the lane's first 16 bytes
-    const char *base;                     // the lane's 16 bytes of row 0
-    uint32_t pitch;                       // bytes to the next row
-    int left;                             // bytes of the row from the lane's on
-    int chunks;                           // of the source, with the next
-    int stages;                           // of the entry, with the next
-    uint32_t flags;                       // portable_last as of the last chunk
+    int32_t row[warp_fragments]; // as portable_entry
+    const char *weights;         // the lane's first 16 bytes
+    const char *base;            // the lane's 16 bytes of row 0
+    uint32_t pitch;              // bytes to the next row
+    int left;                    // bytes of the row from the lane's on
+    int chunks;                  // of the source, with the next
+    int stages;                  // of the entry, with the next
+    uint32_t flags;              // portable_last as of the last chunk
 };
 
 // Goes to the first chunk of the first or the second source. p: conv_tensor_params or
 // conv_tensor_shortcut.
-template <typename E, typename P>
-SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_filling &f) {
+template <typename E, typename P, int warp_fragments>
+SPIRA_DEVICE void portable_source_begin(const P &p, bool second,
+                                        portable_filling<warp_fragments> &f) {
     enum { channels = conv_chunk_bytes / sizeof(E) };
     const int count = second ? p.cin2 : p.cin, at = (int)threadIdx.x % 4 * conv_lane_bytes;
     f.pitch = (uint32_t)count * (uint32_t)sizeof(E);
@@ -50,12 +52,13 @@ SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_fillin
 
 template <typename T>
 SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
-                                         const portable_entry &e, portable_filling &f) {
+                                         const portable_entry<T::warp_fragments> &e,
+                                         portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
     const bool shortcut = e.flags & portable_of_shortcut;
     f.flags = e.flags | (shortcut ? 0u + portable_rescale : 0u);
 #pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) {
+    for (int i = 0; i < T::warp_fragments; ++i) {
         f.row[i] = e.row[i];
         f.flags |= __any_sync(~0u, e.row[i] >= 0) ? 1u << (portable_valid_first + i) : 0;
     }
@@ -72,7 +75,8 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
 
 // Goes to the next chunk.
 template <typename T>
-SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_filling &f) {
+SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p,
+                                        portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
     --f.stages;
     f.flags &= ~(uint32_t)portable_rescale;
@@ -97,8 +101,7 @@ template <typename T>
 SPIRA_DEVICE portable_target portable_target_of() {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     portable_target t;
-    t.rows =
-        warp * (portable_gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
+    t.rows = warp * (T::gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
     const uint32_t own = threadIdx.x * conv_lane_bytes;
     t.weights = T::rows * conv_chunk_bytes + (T::exact ? own : portable_weight_place(own));
     // Keeps both in registers: the compiler would compute them again for each stage.
@@ -109,7 +112,7 @@ SPIRA_DEVICE portable_target portable_target_of() {
 // Copies the chunk's weights of the slice's channels. to: the thread's first place.
 template <typename T>
 SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_work &work,
-                                        const portable_filling &f, uint32_t to) {
+                                        const portable_filling<T::warp_fragments> &f, uint32_t to) {
     const int own =
         p.part / conv_lane_bytes - work.channel * 4; // copies, from the slice's first on
     static_assert(T::threads * conv_lane_bytes % 2048 == 0, "the swizzle repeats");
@@ -123,11 +126,11 @@ SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_
 
 // Copies the warp's rows of the chunk.
 template <typename T>
-SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
+SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f, uint32_t to) {
     typedef typename T::element E;
     if (f.flags & portable_wide) {
 #pragma unroll
-        for (int i = 0; i < portable_warp_fragments; ++i) {
+        for (int i = 0; i < T::warp_fragments; ++i) {
             async_copy_16_signed(to + i * portable_fragment_bytes,
                                  f.base + conv_multiply_wide((uint32_t)f.row[i], f.pitch),
                                  f.row[i] | (f.left - 1));
@@ -135,7 +138,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
         return;
     }
 #pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) { // element by element
+    for (int i = 0; i < T::warp_fragments; ++i) { // element by element
         const uint4 v =
             conv_read_each<E>(f.base + conv_multiply_wide((uint32_t)max(f.row[i], 0), f.pitch),
                               f.row[i] >= 0 ? f.left : 0);
@@ -152,8 +155,9 @@ SPIRA_DEVICE uint32_t portable_pieces(int left) {
 // kernel before this one has ended. stage: its address; header: of the stage.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
-                                const portable_filling &f, const portable_target &to, bool begin,
-                                uint32_t stage, char *header) {
+                                const portable_filling<T::warp_fragments> &f,
+                                const portable_target &to, bool begin, uint32_t stage,
+                                char *header) {
     portable_fill_weights<T>(p, work, f, stage + to.weights);
     if (begin) {
         pdl_wait();
@@ -162,7 +166,12 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
         portable_fill_rows<T>(f, stage + to.rows);
     }
     if (threadIdx.x % 32 == 0) {
-        header[threadIdx.x / 32] = (char)(f.flags >> portable_valid_first);
+        const uint32_t valid = f.flags >> portable_valid_first;
+        if (T::gathered == 32) {
+            header[threadIdx.x / 32] = (char)valid;
+        } else { // of 4 fragments each
+            ((uint16_t *)header)[threadIdx.x / 32] = (uint16_t)(valid % 16 | valid / 16 << 8);
+        }
         if (threadIdx.x == 0) {
             ((portable_header *)header)->flags =
                 f.stages == 1 ? f.flags : f.flags & ~(uint32_t)portable_last;

@@ -57,8 +57,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_target target = portable_target_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
     portable_cursor<T::pairs> cursor;
-    portable_entry ahead;
-    portable_filling filling;
+    portable_entry<T::warp_fragments> ahead;
+    portable_filling<T::warp_fragments> filling;
     portable_cursor_begin<T>(p, work, cursor);
     portable_entry_next<T>(p, work, cursor, ahead);
     portable_filling_begin<T>(p, work, ahead, filling);

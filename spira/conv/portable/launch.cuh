@@ -50,7 +50,9 @@ SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const devi
     case 1:
         return portable_launch<portable_traits<float, 2, 4, 1, 4, true>>(p, d, stream);
     case 2:
-        return portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
+        return p.size.tiles > 1
+                   ? portable_launch<portable_traits<float, 4, 8, 1, 4, true>>(p, d, stream)
+                   : portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
     case 3:
         return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);
     default:

@@ -3,7 +3,8 @@
 //
 // A variant is given by the part of the output that a warp computes (bands of 16 output channels,
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
-// (`across` the channels, `down` the rows). All warps of a thread block gather 32 rows each.
+// (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
+// exact fp32, fused multiply-adds. All warps of a thread block gather an equal share of its rows.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -15,8 +16,6 @@ enum {
     portable_band = 16,                                             // output channels
     portable_fragment = 8,                                          // rows
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
-    portable_gathered = 32,                                         // rows that a warp gathers
-    portable_warp_fragments = portable_gathered / portable_fragment,
     portable_stages_least = 3,
     portable_stages_most = 6,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
@@ -26,12 +25,7 @@ enum {
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? 1 : columns > 64 ? 2 : columns > 32 ? 3 : 4;
-}
-
-// Threads of a thread block: a warp for 32 rows.
-SPIRA_BOTH constexpr int portable_threads(int rows) {
-    return rows / portable_gathered * 32;
+    return rows > 128 ? (columns > 64 ? 1 : 2) : columns > 64 ? 2 : columns > 32 ? 3 : 4;
 }
 
 // What a stage holds, behind a chunk of each row and the weights of each column: written by those
@@ -98,7 +92,9 @@ struct portable_traits {
     static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
     static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
-    static constexpr int threads = portable_threads(rows);
+    static constexpr int threads = 32 * across * down;
+    static constexpr int gathered = rows / across / down; // rows that a warp gathers: 32, 64
+    static constexpr int warp_fragments = gathered / portable_fragment; // and their fragments
     static constexpr int resident = portable_resident(columns, rows);
 
     // Fragments whose residual is loaded in one batch, as registers allow.
@@ -106,7 +102,7 @@ struct portable_traits {
 
     static_assert(sizeof(portable_shared<columns>) <= portable_fixed_bytes(columns), "its bytes");
     static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
-    static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
+    static_assert(gathered == 32 || gathered == 64, "portable_header");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(pairs == 1 || pairs == 2, "portable_header");
 };
