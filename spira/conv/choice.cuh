@@ -20,8 +20,8 @@
 #endif
 
 // 1: exact fp32 takes the portable kernel, with fused multiply-adds, and with it the ordered
-// layout, on sm_80 and later; a map of the tiled layout is still read by the exact kernel. 0: it
-// takes the exact kernel and the tiled layout.
+// layout, on sm_80 and later. 0: it takes the exact kernel and the tiled layout. Their packed
+// weights differ: files that share packed weights or plans must be compiled alike.
 #ifndef SPIRA_EXACT_ORDERED
 #define SPIRA_EXACT_ORDERED 0
 #endif
@@ -62,17 +62,15 @@ SPIRA_API conv_form conv_kernel_form(conv_kernel kernel) {
                                                                        : conv_form_order;
 }
 
-// The kernel that computes a layer over a map of a form. The portable kernel reads the same packed
-// weights as the tensor kernel, and in exact fp32 as the exact kernel, so the map may have either
-// layout.
+// The kernel that computes a layer over a map of a form. The tensor and the portable kernel read
+// the same packed weights, so the map may have the layout of either; not in exact fp32.
 SPIRA_API conv_kernel conv_kernel_over(const conv_shape *s, const device_info *d, conv_form form) {
     const conv_kernel kernel = conv_kernel_of(s, d);
     const bool either =
         (kernel == conv_kernel_tensor && portable_takes(s, d)) || kernel == conv_kernel_portable;
-    return !either || form == conv_form_identity ? kernel
-           : form == conv_form_order             ? conv_kernel_portable
-           : s->type == numeric_f32              ? conv_kernel_exact
-                                                 : conv_kernel_tensor;
+    return !either || s->type == numeric_f32 || form == conv_form_identity ? kernel
+           : form == conv_form_order                                       ? conv_kernel_portable
+                                                                           : conv_kernel_tensor;
 }
 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.
@@ -93,29 +91,28 @@ SPIRA_API status conv_not_compiled() {
 
 // ---- packed weights -----------------------------------------------------------------------------
 
-// Whether the weights of a layer are packed for plain fp32: exact_weights.cuh.
-SPIRA_API bool conv_packed_exact(const conv_shape *s, conv_kernel kernel) {
+// Whether the elements of packed weights are floats; otherwise they are pieces of 16 bytes.
+SPIRA_API bool conv_packed_floats(const conv_shape *s, conv_kernel kernel) {
     return kernel == conv_kernel_exact || s->type == numeric_f32;
 }
 
-// Elements of packed weights: floats (exact), or pieces of 16 bytes.
+// Elements of packed weights.
 SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
-    if (conv_packed_exact(s, kernel)) {
-        return conv_exact_weights(s);
-    }
     switch (kernel) {
+    case conv_kernel_exact:
+        return conv_exact_weights(s);
     case conv_kernel_narrow:
         return narrow_weights(s);
     case conv_kernel_hopper:
         return hopper_weights(s, hopper_part_bytes(s));
     default: // tensor, portable
-        return conv_tensor_weights(s);
+        return conv_packed_floats(s, kernel) ? portable_exact_weights(s) : conv_tensor_weights(s);
     }
 }
 
 SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
     return (size_t)conv_packed_count(s, kernel) *
-           (conv_packed_exact(s, kernel) ? sizeof(float) : (size_t)conv_lane_bytes);
+           (conv_packed_floats(s, kernel) ? sizeof(float) : (size_t)conv_lane_bytes);
 }
 
 // ---- shortcuts ----------------------------------------------------------------------------------

@@ -7,18 +7,34 @@
 #ifndef SPIRA_CONV_EXACT_CUH
 #define SPIRA_CONV_EXACT_CUH
 
+#include "../conv.h"
 #include "../device.cuh"
 #include "../layout/tile.h"
+#include "../numeric.cuh"
 #include "../status.cuh"
-#include "exact_weights.cuh"
 
 namespace spira {
 
-enum { exact_warps = 4, exact_group = 8 };
+enum { exact_warps = 4, exact_channels = 32, exact_group = 8 };
+
+// Packed weights [volume, cin + cin2, cout]: rounded to the format, stored as fp32. Returns the
+// number of elements.
+SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
+    return (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
+}
+
+SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
+    conv_exact_pack_kernel(numeric type, const float *__restrict__ weight, int64_t total,
+                           float *__restrict__ packed) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < total) {
+        packed[i] = element_operand(type, weight[i]);
+    }
+}
 
 struct conv_exact_params {
     const void *in, *in2, *residual;
-    const float *weights; // of conv_exact_pack_kernel
+    const float *weights; // [volume, cin + cin2, cout]
     void *out;
     tile_layout layout; // first is null for the identity
     const int32_t *count;
@@ -29,10 +45,9 @@ struct conv_exact_params {
     int slices, rows; // rows: of a tile
 };
 
-// Adds the products of 8 pairs of one offset. source: of pair lane % 8, or -1; weight: the lane's
-// of the first chunk, the next is `pitch` floats further; there: the lane has an output channel.
+// Adds the products of 8 pairs of one offset. source: of pair lane % 8, or -1.
 template <typename E>
-SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int pitch, bool there,
+SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int cout, int channel,
                                  bool tf32, int32_t source, float (*stage)[exact_group],
                                  float (&sum)[exact_group]) {
     int lane = threadIdx.x % 32;
@@ -47,8 +62,8 @@ SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int 
         }
         __syncwarp();
         int channels = cin - first < exact_channels ? cin - first : exact_channels;
-        for (int i = 0; i < channels && there; ++i) {
-            float w = weight[(first + i) / exact_chunk * pitch + i % exact_chunk * exact_channels];
+        for (int i = 0; i < channels && channel < cout; ++i) {
+            float w = weight[(int64_t)(first + i) * cout + channel];
 #pragma unroll
             for (int r = 0; r < exact_group; ++r) {
                 sum[r] = fmaf(stage[i][r], w, sum[r]);
@@ -72,10 +87,7 @@ SPIRA_DEVICE void conv_exact_offset(const conv_exact_params &p, const int32_t *i
                                     float (*stage)[exact_group], float (*sums)[exact_channels]) {
     int lane = threadIdx.x % 32, cin = p.shape.cin, cin2 = p.shape.cin2, cout = p.shape.cout;
     bool tf32 = p.shape.type == numeric_tf32;
-    const int chunks = exact_chunks(cin), pitch = exact_chunk_floats(cout);
-    const float *w = p.weights + (int64_t)k * (chunks + exact_chunks(cin2)) * pitch +
-                     (int64_t)(channel / exact_channels) * exact_block_floats + lane;
-    const bool there = channel < cout;
+    const float *w = p.weights + (int64_t)k * (cin + cin2) * cout;
     for (int i = first + lane; i - lane < last; i += 32) {
         int mine = i < last ? rows[i] : high;
         uint32_t own = __ballot_sync(~0u, mine >= low && mine < high);
@@ -90,10 +102,10 @@ SPIRA_DEVICE void conv_exact_offset(const conv_exact_params &p, const int32_t *i
             int at = from + lane % exact_group;
             int32_t source = at < __popc(own) ? pairs->source[at] : -1;
             float sum[exact_group] = {0, 0, 0, 0, 0, 0, 0, 0};
-            conv_exact_add((const E *)p.in, cin, w, pitch, there, tf32, source, stage, sum);
+            conv_exact_add((const E *)p.in, cin, w, cout, channel, tf32, source, stage, sum);
             if (cin2) {
-                conv_exact_add((const E *)p.in2, cin2, w + (int64_t)chunks * pitch, pitch, there,
-                               tf32, source, stage, sum);
+                conv_exact_add((const E *)p.in2, cin2, w + (int64_t)cin * cout, cout, channel, tf32,
+                               source, stage, sum);
             }
 #pragma unroll
             for (int r = 0; r < exact_group; ++r) {

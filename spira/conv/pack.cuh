@@ -38,17 +38,23 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
         }
     }
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if ((kernel == conv_kernel_tensor || kernel == conv_kernel_portable) &&
-            !conv_packed_exact(s, kernel)) {
+        if (kernel == conv_kernel_tensor || kernel == conv_kernel_portable) {
             conv_tensor_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 *s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (conv_packed_exact(s, kernel)) {
-            conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+    if constexpr (tag::value == numeric_f32 && conv_compiled(conv_kernel_portable, tag::value)) {
+        if (kernel == conv_kernel_portable) {
+            portable_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 *s, weight, total, (float *)packed);
+            return status_of_launch("conv_weights_pack");
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+        if (kernel == conv_kernel_exact) {
+            conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+                s->type, weight, total, (float *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }

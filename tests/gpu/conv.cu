@@ -543,7 +543,7 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             int64_t total = conv_exact_weights(&s);
             float *plain = device_new<float>(total);
             conv_exact_pack_kernel<<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(
-                s, device_upload(p.weight.data(), (int64_t)p.weight.size()), total, plain);
+                type, device_upload(p.weight.data(), total), total, plain);
             d.args.weights = plain;
             d.map = map_upload(&p, p.identity ? conv_form_identity : conv_form_tiles);
             CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {

@@ -48,10 +48,10 @@ struct portable {
     }
 
     static const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
-        const int64_t total = conv_exact_weights(s);
+        const int64_t total = portable_exact_weights(s);
         float *packed = guarded_new<float>(total);
-        CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0,
-                               false, 1, nullptr, "pack", *s, weight.data(), total, packed));
+        CHECK_OK(kernel_launch(portable_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256,
+                               0, false, 1, nullptr, "pack", *s, weight.data(), total, packed));
         return packed;
     }
 

@@ -14,7 +14,7 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
     p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
-    p.part = T::exact ? exact_chunk_floats(p.cout) * (int)sizeof(float)
+    p.part = T::exact ? portable_exact_chunk(p.cout) * (int)sizeof(float)
                       : conv_channel_groups(p.cout) * conv_fragment_bytes;
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
@@ -43,7 +43,7 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
     }
 }
 
-// The same in exact fp32; p.weights: of conv_exact_pack_kernel.
+// The same in exact fp32; p.weights: of portable_exact_pack_kernel.
 SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const device_info *d,
                                          cudaStream_t stream) {
     switch (p.size.slices) {

@@ -10,8 +10,8 @@
 #ifndef SPIRA_CONV_PORTABLE_MULTIPLY_EXACT_CUH
 #define SPIRA_CONV_PORTABLE_MULTIPLY_EXACT_CUH
 
-#include "../exact_weights.cuh"
 #include "multiply.cuh"
+#include "weights_exact.cuh"
 
 namespace spira {
 
@@ -64,7 +64,7 @@ template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const uint4 &header,
                                           const portable_origin &from, const portable_place &own,
                                           float (&sum)[T::fragments][T::bands][4]) {
-    enum { quads = T::bands / 2, row_bytes = exact_channels * sizeof(float) };
+    enum { quads = T::bands / 2, row_bytes = portable_exact_out * sizeof(float) };
     const uint32_t valid[2] = {header.x >> own.down, T::rows > 128 ? header.y >> own.down : 0};
     uint32_t weights = stage + from.weights;
 #pragma unroll 1
@@ -74,7 +74,7 @@ SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const uint4 &header,
 #pragma unroll
         for (int i = 0; i < 4 * quads; ++i) {
             w[i / quads][i % quads] = portable_floats(shared_load_4(
-                weights + i / quads * row_bytes + i % quads * (exact_chunk * row_bytes)));
+                weights + i / quads * row_bytes + i % quads * (portable_exact_in * row_bytes)));
         }
         weights += 4 * row_bytes;
 #pragma unroll
