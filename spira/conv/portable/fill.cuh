@@ -104,8 +104,11 @@ SPIRA_DEVICE portable_target portable_target_of() {
     t.rows = warp * (T::gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
     const uint32_t own = threadIdx.x * conv_lane_bytes;
     t.weights = T::rows * conv_chunk_bytes + (T::exact ? own : portable_weight_place(own));
-    // Keeps both in registers: the compiler would compute them again for each stage.
-    asm volatile("" : "+r"(t.rows), "+r"(t.weights));
+    if (T::gathered == 32) {
+        // Keeps both in registers: the compiler would compute them again for each stage. With 64
+        // rows registers are short.
+        asm volatile("" : "+r"(t.rows), "+r"(t.weights));
+    }
     return t;
 }
 

@@ -59,36 +59,64 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
     }
 }
 
-// stage: its address; header: portable_header.
+// Whether all of the warp's fragments have sources. valid: as portable_valid.
 template <typename T>
-SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const uint4 &header,
-                                          const portable_origin &from, const portable_place &own,
-                                          float (&sum)[T::fragments][T::bands][4]) {
-    enum { quads = T::bands / 2, row_bytes = portable_exact_out * sizeof(float) };
-    const uint32_t valid[2] = {header.x >> own.down, T::rows > 128 ? header.y >> own.down : 0};
-    uint32_t weights = stage + from.weights;
+SPIRA_DEVICE bool portable_valid_all(const uint32_t (&valid)[2]) {
+    uint32_t all[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < T::fragments; ++j) {
+        const int first = j * T::down, bit = first / 4 * 8 + first % 4;
+        all[bit / 32] |= 1u << bit % 32;
+    }
+    return (valid[0] & all[0]) == all[0] && (valid[1] & all[1]) == all[1];
+}
+
+// Multiplies a stage. row: where the lane's first row is in it; weights: address of the lane's
+// first. all: all of the warp's fragments have sources. Without branches between them, loads of one
+// overlap products of another.
+template <typename T, bool all>
+SPIRA_DEVICE void portable_pieces_exact(uint32_t stage, uint32_t row, uint32_t weights,
+                                        uint32_t pieces, const uint32_t (&valid)[2],
+                                        float (&sum)[T::fragments][T::bands][4]) {
+    enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
 #pragma unroll 1
-    for (uint32_t piece = 0; piece < header.w; ++piece) {
-        const uint32_t rows = stage + (from.rows ^ piece * conv_lane_bytes);
+    for (uint32_t piece = 0; piece < pieces; ++piece) {
+        const uint32_t rows = stage + (row ^ piece * conv_lane_bytes);
+        const uint32_t from = weights + piece * (4 * weights_row);
         float4 w[4][quads];
 #pragma unroll
         for (int i = 0; i < 4 * quads; ++i) {
-            w[i / quads][i % quads] = portable_floats(shared_load_4(
-                weights + i / quads * row_bytes + i % quads * (portable_exact_in * row_bytes)));
+            const int k = i / quads, q = i % quads;
+            w[k][q] = portable_floats(
+                shared_load_4(from + k * weights_row + q * (portable_exact_in * weights_row)));
         }
-        weights += 4 * row_bytes;
 #pragma unroll
         for (int j = 0; j < T::fragments; ++j) {
-            if (portable_valid<T>(valid, j)) {
-                const uint32_t row = rows + j * T::down * portable_fragment_bytes;
-                const float4 low = portable_floats(shared_load_4(row));
-                const float4 high = portable_floats(shared_load_4(row + conv_chunk_bytes));
+            if (all || portable_valid<T>(valid, j)) {
+                const uint32_t at = rows + j * T::down * portable_fragment_bytes;
+                const float4 low = portable_floats(shared_load_4(at));
+                const float4 high = portable_floats(shared_load_4(at + conv_chunk_bytes));
                 portable_add_exact<T>(low.x, high.x, w[0], sum[j]);
                 portable_add_exact<T>(low.y, high.y, w[1], sum[j]);
                 portable_add_exact<T>(low.z, high.z, w[2], sum[j]);
                 portable_add_exact<T>(low.w, high.w, w[3], sum[j]);
             }
         }
+    }
+}
+
+// stage: its address; header: portable_header. With 8 fragments a warp, few warps are there to hide
+// the latency of loads; with 4, registers are too short for both loops.
+template <typename T>
+SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const uint4 &header,
+                                          const portable_origin &from, const portable_place &own,
+                                          float (&sum)[T::fragments][T::bands][4]) {
+    const uint32_t valid[2] = {header.x >> own.down, T::rows > 128 ? header.y >> own.down : 0};
+    const uint32_t weights = stage + from.weights;
+    if (T::fragments > 4 && portable_valid_all<T>(valid)) {
+        portable_pieces_exact<T, true>(stage, from.rows, weights, header.w, valid, sum);
+    } else {
+        portable_pieces_exact<T, false>(stage, from.rows, weights, header.w, valid, sum);
     }
 }
 
