@@ -271,3 +271,17 @@ DEVICE_TEST(gpu_portable_refuses) {
     shared_most = 0;
     CHECK(device_untouched(d.out, 0, d.out_bytes));
 }
+
+// The tensor kernel, which reads the tiled layout, knows no shortcuts.
+DEVICE_TEST(gpu_portable_refuses_shortcuts_over_tiles) {
+    NEED_PORTABLE();
+    random_state random = random_make(4);
+    joined_problem p =
+        joined_make(&random, shape_make(27, 64, 0, 64, numeric_f16), 20, 0, 50, 60, 0);
+    joined_fill(&random, &p, 30, with_all, with_all, activation_relu);
+    device_joined d;
+    device_joined_make(&p, &d);
+    CHECK_OK(conv_check(&d.main.args, gpu()));
+    d.main.map = map_upload(&p.main, conv_form_tiles);
+    CHECK_STATUS(conv_check(&d.main.args, gpu()), status_unsupported);
+}
