@@ -16,7 +16,7 @@ struct conv_layer {
 };
 
 static const conv_layer conv_layers[] = {
-    {16, 16, 3, false},   {32, 32, 3, true},  {64, 64, 3, true},  {128, 128, 3, false},
+    {16, 16, 3, false},   {32, 32, 3, true},  {64, 64, 3, true},  {128, 128, 3, true},
     {256, 256, 3, false}, {16, 16, 5, false}, {32, 32, 5, false}, {64, 64, 5, false},
 };
 

@@ -62,6 +62,9 @@ SPIRA_API status conv_check_shortcut(const conv_args *a, const device_info *d) {
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     SPIRA_TRY(conv_shape_check(&shape));
     SPIRA_REQUIRE(conv_shortcut_takes(&a->shape, d), status_unsupported, "shortcut", 0);
+    const conv_kernel over = conv_kernel_over(&a->shape, d, a->map->form);
+    SPIRA_REQUIRE(over == conv_kernel_hopper || over == conv_kernel_portable, status_unsupported,
+                  "shortcut (over a map of the tiled layout)", 0);
     SPIRA_REQUIRE(!a->sums, status_unsupported, "shortcut (with sums)", 0);
     const size_t element = (size_t)numeric_size(shape.type);
     SPIRA_TRY(pointer_check(s->in, element, "shortcut.in"));

@@ -19,14 +19,21 @@
 #define SPIRA_PORTABLE 0
 #endif
 
+// 1: exact fp32 takes the portable kernel, with fused multiply-adds, and with it the ordered
+// layout, on sm_80 and later. 0: it takes the exact kernel and the tiled layout. Their packed
+// weights differ: files that share packed weights or plans must be compiled alike.
+#ifndef SPIRA_EXACT_ORDERED
+#define SPIRA_EXACT_ORDERED 0
+#endif
+
 namespace spira {
 
 enum conv_kernel {
-    conv_kernel_exact,    // plain fp32 multiply-adds
+    conv_kernel_exact,    // plain fp32 multiply-adds, over the tiled layout
     conv_kernel_tensor,   // mma.sync, sm_80 and later
     conv_kernel_hopper,   // wgmma, sm_90a
     conv_kernel_narrow,   // mma.sync for up to 32 channels on each side
-    conv_kernel_portable, // mma.sync, over the ordered layout
+    conv_kernel_portable, // mma.sync, or fp32 multiply-adds, over the ordered layout
 };
 
 // Tensor cores where they have the format.
@@ -34,9 +41,15 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
     return type != numeric_f32 && capability >= 80;
 }
 
+// Whether exact fp32 takes the portable kernel.
+SPIRA_API bool conv_exact_ordered(const conv_shape *s, const device_info *d) {
+    return SPIRA_EXACT_ORDERED && s->type == numeric_f32 && portable_takes(s, d);
+}
+
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
     const bool small = s->cin <= 16 && s->cout <= 16;
-    return !conv_uses_tensor(s->type, d->capability)              ? conv_kernel_exact
+    return conv_exact_ordered(s, d)                               ? conv_kernel_portable
+           : !conv_uses_tensor(s->type, d->capability)            ? conv_kernel_exact
            : narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                                   ? conv_kernel_hopper
            : SPIRA_PORTABLE && portable_takes(s, d)               ? conv_kernel_portable
@@ -50,25 +63,26 @@ SPIRA_API conv_form conv_kernel_form(conv_kernel kernel) {
 }
 
 // The kernel that computes a layer over a map of a form. The tensor and the portable kernel read
-// the same packed weights, so the map may have the layout of either.
+// the same packed weights, so the map may have the layout of either; not in exact fp32.
 SPIRA_API conv_kernel conv_kernel_over(const conv_shape *s, const device_info *d, conv_form form) {
     const conv_kernel kernel = conv_kernel_of(s, d);
     const bool either =
         (kernel == conv_kernel_tensor && portable_takes(s, d)) || kernel == conv_kernel_portable;
-    return !either || form == conv_form_identity ? kernel
-           : form == conv_form_order             ? conv_kernel_portable
-                                                 : conv_kernel_tensor;
+    return !either || s->type == numeric_f32 || form == conv_form_identity ? kernel
+           : form == conv_form_order                                       ? conv_kernel_portable
+                                                                           : conv_kernel_tensor;
 }
 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.
 SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = type == numeric_f16 || type == numeric_bf16;
     const bool tensor = type != numeric_f32 && device_code_within(80, 999);
-    return kernel == conv_kernel_exact      ? type == numeric_f32 || device_code_within(0, 79)
-           : kernel == conv_kernel_tensor   ? tensor
-           : kernel == conv_kernel_narrow   ? tensor && half
-           : kernel == conv_kernel_portable ? type != numeric_f32 && portable_compiled()
-                                            : half && device_code_within(90, 90);
+    return kernel == conv_kernel_exact    ? type == numeric_f32 || device_code_within(0, 79)
+           : kernel == conv_kernel_tensor ? tensor
+           : kernel == conv_kernel_narrow ? tensor && half
+           : kernel == conv_kernel_portable
+               ? portable_compiled(type) && (type != numeric_f32 || SPIRA_EXACT_ORDERED)
+               : half && device_code_within(90, 90);
 }
 
 SPIRA_API status conv_not_compiled() {
@@ -77,7 +91,12 @@ SPIRA_API status conv_not_compiled() {
 
 // ---- packed weights -----------------------------------------------------------------------------
 
-// Elements of packed weights: floats (exact), or pieces of 16 bytes.
+// Whether the elements of packed weights are floats; otherwise they are pieces of 16 bytes.
+SPIRA_API bool conv_packed_floats(const conv_shape *s, conv_kernel kernel) {
+    return kernel == conv_kernel_exact || s->type == numeric_f32;
+}
+
+// Elements of packed weights.
 SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     switch (kernel) {
     case conv_kernel_exact:
@@ -87,13 +106,13 @@ SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     case conv_kernel_hopper:
         return hopper_weights(s, hopper_part_bytes(s));
     default: // tensor, portable
-        return conv_tensor_weights(s);
+        return conv_packed_floats(s, kernel) ? portable_exact_weights(s) : conv_tensor_weights(s);
     }
 }
 
 SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
     return (size_t)conv_packed_count(s, kernel) *
-           (kernel == conv_kernel_exact ? sizeof(float) : (size_t)conv_lane_bytes);
+           (conv_packed_floats(s, kernel) ? sizeof(float) : (size_t)conv_lane_bytes);
 }
 
 // ---- shortcuts ----------------------------------------------------------------------------------
@@ -118,9 +137,9 @@ SPIRA_API conv_shape conv_shortcut_shape(const conv_shape *s, int cin, int cin2)
 SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, conv_kernel kernel, int cin,
                                             int cin2) {
     const conv_shape own = conv_shortcut_shape(s, cin, cin2);
-    return (size_t)(kernel == conv_kernel_hopper ? hopper_weights(&own, hopper_part_whole)
-                                                 : conv_tensor_weights(&own)) *
-           conv_lane_bytes;
+    return kernel == conv_kernel_hopper
+               ? (size_t)hopper_weights(&own, hopper_part_whole) * conv_lane_bytes
+               : conv_packed_bytes(&own, kernel);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -134,7 +153,7 @@ SPIRA_API int conv_sizes_list(const conv_shape *s, int rows, const device_info *
     const conv_kernel kernel = conv_kernel_of(s, d);
     return kernel == conv_kernel_narrow     ? narrow_sizes_list(sizes)
            : kernel == conv_kernel_hopper   ? hopper_sizes_list(s, d, sizes)
-           : kernel == conv_kernel_portable ? portable_sizes_list(d, sizes)
+           : kernel == conv_kernel_portable ? portable_sizes_list(s->type, d, sizes)
                                             : conv_tensor_sizes_list(s, rows, d, sizes);
 }
 
@@ -143,7 +162,7 @@ SPIRA_API bool conv_sizes_fit(const conv_shape *s, int rows, const device_info *
     const conv_kernel kernel = conv_kernel_of(s, d);
     return kernel == conv_kernel_narrow     ? narrow_sizes_fit(size)
            : kernel == conv_kernel_hopper   ? hopper_sizes_fit(s, d, size)
-           : kernel == conv_kernel_portable ? portable_sizes_fit(d, size)
+           : kernel == conv_kernel_portable ? portable_sizes_fit(s->type, d, size)
                                             : conv_tensor_sizes_fit(s, rows, d, size);
 }
 

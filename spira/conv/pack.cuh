@@ -44,6 +44,13 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
             return status_of_launch("conv_weights_pack");
         }
     }
+    if constexpr (tag::value == numeric_f32 && conv_compiled(conv_kernel_portable, tag::value)) {
+        if (kernel == conv_kernel_portable) {
+            portable_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+                *s, weight, total, (float *)packed);
+            return status_of_launch("conv_weights_pack");
+        }
+    }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
         if (kernel == conv_kernel_exact) {
             conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(

@@ -1,8 +1,10 @@
-// spira/conv/portable.cuh: convolution of wide layers on mma.sync, for sm_80 and later.
+// spira/conv/portable.cuh: convolution of wide layers on mma.sync, and of exact fp32 by fused
+// multiply-adds, for sm_80 and later.
 //
 // Reads the ordered layout (layout/order.h), as conv/hopper.cuh does, and the packed weights of
-// conv/tensor.cuh. A tile is one pair of row groups (128 rows) or two. A thread block computes one
-// tile at a time for a slice of the output channels, and stays for several tiles.
+// conv/tensor.cuh, or in exact fp32 its own. A tile is one pair of row groups (128 rows) or two. A
+// thread block computes one tile at a time for a slice of the output channels, and stays for
+// several tiles.
 //
 //     all warps                       ring of 3 to 6 stages             all warps
 //     ---------                       ---------------------             ---------
@@ -17,7 +19,8 @@
 //                                                                        epilogue.cuh -> outputs
 //
 // The products are transposed: the instruction's 16 rows are output channels, its 8 columns source
-// rows. So a warp can skip what is missing 8 rows at a time.
+// rows. So a warp can skip what is missing 8 rows at a time. Exact fp32 has multiply_exact.cuh in
+// place of multiply.cuh.
 #ifndef SPIRA_CONV_PORTABLE_CUH
 #define SPIRA_CONV_PORTABLE_CUH
 

@@ -118,16 +118,21 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaS
     return hopper_run<E, shortcuts>(p, d, stream);
 }
 
-template <typename E>
-SPIRA_API status conv_run_portable(const conv_args *a, const device_info *d, cudaStream_t stream) {
+template <typename tag>
+SPIRA_API status conv_run_portable(tag, const conv_args *a, const device_info *d,
+                                   cudaStream_t stream) {
     conv_tensor_params p = conv_params_of(a, d);
     p.order = conv_order(a->map);
     p.size = a->sizes ? *a->sizes : portable_sizes_choose(&a->shape, p.capacity, d);
-    SPIRA_REQUIRE(portable_sizes_fit(d, &p.size), status_unsupported, "sizes", 0);
+    SPIRA_REQUIRE(portable_sizes_fit(a->shape.type, d, &p.size), status_unsupported, "sizes", 0);
     if (a->shortcut) {
         p.shortcut = conv_shortcut_params(a, conv_kernel_portable);
     }
-    return portable_run<E>(p, d, stream);
+    if constexpr (tag::value == numeric_f32) {
+        return portable_run_exact(p, d, stream);
+    } else {
+        return portable_run<typename tag::element>(p, d, stream);
+    }
 }
 
 template <typename E>
@@ -145,7 +150,7 @@ SPIRA_API status conv_run_tensor(const conv_args *a, const device_info *d, cudaS
 
 // By the kernel: conv_kernel_over.
 template <bool shortcuts, typename tag>
-SPIRA_API status conv_run(tag, const conv_args *a, conv_kernel kernel, const device_info *d,
+SPIRA_API status conv_run(tag own, const conv_args *a, conv_kernel kernel, const device_info *d,
                           cudaStream_t stream) {
     typedef typename tag::element E;
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
@@ -155,7 +160,7 @@ SPIRA_API status conv_run(tag, const conv_args *a, conv_kernel kernel, const dev
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
         if (kernel == conv_kernel_portable) {
-            return conv_run_portable<E>(a, d, stream);
+            return conv_run_portable(own, a, d, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {

@@ -105,8 +105,8 @@ enum { conv_sizes_most = 256 };
 //          conv/tensor.cuh        conv/narrow.cuh     conv/hopper.cuh      conv/portable.cuh
 //   tiles  of a thread block      1                   under way at a       pairs of row groups of a
 //                                                     time: 1, 2           tile: 1, 2
-//   slices of a thread block,     1                   columns / 32         columns / 32: 2, 3, 4
-//          up to 32 output
+//   slices of a thread block,     1                   columns / 32         columns / 32: 2, 3, 4;
+//          up to 32 output                                                 1 in exact fp32, too
 //          channels each
 //   split  warps that share the   warps that share    thread blocks that   1
 //          list of a tile:        places: 1, 2, 4     share the offsets

@@ -1,10 +1,14 @@
 // tests/gpu/portable.cu: the portable kernel (conv/portable.cuh) on the GPU, against sums in
-// double: all formats and cuts, shortcuts, sums to begin from. It runs on Hopper GPUs, too, and a
-// second time with the 99 KB of shared memory that a thread block has on compute capability 8.6.
+// double: all formats and cuts, exact fp32 among them, shortcuts, sums to begin from. It runs on
+// Hopper GPUs, too, and a second time with the 99 KB of shared memory that a thread block has on
+// compute capability 8.6.
 #ifndef SPIRA_PLAIN_SM90
 #define SPIRA_PLAIN_SM90 // compiles the kernel in code for sm_90a
 #endif
+#undef SPIRA_PORTABLE
 #define SPIRA_PORTABLE 1
+#undef SPIRA_EXACT_ORDERED
+#define SPIRA_EXACT_ORDERED 1
 
 #define gpu gpu_queried
 #include "../support/gpu.cuh"
@@ -31,7 +35,7 @@ namespace {
 
 enum { small_shared = 99 * 1024 };
 
-const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32};
+const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32};
 
 // What conv does, without the other kernels.
 status start(const device_problem *d) {
@@ -39,14 +43,8 @@ status start(const device_problem *d) {
     SPIRA_TRY(conv_check(a, gpu()));
     const conv_kernel kernel = conv_kernel_over(&a->shape, gpu(), a->map->form);
     SPIRA_REQUIRE(kernel == conv_kernel_portable, status_unsupported, "kernel", kernel);
-    switch (a->shape.type) {
-    case numeric_f16:
-        return conv_run_portable<__half>(a, gpu(), stream_get());
-    case numeric_bf16:
-        return conv_run_portable<__nv_bfloat16>(a, gpu(), stream_get());
-    default:
-        return conv_run_portable<float>(a, gpu(), stream_get());
-    }
+    return numeric_dispatch<numeric_any>(
+        a->shape.type, [&](auto tag) { return conv_run_portable(tag, a, gpu(), stream_get()); });
 }
 
 // The same bits twice, by `sizes` or, if that is null, as the rules choose.
@@ -104,10 +102,10 @@ DEVICE_TEST(gpu_portable_random_layers) {
         random_state random = random_make((uint64_t)seed);
         auto channels = [&] { return channels_random(&random, edges); };
         conv_shape s = shape_make(random_int(&random, 1, 40), channels(), 0,
-                                  random_int(&random, 33, 260), formats[seed % 3]);
+                                  random_int(&random, 33, 260), formats[seed % 4]);
         s.cin2 = random_int(&random, 0, 2) ? 0 : channels();
         s.cin = s.cin <= 32 && s.cout <= 32 ? 33 : s.cin; // narrow takes those
-        const int cin = seed % 2 ? edges[random_int(&random, 0, count - 1)] : 0;
+        const int cin = seed / 4 % 2 ? edges[random_int(&random, 0, count - 1)] : 0;
         const int cin2 = cin && random_int(&random, 0, 1) ? channels() : 0;
         const int32_t outputs = random_int(&random, 0, 700);
         const int32_t inputs = s.volume == 1 ? outputs : random_int(&random, 0, 300);
@@ -136,7 +134,9 @@ DEVICE_TEST(gpu_portable_every_count) {
                   {shape_make(8, 128, 32, 128, numeric_f16), 128},
                   {shape_make(125, 64, 0, 64, numeric_f16), 0},
                   {shape_make(1, 128, 0, 100, numeric_bf16), 20},
-                  {shape_make(27, 64, 0, 64, numeric_tf32), 0}};
+                  {shape_make(27, 64, 0, 64, numeric_tf32), 0},
+                  {shape_make(27, 64, 0, 64, numeric_f32), 0},
+                  {shape_make(27, 32, 4, 32, numeric_f32), 16}};
     for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 192, 193, 255, 256, 257, 384, 640}) {
         for (const auto &l : layers) {
             for (int percent : {0, 1, 60}) {
@@ -161,7 +161,7 @@ DEVICE_TEST(gpu_portable_many_tiles) {
     int seed = 0;
     for (int channels : {64, 96, 128, 256}) {
         for (numeric type : formats) {
-            if (test_quick() && ++seed % 4) {
+            if (test_quick() && ++seed % 5) {
                 continue;
             }
             random_state random = random_make((uint64_t)channels);
@@ -213,6 +213,27 @@ DEVICE_TEST(gpu_portable_begins_from_sums) {
     }
 }
 
+// Exact fp32 by the public calls, on Hopper GPUs, too: they have no other kernel for it.
+DEVICE_TEST(gpu_portable_exact_on_every_gpu) {
+    const conv_shape s = shape_make(27, 40, 24, 72, numeric_f32);
+    if (!portable_takes(&s, gpu_queried())) {
+        SKIP("the device does not run the portable kernel");
+    }
+    random_state random = random_make(11);
+    joined_problem p = joined_make(&random, s, 20, 0, 200, 700, 20);
+    joined_fill(&random, &p, 20, with_all, with_all, activation_relu);
+    problem_name(&p.main, "public calls");
+    device_joined d;
+    device_joined_make(&p, &d);
+    CHECK(conv_form_of(gpu_queried(), &s) == conv_form_order);
+    CHECK(conv_shortcut_takes(&s, gpu_queried()));
+    const std::vector<char> out = device_problem_run(&p.main, &d.main, true, [&] {
+        return conv<numeric_f32, true>(gpu_queried(), &d.main.args, stream_get());
+    });
+    reference_conv_good(joined_judge(&p, out.data()), p.main.name);
+    guarded_finish();
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 DEVICE_TEST(gpu_portable_planted_errors_are_found) {
     NEED_PORTABLE();
@@ -249,4 +270,18 @@ DEVICE_TEST(gpu_portable_refuses) {
     CHECK_STATUS(start(&d), status_unsupported);
     shared_most = 0;
     CHECK(device_untouched(d.out, 0, d.out_bytes));
+}
+
+// The tensor kernel, which reads the tiled layout, knows no shortcuts.
+DEVICE_TEST(gpu_portable_refuses_shortcuts_over_tiles) {
+    NEED_PORTABLE();
+    random_state random = random_make(4);
+    joined_problem p =
+        joined_make(&random, shape_make(27, 64, 0, 64, numeric_f16), 20, 0, 50, 60, 0);
+    joined_fill(&random, &p, 30, with_all, with_all, activation_relu);
+    device_joined d;
+    device_joined_make(&p, &d);
+    CHECK_OK(conv_check(&d.main.args, gpu()));
+    d.main.map = map_upload(&p.main, conv_form_tiles);
+    CHECK_STATUS(conv_check(&d.main.args, gpu()), status_unsupported);
 }

@@ -6,20 +6,27 @@
 
 namespace spira {
 
-// Whether this file is compiled for a GPU that runs the kernel. Code for sm_90a alone has Hopper's
-// kernel instead; code for plain sm_90 looks alike here unless SPIRA_PLAIN_SM90 is defined.
-SPIRA_API constexpr bool portable_compiled() {
+// Whether this file is compiled for a GPU that runs the kernel in a format. Code for sm_90a alone
+// has Hopper's kernel instead, except for exact fp32; code for plain sm_90 looks alike here unless
+// SPIRA_PLAIN_SM90 is defined.
+SPIRA_API constexpr bool portable_compiled([[maybe_unused]] numeric type) {
 #ifdef SPIRA_PLAIN_SM90
     return device_code_within(80, 999);
 #else
-    return device_code_within(80, 89) || device_code_within(91, 999);
+    return type == numeric_f32 ? device_code_within(80, 999)
+                               : device_code_within(80, 89) || device_code_within(91, 999);
 #endif
 }
 
 // Whether the kernel computes a layer, where Hopper's kernel does not.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
-    return portable_compiled() && d->capability >= 80 && !d->hopper && s->type != numeric_f32 &&
-           s->volume <= portable_volume_most;
+    return portable_compiled(s->type) && d->capability >= 80 &&
+           (!d->hopper || s->type == numeric_f32) && s->volume <= portable_volume_most;
+}
+
+// Output channels of a thread block at least: exact fp32 has slices of 32.
+SPIRA_API int portable_columns_least(numeric type) {
+    return type == numeric_f32 ? 32 : 64;
 }
 
 // Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
@@ -32,22 +39,24 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
     return best;
 }
 
-// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4; `tiles` is the
-// pairs of row groups of a tile: 1, or 2 with 128 columns; `split` is 1.
-SPIRA_API bool portable_sizes_fit(const device_info *d, const conv_sizes *size) {
+// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4, or 1 in exact fp32;
+// `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact fp32 with 64,
+// too; `split` is 1.
+SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
-    return size->slices >= 2 && size->slices <= 4 && size->split == 1 &&
-           (size->tiles == 1 || (size->tiles == 2 && columns == 128)) &&
+    return columns >= portable_columns_least(type) && columns <= 128 && size->split == 1 &&
+           (size->tiles == 1 ||
+            (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
 // All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
-SPIRA_API int portable_sizes_list(const device_info *d, conv_sizes *sizes) {
+SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes *sizes) {
     int count = 0;
-    for (int slices = 2; slices <= 4; ++slices) {
+    for (int slices = 1; slices <= 4; ++slices) {
         for (int tiles = 1; tiles <= 2; ++tiles) {
             const conv_sizes c = {tiles, slices, 1, 1};
-            if (portable_sizes_fit(d, &c)) {
+            if (portable_sizes_fit(type, d, &c)) {
                 sizes[count++] = c;
             }
         }
@@ -63,12 +72,17 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
                                            const device_info *d) {
     enum { enough = 16 }; // pairs of row groups of a multiprocessor
     const int64_t pairs = order_pairs(order_count(capacity));
-    const bool few = pairs * ceil_div(s->cout, 128) <= d->multiprocessors;
-    const int columns = portable_columns_choose(s->cout, few ? 64 : 128), slices = columns / 32;
+    auto few = [&](int columns) { // tiles
+        return pairs * ceil_div(s->cout, columns) <= d->multiprocessors;
+    };
+    const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64));
+    const int columns = narrow ? 32 : portable_columns_choose(s->cout, few(128) ? 64 : 128);
+    const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
+    const bool shared = columns == 128 || portable_resident_on(columns, 256, d->shared_max) > 1;
     const conv_sizes large = {2, slices, 1, 1};
-    return columns == 128 && (many || alone) && portable_sizes_fit(d, &large)
+    return shared && (many || alone) && portable_sizes_fit(s->type, d, &large)
                ? large
                : conv_sizes{1, slices, 1, 1};
 }

@@ -33,8 +33,8 @@ SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
 template <int pairs>
 struct portable_cursor {
     int tile;                               // of the worker's tiles
-    int row;                                // the lane's, in the layout
-    const int32_t *source;                  // of the lane's row, for offset 0
+    int row;                                // the lane's first, in the layout
+    const int32_t *source;                  // of this row, for offset 0
     uint32_t rest, own;                     // offsets first .. first + 31: those of the tile that
     int first;                              // are still to come; those of the warp's row group
     uint32_t all[2];                        // the lane's 32 offsets, of the tile and the row group
@@ -76,7 +76,7 @@ SPIRA_DEVICE void portable_tile_load(const conv_tensor_params &p, const conv_wor
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
-    const int own = (int)threadIdx.x / order_rows; // row group of the tile
+    const int own = (int)threadIdx.x / 32 * T::gathered / order_rows; // row group of the tile
     int group = 0;
     c.all[0] = c.all[1] = 0;
 #pragma unroll
@@ -86,7 +86,7 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
         c.all[1] = own == g ? c.mask[pair][in_pair] : c.all[1];
         group = own == g ? c.next[pair] * conv_pair_groups + in_pair : group;
     }
-    const int in_group = (int)threadIdx.x % order_rows;
+    const int in_group = (int)threadIdx.x / 32 * T::gathered % order_rows + warp_lane();
     c.row = group * order_rows + in_group;
     if (p.order.row) {
         c.source = p.order.source + ((int64_t)group * p.volume * order_rows + in_group);
@@ -149,15 +149,18 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         c.shortcut = false;
     }
     what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
-    there = there && c.row < work.outputs;
     __syncwarp(); // the slot's last entry has been read
     if (own == slot) {
-        shared_store(slot + portable_gathered * 4, what);
+        shared_store(slot + T::gathered * 4, what);
     }
-    if (there && p.order.row) {
-        async_copy_4_cached(own, from);
-    } else {
-        shared_store(own, there ? (uint32_t)c.row : ~0u);
+#pragma unroll
+    for (int i = 0; i < T::gathered; i += 32) {
+        const bool output = there && c.row + i < work.outputs;
+        if (output && p.order.row) {
+            async_copy_4_cached(own + i * 4, from + i);
+        } else {
+            shared_store(own + i * 4, output ? (uint32_t)(c.row + i) : ~0u);
+        }
     }
 }
 

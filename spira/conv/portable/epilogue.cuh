@@ -6,7 +6,7 @@
 #ifndef SPIRA_CONV_PORTABLE_EPILOGUE_CUH
 #define SPIRA_CONV_PORTABLE_EPILOGUE_CUH
 
-#include "multiply.cuh"
+#include "multiply_exact.cuh"
 
 namespace spira {
 
@@ -25,7 +25,7 @@ SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
         const int number = T::pairs > 1 && first >= pair_rows ? numbers[T::pairs - 1] : numbers[0];
-        const int place = number * pair_rows + first % pair_rows + warp_lane() % 4 * 2;
+        const int place = number * pair_rows + first % pair_rows + portable_t<T>() * 2;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             row[j][h] = conv_output_load(p, outputs, place + h);
@@ -161,7 +161,7 @@ template <typename T>
 SPIRA_DEVICE void portable_finish_any(const conv_tensor_params &p, const float *scale, int from,
                                       int channel, int (&row)[T::fragments][2],
                                       float (&sum)[T::fragments][T::bands][4]) {
-    const int own = warp_lane() / 4 * 4;
+    const int own = portable_g<T>() * 4;
     const float *const vectors = scale + from + own;
     channel += own;
     if (p.sums) {

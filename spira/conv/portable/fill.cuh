@@ -31,16 +31,17 @@ struct portable_source {
 };
 
 // An entry of which stages are being filled: where its next chunk is.
+template <int warp_fragments>
 struct portable_filling {
-    int32_t row[portable_warp_fragments]; // that the lane copies from; -1: none
-    uint32_t valid;                       // a bit for each of the warp's rows that has a source
-    const char *weights;                  // the lane's first 16 bytes
-    const char *base;                     // the lane's 16 bytes of row 0
-    uint32_t pitch;                       // bytes to the next row
-    int left;                             // bytes of the row from the lane's on
-    int chunks;                           // of the source, with the next
-    int stages;                           // of the entry, with the next
-    uint32_t what;                        // of the entry, as in its slot; portable_wide
+    int32_t row[warp_fragments];        // that the lane copies from; -1: none
+    uint32_t valid[warp_fragments / 4]; // a bit for each of the warp's rows that has a source
+    const char *weights;                // the lane's first 16 bytes
+    const char *base;                   // the lane's 16 bytes of row 0
+    uint32_t pitch;                     // bytes to the next row
+    int left;                           // bytes of the row from the lane's on
+    int chunks;                         // of the source, with the next
+    int stages;                         // of the entry, with the next
+    uint32_t what;                      // of the entry, as in its slot; portable_wide
 };
 
 // Where the lane's 16 bytes of row 0 are. left: bytes of the row from them on.
@@ -67,8 +68,9 @@ SPIRA_DEVICE portable_source portable_source_of(const conv_tensor_params &p,
 
 // Goes to the first chunk of another source than p.in. p: conv_tensor_params, or
 // conv_tensor_shortcut.
-template <typename E, typename P>
-SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_filling &f) {
+template <typename E, typename P, int warp_fragments>
+SPIRA_DEVICE void portable_source_begin(const P &p, bool second,
+                                        portable_filling<warp_fragments> &f) {
     f.pitch = (uint32_t)((second ? p.cin2 : p.cin) * (int)sizeof(E));
     f.base = portable_base(second ? p.in2 : p.in, f.pitch, f.left);
     f.chunks = portable_chunks(f.pitch);
@@ -81,12 +83,16 @@ SPIRA_DEVICE void portable_source_begin(const P &p, bool second, portable_fillin
 template <typename T>
 SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
                                          const portable_source &from, uint32_t slot, uint32_t own,
-                                         uint32_t quarter, portable_filling &f) {
+                                         uint32_t quarter, portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
-    f.what = shared_load(slot + portable_gathered * 4);
-    f.valid = __ballot_sync(~0u, (int32_t)shared_load(own) >= 0);
+    f.what =
+        __shfl_sync(~0u, shared_load(slot + T::gathered * 4), 0); // uniform, as the compiler sees
 #pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) {
+    for (int i = 0; i < T::words; ++i) {
+        f.valid[i] = __ballot_sync(~0u, (int32_t)shared_load(own + i * 128) >= 0);
+    }
+#pragma unroll
+    for (int i = 0; i < T::warp_fragments; ++i) {
         f.row[i] = (int32_t)shared_load(quarter + i * portable_fragment * 4);
     }
     f.weights = from.weights + conv_multiply_wide(f.what & portable_offset, from.entry_bytes);
@@ -106,7 +112,8 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
 
 // Goes to the next chunk.
 template <typename T>
-SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p, portable_filling &f) {
+SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p,
+                                        portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
     --f.stages;
     f.weights += p.part;
@@ -134,18 +141,22 @@ template <typename T>
 SPIRA_DEVICE portable_target portable_target_of() {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     portable_target t;
-    t.rows = portable_keep(warp * (portable_gathered * conv_chunk_bytes) +
-                           portable_row_place(lane * conv_lane_bytes));
-    t.weights = portable_keep(T::rows * conv_chunk_bytes +
-                              portable_weight_place(threadIdx.x * conv_lane_bytes));
-    t.header = portable_keep(lane == 0 ? T::header + warp * 4 : 0);
+    const uint32_t own = threadIdx.x * conv_lane_bytes;
+    t.rows = warp * (T::gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
+    t.weights = T::rows * conv_chunk_bytes + (T::exact ? own : portable_weight_place(own));
+    t.header = lane == 0 ? T::header + warp * T::words * 4 : 0;
+    if (!T::exact) { // there registers are short
+        t.rows = portable_keep(t.rows);
+        t.weights = portable_keep(t.weights);
+        t.header = portable_keep(t.header);
+    }
     return t;
 }
 
 // Copies the chunk's weights of the slice's channels. to: the thread's first place.
 template <typename T>
 SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_work &work,
-                                        const portable_filling &f, uint32_t to) {
+                                        const portable_filling<T::warp_fragments> &f, uint32_t to) {
     const int own =
         p.part / conv_lane_bytes - work.channel * 4; // copies, from the slice's first on
     static_assert(T::threads * conv_lane_bytes % 2048 == 0, "the swizzle repeats");
@@ -159,11 +170,11 @@ SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_
 
 // Copies the warp's rows of the chunk.
 template <typename T>
-SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
+SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f, uint32_t to) {
     typedef typename T::element E;
     if (f.what & portable_wide) {
 #pragma unroll
-        for (int i = 0; i < portable_warp_fragments; ++i) {
+        for (int i = 0; i < T::warp_fragments; ++i) {
             async_copy_16_signed(to + i * portable_fragment_bytes,
                                  f.base + conv_multiply_wide((uint32_t)f.row[i], f.pitch),
                                  f.row[i] | (f.left - 1));
@@ -171,7 +182,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
         return;
     }
 #pragma unroll
-    for (int i = 0; i < portable_warp_fragments; ++i) { // element by element
+    for (int i = 0; i < T::warp_fragments; ++i) { // element by element
         const uint4 v =
             conv_read_each<E>(f.base + conv_multiply_wide((uint32_t)max(f.row[i], 0), f.pitch),
                               f.row[i] >= 0 ? f.left : 0);
@@ -179,21 +190,32 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling &f, uint32_t to) {
     }
 }
 
+// Pieces of a chunk that have channels. left: bytes of the row, from the chunk's first on.
+SPIRA_DEVICE uint32_t portable_pieces(int left) {
+    return (uint32_t)(min(left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
+}
+
 // Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
 // kernel before this one has ended. stage: its address.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
-                                const portable_filling &f, const portable_target &to, bool begin,
-                                uint32_t stage) {
+                                const portable_filling<T::warp_fragments> &f,
+                                const portable_target &to, bool begin, uint32_t stage) {
     portable_fill_weights<T>(p, work, f, stage + to.weights);
     if (begin) {
         pdl_wait();
     }
-    if (f.valid) {
+    if (f.valid[0] | f.valid[T::words - 1]) {
         portable_fill_rows<T>(f, stage + to.rows);
     }
     if (to.header) {
-        shared_store(stage + to.header, f.valid);
+#pragma unroll
+        for (int i = 0; i < T::words; ++i) {
+            shared_store(stage + to.header + i * 4, f.valid[i]);
+        }
+        if (T::exact && threadIdx.x == 0) {
+            shared_store(stage + T::pieces, portable_pieces(f.left));
+        }
     }
 }
 

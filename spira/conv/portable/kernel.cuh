@@ -53,17 +53,17 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const uint32_t end = memory + (uint32_t)p.size.depth * T::stage_bytes;
     const uint32_t newest = 1u << (p.size.depth - 1);
     const portable_target target = portable_target_of<T>();
-    const portable_origin origin = portable_origin_of<T>(own);
+    const portable_origin origin = portable_origin_any<T>(own);
     const portable_source source = portable_source_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
     const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
     portable_cursor<T::pairs> cursor;
-    portable_filling filling;
+    portable_filling<T::warp_fragments> filling;
     filling.stages = 0;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
     for (int i = 0; i < portable_ahead; ++i) {
-        const uint32_t slot = slots + i * portable_slot_bytes;
+        const uint32_t slot = slots + i * T::slot_bytes;
         portable_entry_next<T>(p, work, cursor, slot, slot + lane);
     }
     async_copy_wait();
@@ -85,9 +85,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         }
         // ---- fill
         if (!filling.stages) {
-            const uint32_t from = slots + entry * portable_slot_bytes;
-            const uint32_t to =
-                slots + (entry + portable_ahead) % portable_slots * portable_slot_bytes;
+            const uint32_t from = slots + entry * T::slot_bytes;
+            const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
             portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
             portable_entry_next<T>(p, work, cursor, to, to + lane);
             entry = (entry + 1) % portable_slots;
@@ -105,7 +104,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
             if (shortcuts & 1) {
                 portable_scale<T>(shared.ratio + from, sum);
             }
-            portable_multiply<T>(at, origin, sum);
+            portable_multiply_any<T>(at, origin, sum);
         }
         // ---- finish
         if (lasts & 1) {

@@ -14,7 +14,8 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
     p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
-    p.part = conv_channel_groups(p.cout) * conv_fragment_bytes;
+    p.part = T::exact ? portable_exact_chunk(p.cout) * (int)sizeof(float)
+                      : conv_channel_groups(p.cout) * conv_fragment_bytes;
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
@@ -39,6 +40,25 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
     default:
         return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
                                 : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
+    }
+}
+
+// The same in exact fp32; p.weights: of portable_exact_pack_kernel.
+SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const device_info *d,
+                                         cudaStream_t stream) {
+    switch (p.size.slices) {
+    case 1:
+        return portable_launch<portable_traits<float, 2, 4, 1, 4, true>>(p, d, stream);
+    case 2:
+        return p.size.tiles > 1
+                   ? portable_launch<portable_traits<float, 4, 8, 1, 4, true>>(p, d, stream)
+                   : portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
+    case 3:
+        return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);
+    default:
+        return p.size.tiles > 1
+                   ? portable_launch<portable_traits<float, 4, 8, 2, 4, true>>(p, d, stream)
+                   : portable_launch<portable_traits<float, 4, 8, 2, 2, true>>(p, d, stream);
     }
 }
 

@@ -4,7 +4,8 @@
 // (a band, of the weights), and its 8 columns are source rows (a fragment). Fragments without a
 // source are skipped.
 //
-// With g = lane / 4 and t = lane % 4, a lane's accumulators of bands 2 q and 2 q + 1 are the output
+// With g = lane / 4 and t = lane % 4 (exact variants number their lanes otherwise: portable_g,
+// portable_t), a lane's accumulators of bands 2 q and 2 q + 1 are the output
 // channels 32 q + 4 g .. + 3, of rows 2 t and 2 t + 1 of each fragment:
 //   channel + 0, + 1   at [2 q][h], [2 q][2 + h]            h: row 2 t + h
 //   channel + 2, + 3   at [2 q + 1][h], [2 q + 1][2 + h]
@@ -24,6 +25,21 @@ template <typename T>
 SPIRA_DEVICE portable_place portable_place_of() {
     const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0);
     return {warp % T::across, warp / T::across};
+}
+
+// The lane's g and t: which channels and rows are its own. In exact variants neighbouring lanes
+// have the same g, and lanes 2 apart the same t: shared memory serves 16 of them at a time
+// (LDS.128).
+template <typename T>
+SPIRA_DEVICE int portable_g() {
+    const int lane = warp_lane();
+    return T::exact ? lane / 2 % 8 : lane / 4;
+}
+
+template <typename T>
+SPIRA_DEVICE int portable_t() {
+    const int lane = warp_lane();
+    return T::exact ? lane % 2 + lane / 16 * 2 : lane % 4;
 }
 
 // The fragment of the tile that is the warp's j-th: warps take turns, so that they have about the
@@ -51,8 +67,8 @@ SPIRA_DEVICE void portable_valid_load(uint32_t stage, uint32_t (&valid)[4 * T::p
 template <typename T>
 SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[4 * T::pairs], uint32_t first, int j) {
     const int fragment = j * T::down; // the first warp's
-    return valid[fragment / portable_warp_fragments] &
-           first << fragment % portable_warp_fragments * portable_fragment;
+    return valid[fragment / portable_word_fragments] &
+           first << fragment % portable_word_fragments * portable_fragment;
 }
 
 // Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
@@ -120,7 +136,7 @@ SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from,
 // conv_shortcut_load. ratio: of the warp's channels.
 template <typename T>
 SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][T::bands][4]) {
-    const float *own = ratio + (int)threadIdx.x % 32 / 4 * 4;
+    const float *own = ratio + portable_g<T>() * 4;
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
         const float2 r = *(const float2 *)(own + i / 2 * 32 + i % 2 * 2);

@@ -3,7 +3,8 @@
 //
 // A variant is given by the part of the output that a warp computes (bands of 16 output channels,
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
-// (`across` the channels, `down` the rows). All warps of a thread block gather 32 rows each.
+// (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
+// exact fp32, fused multiply-adds. All warps of a thread block gather an equal share of its rows.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -15,33 +16,27 @@ enum {
     portable_band = 16,                                             // output channels
     portable_fragment = 8,                                          // rows
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
-    portable_gathered = 32,                                         // rows that a warp gathers
-    portable_warp_fragments = portable_gathered / portable_fragment,
+    portable_word_fragments = 4,                                    // of a word of the header
     portable_stages_least = 3,
     portable_stages_most = 6,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
     portable_ahead =
         portable_stages_most, // entries whose source rows are on their way (cursor.cuh)
     portable_slots = 8,       // for entries: at least two more, a power of two
-    portable_slot_bytes = (portable_gathered + 1) * 4,
 };
 
 // ---- variants -----------------------------------------------------------------------------------
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? 1 : columns > 64 ? 2 : 3;
+    return rows > 128 ? (columns > 64 ? 1 : 2) : columns > 64 ? 2 : columns > 32 ? 3 : 4;
 }
 
-// Threads of a thread block: a warp for 32 rows.
-SPIRA_BOTH constexpr int portable_threads(int rows) {
-    return rows / portable_gathered * 32;
-}
-
-// Behind a chunk of each row and the weights of each column, a stage holds one word for each 32
-// rows, written by the warp that gathers them: a bit for each row that has a source.
+// Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
+// each 32 rows, with a bit for each row that has a source, and for exact variants how many pieces
+// of 16 bytes of a row have channels.
 SPIRA_BOTH constexpr int portable_header_bytes(int rows) {
-    return rows / portable_gathered * (int)sizeof(uint32_t);
+    return (rows / 32 + 4) * (int)sizeof(uint32_t);
 }
 
 // Bytes of a stage.
@@ -50,18 +45,17 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
 }
 
 // Static shared memory.
-template <int columns, int rows>
+template <int columns, int warps, int gathered>
 struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
-    uint32_t slot[rows / portable_gathered][portable_slots][portable_gathered + 1]; // cursor.cuh
+    uint32_t slot[warps][portable_slots][gathered + 1]; // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    return (3 * columns * (int)sizeof(float) +
-            rows / portable_gathered * portable_slots * portable_slot_bytes + 127) /
-           128 * 128;
+    return (3 * columns * (int)sizeof(float) + rows / 32 * portable_slots * 33 * 4 + 127) / 128 *
+           128;
 }
 
 // Stages that fit, if `resident` thread blocks share a multiprocessor. shared: of the device, for a
@@ -82,9 +76,10 @@ SPIRA_BOTH int portable_resident_on(int columns, int rows, int shared) {
 }
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
-template <typename E, int bands_, int fragments_, int across_, int down_>
+template <typename E, int bands_, int fragments_, int across_, int down_, bool exact_ = false>
 struct portable_traits {
     typedef E element;
+    static constexpr bool exact = exact_;                        // multiply_exact.cuh; fp32
     static constexpr int bands = bands_, fragments = fragments_; // of a warp
     static constexpr int across = across_, down = down_;         // warps
 
@@ -93,15 +88,22 @@ struct portable_traits {
     static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
     static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
-    static constexpr int threads = portable_threads(rows);
+    static constexpr int pieces = header + rows / 32 * 4;              // and in it, the pieces
+    static constexpr int threads = 32 * across * down;
+    static constexpr int gathered = rows / across / down; // rows that a warp gathers: 32, 64
+    static constexpr int warp_fragments = gathered / portable_fragment; // and their fragments
     static constexpr int resident = portable_resident(columns, rows);
 
     // Fragments whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
 
-    typedef portable_shared<columns, rows> shared;
+    static constexpr int words = gathered / 32; // of a warp, in the header
+    static constexpr int slot_bytes = (gathered + 1) * (int)sizeof(int32_t);
+
+    typedef portable_shared<columns, threads / 32, gathered> shared;
     static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
-    static_assert(threads == 32 * across * down, "each warp gathers 32 rows");
+    static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
+    static_assert(gathered == 32 || gathered == 64, "whole words, of one row group");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(pairs == 1 || pairs == 2, "portable_valid_load");
 };
