@@ -77,6 +77,38 @@ TEST(net_detectors_have_their_layers) {
     }
 }
 
+// The channels of the input and the classes are the caller's.
+TEST(net_detectors_take_channels_and_classes) {
+    static const struct {
+        const char *net;
+        networks::network_sizes sizes;
+        int channels, last; // of the input, of the last layer
+    } expected[] = {
+        {"SpUNet-v1m1", {0, 0}, 4, 16}, {"SpUNet-v1m1", {6, 20}, 6, 20},
+        {"BEVFusion", {0, 0}, 5, 256},  {"BEVFusion", {4, 0}, 4, 256},
+        {"MinkUNet42", {1, 0}, 1, 96},
+    };
+    for (const auto &e : expected) {
+        network n;
+        net_plan plan;
+        REQUIRE(networks::network_make(e.net, &e.sizes, &n));
+        REQUIRE_OK(detector_plan(&n, &plan));
+        CHECK_EQUAL(n.input_channels, e.channels);
+        CHECK_EQUAL(plan.step[0].shape.cin, e.channels);
+        CHECK_EQUAL(plan.step[n.count - 1].channels, e.last);
+    }
+    network n;
+    net_plan plan;
+    const networks::network_sizes classes = {0, 20}, many = {0, conv_channels_max + 1},
+                                  wide = {conv_channels_max + 1, 0};
+    CHECK(!networks::network_make("VoxelNeXt", &classes, &n)); // it has none
+    CHECK(!networks::network_make("SpUNet", &classes, &n));
+    REQUIRE(networks::network_make("SpUNet-v1m1", &many, &n));
+    CHECK_STATUS(detector_plan(&n, &plan), status_layer);
+    REQUIRE(networks::network_make("SpUNet-v1m1", &wide, &n));
+    CHECK_STATUS(detector_plan(&n, &plan), status_bad_size);
+}
+
 // Extents, strides and shapes of the dense maps.
 TEST(net_detectors_dense_shapes) {
     for (const char *name : detectors) {
