@@ -114,6 +114,27 @@ function print_nets(table,    heads, left, line, key, i) {
     print ""
 }
 
+# The networks of detectors beside another engine, which starts from voxels, not from points.
+function print_deployed(    i, key, part, other) {
+    source("Milliseconds and MiB", "deployed")
+    print "| network | input | voxels | best peer, wall (busy) | target | graph | voxelise | index " \
+        "| features | peer\047s memory | memory | index + features + scratch + parameters |"
+    print "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for (i = 1; i <= rows["deployed"]; ++i) {
+        key = row["deployed", i]
+        split(key, part, SUBSEP)
+        other = part[2] SUBSEP part[3]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", head[key], \
+            (other in peer ? peer_engine[other] " " ms(peer[other]) \
+                (peer_busy[other] == "" ? "" : " (" ms(peer_busy[other]) ")") : "-"), \
+            ms(target[key]), ms(cell[key, "graph"]), ms(cell[key, "voxelize"]), \
+            ms(cell[key, "index"]), ms(cell[key, "features"]), \
+            (peer_mib[other] == "" ? "-" : peer_mib[other]), \
+            (key in memory ? memory[key] : "-"), parts[key]
+    }
+    print ""
+}
+
 function print_tuned(    i, key) {
     source("Microseconds", "tuning")
     print "| step | input | without tuning | us | best | us | ratio |"
@@ -148,6 +169,7 @@ function print_portable(    i, key, part, own) {
         split(key, part, SUBSEP)
         own = measured_figure("features", part[2], part[3])
         own = own == "" ? measured_figure("networks", part[2], part[3]) : own
+        own = own == "" ? measured_figure("deployed", part[2], part[3]) : own
         printf "| %s | %s | %s | %s | %s |\n", head[key], figure(plain_target[part[2], part[3]]), \
             figure(cell[key, "plain"]), figure(own), figure(peer[part[2], part[3]])
     }
@@ -252,7 +274,7 @@ function peer_text(step, input,    us) {
 }
 
 function measured_figure(table, step, input) {
-    return table == "networks" ? cell[table, step, input, "", "1", "graph"] : \
+    return is_nets(table) ? cell[table, step, input, "", "1", "graph"] : \
         measured[table, step, input]
 }
 
@@ -340,6 +362,8 @@ function print_named(name) {
         print_measured()
     else if (is_cases(name))
         print_cases(name)
+    else if (name == "deployed")
+        print_deployed()
     else if (is_nets(name))
         print_nets(name)
     else
@@ -371,7 +395,7 @@ function print_named(name) {
 END {
     if (!page) {
         others = split("measured indexing words features portable dataflows tuning fig11 grouping networks " \
-            "fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
+            "deployed fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
         for (i = 1; i <= others; ++i)
             if (is_known(other[i]))
                 print_named(other[i])
