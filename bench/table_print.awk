@@ -335,10 +335,44 @@ function measured_known(    lines, line, part, i) {
     return 1
 }
 
+# The second table of README.md: networks from a scan on, beside spconv from voxels on.
+function encoder_rows(line) {
+    line[1] = "VoxelBackBone8x (SECOND), points to dense map|VoxelBackBone8x|nuscenes_10sweeps.pcd"
+    line[2] = "SpMiddleResNetFHD (CenterPoint), the same|SpMiddleResNetFHD|nuscenes_10sweeps.pcd"
+    line[3] = "SpUNet-v1m1, voxels to features of 20 classes|SpUNet-v1m1|kitti00_000000_5cm"
+    return 3
+}
+
+function print_encoders(    lines, line, part, key, i) {
+    lines = encoder_rows(line)
+    gpus["encoders"] = gpus["deployed"]
+    commits["encoders"] = commits["deployed"]
+    source("Milliseconds and MiB, fp16, one graph,", "encoders")
+    print "| network | ms | MiB | spconv: wall (busy), ms | MiB |"
+    print "|---|---:|---:|---:|---:|"
+    for (i = 1; i <= lines; ++i) {
+        split(line[i], part, "|")
+        key = "deployed" SUBSEP part[2] SUBSEP part[3] SUBSEP "" SUBSEP "1"
+        printf "| %s | %s | %s | %s (%s) | %s |\n", part[1], ms(cell[key, "graph"]), memory[key], \
+            ms(peer[part[2], part[3]]), ms(peer_busy[part[2], part[3]]), peer_mib[part[2], part[3]]
+    }
+    print ""
+}
+
+function encoders_known(    lines, line, part, i) {
+    lines = encoder_rows(line)
+    for (i = 1; i <= lines; ++i) {
+        split(line[i], part, "|")
+        if (measured_figure("deployed", part[2], part[3]) == "")
+            return 0
+    }
+    return 1
+}
+
 # ---- by name ------------------------------------------------------------------------------------
 
 function is_known(name) {
-    return name == "measured" ? measured_known() : rows[name == "words" ? "indexing" : name] > 0
+    return name == "measured" ? measured_known() : name == "encoders" ? encoders_known() : rows[name == "words" ? "indexing" : name] > 0
 }
 
 function print_named(name) {
@@ -360,6 +394,8 @@ function print_named(name) {
         print_scenes()
     else if (name == "measured")
         print_measured()
+    else if (name == "encoders")
+        print_encoders()
     else if (is_cases(name))
         print_cases(name)
     else if (name == "deployed")
@@ -394,7 +430,7 @@ function print_named(name) {
 }
 END {
     if (!page) {
-        others = split("measured indexing words features portable dataflows tuning fig11 grouping networks " \
+        others = split("measured encoders indexing words features portable dataflows tuning fig11 grouping networks " \
             "deployed fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
         for (i = 1; i <= others; ++i)
             if (is_known(other[i]))

@@ -163,6 +163,7 @@ check 'its stamp' has deployed 'commit eee1111.'
 for name in networks fig11 fig13 fig15 searches growth density tuning table4 batches; do
     check "the table $name stays" same_table $page $name
 done
+check 'a detector has no row in README.md yet' lacks out/README.md 'points to dense map'
 check 'half a table of README.md is not written' cmp README.md out/README.md
 check 'the text around the tables stays' [ "$(sed '/^<!-- table/,/^<!-- end/d' $page)" = \
     "$(sed '/^<!-- table/,/^<!-- end/d' bench/README.md)" ]
@@ -240,6 +241,17 @@ check 'a row of README.md, its peers' has out/README.md \
     '| convolution, 16 to 16 channels, size 3 | 16.4 | 18 | 16.4 | 104 |'
 check 'thousands of README.md' has out/README.md '| MinkUNet42, the same | 1,234 | 10,940 | 1,234 | 14,990 |'
 check 'the stamp of README.md' has out/README.md 'Microseconds, fp16, on one NVIDIA Test & Co, commit abc1234.'
+{
+    cat lines/deployed.jsonl
+    for net in VoxelBackBone8x SpMiddleResNetFHD; do
+        echo "{\"bench\": \"net\", $nuscenes, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"$net\", \"method\": \"graph\", \"batch\": 1, \"us\": 444, \"bytes\": 62914560, $gpu}"
+    done
+    echo "{\"bench\": \"net\", $kitti, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"SpUNet-v1m1\", \"method\": \"graph\", \"batch\": 1, \"us\": 1444, \"bytes\": 104857600, $gpu}"
+} >full/deployed.jsonl
+check 'the detectors of README.md' env FROM=full TO=out bench/figures.sh
+check 'a row of them' has out/README.md '| SpMiddleResNetFHD (CenterPoint), the same | 0.44 | 60 | 6.31 (2.18) | 134 |'
+check 'a segmenter among them' has out/README.md \
+    '| SpUNet-v1m1, voxels to features of 20 classes | 1.44 | 100 | 13.4 (6.10) | 364 |'
 check 'networks beside wall and busy times' has out/bench/figures/networks.svg '>spconv, busy</text>'
 
 # ---- parts of a folder --------------------------------------------------------------------------
