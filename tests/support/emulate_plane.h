@@ -1,5 +1,5 @@
 // tests/support/emulate_plane.h: emulate.h for the kernels of index/plane_*.cuh and compact.cuh:
-// shared memory by address, and the instructions of index/plane_asm.cuh.
+// shared memory by address, the instructions of index/plane_asm.cuh, and a scan of few threads.
 #ifndef SPIRA_TESTS_EMULATE_PLANE_H
 #define SPIRA_TESTS_EMULATE_PLANE_H
 
@@ -7,8 +7,9 @@
 
 #include <algorithm>
 
-// This file replaces it.
+// This file replaces these.
 #define SPIRA_INDEX_PLANE_ASM_CUH
+#define SPIRA_INDEX_MAP_SCAN_CUH
 
 // ---- vectors and functions of CUDA --------------------------------------------------------------
 
@@ -173,6 +174,20 @@ inline void map_plane_store(int32_t *to, int v, bool there) {
     if (there) {
         *to = v;
     }
+}
+
+// ---- index/map_scan.cuh -------------------------------------------------------------------------
+
+enum { map_scan_threads = 32 };
+
+// Each thread adds up all counts.
+template <typename F>
+int map_scan_tiles(F count, int tiles, int before, int32_t *sums, int *) {
+    for (int tile = 0; tile < tiles; ++tile) {
+        sums[tile] = before;
+        before += count(tile);
+    }
+    return before;
 }
 
 } // namespace spira
