@@ -54,15 +54,9 @@ SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_se
     });
 }
 
-// Warps per multiprocessor that the kernel below has registers for, without spills.
-SPIRA_BOTH constexpr int map_compact_warps(int K, int word) {
-    return K <= 3 && word <= 4 ? (map_plane_warps(K, word) < 36 ? map_plane_warps(K, word) : 36)
-                               : map_plane_warps(K, word);
-}
-
 // Writes the compact form. A warp for each plane; no warp waits for another.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_compact_warps(K, sizeof(W)) / K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W)) / K)
     map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();

@@ -47,7 +47,8 @@ SPIRA_DEVICE W plane_far_key(const search_walk<W> &walk, W output, int plane, in
 template <typename W, int K>
 SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W top, int hint,
                                          uint32_t *buffer) {
-    const int samples = plane_samples<W>(K), loads = samples / 32, lane = threadIdx.x & 31;
+    const int samples = plane_samples<W>(K), loads = 8, lane = threadIdx.x & 31;
+    static_assert(samples % (32 * loads) == 0, "whole loads");
     const int slack = 255; // mostly without another load
     W *sample = (W *)buffer;
     // Room for the words that the rows read behind the last member.
@@ -56,14 +57,17 @@ SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W
     while (samples << spacing < words) {
         ++spacing;
     }
-    W word[loads];
+#pragma unroll 1
+    for (int at = lane; at < samples; at += 32 * loads) {
+        W word[loads];
 #pragma unroll
-    for (int j = 0; j < loads; ++j) {
-        word[j] = plane_far_word(sets, near + ((32 * j + lane + 1) << spacing) - 1);
-    }
+        for (int j = 0; j < loads; ++j) {
+            word[j] = plane_far_word(sets, near + ((at + 32 * j + 1) << spacing) - 1);
+        }
 #pragma unroll
-    for (int j = 0; j < loads; ++j) {
-        sample[32 * j + lane] = word[j];
+        for (int j = 0; j < loads; ++j) {
+            sample[at + 32 * j] = word[j];
+        }
     }
     return {shared_address(buffer), near, {0, spacing}};
 }
