@@ -31,6 +31,11 @@ SPIRA_DEVICE uint32_t plane_tap(uint32_t bits, int *position) {
     return tap;
 }
 
+// The inverse of shared_address.
+SPIRA_DEVICE const void *shared_pointer(uint32_t address) {
+    return __cvta_shared_to_generic(address);
+}
+
 // As search_step (search.cuh), of words of either width.
 template <int step>
 SPIRA_DEVICE void plane_far_step(uint32_t *at, uint32_t key) {

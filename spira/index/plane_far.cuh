@@ -127,6 +127,29 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
     }
 }
 
+// Presence bits of a row, K of them, of the K words from its anchor on. *off: one of them is in the
+// row but off its lattice.
+template <typename W, int K>
+SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *word, W key,
+                                        bool *off) {
+    uint32_t bits = 0;
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+        // Words off the lattice have bits below the shift, which go to the top.
+        const W above = word[j] - key;
+        const uint32_t low = (uint32_t)above, member = __funnelshift_r(low, low, walk.shift);
+        bits |= above == (W)low ? plane_bit(member) : 0;
+    }
+    *off = false;
+    const W mask = ((W)1 << walk.shift) - 1;
+#pragma unroll 1
+    for (int j = 0; j < K && mask; ++j) {
+        const W above = word[j] - key;
+        *off = *off || (above <= walk.span && (above & mask));
+    }
+    return bits & ((1u << K) - 1);
+}
+
 // Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
 // presence bits (plane_row_gaps), and the source position of the first member.
 template <typename W, int K, typename F>
@@ -141,17 +164,13 @@ SPIRA_DEVICE void plane_far_find(const search_walk<W> &walk, const search_sets<W
     plane_far_anchors<W, K>(sets, window, key, position);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
-        uint32_t bits = 0;
-        bool off = false;
-#pragma unroll
-        for (int j = 0; j < K; ++j) {
-            const W above = plane_far_word(sets, position[y] + j) - key[y];
-            if (above <= walk.span) {
-                const uint32_t member = (uint32_t)above >> walk.shift;
-                bits |= 1u << member;
-                off = off || member << walk.shift != (uint32_t)above;
-            }
-        }
+        // Without spacing the samples are the words. With it there are K words, and those below the
+        // anchor have no bits.
+        const W *word = window.length.first ? sets.source + min(position[y], sets.count - K)
+                                            : (const W *)shared_pointer(window.words) +
+                                                  (position[y] - window.begin);
+        bool off;
+        uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
         if (off) {
             bits = plane_far_walk<W, K>(walk, sets, key[y], &position[y]);
         }

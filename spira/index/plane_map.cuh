@@ -73,12 +73,12 @@ SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<
 }
 
 // Warps per multiprocessor that the kernel below and the one of compact.cuh have registers for,
-// without spills.
-SPIRA_BOTH constexpr int map_plane_warps(int K, bool os, int word) {
+// without spills. all: it writes os with all columns.
+SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return 32; // a multiprocessor may have no more, or 16 thread blocks
 #else
-    return word > 4 ? (K <= 3 ? 32 : 36) : (K <= 3 && os ? 48 : 40);
+    return word > 4 ? (K <= 3 ? 32 : 36) : (K <= 3 && all ? 48 : 40);
 #endif
 }
 
@@ -86,7 +86,7 @@ SPIRA_BOTH constexpr int map_plane_warps(int K, bool os, int word) {
 // together.
 template <typename W, int K, bool half>
 SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
-                                    map_plane_warps(K, true, sizeof(W)) / plane_count(K, half))
+                                    map_plane_warps(K, !half, sizeof(W)) / plane_count(K, half))
     map_plane_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     pdl_launch_dependents();

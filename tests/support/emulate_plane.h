@@ -102,6 +102,10 @@ T &shared_at(uint32_t address) {
     return *(T *)((char *)map_shared + ((int64_t)address - emulate_plane::base));
 }
 
+inline const void *shared_pointer(uint32_t address) {
+    return (const char *)map_shared + ((int64_t)address - emulate_plane::base);
+}
+
 inline void shared_store(uint32_t to, uint32_t v) {
     shared_at<uint32_t>(to) = v;
 }
