@@ -224,6 +224,8 @@ SPIRA_DEVICE void map_plane_move_stretch(const map_plane_task<W> &task,
 SPIRA_BOTH constexpr int map_move_blocks_per_sm(int K) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
     return K <= 3 ? 10 : 6; // a multiprocessor has 1024 threads
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    return K <= 3 ? 9 : 5;
 #else
     return K <= 3 ? 12 : 7;
 #endif

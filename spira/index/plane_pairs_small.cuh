@@ -26,8 +26,8 @@ SPIRA_BOTH constexpr int map_small_threads(int K) {
 
 // Thread blocks per multiprocessor that the kernels below have registers for, without spills.
 SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-    return 3; // a multiprocessor has 1024 threads
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
+    return 3;
 #else
     return 4;
 #endif
