@@ -32,22 +32,47 @@ SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to)
     }
 }
 
+// Writes the record of an output whose rows may have gaps: of each row the members up to the first
+// gap. Returns whether there is a gap.
+template <typename W, int K>
+SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_sets<W> &sets,
+                                   const plane_search<W, K> &search, W output, int32_t *record) {
+    int next = -1;
+    uint32_t has = 0;
+    bool gaps = false;
+    const auto put = [&](int c, int tap) {
+        next = c % K ? next : -1;
+        const bool takes = tap >= 0 && (next < 0 || tap == next);
+        if (takes && next < 0) {
+            record[c / K] = tap;
+        }
+        gaps = gaps || (tap >= 0 && !takes);
+        has |= takes ? 1u << c : 0;
+        next = takes ? tap + 1 : next;
+    };
+    plane_far_walk<W, K>(task.walk, sets, search.window.begin, output, search.plane, put);
+    record[K] = (int32_t)has;
+    return gaps;
+}
+
 // Searches a pass of a sampled window and writes its records. to: of the tile's first output.
 template <typename W, int K>
 SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_sets<W> &sets,
                                   const plane_search<W, K> &search, int g, int32_t *to) {
     plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
         const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
+        if (row >= search.queries.rows) {
+            return;
+        }
         int32_t *record = to + row * compact_record_words(K);
-        uint32_t has = 0, gaps = 0;
+        uint32_t has = 0;
         const auto put = [&](int y, uint32_t bits, int position) {
             record[y] = position;
-            has |= (bits & ((1u << K) - 1)) << (y * K);
-            gaps |= bits & plane_row_gaps;
+            has |= bits << (y * K);
         };
-        plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put);
-        record[K] = (int32_t)has;
-        if (gaps) {
+        if (plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put)) {
+            record[K] = (int32_t)has;
+        } else if (map_compact_walk<W, K>(task, sets, search, word, record)) {
             device_status_raise(task.trouble, device_flag_lattice,
                                 (uint32_t)(search.queries.first + row));
         }

@@ -8,7 +8,7 @@
 // the searches one for each doubling of the window. Samples are whole words.
 //
 // The K words from the anchor on hold the members of a row, as in a near search, unless words off
-// the lattice lie between them. Such a row is walked word by word.
+// the lattice lie between them. An output with such a row is searched once more, word by word.
 #ifndef SPIRA_INDEX_PLANE_FAR_CUH
 #define SPIRA_INDEX_PLANE_FAR_CUH
 
@@ -16,19 +16,8 @@
 
 namespace spira {
 
-// Bits of a row whose members do not stand side by side in the source: plane_row_gaps, the members
-// up to the first gap, and all members from bit plane_row_all on.
-enum : uint32_t { plane_row_gaps = 1u << 31, plane_row_all = 8 };
-
-// Samples of a window: a power of two.
-template <typename W>
-SPIRA_BOTH constexpr int plane_samples(int K) {
-    int samples = 32;
-    while (2 * samples * (int)sizeof(W) <= plane_window_words(K) * (int)sizeof(uint32_t)) {
-        samples *= 2;
-    }
-    return samples;
-}
+// Samples of a window. More of them would be loaded in two goes, for one step less in the source.
+enum { plane_samples = 256 };
 
 // Returns word i of the source; word_none() behind its end.
 template <typename W>
@@ -47,48 +36,25 @@ SPIRA_DEVICE W plane_far_key(const search_walk<W> &walk, W output, int plane, in
 template <typename W, int K>
 SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W top, int hint,
                                          uint32_t *buffer) {
-    const int samples = plane_samples<W>(K), loads = 8, lane = threadIdx.x & 31;
-    static_assert(samples % (32 * loads) == 0, "whole loads");
-    const int slack = 255; // mostly without another load
-    W *sample = (W *)buffer;
+    const int loads = plane_samples / 32, lane = threadIdx.x & 31;
+    const int slack = plane_samples - 1; // mostly without another load
+    static_assert(plane_samples * sizeof(W) <= plane_window_words(K) * sizeof(uint32_t), "buffer");
     // Room for the words that the rows read behind the last member.
     int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - near;
     int spacing = 0;
-    while (samples << spacing < words) {
+    while (plane_samples << spacing < words) {
         ++spacing;
     }
-#pragma unroll 1
-    for (int at = lane; at < samples; at += 32 * loads) {
-        W word[loads];
+    W word[loads];
 #pragma unroll
-        for (int j = 0; j < loads; ++j) {
-            word[j] = plane_far_word(sets, near + ((at + 32 * j + 1) << spacing) - 1);
-        }
+    for (int j = 0; j < loads; ++j) {
+        word[j] = plane_far_word(sets, near + ((32 * j + lane + 1) << spacing) - 1);
+    }
 #pragma unroll
-        for (int j = 0; j < loads; ++j) {
-            sample[at + 32 * j] = word[j];
-        }
+    for (int j = 0; j < loads; ++j) {
+        ((W *)buffer)[32 * j + lane] = word[j];
     }
     return {shared_address(buffer), near, {0, spacing}};
-}
-
-// Walks a row from *position, its anchor, on. Returns its bits, and sets *position to its first
-// member.
-template <typename W, int K>
-SPIRA_DEVICE uint32_t plane_far_walk(const search_walk<W> &walk, const search_sets<W> &sets, W key,
-                                     int *position) {
-    uint32_t bits = 0, all = 0;
-    int cursor = *position, next = -1;
-#pragma unroll 1
-    for (int m = 0; m < K; ++m, key += (W)walk.step) {
-        const int tap = search_scan(sets.source, sets.count, key, &cursor);
-        const bool first = tap >= 0 && next < 0;
-        *position = first ? tap : *position;
-        all |= tap >= 0 ? 1u << m : 0;
-        bits |= first || (tap >= 0 && tap == next) ? 1u << m : 0;
-        next = first || (tap >= 0 && tap == next) ? tap + 1 : next;
-    }
-    return bits == all ? bits : bits | all << plane_row_all | plane_row_gaps;
 }
 
 // Steps of a search in samples, the first of `step` words. at: shared addresses.
@@ -112,7 +78,7 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
     for (int y = 0; y < K; ++y) {
         at[y] = window.words;
     }
-    plane_far_steps<W, K, plane_samples<W>(K) / 2>(at, key);
+    plane_far_steps<W, K, plane_samples / 2>(at, key);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
         const int chunk = (int)((at[y] - window.words) / (uint32_t)sizeof(W));
@@ -151,12 +117,14 @@ SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *wor
 }
 
 // Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
-// presence bits (plane_row_gaps), and the source position of the first member.
+// presence bits, and the source position of the first member. Returns false if there are words off
+// the lattice: then bits and positions are unspecified.
 template <typename W, int K, typename F>
-SPIRA_DEVICE void plane_far_find(const search_walk<W> &walk, const search_sets<W> &sets,
+SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W> &sets,
                                  const plane_window &window, W output, int plane, F row) {
     W key[K];
     int position[K];
+    bool any = false;
 #pragma unroll
     for (int y = 0; y < K; ++y) {
         key[y] = plane_far_key(walk, output, plane, y);
@@ -170,11 +138,26 @@ SPIRA_DEVICE void plane_far_find(const search_walk<W> &walk, const search_sets<W
                                             : (const W *)shared_pointer(window.words) +
                                                   (position[y] - window.begin);
         bool off;
-        uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
-        if (off) {
-            bits = plane_far_walk<W, K>(walk, sets, key[y], &position[y]);
-        }
+        const uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
+        any = any || off;
         row(y, bits, position[y]);
+    }
+    return !any;
+}
+
+// Searches an output word by word, from source position `begin` on, and calls tap(c, position or
+// -1) for offset c of the plane. Slow: for words off the lattice.
+template <typename W, int K, typename F>
+SPIRA_DEVICE void plane_far_walk(const search_walk<W> &walk, const search_sets<W> &sets, int begin,
+                                 W output, int plane, F tap) {
+    int cursor = begin;
+#pragma unroll 1
+    for (int c = 0; c < K * K; ++c) {
+        const W key = plane_far_key(walk, output, plane, c / K) + (W)(c % K) * (W)walk.step;
+        if (c % K == 0) {
+            cursor = search_lower_bound(sets.source, cursor, sets.count, key);
+        }
+        tap(c, search_scan(sets.source, sets.count, key, &cursor));
     }
 }
 

@@ -38,7 +38,7 @@ SPIRA_API int map_bundles(int K, int32_t outputs) {
 // What the search finds in one plane for one stretch of outputs. The sources of a row stand side by
 // side, so that their first position and the presence bits are enough. Positions have 16 bits, and
 // each output has a number of leaps of map_leap_words words. A lost plane is searched again when
-// its pairs are moved: a row has gaps, or positions too far from each other for the leaps.
+// its pairs are moved: it has words off the lattice, or positions too far apart for the leaps.
 template <int K>
 struct alignas(16) map_plane_record {
     int32_t base[map_stretch / 32]; // for 32 outputs; lost: at most the first member's position
@@ -135,17 +135,21 @@ SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_
         uint32_t has = 0;
         int leaps = 0;
         const auto put = [&](int y, uint32_t row, int position) {
-            const bool gaps = (row & plane_row_gaps) != 0;
             leaps = y ? leaps : (position - base) / map_leap_words;
             const int from = position - base - leaps * map_leap_words;
-            row = (gaps ? row >> plane_row_all : row) & ((1u << K) - 1);
-            lost = lost || gaps || (row && from > UINT16_MAX);
+            lost = lost || leaps > map_leaps_most || (row && from > UINT16_MAX);
             found->from[y][at + a * 32 + lane] = (uint16_t)from;
             has |= row << (y * K);
         };
-        plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put);
-        lost = lost || leaps > map_leaps_most;
-        has |= (uint32_t)leaps << map_leap_bit;
+        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+            has = 0;
+            leaps = 0;
+            lost = true;
+            plane_far_walk<W, K>(walk, sets, base, word, search.plane,
+                                 [&](int c, int tap) { has |= tap >= 0 ? 1u << c : 0; });
+        }
+        has |= (uint32_t)(leaps & map_leaps_most) << map_leap_bit;
+        has = (g + a) * 32 + lane < search.queries.rows ? has : 0;
         bits[0] = a ? bits[0] : has;
         bits[plane_ahead(K) - 1] = a || plane_ahead(K) == 1 ? has : bits[plane_ahead(K) - 1];
     });

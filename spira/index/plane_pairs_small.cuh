@@ -55,7 +55,8 @@ SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words
 // Stretches without outputs get records and counts, too: the move loads both before it knows the
 // number of outputs.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), map_small_blocks_per_sm())
+SPIRA_KERNEL void __launch_bounds__(map_small_threads(K),
+                                    sizeof(W) > 4 ? 3 : map_small_blocks_per_sm())
     map_small_find_kernel(const __grid_constant__ map_plane_task<W> task,
                           const __grid_constant__ map_plane_lists<K> lists) {
     __shared__ __align__(16) uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];

@@ -164,52 +164,40 @@ SPIRA_DEVICE void plane_put(const plane_search<W, K> &search, const plane_found<
     }
 }
 
-// Stores taps [0, taps) of a row that plane_far_find has searched. key: of the row's first tap.
-template <typename W, int K>
-SPIRA_DEVICE void plane_put_far_row(const search_walk<W> &walk, const search_sets<W> &sets, W key,
-                                    uint32_t bits, int position, int taps, uint32_t to) {
-    int next = position;
-#pragma unroll
-    for (int m = 0; m < K; ++m) {
-        const int has = bits >> m & 1;
-        if (m < taps) {
-            shared_store(to + 4 * m, (uint32_t)(has ? next : -1));
-        }
-        next += has;
-    }
-    if (bits & plane_row_gaps) {
-#pragma unroll 1
-        for (int m = 0; m < min(K, taps); ++m, key += (W)walk.step) {
-            shared_store(to + 4 * m,
-                         (uint32_t)search_scan(sets.source, sets.count, key, &position));
-        }
-    }
-}
-
-// Calls output(a, word) for each output a of a pass of this lane. For sampled windows: one output
-// after the other, in code that is there once.
+// Calls output(a, word) for each output a of a pass, also for those that a lane does not have. For
+// sampled windows: one output after the other, in code that is there once.
 template <typename W, int K, typename F>
 SPIRA_DEVICE void plane_far_pass(const plane_outputs<W, K> &queries, int g, F output) {
+    static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
 #pragma unroll 1
     for (int a = 0; a < plane_ahead(K); ++a) {
-        if ((g + a) * 32 + (int)(threadIdx.x & 31) < queries.rows) {
-            output(a, a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g]);
-        }
+        output(a, a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g]);
     }
 }
 
-// Searches a pass of a sampled window and stores its taps, as plane_put does.
+// Searches a pass of a sampled window and stores its taps, as plane_put does; taps of outputs that
+// a lane does not have are unspecified.
 template <typename W, int K, int columns>
 SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
                                 const plane_search<W, K> &search, int g, int taps, uint32_t to) {
-    static_assert(plane_ahead(K) <= 2, "plane_far_pass");
     plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
-        const auto put = [&](int y, uint32_t bits, int position) {
-            plane_put_far_row<W, K>(walk, sets, plane_far_key(walk, word, search.plane, y), bits,
-                                    position, taps - y * K,
-                                    to + (uint32_t)(a * 32 * columns + y * K) * 4);
+        const uint32_t out = to + (uint32_t)(a * 32 * columns) * 4;
+        const auto store = [&](int c, int tap) {
+            if (c < taps) {
+                shared_store(out + (uint32_t)c * 4, (uint32_t)tap);
+            }
         };
-        plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put);
+        const auto put = [&](int y, uint32_t bits, int position) {
+#pragma unroll
+            for (int m = 0; m < K; ++m) {
+                const bool has = bits >> m & 1;
+                store(y * K + m, has ? position : -1);
+                position += has;
+            }
+        };
+        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+            plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
+        }
     });
 }
 
