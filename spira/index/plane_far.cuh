@@ -4,8 +4,8 @@
 // distances, or if they are off the row's lattice. Then the buffer holds samples: the last word of
 // each chunk of 2^spacing words. A search in the samples finds the chunk of a row's anchor, and
 // `spacing` steps in global memory find the anchor in its chunk; the samples have brought most of
-// these words to the L1 cache. So a window takes three dependent loads more than one that fits, and
-// the searches one for each doubling of the window. Samples are whole words.
+// these words to the L1 cache. So the time grows with the logarithm of the window. Samples are
+// whole words.
 //
 // The K words from the anchor on hold the members of a row, as in a near search, unless words off
 // the lattice lie between them. An output with such a row is searched once more, word by word.

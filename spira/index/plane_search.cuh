@@ -11,8 +11,8 @@
 // row's first query. They become presence bits. Every tap is stored, so that the caller clears
 // nothing beforehand.
 //
-// A window that is too long for its buffer, or whose words are off the row's lattice, is sampled
-// instead, and its rows are searched as plane_far.cuh says.
+// A window that is too long for its buffer, whose words are too far apart for 32 bits, or off the
+// row's lattice, is sampled instead, and its rows are searched as plane_far.cuh says.
 //
 // A warp calls plane_read, plane_limit and plane_begin. Then for each pass of a near window it
 // calls plane_find, and plane_put if it wants taps in shared memory; of a sampled one
