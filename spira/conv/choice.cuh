@@ -12,20 +12,6 @@
 #include "portable.cuh"
 #include "tensor.cuh"
 
-// 1: layers that the narrow and Hopper kernels do not compute take the portable kernel, and with it
-// the ordered layout, wherever it is compiled. 0: they take the tensor kernel and the tiled layout;
-// the portable kernel computes those whose caller brings an ordered map (conv_map_of_order).
-#ifndef SPIRA_PORTABLE
-#define SPIRA_PORTABLE 0
-#endif
-
-// 1: exact fp32 takes the portable kernel, with fused multiply-adds, and with it the ordered
-// layout, on sm_80 and later. 0: it takes the exact kernel and the tiled layout. Their packed
-// weights differ: files that share packed weights or plans must be compiled alike.
-#ifndef SPIRA_EXACT_ORDERED
-#define SPIRA_EXACT_ORDERED 0
-#endif
-
 namespace spira {
 
 enum conv_kernel {
@@ -41,18 +27,23 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
     return type != numeric_f32 && capability >= 80;
 }
 
-// Whether exact fp32 takes the portable kernel.
-SPIRA_API bool conv_exact_ordered(const conv_shape *s, const device_info *d) {
-    return SPIRA_EXACT_ORDERED && s->type == numeric_f32 && portable_takes(s, d);
+// Whether the portable kernel computes a layer unless the caller's map says otherwise. Exact fp32:
+// wherever it is compiled. Other formats: from rows of 256 bytes on. A row group's offset costs as
+// much as the products of two or three of its chunks, which shorter rows do not have: over the
+// tiled layout they are faster.
+SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
+    enum { row_bytes = 256 };
+    const int64_t bytes = (int64_t)(s->cin + s->cin2) * numeric_size(s->type);
+    return portable_takes(s, d) && (s->type == numeric_f32 || bytes >= row_bytes);
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
     const bool small = s->cin <= 16 && s->cout <= 16;
-    return conv_exact_ordered(s, d)                               ? conv_kernel_portable
-           : !conv_uses_tensor(s->type, d->capability)            ? conv_kernel_exact
+    return !conv_uses_tensor(s->type, d->capability)
+               ? (conv_portable_pays(s, d) ? conv_kernel_portable : conv_kernel_exact)
            : narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                                   ? conv_kernel_hopper
-           : SPIRA_PORTABLE && portable_takes(s, d)               ? conv_kernel_portable
+           : conv_portable_pays(s, d)                             ? conv_kernel_portable
                                                                   : conv_kernel_tensor;
 }
 
@@ -77,12 +68,11 @@ SPIRA_API conv_kernel conv_kernel_over(const conv_shape *s, const device_info *d
 SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = type == numeric_f16 || type == numeric_bf16;
     const bool tensor = type != numeric_f32 && device_code_within(80, 999);
-    return kernel == conv_kernel_exact    ? type == numeric_f32 || device_code_within(0, 79)
-           : kernel == conv_kernel_tensor ? tensor
-           : kernel == conv_kernel_narrow ? tensor && half
-           : kernel == conv_kernel_portable
-               ? portable_compiled(type) && (type != numeric_f32 || SPIRA_EXACT_ORDERED)
-               : half && device_code_within(90, 90);
+    return kernel == conv_kernel_exact      ? type == numeric_f32 || device_code_within(0, 79)
+           : kernel == conv_kernel_tensor   ? tensor
+           : kernel == conv_kernel_narrow   ? tensor && half
+           : kernel == conv_kernel_portable ? portable_compiled(type)
+                                            : half && device_code_within(90, 90);
 }
 
 SPIRA_API status conv_not_compiled() {

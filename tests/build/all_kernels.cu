@@ -1,7 +1,6 @@
 // tests/build/all_kernels.cu: every kernel in every form that the library offers. `make check`
 // compiles it for all architectures and looks for spilled registers. A launcher, or a template
 // argument of one, that reaches new kernels needs a line here.
-#define SPIRA_EXACT_ORDERED 1 // see conv/choice.cuh
 #include "../../spira.cuh"
 
 using namespace spira;

@@ -6,22 +6,27 @@
 
 namespace spira {
 
+// Formats that Hopper's kernel has.
+SPIRA_API constexpr bool portable_half(numeric type) {
+    return type == numeric_f16 || type == numeric_bf16;
+}
+
 // Whether this file is compiled for a GPU that runs the kernel in a format. Code for sm_90a alone
-// has Hopper's kernel instead, except for exact fp32; code for plain sm_90 looks alike here unless
+// has Hopper's kernel instead, where it can; code for plain sm_90 looks alike here unless
 // SPIRA_PLAIN_SM90 is defined.
 SPIRA_API constexpr bool portable_compiled([[maybe_unused]] numeric type) {
 #ifdef SPIRA_PLAIN_SM90
     return device_code_within(80, 999);
 #else
-    return type == numeric_f32 ? device_code_within(80, 999)
-                               : device_code_within(80, 89) || device_code_within(91, 999);
+    return portable_half(type) ? device_code_within(80, 89) || device_code_within(91, 999)
+                               : device_code_within(80, 999);
 #endif
 }
 
 // Whether the kernel computes a layer, where Hopper's kernel does not.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
     return portable_compiled(s->type) && d->capability >= 80 &&
-           (!d->hopper || s->type == numeric_f32) && s->volume <= portable_volume_most;
+           (!d->hopper || !portable_half(s->type)) && s->volume <= portable_volume_most;
 }
 
 // Output channels of a thread block at least: exact fp32 has slices of 32.
