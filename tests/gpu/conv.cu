@@ -1342,6 +1342,10 @@ DEVICE_TEST(gpu_conv_refuses_maps_of_the_other_form) {
             const int channels = which % 2 ? 40 : 8;
             random_state random = random_make((uint64_t)(channels + type));
             conv_shape s = shape_make(which < 2 ? 4 : 1, channels, 0, channels, type);
+            if (conv_kernel_over(&s, gpu(), conv_form_tiles) !=
+                conv_kernel_over(&s, gpu(), conv_form_order)) {
+                continue; // either layout does (gpu_conv_map_either_form)
+            }
             problem p = problem_make(&random, s, 100, 150, 160);
             problem_fill_map(&random, &p, 40);
             problem_name(&p, "one layout");
