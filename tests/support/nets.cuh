@@ -256,7 +256,7 @@ status device_net_voxelize(const device_net<W, format> *d, cudaStream_t stream) 
 inline const net_side *side_get() {
     static net_side side = {};
     if (!side.stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking));
+        side.stream = device_follower_make();
         CUDA_CHECK(cudaEventCreateWithFlags(&side.begun, cudaEventDisableTiming));
         CUDA_CHECK(cudaEventCreateWithFlags(&side.indexed, cudaEventDisableTiming));
     }
