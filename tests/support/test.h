@@ -10,8 +10,8 @@
 // its checks fails, or if it checks nothing. Buffers from guarded_new have sentinels on both sides;
 // the harness checks and frees them when the test ends.
 //
-// Arguments: [filter...] runs the tests whose name contains one of the filters; --list prints their
-// names; --verbose prints the result of each. Environment:
+// Arguments: [filter...] runs the tests whose name contains one of the filters, or with --exactly
+// equals one; --list prints their names; --verbose prints the result of each. Environment:
 //     SPIRA_QUICK=1      small sizes (for sanitizers): test_quick()
 //     SPIRA_EXACT=1      buffers without sentinels, so that a sanitizer sees their true ends
 //     SPIRA_UNPOISONED=1 buffers are not filled, so that a sanitizer sees reads of unset memory
@@ -475,9 +475,9 @@ inline void test_print_skipped() {
     }
 }
 
-inline bool test_chosen(const char *name, int filters, char **filter) {
+inline bool test_chosen(const char *name, int filters, char **filter, bool exactly) {
     for (int i = 0; i < filters; ++i) {
-        if (strstr(name, filter[i])) {
+        if (exactly ? strcmp(name, filter[i]) == 0 : strstr(name, filter[i]) != nullptr) {
             return true;
         }
     }
@@ -515,13 +515,15 @@ inline int test_main(int argc, char **argv) {
         signal(crash, test_crashed);
     }
 #endif
-    bool list = false, verbose = false;
+    bool list = false, verbose = false, exactly = false;
     int filters = 0; // kept in argv[1...filters]
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--list") == 0) {
             list = true;
         } else if (strcmp(argv[i], "--verbose") == 0) {
             verbose = true;
+        } else if (strcmp(argv[i], "--exactly") == 0) {
+            exactly = true;
         } else {
             argv[++filters] = argv[i];
         }
@@ -535,7 +537,7 @@ inline int test_main(int argc, char **argv) {
                 ++failed;
             }
         }
-        if (!test_chosen(e->name, filters, argv + 1)) {
+        if (!test_chosen(e->name, filters, argv + 1, exactly)) {
             continue;
         }
         if (list) {
