@@ -389,6 +389,54 @@ bool device_copy_out(T *host, const T *device, int64_t count, const char *file =
                line, "a download");
 }
 
+// Copies to the host that have been launched.
+struct device_gets {
+    struct {
+        void *to;
+        const char *from; // in the stage
+        size_t bytes;
+    } copy[16];
+    int copies;
+    char *stage;
+    size_t used;
+};
+
+inline device_gets *device_gets_state() {
+    static device_gets g = {{}, 0, device_stage_make(), 0};
+    return &g;
+}
+
+// After it the values are there.
+inline void device_settle() {
+    device_gets *g = device_gets_state();
+    if (g->copies) {
+        CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    }
+    for (int i = 0; i < g->copies; ++i) {
+        memcpy(g->copy[i].to, g->copy[i].from, g->copy[i].bytes);
+    }
+    g->copies = 0;
+    g->used = 0;
+}
+
+// Waits for the device once for all copies up to device_settle.
+inline void device_get(void *to, const void *from, size_t bytes) {
+    device_gets *g = device_gets_state();
+    if (g->copies == 16 || g->used + bytes > device_stage_bytes) {
+        device_settle();
+    }
+    if (!g->stage || bytes > device_stage_bytes) {
+        device_copy_out((char *)to, (const char *)from, (int64_t)bytes);
+        return;
+    }
+    if (!g->copies) {
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    CUDA_CHECK(cudaMemcpyAsync(g->stage + g->used, from, bytes, cudaMemcpyDeviceToHost, nullptr));
+    g->copy[g->copies++] = {to, g->stage + g->used, bytes};
+    g->used += (bytes + 255) / 256 * 256;
+}
+
 // A new guarded device buffer with a copy of host [count].
 template <typename T>
 T *device_upload(const T *host, int64_t count, const char *file = __builtin_FILE(),
