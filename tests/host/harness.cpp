@@ -130,6 +130,8 @@ TEST(harness_filters) {
     CHECK(test_chosen("word_packs", 2, filters, false));
     CHECK(test_chosen("word_masks", 2, filters, false));
     CHECK(!test_chosen("offset_rows", 2, filters, false));
+    CHECK(!test_chosen("word_packs", 2, filters, true));
+    CHECK(test_chosen(filters[0], 2, filters, true));
 }
 
 TEST(guarded_is_exact_and_poisoned) {
