@@ -166,7 +166,8 @@ bool plugin_is_dense(const plugin *p) {
 // The upper bound of the rows of the outputs, and the channels of the features. Dense: the exact
 // number of cells.
 void plugin_shape(const plugin *p, int32_t *rows_most, int *channels) {
-    const spira::net_run_args<word> none = {};
+    spira::net_run_args<word> none = {};
+    none.input.capacity = p->plan.limits.voxels; // of a last layer on the input's set
     const spira::net_result<word> last =
         spira::net_output(&p->plan, p->plan.layer_count - 1, &none);
     *rows_most = last.batch ? last.batch * last.height * last.width : last.set.capacity;

@@ -8,8 +8,9 @@
 #     ARCH         architecture to build for; that of the GPU otherwise
 #     OUT          folder for a log of each part and the JSON lines of the benchmarks (out/gpu)
 #     BENCH_ARGS   arguments of each benchmark (the scans in data/)
-#     TEST_FILTER  names of the tests to run under the sanitizers (all)
-#     LANES        processes that run under a sanitizer at a time (as many as cores)
+#     TEST_FILTER  parts of the names of the GPU tests to run (all)
+#     LANES        processes that run GPU tests at a time (half as many as cores; under a sanitizer as
+#                  many as cores)
 #
 # Ends with a table. Fails if a part failed.
 set -u
@@ -31,30 +32,80 @@ part() { # name command...: runs it, writes a log, prints the end of the log
     return $status
 }
 
-# A process takes seconds to start under a sanitizer, and some tests take a minute. So each process runs
-# two tests, and LANES processes run at a time; the logs of those that fail are printed last. OpenMP's
-# threads do not spin while they wait: the other processes need the cores.
-spread() { # command...: runs the tests under it; the last line is the sum of their counts
-    local told status
-    told=$(mktemp -d)
+# Runs test_gpu in several processes at a time. OpenMP's threads do not spin while they wait: the other
+# processes need the cores.
+spread() { # folder option lanes command...: the tests of stdin; `option` of xargs says how many at a time
+    local told=$1 option=$2 lanes=$3
+    shift 3
     # shellcheck disable=SC2016,SC2086
-    build/test_gpu --list ${TEST_FILTER-} | OMP_WAIT_POLICY=passive xargs -r -n 2 -P "${LANES:-$(nproc)}" \
+    OMP_WAIT_POLICY=passive xargs -r $option -P "$lanes" \
         bash -c '"$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
-        "$told" "$@" build/test_gpu
-    status=$?
-    cat "$told"/failed.* 2>/dev/null
-    cat "$told"/* 2>/dev/null | awk '/^[0-9]+ passed, / { p += $1; f += $3; s += $5 }
-        END { print p + 0 " passed, " f + 0 " failed, " s + 0 " skipped, some of them twice"
-              exit p + f + s == 0 }' && [ $status = 0 ]
-    status=$?
-    rm -rf "$told"
-    return $status
+        "$told" "$@" build/test_gpu --exactly
+}
+
+spread_end() { # folder status: the logs that failed; the last line is the sum of all counts
+    cat "$1"/failed.* 2>/dev/null
+    cat "$1"/* 2>/dev/null | awk '/^[0-9]+ passed, / { p += $1; f += $3; s += $5 }
+        END { print p + 0 " passed, " f + 0 " failed, " s + 0 " skipped"
+              exit p + f + s == 0 }' && [ "$2" = 0 ]
+    set -- "$1" $?
+    rm -rf "$1"
+    return "$2"
+}
+
+# Tests that take seconds. They start first, one in a process: at the end all cores have work.
+slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_many_maps
+    gpu_conv_every_channel_count gpu_conv_ordered_every_count gpu_downsample_steps
+    gpu_forms_random_scenes gpu_exchange_every_kernel gpu_downsample_long_groups
+    gpu_pairs_channel_edges gpu_downsample_shapes gpu_conv_cut_at_random gpu_order_every_size
+    gpu_exchange_every_size gpu_conv_unaligned_pointers gpu_downsample_steps_field_ends
+    gpu_downsample_random_levels gpu_conv_channel_edges gpu_hybrid_every_threshold
+    gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
+    gpu_forms_kernels_of_the_largest_tiles gpu_exchange_rows_of_any_width'
+
+# These look at the free memory of the GPU, so each has it for itself.
+alone='gpu_graph_runs_allocate_nothing gpu_soak_one_graph'
+
+listed() { # the names of the tests
+    # shellcheck disable=SC2086
+    build/test_gpu --list ${TEST_FILTER-}
+}
+
+# Groups of tests, a line each: the slow ones, then five of the others. Not those that run alone.
+test_groups() {
+    listed | awk -v slow="$slow" -v alone="$alone" '
+        BEGIN { n = split(slow, name); for (i in name) one[name[i]] = 1
+                split(alone, name); for (i in name) none[name[i]] = 1 }
+        $0 in none { next }
+        $0 in one { print; next }
+        { other[m++] = $0 }
+        END { for (i = 0; i < m; ++i) printf "%s%s", other[i], i % 5 == 4 || i == m - 1 ? "\n" : " " }'
+}
+
+test_gpu() {
+    local told cores status=0
+    told=$(mktemp -d)
+    cores=$(nproc)
+    test_groups | # two threads for each process
+        spread "$told" '-L 1' "${LANES:-$(((cores + 1) / 2))}" \
+            env SPIRA_NEED_GPU=1 OMP_NUM_THREADS=2 || status=1
+    listed | grep -xF "$(printf '%s\n' $alone)" |
+        spread "$told" '-n 1' 1 env SPIRA_NEED_GPU=1 || status=1
+    spread_end "$told" $status
+}
+
+# A process takes seconds to start under a sanitizer, and some tests take a minute: two in each.
+sanitize_gpu() { # command...
+    local told status=0
+    told=$(mktemp -d)
+    listed | spread "$told" '-n 2' "${LANES:-$(nproc)}" "$@" || status=1
+    spread_end "$told" $status
 }
 
 sanitize() { # tool options...: the tests at their small sizes under one tool
     local tool=$1
     shift
-    part "sanitize-$tool" spread env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
+    part "sanitize-$tool" sanitize_gpu env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }
 
@@ -73,7 +124,7 @@ for step in ${*:-build test sanitize bench}; do
         ;;
     test)
         part test-host build/test_host
-        part test-gpu env SPIRA_NEED_GPU=1 build/test_gpu
+        part test-gpu test_gpu
         part test-calls env SPIRA_NEED_GPU=1 build/test_calls
         [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
         part run make run ${ARCH:+ARCH=$ARCH} # compares a whole network with the host loops

@@ -74,10 +74,11 @@ status device_run_from(const word_layout *layout, const device_run<W> *d, triple
 template <typename W>
 outcome<W> device_run_fetch(const device_run<W> *d) {
     outcome<W> o;
-    o.trouble = device_value(d->trouble);
-    o.count = device_value(d->out.count);
     o.words.resize((size_t)d->out.capacity);
-    device_copy_out(o.words.data(), d->out.words, d->out.capacity);
+    device_get(&o.trouble, d->trouble, sizeof o.trouble);
+    device_get(&o.count, d->out.count, sizeof o.count);
+    device_get(o.words.data(), d->out.words, o.words.size() * sizeof(W));
+    device_settle();
     return o;
 }
 

@@ -32,6 +32,11 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     CHECK_OK(plugin_workspace(p, {3000, 2000}, &large));
     CHECK(small < large);
     CHECK_EQUAL(p->record.dims.points, 300); // asking has configured nothing
+    int32_t rows;
+    int channels;
+    plugin_shape(p, &rows, &channels);
+    CHECK_EQUAL(rows, 200); // the last layer is on the input's set
+    CHECK_EQUAL(channels, 96);
     // The workspace has exactly the bytes asked for, between sentinels.
     CHECK_OK(frame_new(150, {20, 20, 10}, &f));
     CHECK_OK(bindings_new(p, &f, &m, &b));

@@ -147,6 +147,7 @@ DEVICE_TEST(gpu_join_in_a_graph) {
         join_problem_fill(&r, &p, s, p.layout.lo, p.layout.hi, 1 << s, 60, 10);
     }
     p.out_capacity = 100;
+    const int32_t have[] = {p.count[0], p.count[1], p.count[2]}; // the words behind are no voxels
     device_run<uint32_t> d = device_run_make(&p);
     cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
         CHECK_OK(device_status_clear(d.args.trouble, stream));
@@ -155,7 +156,7 @@ DEVICE_TEST(gpu_join_in_a_graph) {
     REQUIRE(graph != nullptr);
     for (int32_t most : {60, 30, 1, 0, 60}) {
         for (int s = 0; s < 3; ++s) {
-            p.count[s] = std::min(p.count[s] > 0 ? p.count[s] : most, most);
+            p.count[s] = std::min(have[s], most);
             device_copy_in(d.args.set[s].count, &p.count[s], 1);
         }
         const int64_t row = (int64_t)p.channels * numeric_size(p.type);

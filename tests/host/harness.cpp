@@ -126,10 +126,12 @@ TEST(harness_names_the_scan_that_is_missing) {
 TEST(harness_filters) {
     char pack[] = "pack", mask[] = "mask";
     char *filters[] = {pack, mask};
-    CHECK(test_chosen("word_packs", 0, nullptr));
-    CHECK(test_chosen("word_packs", 2, filters));
-    CHECK(test_chosen("word_masks", 2, filters));
-    CHECK(!test_chosen("offset_rows", 2, filters));
+    CHECK(test_chosen("word_packs", 0, nullptr, false));
+    CHECK(test_chosen("word_packs", 2, filters, false));
+    CHECK(test_chosen("word_masks", 2, filters, false));
+    CHECK(!test_chosen("offset_rows", 2, filters, false));
+    CHECK(!test_chosen("word_packs", 2, filters, true));
+    CHECK(test_chosen(filters[0], 2, filters, true));
 }
 
 TEST(guarded_is_exact_and_poisoned) {

@@ -75,6 +75,55 @@ inline void device_test_run(void (*body)()) {
     }                                                                                              \
     static void device_body_##name()
 
+// ---- order between streams ----------------------------------------------------------------------
+
+// Tests wait for the device as rarely as they can: where several processes share a GPU, each wait
+// takes a time slice. New buffers are filled on the default stream without a wait. Blocking streams
+// are ordered with it; non-blocking ones that tests launch to must be followers.
+enum { device_followers_most = 4 };
+
+struct device_order_state {
+    cudaStream_t follower[device_followers_most];
+    int followers;
+    cudaEvent_t filled;
+};
+
+inline device_order_state *device_order() {
+    static device_order_state order = {};
+    return &order;
+}
+
+// A non-blocking stream, for the rest of the program, whose work comes behind the filling of all
+// buffers that were made before it was launched.
+inline cudaStream_t device_follower_make() {
+    device_order_state *o = device_order();
+    cudaStream_t stream = nullptr;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    if (CHECK(o->followers < device_followers_most)) {
+        o->follower[o->followers++] = stream;
+    }
+    CUDA_CHECK(cudaDeviceSynchronize());
+    return stream;
+}
+
+// What was launched on the default stream comes before what followers launch from now on.
+inline void device_filled(const char *file, int line) {
+    device_order_state *o = device_order();
+    if (test_environment("SPIRA_EXACT")) {
+        test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
+        return;
+    }
+    if (!o->filled) {
+        test_check_cuda(cudaEventCreateWithFlags(&o->filled, cudaEventDisableTiming), file, line,
+                        "an event");
+    }
+    test_check_cuda(cudaEventRecord(o->filled, nullptr), file, line, "a new buffer");
+    for (int i = 0; i < o->followers; ++i) {
+        test_check_cuda(cudaStreamWaitEvent(o->follower[i], o->filled, 0), file, line,
+                        "a new buffer");
+    }
+}
+
 // ---- guarded buffers in device memory -----------------------------------------------------------
 
 // Tests make thousands of small buffers. cudaMalloc and cudaFree take as long as a test's kernels,
@@ -152,34 +201,82 @@ inline device_sentinels device_sentinels_make() {
     data[size + threadIdx.x] = s.byte[threadIdx.x];
 }
 
-// broken [2]: before, after.
-[[maybe_unused]] static __global__ void device_sentinels_compare(const char *data, size_t size,
-                                                                 device_sentinels s, int *broken) {
-    if (data[(int)threadIdx.x - guarded_guard] != s.byte[threadIdx.x]) {
-        broken[0] = 1;
+// A buffer to compare, and what was found: memory of the host that the device reads and writes.
+struct device_sentinels_job {
+    const char *data;
+    size_t size;
+    int broken[2]; // before, after
+};
+
+enum { device_sentinels_jobs = 1024 };
+
+// A thread block for each buffer.
+[[maybe_unused]] static __global__ void device_sentinels_compare(device_sentinels_job *jobs,
+                                                                 device_sentinels s) {
+    device_sentinels_job *job = jobs + blockIdx.x;
+    if (job->data[(int)threadIdx.x - guarded_guard] != s.byte[threadIdx.x]) {
+        job->broken[0] = 1;
     }
-    if (data[size + threadIdx.x] != s.byte[threadIdx.x]) {
-        broken[1] = 1;
+    if (job->data[job->size + threadIdx.x] != s.byte[threadIdx.x]) {
+        job->broken[1] = 1;
     }
 }
 
-// The comparison comes after a device-wide wait: work in non-blocking streams is done by then.
+inline device_sentinels_job *device_sentinels_room() {
+    static device_sentinels_job *jobs = nullptr;
+    if (!jobs && cudaMallocHost((void **)&jobs, device_sentinels_jobs * sizeof *jobs)) {
+        jobs = nullptr;
+    }
+    return jobs;
+}
+
+// Compares [0, count); false if that was not possible. The comparison comes after a device-wide
+// wait: work in non-blocking streams is done by then.
+inline bool device_sentinels_run(device_sentinels_job *jobs, int count) {
+    if (count == 0) {
+        return true;
+    }
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+        return false;
+    }
+    device_sentinels_compare<<<(unsigned)count, guarded_guard>>>(jobs, device_sentinels_make());
+    return cudaDeviceSynchronize() == cudaSuccess;
+}
+
+inline guarded_state device_sentinels_state(const device_sentinels_job *job) {
+    return job->broken[0] ? guarded_before : job->broken[1] ? guarded_after : guarded_intact;
+}
+
 inline guarded_state guarded_check_device(const guarded_buffer *b) {
-    static int *broken = nullptr; // [2] memory of the host that the device can write
     if (b->base == b->data) {
         return guarded_intact; // SPIRA_EXACT: there are no sentinels
     }
-    if (cudaDeviceSynchronize() != cudaSuccess ||
-        (!broken && cudaMallocHost((void **)&broken, 2 * sizeof *broken) != cudaSuccess)) {
+    device_sentinels_job *job = device_sentinels_room();
+    if (!job) {
         return guarded_unknown;
     }
-    broken[0] = broken[1] = 0;
-    device_sentinels_compare<<<1, guarded_guard>>>(b->data, b->size, device_sentinels_make(),
-                                                   broken);
-    if (cudaDeviceSynchronize() != cudaSuccess) {
-        return guarded_unknown;
+    *job = {b->data, b->size, {0, 0}};
+    return device_sentinels_run(job, 1) ? device_sentinels_state(job) : guarded_unknown;
+}
+
+// All buffers of a list in device memory.
+inline void guarded_judge_device(guarded_buffer *buffers) {
+    guarded_buffer *judged[device_sentinels_jobs];
+    device_sentinels_job *jobs = device_sentinels_room();
+    for (guarded_buffer *b = buffers; b && jobs;) {
+        int count = 0;
+        for (; b && count < device_sentinels_jobs; b = b->next) {
+            if (b->check == guarded_check_device && b->base != b->data) {
+                judged[count] = b;
+                jobs[count++] = {b->data, b->size, {0, 0}};
+            }
+        }
+        const bool good = device_sentinels_run(jobs, count);
+        for (int i = 0; i < count; ++i) {
+            judged[i]->state = good ? device_sentinels_state(&jobs[i]) : guarded_unknown;
+            judged[i]->judged = true;
+        }
     }
-    return broken[0] ? guarded_before : broken[1] ? guarded_after : guarded_intact;
 }
 
 inline void guarded_release_device(guarded_buffer *b) {
@@ -190,7 +287,8 @@ inline void guarded_release_device(guarded_buffer *b) {
     }
 }
 
-inline void *device_new_bytes(size_t size, const char *file, int line) {
+// fill: a byte to fill it with, or -1.
+inline void *device_new_filled(size_t size, int fill, const char *file, int line) {
     bool exact = test_environment("SPIRA_EXACT");
     char *base = nullptr;
     if (!exact) {
@@ -206,16 +304,54 @@ inline void *device_new_bytes(size_t size, const char *file, int line) {
     char *data = base + (exact ? 0 : guarded_guard);
     guarded_remember(
         {nullptr, base, data, size, guarded_check_device, guarded_release_device, file, line});
-    if (size && !test_environment("SPIRA_UNPOISONED")) {
-        test_check_cuda(cudaMemset(data, guarded_poison, size), file, line, "poison");
+    test_state.judge = guarded_judge_device;
+    if (size && fill >= 0) {
+        test_check_cuda(cudaMemset(data, fill, size), file, line, "poison");
     }
     if (!exact) {
         device_sentinels_write<<<1, guarded_guard>>>(data, size, device_sentinels_make());
         test_check_cuda(cudaGetLastError(), file, line, "sentinels");
     }
-    // The poison must not land on what a non-blocking stream writes next.
-    test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
+    device_filled(file, line); // the poison must not land on what a stream writes next
     return data;
+}
+
+enum : size_t { device_stage_bytes = 8 << 20 };
+
+// Memory of the host that copies pass through, so that they need no wait. [device_stage_bytes] Null
+// under a sanitizer (SPIRA_EXACT), which sees such copies worse.
+inline char *device_stage_make() {
+    void *stage = nullptr;
+    if (test_environment("SPIRA_EXACT")) {
+        return nullptr;
+    }
+    return cudaMallocHost(&stage, device_stage_bytes) == cudaSuccess ? (char *)stage : nullptr;
+}
+
+// Copies to a buffer that nothing has used yet, and waits for nothing. Followers see the copy.
+inline void device_fill(void *device, const void *host, size_t bytes, const char *file, int line) {
+    static char *const stage = device_stage_make();
+    static size_t used = 0;
+    if (!stage || bytes > device_stage_bytes / 4) {
+        test_check_cuda(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), file, line,
+                        "an upload");
+    } else if (bytes) {
+        if (used + bytes > device_stage_bytes) {
+            test_check_cuda(cudaStreamSynchronize(nullptr), file, line, "uploads");
+            used = 0;
+        }
+        memcpy(stage + used, host, bytes);
+        test_check_cuda(
+            cudaMemcpyAsync(device, stage + used, bytes, cudaMemcpyHostToDevice, nullptr), file,
+            line, "an upload");
+        used += (bytes + 255) / 256 * 256;
+    }
+    device_filled(file, line);
+}
+
+inline void *device_new_bytes(size_t size, const char *file, int line) {
+    const bool poisoned = !test_environment("SPIRA_UNPOISONED");
+    return device_new_filled(size, poisoned ? guarded_poison : -1, file, line);
 }
 
 // Device memory of exactly `count` elements, aligned to 256 bytes and no more, poisoned; never
@@ -230,11 +366,7 @@ T *device_new(int64_t count, const char *file = __builtin_FILE(), int line = __b
 template <typename T>
 T *device_new_poisoned(int64_t count, const char *file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
-    T *data = device_new<T>(count, file, line);
-    test_check_cuda(cudaMemset(data, guarded_poison, (size_t)count * sizeof(T)), file, line,
-                    "poison");
-    test_check_cuda(cudaDeviceSynchronize(), file, line, "a new buffer");
-    return data;
+    return (T *)device_new_filled((size_t)count * sizeof(T), guarded_poison, file, line);
 }
 
 // Into memory that exists; waits for the device before and after.
@@ -257,22 +389,68 @@ bool device_copy_out(T *host, const T *device, int64_t count, const char *file =
                line, "a download");
 }
 
+// Copies to the host that have been launched.
+struct device_gets {
+    struct {
+        void *to;
+        const char *from; // in the stage
+        size_t bytes;
+    } copy[16];
+    int copies;
+    char *stage;
+    size_t used;
+};
+
+inline device_gets *device_gets_state() {
+    static device_gets g = {{}, 0, device_stage_make(), 0};
+    return &g;
+}
+
+// After it the values are there.
+inline void device_settle() {
+    device_gets *g = device_gets_state();
+    if (g->copies) {
+        CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    }
+    for (int i = 0; i < g->copies; ++i) {
+        memcpy(g->copy[i].to, g->copy[i].from, g->copy[i].bytes);
+    }
+    g->copies = 0;
+    g->used = 0;
+}
+
+// Waits for the device once for all copies up to device_settle.
+inline void device_get(void *to, const void *from, size_t bytes) {
+    device_gets *g = device_gets_state();
+    if (g->copies == 16 || g->used + bytes > device_stage_bytes) {
+        device_settle();
+    }
+    if (!g->stage || bytes > device_stage_bytes) {
+        device_copy_out((char *)to, (const char *)from, (int64_t)bytes);
+        return;
+    }
+    if (!g->copies) {
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    CUDA_CHECK(cudaMemcpyAsync(g->stage + g->used, from, bytes, cudaMemcpyDeviceToHost, nullptr));
+    g->copy[g->copies++] = {to, g->stage + g->used, bytes};
+    g->used += (bytes + 255) / 256 * 256;
+}
+
 // A new guarded device buffer with a copy of host [count].
 template <typename T>
 T *device_upload(const T *host, int64_t count, const char *file = __builtin_FILE(),
                  int line = __builtin_LINE()) {
-    T *device = device_new<T>(count, file, line);
-    device_copy_in(device, host, count, file, line);
+    const size_t bytes = (size_t)count * sizeof(T);
+    T *device = (T *)device_new_filled(bytes, -1, file, line);
+    device_fill(device, host, bytes, file, line);
     return device;
 }
 
 // A new guarded device buffer of zeros: a device_status, a count.
 template <typename T>
 T *device_zeros(int64_t count, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
-    T *device = device_new<T>(count, file, line);
-    test_check_cuda(cudaMemset(device, 0, (size_t)count * sizeof(T)), file, line, "zeros");
-    test_check_cuda(cudaDeviceSynchronize(), file, line, "zeros");
-    return device;
+    return (T *)device_new_filled((size_t)count * sizeof(T), 0, file, line);
 }
 
 // A new guarded host buffer with a copy of device [count]. Ask only for what the device wrote:
@@ -293,15 +471,37 @@ T device_value(const T *device, const char *file = __builtin_FILE(), int line = 
     return value;
 }
 
-// Nothing has been written to elements [from, count). Copies nothing where there is no poison.
+[[maybe_unused]] static __global__ void device_poison_compare(const unsigned char *data,
+                                                              size_t size, int *broken) {
+    const size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += step) {
+        if (data[i] != guarded_poison) {
+            *broken = 1;
+        }
+    }
+}
+
+// Nothing has been written to elements [from, count). Reads nothing where there is no poison.
 template <typename T>
 bool device_untouched(const T *device, int64_t from, int64_t count,
                       const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     if (from >= count || test_environment("SPIRA_UNPOISONED")) {
         return true;
     }
-    return guarded_untouched(device_fetch(device + from, count - from, file, line), 0,
-                             count - from);
+    if (test_environment("SPIRA_EXACT")) {
+        return guarded_untouched(device_fetch(device + from, count - from, file, line), 0,
+                                 count - from);
+    }
+    int *broken = (int *)device_sentinels_room();
+    if (!test_check(broken, file, line, "memory of the host") ||
+        !test_check_cuda(cudaDeviceSynchronize(), file, line, "before a comparison")) {
+        return false;
+    }
+    *broken = 0;
+    const size_t size = (size_t)(count - from) * sizeof(T);
+    const unsigned blocks = (unsigned)(size / 4096 < 1024 ? size / 4096 + 1 : 1024);
+    device_poison_compare<<<blocks, 256>>>((const unsigned char *)(device + from), size, broken);
+    return test_check_cuda(cudaDeviceSynchronize(), file, line, "a comparison") && !*broken;
 }
 
 // ---- streams and graphs -------------------------------------------------------------------------
@@ -310,7 +510,7 @@ bool device_untouched(const T *device, int64_t from, int64_t count,
 inline cudaStream_t stream_get() {
     static cudaStream_t stream = nullptr;
     if (!stream) {
-        CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        stream = device_follower_make();
     }
     return stream;
 }

@@ -57,10 +57,11 @@ inline spira::order_layout order_layout_new(int32_t groups, int32_t volume) {
 // Copies all arrays of a layout from the device, with the entries that were not written.
 inline order_arrays order_arrays_fetch(const spira::order_layout *l) {
     order_arrays a = order_arrays_make(l->groups, l->volume);
-    device_copy_out(a.row.data(), l->row, (int64_t)a.row.size());
-    device_copy_out(a.mask.data(), l->mask, (int64_t)a.mask.size());
-    device_copy_out(a.source.data(), l->source, (int64_t)a.source.size());
-    device_copy_out(a.schedule.data(), l->schedule, (int64_t)a.schedule.size());
+    device_get(a.row.data(), l->row, a.row.size() * sizeof a.row[0]);
+    device_get(a.mask.data(), l->mask, a.mask.size() * sizeof a.mask[0]);
+    device_get(a.source.data(), l->source, a.source.size() * sizeof a.source[0]);
+    device_get(a.schedule.data(), l->schedule, a.schedule.size() * sizeof a.schedule[0]);
+    device_settle();
     return a;
 }
 

@@ -9,8 +9,9 @@
 
 struct forms_memory {
     void *(*make)(size_t bytes, const char *file, int line); // guarded and poisoned
-    void (*put)(void *to, const void *from, size_t bytes);   // from host memory
-    void (*get)(void *to, const void *from, size_t bytes);   // to host memory
+    void (*put)(void *to, const void *from, size_t bytes);   // from host memory, after make
+    void (*get)(void *to, const void *from, size_t bytes);   // to host memory: there after settle
+    void (*settle)();
 };
 
 SPIRA_API void forms_copy_host(void *to, const void *from, size_t bytes) {
@@ -19,7 +20,7 @@ SPIRA_API void forms_copy_host(void *to, const void *from, size_t bytes) {
     }
 }
 
-inline const forms_memory forms_host = {guarded_new_bytes, forms_copy_host, forms_copy_host};
+inline const forms_memory forms_host = {guarded_new_bytes, forms_copy_host, forms_copy_host, [] {}};
 
 // A set in memory of exactly its capacity, which is `room` above its words. room < 0: its count is
 // -room above its capacity.
@@ -515,6 +516,7 @@ template <typename W>
 SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const forms_memory *m) {
     forms_result r;
     m->get(&r.trouble, l->trouble, sizeof r.trouble);
+    m->settle();
     int64_t pairs = 0;
     for (int p = 0; p < forms_parts; ++p) {
         bool empty = p > forms_begin && (r.trouble.flags & spira::device_flag_capacity);
@@ -522,9 +524,11 @@ SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const forms_memory *
             r.part[p] = forms_get(l->part[p], forms_place_of(l, p, pairs), m);
         }
         if (p == forms_begin && l->part[p]) {
+            m->settle();
             pairs = std::min(std::max(r.part[p].back(), 0), l->wish.pairs_capacity);
         }
     }
+    m->settle();
     return r;
 }
 

@@ -5,15 +5,12 @@
 #include "device.cuh"
 #include "reference_forms.h"
 
+// Into new memory.
 inline void device_put(void *to, const void *from, size_t bytes) {
-    device_copy_in((char *)to, (const char *)from, (int64_t)bytes);
+    device_fill(to, from, bytes, __FILE__, __LINE__);
 }
 
-inline void device_get(void *to, const void *from, size_t bytes) {
-    device_copy_out((char *)to, (const char *)from, (int64_t)bytes);
-}
-
-inline const forms_memory forms_device = {device_new_bytes, device_put, device_get};
+inline const forms_memory forms_device = {device_new_bytes, device_put, device_get, device_settle};
 
 // A set in device memory of exactly its capacity, `room` words more than it has.
 template <typename W>

@@ -10,8 +10,8 @@
 // its checks fails, or if it checks nothing. Buffers from guarded_new have sentinels on both sides;
 // the harness checks and frees them when the test ends.
 //
-// Arguments: [filter...] runs the tests whose name contains one of the filters; --list prints their
-// names; --verbose prints the result of each. Environment:
+// Arguments: [filter...] runs the tests whose name contains one of the filters, or with --exactly
+// equals one; --list prints their names; --verbose prints the result of each. Environment:
 //     SPIRA_QUICK=1      small sizes (for sanitizers): test_quick()
 //     SPIRA_EXACT=1      buffers without sentinels, so that a sanitizer sees their true ends
 //     SPIRA_UNPOISONED=1 buffers are not filled, so that a sanitizer sees reads of unset memory
@@ -51,15 +51,19 @@ struct guarded_buffer {
     void (*release)(guarded_buffer *); // frees base
     const char *file;
     int line;
+    bool judged = false; // `state` is known
+    guarded_state state = guarded_intact;
 };
 
 struct test_globals {
     test_entry *first, *last;
     test_entry *current;
     guarded_buffer *buffers; // of the current test
-    int failures;            // failed checks of the current test
-    int checked;             // 1 after the first check of the current test
-    int quiet;               // planted failures are counted and not printed
+    // Null, or judges many buffers of a list at once; the others are checked one by one.
+    void (*judge)(guarded_buffer *buffers);
+    int failures; // failed checks of the current test
+    int checked;  // 1 after the first check of the current test
+    int quiet;    // planted failures are counted and not printed
     const char *skip_reason;
 };
 
@@ -374,9 +378,12 @@ bool guarded_untouched(const T *data, int64_t from, int64_t count) {
 
 // Checks and frees all buffers of the test; the harness calls it when a test ends.
 inline void guarded_finish() {
+    if (test_state.judge && test_state.buffers) {
+        test_state.judge(test_state.buffers);
+    }
     while (test_state.buffers) {
         guarded_buffer *b = test_state.buffers;
-        guarded_state state = b->check(b);
+        guarded_state state = b->judged ? b->state : b->check(b);
         if (state != guarded_intact) {
             test_fail(b->file, b->line,
                       state == guarded_before  ? "written before its start: "
@@ -468,9 +475,9 @@ inline void test_print_skipped() {
     }
 }
 
-inline bool test_chosen(const char *name, int filters, char **filter) {
+inline bool test_chosen(const char *name, int filters, char **filter, bool exactly) {
     for (int i = 0; i < filters; ++i) {
-        if (strstr(name, filter[i])) {
+        if (exactly ? strcmp(name, filter[i]) == 0 : strstr(name, filter[i]) != nullptr) {
             return true;
         }
     }
@@ -508,13 +515,15 @@ inline int test_main(int argc, char **argv) {
         signal(crash, test_crashed);
     }
 #endif
-    bool list = false, verbose = false;
+    bool list = false, verbose = false, exactly = false;
     int filters = 0; // kept in argv[1...filters]
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--list") == 0) {
             list = true;
         } else if (strcmp(argv[i], "--verbose") == 0) {
             verbose = true;
+        } else if (strcmp(argv[i], "--exactly") == 0) {
+            exactly = true;
         } else {
             argv[++filters] = argv[i];
         }
@@ -528,7 +537,7 @@ inline int test_main(int argc, char **argv) {
                 ++failed;
             }
         }
-        if (!test_chosen(e->name, filters, argv + 1)) {
+        if (!test_chosen(e->name, filters, argv + 1, exactly)) {
             continue;
         }
         if (list) {
