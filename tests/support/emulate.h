@@ -392,7 +392,7 @@ inline void __syncwarp(int line = __builtin_LINE()) {
 template <typename T>
 T __shfl_sync(uint32_t, T value, int lane, int line = __builtin_LINE()) {
     static_assert(sizeof(T) == 4, "a word");
-    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane, line);
+    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane & 31, line);
 }
 
 template <typename T>
@@ -420,6 +420,12 @@ inline int __syncthreads_count(bool vote, int line = __builtin_LINE()) {
     return all;
 }
 
+inline bool __syncthreads_or(int vote, int line = __builtin_LINE()) {
+    return __syncthreads_count(vote != 0, line) > 0;
+}
+
+inline void __threadfence() {}
+
 inline int __popc(uint32_t bits) {
     return __builtin_popcount(bits);
 }
@@ -438,6 +444,15 @@ T __ldg(const T *from) {
 }
 
 template <typename T>
+T __ldcg(const T *from) {
+    return *from;
+}
+
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, unsigned shift) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+template <typename T>
 void __stcg(T *to, T value) {
     *to = value;
 }
@@ -445,6 +460,10 @@ void __stcg(T *to, T value) {
 inline int32_t atomicAdd(int32_t *sum, int32_t value) {
     *sum += value;
     return *sum - value;
+}
+
+inline void atomicAdd(unsigned long long *sum, unsigned long long value) {
+    *sum += value;
 }
 
 inline void atomicOr(uint32_t *all, uint32_t bits) {
@@ -480,6 +499,13 @@ inline int warp_sum_up_to(int value) {
         sum += lane <= emulate::lane() ? other : 0;
     }
     return sum;
+}
+
+inline uint32_t warp_unite(uint32_t bits) {
+    for (int step = 16; step; step /= 2) {
+        bits |= __shfl_xor_sync(~0u, bits, step);
+    }
+    return bits;
 }
 
 template <int bits>
