@@ -223,56 +223,37 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
 } // namespace
 
 TEST(order_kernels_every_size) {
-    for (int32_t count : {0, 1, 63, 64, 65, 128, 129, 1023, 1024, 1025, 2049}) {
-        const fill kind = (fill)(1 + count % (fills - 1));
-        check_scenes({scene_make({3, 3, 3}, count, count ? count : 1, kind, true)});
+    for (int32_t count : {0, 1, 65, 1024, 1025}) {
+        check_scenes({scene_make({3, 3, 3}, count, count ? count : 1, fill_by_offset, true)});
     }
-    check_scenes({scene_make({3, 3, 3}, 3100, 5200, fill_by_offset, true)}, 3);
-    check_scenes({scene_make({3, 3, 3}, 0, 2500, fill_all, true)}, 1);
+    check_scenes({scene_make({3, 3, 3}, 2100, 3300, fill_sparse, true)}, 3);
 }
 
 TEST(order_kernels_every_kernel) {
-    for (triple size :
-         {triple{1, 1, 1}, {2, 2, 2}, {1, 1, 3}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4}, {5, 5, 5}}) {
-        for (int32_t count : {200, 1300}) {
-            check_scenes({scene_make(size, count, count + 70, fill_by_offset, false)});
-        }
+    for (triple size : {triple{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4}}) {
+        check_scenes({scene_make(size, 200, 270, fill_by_offset, false)});
     }
-    check_scenes({scene_make({5, 5, 5}, 1500, 1500, fill_by_offset, true)});
-    check_scenes({scene_make({5, 5, 5}, 77, 1100, fill_sparse, true)}, 1);
+    check_scenes({scene_make({5, 5, 5}, 1100, 1100, fill_by_offset, true)});
 }
 
 TEST(order_kernels_every_fill) {
-    for (int kind = 0; kind < fills; ++kind) {
-        check_scenes({scene_make({3, 3, 3}, 2300, 2300, (fill)kind, true)});
-        check_scenes({scene_make({2, 2, 2}, 1200, 1200, (fill)kind, false)});
+    for (fill kind : {fill_none, fill_all, fill_alike}) {
+        check_scenes({scene_make({3, 3, 3}, 1300, 1300, kind, true)});
     }
 }
 
-// Maps of all kinds in one call, empty ones too; and a count beyond the capacity.
+// Maps of all kinds in one call, an empty one too; and a count beyond the capacity.
 TEST(order_kernels_many_maps) {
     std::vector<scene> scenes = {scene_make({2, 2, 2}, 1100, 1200, fill_by_offset, false),
-                                 scene_make({3, 3, 3}, 1500, 1500, fill_by_offset, true),
+                                 scene_make({3, 3, 3}, 300, 300, fill_by_offset, true),
                                  scene_make({3, 3, 3}, 700, 900, fill_alike, false),
                                  scene_make({3, 3, 3}, 0, 10, fill_all, true),
                                  scene_make({1, 3, 13}, 150, 150, fill_sparse, false),
                                  scene_make({5, 5, 5}, 90, 300, fill_by_offset, true),
                                  scene_make({1, 1, 3}, 64, 64, fill_all, false)};
     scenes[1].told = 1 << 30;
+    scenes[2].threshold = 2;
     check_scenes(scenes, 1);
-    for (int threshold : {1, 2, 3}) {
-        scene s = scene_make({3, 3, 3}, 1200, 1201, fill_by_offset, false);
-        s.threshold = threshold;
-        check_scenes({s});
-    }
-}
-
-// A scope of the schedule has 4096 pairs, 524288 rows: here a second one begins.
-TEST(order_kernels_schedule_of_two_scopes) {
-    if (!test_quick()) {
-        scene s = scene_make({1, 1, 1}, 4096 * 128 + 1500, 4096 * 128 + 1500, fill_sparse, false);
-        check_scenes({s});
-    }
 }
 
 TEST(order_kernels_planted_errors_are_found) {

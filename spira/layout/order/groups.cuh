@@ -17,8 +17,9 @@ struct __align__(16) order_group_shared {
         order_run_shared run;
         order_schedule_shared schedule;
     };
-    uint2 weights; // of the run's pairs
-    int before;    // runs of the scope that had been announced before
+    order_offsets any[order_run_pairs]; // of each warp
+    uint2 weights;                      // of the run's pairs
+    bool last;                          // all runs of the scope have been announced
 };
 
 // A run of positions and where its weights go.
@@ -28,65 +29,76 @@ struct order_group_run {
     int64_t group;  // the first of this warp's pair
 };
 
-// Announces the weight of this warp's pair, which has taps in these directions. Called by all
-// threads of a block.
-SPIRA_DEVICE void order_announce_pair(const order_task &task, const order_scratch &s,
-                                      const order_group_run &run, uint32_t directions,
-                                      order_group_shared &shared) {
-    if (run.range.rows > 0) {
-        const int weight = order_weigh(task, directions);
-        const int before = order_announce(task, s, run.number, weight, &shared.weights);
-        if (threadIdx.x == 0) {
-            shared.before = before;
-        }
+// Announces the weight of this warp's pair, which has taps in these directions. Returns what
+// order_announce does: it is used later, so that nothing waits for it now. Called by all threads of
+// a block.
+SPIRA_DEVICE int order_announce_pair(const order_task &task, const order_scratch &s,
+                                     const order_group_run &run, uint32_t directions,
+                                     order_group_shared &shared) {
+    if (run.range.rows <= 0) {
+        return 0;
     }
+    const int weight = order_weigh(task, directions);
+    return order_announce(task, s, run.number, weight, &shared.weights);
 }
+
+// The following three write a group pair of a map of their kind, of wide maps nothing. They return
+// what order_announce_pair does.
 
 template <int K>
-SPIRA_DEVICE void order_group_compact(const order_task &task, const order_scratch &s,
-                                      const order_group_run &run, const int32_t (&row)[order_items],
-                                      order_group_shared &shared) {
+SPIRA_DEVICE int order_group_compact(const order_task &task, const order_scratch &s,
+                                     const order_group_run &run, const int32_t (&row)[order_items],
+                                     order_group_shared &shared) {
     order_records<K> records;
-    uint32_t any[2][K], all[K];
-    order_look<K>(task.request, row, records, any);
-#pragma unroll
-    for (int plane = 0; plane < K; ++plane) {
-        all[plane] = any[0][plane] | any[1][plane];
-    }
-    order_announce_pair(task, s, run, order_planes_directions<K>(all), shared);
+    order_offsets &any = shared.any[threadIdx.x / 32];
+    const uint32_t directions = order_look<K>(task.request, row, records, any);
+    const int before = order_announce_pair(task, s, run, directions, shared);
     order_put<K>(task.request, run.group, row, records, any);
+    return before;
 }
 
-SPIRA_DEVICE void order_group_lanes(const order_task &task, const order_scratch &s,
-                                    const order_group_run &run, const int32_t (&row)[order_items],
-                                    order_group_shared &shared) {
-    order_lane_sources tap;
-    uint32_t any[2];
-    order_look_lanes(task.request, row, tap, any);
-    order_announce_pair(task, s, run, order_find_directions(task, any[0] | any[1]), shared);
-    order_put_lanes(task.request, run.group, tap, any);
-}
-
-SPIRA_DEVICE void order_group_wide(const order_task &task, const order_scratch &s,
+SPIRA_DEVICE int order_group_lanes(const order_task &task, const order_scratch &s,
                                    const order_group_run &run, const int32_t (&row)[order_items],
                                    order_group_shared &shared) {
+    order_lane_sources tap;
+    uint32_t directions = 0;
+#pragma unroll
+    for (int g = 0; g < 2; ++g) {
+        const uint32_t any = order_look_lanes(task.request, row + g * order_group_items, tap);
+        order_put_lanes(task.request, run.group + g, tap, any);
+        directions |= order_find_directions(task, any);
+    }
+    const int before = order_announce_pair(task, s, run, directions, shared);
+    return before;
+}
+
+SPIRA_DEVICE int order_group_wide(const order_task &task, const order_scratch &s,
+                                  const order_group_run &run, const int32_t (&row)[order_items],
+                                  order_group_shared &shared) {
     uint32_t directions = 0;
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         directions |= row[i] >= 0 ? s.directions[task.first_row + row[i]] : 0;
     }
-    order_announce_pair(task, s, run, warp_unite(directions), shared);
+    return order_announce_pair(task, s, run, warp_unite(directions), shared);
 }
 
 // Writes the schedule of the run's scope if all its runs have been announced. Called by all threads
-// of a block.
+// of a block. before: of order_announce_pair
 SPIRA_DEVICE void order_schedule_last(const order_task &task, const order_scratch &s,
-                                      const order_group_run &run, order_group_shared &shared) {
+                                      const order_group_run &run, int before,
+                                      order_group_shared &shared) {
     const int32_t scope = run.number / order_scope_runs;
     const int32_t runs =
         min(order_count_runs(run.range.count) - scope * order_scope_runs, (int)order_scope_runs);
+    if (threadIdx.x == 0) {
+        shared.last = before + 1 == runs;
+        if (shared.last) {
+            __threadfence(); // the weights of the other runs are visible
+        }
+    }
     __syncthreads();
-    if (shared.before + 1 == runs) {
+    if (shared.last) {
         const int32_t first = scope * order_scope,
                       pairs = order_pairs(order_count(run.range.count));
         const int64_t weights =
@@ -103,6 +115,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 3)
     const order_task &task = batch.task[number];
     const order_request &r = task.request;
     const int first = order_first<order_items>();
+    order_clear_heads(shared.run);
     pdl_wait();
     const order_totals total =
         ((const order_totals *)(s.total + number * order_classes))[threadIdx.x];
@@ -125,19 +138,18 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 3)
             r.layout.row[place] = row[i];
         }
     }
-    if (!r.compact) {
-        if (order_is_wide(r)) {
-            order_group_wide(task, s, run, row, shared);
-        } else {
-            order_group_lanes(task, s, run, row, shared);
-        }
+    int before;
+    if (order_is_wide(r)) {
+        before = order_group_wide(task, s, run, row, shared);
+    } else if (!r.compact) {
+        before = order_group_lanes(task, s, run, row, shared);
     } else if (r.kernel.size.x == 3) {
-        order_group_compact<3>(task, s, run, row, shared);
+        before = order_group_compact<3>(task, s, run, row, shared);
     } else {
-        order_group_compact<5>(task, s, run, row, shared);
+        before = order_group_compact<5>(task, s, run, row, shared);
     }
     if (run.range.rows > 0) {
-        order_schedule_last(task, s, run, shared);
+        order_schedule_last(task, s, run, before, shared);
     }
 }
 

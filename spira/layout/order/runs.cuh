@@ -29,7 +29,8 @@ struct order_run_shared {
     int last[order_threads / 32]; // position of the last head of each warp, or -1
     int first_class, last_class;  // those that have rows in the run
     int32_t first_begin;          // the first class's position from the run's first: <= 0
-    uint32_t any;                 // a key of the run
+    // The bits that some key of a warp has, and those that some key lacks.
+    uint32_t ones[order_threads / 32], zeros[order_threads / 32];
 };
 
 // The run of a thread block: positions begin .. begin + rows of a map with `count` rows.
@@ -119,17 +120,21 @@ SPIRA_DEVICE void order_load_pieces(const uint32_t *piece, int32_t runs, int32_t
     }
 }
 
-// Writes to head, at the first position of each piece of the run, the index of its first item; -1
-// to all other positions. Called by all threads of a block; has barriers around it.
+// Called by all threads of a block, before order_sort_run.
+SPIRA_DEVICE void order_clear_heads(order_run_shared &s) {
+    for (int p = threadIdx.x; p < order_run; p += order_threads) {
+        s.pieces.head[p] = -1;
+    }
+}
+
+// Writes to head, at the first position of each piece of the run, the index of its first item. The
+// heads are clear: -1. Called by all threads of a block; has barriers around it.
 //
 // piece: of the map; chunks: those that have rows, of `runs`
 SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t chunks,
                                    const order_range &run, order_run_shared &s) {
     const int each = order_pieces_each;
-    for (int p = threadIdx.x; p < order_run; p += order_threads) {
-        s.pieces.head[p] = -1;
-    }
-    __syncthreads(); // order_find_classes has found them; s.scan is free; the heads are clear
+    __syncthreads(); // the classes are known; s.scan is free; the heads are clear
     const unsigned many = (unsigned)(s.last_class - s.first_class + 1) * (unsigned)chunks;
     int32_t place = s.first_begin;
     for (unsigned first = 0; first < many && place < run.rows; first += order_threads * each) {
@@ -186,6 +191,28 @@ SPIRA_DEVICE void order_follow_heads(order_run_shared &s, int32_t (&from)[order_
 
 // ---- sort ---------------------------------------------------------------------------------------
 
+// Returns the bits in which keys of the run differ. Called by all threads of a block; has a barrier
+// inside. rows: of the run
+SPIRA_DEVICE uint32_t order_find_differ(int rows, const order_item (&item)[order_items],
+                                        order_run_shared &s) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = order_first<order_items>();
+    uint32_t ones = 0, zeros = 0;
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        ones |= first + i * 32 < rows ? item[i].key : 0;
+        zeros |= first + i * 32 < rows ? ~item[i].key : 0;
+    }
+    ones = warp_unite(ones);
+    zeros = warp_unite(zeros);
+    if (lane == 0) {
+        s.ones[warp] = ones;
+        s.zeros[warp] = zeros;
+    }
+    __syncthreads();
+    const int one = lane % (order_threads / 32);
+    return warp_unite(s.ones[one]) & warp_unite(s.zeros[one]);
+}
+
 // Loads the items of a run that is not empty and sorts them by key and row. Elements past the last
 // row get the largest key and row -1. Called by all threads of a block.
 SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
@@ -205,15 +232,7 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
             item[i] = s.item[task.first_row + from[i]];
         }
     }
-    if (threadIdx.x == 0) {
-        shared.any = item[0].key;
-    }
-    __syncthreads(); // also: the heads are no longer used
-    uint32_t differ = 0;
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        differ |= first + i * 32 < run.rows ? item[i].key ^ shared.any : 0;
-    }
+    const uint32_t differ = order_find_differ(run.rows, item, shared);
     order_sort(order_key_bits(task), differ, item, shared.sort);
 }
 

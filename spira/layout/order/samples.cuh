@@ -15,11 +15,17 @@ enum { order_list_items = order_list_samples / order_list_threads };
 static_assert(order_list_items == 2 && order_list_samples == order_list_classes,
               "a thread for two samples and two classes of a list");
 
-typedef order_shared<order_list_threads, order_list_items> order_list_sort;
+// By digits of 8 bits: three passes for the 24 sectors of size 3. By digits of 9 bits: three for
+// the 27 directions of larger kernels.
+template <int digit_bits>
+using order_list_sort = order_shared<order_list_threads, order_list_items, digit_bits>;
 
 struct order_list_shared {
     order_sets sets;
-    order_list_sort sort;
+    union {
+        order_list_sort<8> short_keys; // up to 24 bits
+        order_list_sort<9> long_keys;
+    };
 };
 
 // Finds the keys of this thread's samples of a list.
@@ -55,8 +61,9 @@ SPIRA_DEVICE void order_write_splitter(int i, uint32_t splitter, uint32_t *tree)
 
 // Sorts the samples of a list and writes its splitters, each value once, so that few classes stay
 // empty; then UINT32_MAX. Called by all threads of a block. tree [order_list_classes]
+template <int digit_bits>
 SPIRA_DEVICE void order_find_splitters(int bits, order_item (&item)[order_list_items],
-                                       order_list_sort &s, uint32_t *tree) {
+                                       order_list_sort<digit_bits> &s, uint32_t *tree) {
     const int first = order_first<order_list_items>(), c = 2 * (int)threadIdx.x; // and c + 1
     order_sort(bits, ~0u, item, s);
     __syncthreads();
@@ -102,7 +109,12 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_list_threads)
     if (count > 0) {
         order_item item[order_list_items];
         order_find_samples(task, list, count, shared.sets, item);
-        order_find_splitters(order_key_bits(task), item, shared.sort, s.tree + first);
+        const int bits = order_key_bits(task);
+        if (bits <= 24) {
+            order_find_splitters(bits, item, shared.short_keys, s.tree + first);
+        } else {
+            order_find_splitters(bits, item, shared.long_keys, s.tree + first);
+        }
     }
 }
 

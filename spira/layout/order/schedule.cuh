@@ -42,7 +42,6 @@ SPIRA_DEVICE int order_announce(const order_task &task, const order_scratch &s, 
         ((uint2 *)s.weight)[begin + run] = *weights;
         __threadfence();
         before = atomicAdd(s.arrived + begin + run / order_scope_runs * order_scope_runs, 1);
-        __threadfence();
     }
     return before;
 }

@@ -135,20 +135,21 @@ SPIRA_DEVICE void order_exchange(const int (&place)[items], order_item (&item)[i
     }
 }
 
-// Sorts by the lowest `bits` bits of the key. differ: the bits in which a thread's keys may differ
-// from others; a digit without such bits in any thread is skipped.
-template <int threads, int items>
+// Sorts by the lowest `bits` bits of the key. differ: the bits in which keys may differ; a digit
+// without such bits is skipped. Same arguments in all threads of the block.
+template <int threads, int items, int digit_bits>
 SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items],
-                             order_shared<threads, items> &s) {
-    const uint32_t mask = (1 << order_digit_bits) - 1;
-    for (int shift = 0; shift < bits; shift += order_digit_bits) {
+                             order_shared<threads, items, digit_bits> &s) {
+    const uint32_t mask = (1 << digit_bits) - 1;
+    for (int shift = 0; shift < bits; shift += digit_bits) {
         uint32_t digit[items];
         int place[items];
-        if (__syncthreads_or((int)(differ >> shift & mask))) {
+        if (differ >> shift & mask) {
 #pragma unroll
             for (int i = 0; i < items; ++i) {
                 digit[i] = item[i].key >> shift & mask;
             }
+            __syncthreads(); // the elements before are no longer used
             order_rank(digit, place, s);
             order_exchange(place, item, s);
         }
