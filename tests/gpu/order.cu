@@ -168,8 +168,8 @@ status requests_build(const std::vector<order_request> &requests, const scratch 
     return order_build(gpu(), requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
 }
 
-// Builds on both sides and compares; on the device twice, over its own output and scratch. Frees
-// all test buffers.
+// Builds on both sides and compares; on the device twice, over its own output and scratch: with
+// programmatic launches where the device can, then without. Frees all test buffers.
 void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
     std::vector<arrays> wanted;
@@ -178,8 +178,11 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
         wanted.push_back(arrays_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
-    for (int run = 0; run < 2; ++run) {
-        CHECK_OK(requests_build(requests, &memory, stream_get()));
+    device_info plain = *gpu();
+    plain.programmatic = false;
+    for (const device_info *device : {gpu(), (const device_info *)&plain}) {
+        CHECK_OK(order_build(device, requests.data(), (int)requests.size(), memory.memory,
+                             memory.bytes, stream_get()));
         for (size_t i = 0; i < scenes.size(); ++i) {
             CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout), wanted[i]), "");
         }
@@ -640,6 +643,8 @@ DEVICE_TEST(gpu_order_refuses) {
             status_bad_size);
     }
     CHECK_STATUS(order_build(gpu(), nullptr, 1, memory.memory, memory.bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(order_build(nullptr, good.data(), 2, memory.memory, memory.bytes, stream_get()),
                  status_null_pointer);
     CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
     const scratch low = {memory.memory, memory.bytes - 1}, none = {nullptr, memory.bytes},

@@ -142,7 +142,7 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
         piece[j] = at[j] | (at[j + 1] - at[j]) << 16;
     }
     uint4 *to = (uint4 *)(s.piece + (int64_t)task.first[order_by_run] * order_classes +
-                          order_piece_at(c, chunk, runs));
+                          order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs));
     to[0] = {piece[0], piece[1], piece[2], piece[3]};
     to[1] = {piece[4], piece[5], piece[6], piece[7]};
     int32_t *total = s.total + number * order_classes;

@@ -139,8 +139,7 @@ SPIRA_DEVICE uint32_t order_planes_directions(const uint32_t (&has)[K]) {
     return directions;
 }
 
-// Finds the keys of `rows` rows of a compact map; their loads overlap. The loads go past L1, so
-// that they may come before pdl_wait (order_class_kernel).
+// Finds the keys of `rows` rows of a compact map; their loads overlap.
 template <int K, int rows>
 SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t (&row)[rows],
                                           order_found (&found)[rows]) {
@@ -149,7 +148,8 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] = (uint32_t)__ldcg(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] =
+                (uint32_t)order_load_now(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
         }
     }
 #pragma unroll

@@ -1,5 +1,5 @@
 // spira/layout/order/put.cuh: how a warp writes the masks and sources of its group pair, from a
-// compact map or from one of up to 8 columns. First it finds the offsets of both row groups
+// compact map or from one of up to 8 columns. First it finds the offsets of the row groups
 // (order_look), then it writes (order_put). A lane has the rows at four positions: two of each
 // group.
 #ifndef SPIRA_LAYOUT_ORDER_PUT_CUH

@@ -97,13 +97,15 @@ SPIRA_DEVICE void order_load_pieces(const uint32_t *piece, int32_t runs, int32_t
                                     uint32_t (&own)[order_pieces_each]) {
     const int each = order_pieces_each, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned begin = first + (unsigned)(warp * each * 32 + lane);
+    const int first_class = s.first_class;
     uint32_t *shared = s.pieces.piece + warp * 32 * (each + 1);
     order_place at = order_place_at(begin, (unsigned)chunks);
     const order_place step = order_place_at(32, (unsigned)chunks);
 #pragma unroll
     for (int j = 0; j < each; ++j) {
         own[j] = begin + (unsigned)j * 32 < many
-                     ? piece[order_piece_at(s.first_class + at.c, at.chunk, runs)]
+                     ? piece[order_piece_at((unsigned)(first_class + at.c), (uint32_t)at.chunk,
+                                            (uint32_t)runs)]
                      : 0;
         order_place_move(at, step, chunks);
     }

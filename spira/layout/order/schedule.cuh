@@ -15,8 +15,8 @@ static_assert(order_run_pairs == sizeof(uint2), "the weights of a run");
 static_assert(order_threads / 32 == order_run_pairs, "a warp weighs a pair");
 
 struct order_schedule_shared {
-    uint2 weight[order_scope_runs];
-    uint16_t rank[order_scope]; // of a pair among those of its warp and weight
+    uint32_t weight[order_scope / 4]; // four pairs in a word
+    uint16_t rank[order_scope];       // of a pair among those of its warp and weight
     order_shared<order_threads, order_items, order_weight_bits> sort;
 };
 
@@ -54,8 +54,8 @@ SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int each = (pairs + order_threads - 1) / order_threads, begin = warp * each * 32;
     const uint8_t *own = (const uint8_t *)s.weight;
-    for (int i = threadIdx.x; i * order_run_pairs < pairs; i += order_threads) {
-        s.weight[i] = __ldcg((const uint2 *)weight + i);
+    for (int i = threadIdx.x; i * 4 < pairs; i += order_threads) {
+        s.weight[i] = order_load_now((const uint32_t *)weight + i);
     }
     order_clear_counts<order_weight_bits>(s.sort.count[warp]);
     __syncthreads();

@@ -77,9 +77,15 @@ SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_
     return t;
 }
 
-// Read past L1: it may be read before the kernel before has ended (order_class_kernel).
+// Loads a word past L1, which may have an older copy, and in the order of the program: the compiler
+// moves no such load in front of pdl_wait.
+template <typename T>
+SPIRA_DEVICE T order_load_now(const T *from) {
+    return *(const volatile T *)from;
+}
+
 SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
-    return min(__ldcg(r.count), r.capacity);
+    return min(order_load_now(r.count), r.capacity);
 }
 
 // Returns the number of a direction among those of the task.
@@ -107,9 +113,9 @@ SPIRA_BOTH bool order_is_wide(const order_request &r) {
 // chunk's items, from `begin` on.
 
 // Returns the index of a piece among those of a map. Eight classes of a chunk make a sector of
-// memory, and those of the next chunk follow.
-SPIRA_BOTH int64_t order_piece_at(int c, int32_t chunk, int32_t runs) {
-    return ((int64_t)(c / 8) * runs + chunk) * 8 + c % 8;
+// memory, and those of the next chunk follow. Below 2^31, since a map has up to 2^20 runs.
+SPIRA_BOTH uint32_t order_piece_at(unsigned c, uint32_t chunk, uint32_t runs) {
+    return (c / 8 * runs + chunk) * 8 + c % 8;
 }
 
 // ---- host ---------------------------------------------------------------------------------------
