@@ -519,6 +519,11 @@ uint32_t warp_peers(uint32_t number) {
     return peers;
 }
 
+inline int32_t counter_add_release(int32_t *counter, int32_t more) {
+    *counter += more;
+    return *counter - more;
+}
+
 inline uint32_t poll_nonzero(const uint32_t *from) {
     emulate::wait_until([](uint64_t p, uint64_t) { return *(const volatile uint32_t *)p != 0; },
                         (uint64_t)(uintptr_t)from, 0);

@@ -148,16 +148,17 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
             sum += (int)(own[j] >> 16);
         }
         int at = block_exclusive_sum<order_threads>(sum, s.scan, &all) + place;
-        order_place of = order_place_at(first + threadIdx.x * (unsigned)each, (unsigned)chunks);
+        int32_t chunk =
+            order_place_at(first + threadIdx.x * (unsigned)each, (unsigned)chunks).chunk;
 #pragma unroll
         for (int j = 0; j < each; ++j) {
             const int rows = (int)(own[j] >> 16);
-            if (rows && at < run.rows && at + rows > 0) {
-                const int32_t from = of.chunk * order_run + (int32_t)(own[j] & 0xffff);
-                s.pieces.head[max(at, 0)] = from + max(-at, 0);
+            const int32_t from = chunk * order_run + (int32_t)(own[j] & 0xffff) - min(at, 0);
+            if ((rows > 0) & (at < run.rows) & (at + rows > 0)) { // no branches
+                s.pieces.head[max(at, 0)] = from;
             }
             at += rows;
-            order_place_move(of, {0, 1}, chunks);
+            chunk = chunk + 1 < chunks ? chunk + 1 : 0;
         }
         place += all;
         __syncthreads(); // s.scan is free

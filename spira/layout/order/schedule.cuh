@@ -40,8 +40,8 @@ SPIRA_DEVICE int order_announce(const order_task &task, const order_scratch &s, 
     if (threadIdx.x == 0) {
         const int32_t begin = task.first[order_by_run];
         ((uint2 *)s.weight)[begin + run] = *weights;
-        __threadfence();
-        before = atomicAdd(s.arrived + begin + run / order_scope_runs * order_scope_runs, 1);
+        const int32_t scope = run / order_scope_runs * order_scope_runs;
+        before = counter_add_release(s.arrived + begin + scope, 1);
     }
     return before;
 }
