@@ -860,7 +860,7 @@ SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv
     d->map = spira::conv_map_of_order(&request.layout, a->count, a->capacity);
     size_t bytes = 0;
     void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
-    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, pool->stream));
+    BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, pool->stream));
 }
 
 // A submanifold layer by both dataflows: its lists, its layout and its packed weights. a: shape,

@@ -68,7 +68,7 @@ static void conv_case_order(bench_session *s, const spira::kernel_shape *kernel,
     request.layout = m->order;
     size_t bytes;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
-    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
+    BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, s->stream));
     bench_pool_free(&s->pool, keep);
     bench_check_order(&s->pool, kernel, m->map, m->voxels, m->order, m->input);
 }

@@ -196,9 +196,9 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     SPIRA_TRY(spira::map_build_batch(bench_gpu(), &scene->layout, request, index_maps, stream));
     spira::order_request orders[index_maps];
     index_orders(w, orders);
-    return w->form == index_ordered
-               ? spira::order_build(orders, index_maps, w->order_scratch, w->order_bytes, stream)
-               : spira::status_success();
+    return w->form == index_ordered ? spira::order_build(bench_gpu(), orders, index_maps,
+                                                         w->order_scratch, w->order_bytes, stream)
+                                    : spira::status_success();
 }
 
 template <typename W>

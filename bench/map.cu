@@ -117,7 +117,8 @@ template <typename W>
 static spira::status map_order_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
     SPIRA_TRY(map_compact_step<W>(context, stream));
-    return spira::order_build(&w->order, 1, w->scratch, w->scratch_bytes, stream);
+    return spira::order_build_dependent(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes,
+                                        stream);
 }
 
 // Times the search and, of its compact map, the ordered layout.

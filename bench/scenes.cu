@@ -101,7 +101,8 @@ template <typename W>
 static spira::status scenes_order_step(void *context, cudaStream_t stream) {
     const scenes_work<W> *w = (const scenes_work<W> *)context;
     SPIRA_TRY(scenes_compact_step<W>(context, stream));
-    return spira::order_build(&w->order, 1, w->scratch, w->scratch_bytes, stream);
+    return spira::order_build_dependent(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes,
+                                        stream);
 }
 
 // ---- checks -------------------------------------------------------------------------------------

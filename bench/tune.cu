@@ -75,7 +75,7 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
     size_t bytes = 0;
     int keep = s->pool.blocks;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
-    BENCH_TRY(spira::order_build(&request, 1, scratch, bytes, s->stream));
+    BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     bench_pool_free(&s->pool, keep);
 }

@@ -146,6 +146,17 @@ SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
     return peers;
 }
 
+// Adds to a counter in global memory and returns its value before. What this thread has written is
+// visible to a thread that reads the sum and then fences (__threadfence).
+SPIRA_DEVICE int32_t counter_add_release(int32_t *counter, int32_t more) {
+    int32_t before;
+    asm volatile("atom.release.gpu.global.add.s32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(counter)), "r"(more)
+                 : "memory");
+    return before;
+}
+
 // Reads a word in global memory until it is not zero, and returns it: another thread block writes
 // it.
 SPIRA_DEVICE uint32_t poll_nonzero(const uint32_t *from) {

@@ -1,20 +1,23 @@
 // spira/layout/order.cuh: builds ordered layouts (layout/order.h) on the GPU, for up to 16 kernel
 // maps at once.
 //
-// order_build launches four kernels, each over all maps:
-//   order_key_kernel    order/keys.cuh     keys of all rows; splitters of the classes
-//   order_class_kernel  order/classes.cuh  sorts chunks of 2048 rows by class
-//   order_run_kernel    order/runs.cuh     collects and sorts runs of 2048 positions; weighs pairs
-//   order_put_kernel    order/put.cuh      writes masks, sources and the schedule
+// order_build launches three kernels, each over all maps:
+//   order_sample_kernel  order/samples.cuh  splitters of the classes
+//   order_class_kernel   order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by class
+//   order_group_kernel   order/groups.cuh   collects and sorts runs of 1024 positions; writes rows,
+//                                           masks, sources and the schedule
+// and a fourth for maps of more than 8 columns that are not compact:
+//   order_put_kernel     order/wide.cuh     writes masks and sources
 #ifndef SPIRA_LAYOUT_ORDER_CUH
 #define SPIRA_LAYOUT_ORDER_CUH
 
-#include "../status.cuh"
+#include "../base/launch.cuh"
+#include "../device.h"
 #include "order.h"
 #include "order/classes.cuh"
-#include "order/keys.cuh"
-#include "order/put.cuh"
-#include "order/runs.cuh"
+#include "order/groups.cuh"
+#include "order/samples.cuh"
+#include "order/wide.cuh"
 
 namespace spira {
 
@@ -30,22 +33,12 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
     return status_success();
 }
 
-// Builds the ordered layouts of up to 16 kernel maps.
-//
-// inputs   request [maps], host memory: each with a map, or its compact form (map_forms.compact,
-//          map.h), and its count in device memory; larger counts are clamped to the capacity
-//          scratch: the bytes of order_workspace, aligned to 256
-// outputs  the layout of each request: all row groups of its capacity; those past the count have
-//          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
-// errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
-//          is launched
-// Asynchronous, four launches; deterministic, the same bytes as order_build_host.
-// cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
-//          bytes for each offset of each row group. Writes and reads 20 bytes for each output. For
-//          each group pair, reads a byte for each pair of its scope
-SPIRA_LAUNCHER status order_build(const order_request *request, int maps, void *scratch,
-                                  size_t scratch_bytes, cudaStream_t stream) {
+// order_build, or order_build_dependent. first: the first launch is programmatic as well
+SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const order_request *request,
+                                   int maps, void *scratch, size_t scratch_bytes,
+                                   cudaStream_t stream) {
     size_t needed;
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {
         SPIRA_TRY(order_request_check(request + m));
@@ -54,16 +47,51 @@ SPIRA_LAUNCHER status order_build(const order_request *request, int maps, void *
     const order_batch batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
-    const unsigned keys = (unsigned)(maps * order_lists + batch.units[order_by_key]);
     const unsigned runs = (unsigned)batch.units[order_by_run];
-    const unsigned puts = (unsigned)batch.units[order_by_pair];
+    const unsigned words = (unsigned)batch.units[order_by_word];
+    const bool programmatic = gpu->programmatic;
+    SPIRA_TRY(kernel_launch(order_sample_kernel<0>, (unsigned)(maps * order_lists),
+                            order_list_threads, 0, first && programmatic, 1, stream, "order_build",
+                            batch, s));
+    SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
+                            "order_build", batch, s));
+    SPIRA_TRY(kernel_launch(order_group_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
+                            "order_build", batch, s));
+    if (!words) {
+        return status_success();
+    }
     const size_t taps =
         (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    order_key_kernel<<<keys, order_key_threads, 0, stream>>>(batch, s);
-    order_class_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_run_kernel<<<runs, order_run_threads, 0, stream>>>(batch, s);
-    order_put_kernel<<<puts, order_put_threads, taps, stream>>>(batch, s);
-    return status_of_launch("order_build");
+    return kernel_launch(order_put_kernel<0>, words, order_put_threads, taps, programmatic, 1,
+                         stream, "order_build", batch);
+}
+
+// Builds the ordered layouts of up to 16 kernel maps.
+//
+// inputs   gpu: from device_info_query
+//          request [maps], host memory: each with a map, or its compact form (map_forms.compact,
+//          map.h), and its count in device memory; larger counts are clamped to the capacity
+//          scratch: the bytes of order_workspace, aligned to 256
+// outputs  the layout of each request: all row groups of its capacity; those past the count have
+//          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
+// errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
+//          is launched
+// Asynchronous, three or four launches; deterministic, the same bytes as order_build_host. From the
+// second on, launches are programmatic where the device can (base/launch.cuh).
+// cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
+//          bytes for each offset of each row group. Writes and reads 16 bytes for each output
+SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
+                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    return order_launch(gpu, false, request, maps, scratch, scratch_bytes, stream);
+}
+
+// The same, where the launch before it on the stream is a kernel that made the maps. The first
+// launch is programmatic as well. That kernel must have been launched without `programmatic`, or
+// must release its dependents only after it has waited (pdl_wait).
+SPIRA_LAUNCHER status order_build_dependent(const device_info *gpu, const order_request *request,
+                                            int maps, void *scratch, size_t scratch_bytes,
+                                            cudaStream_t stream) {
+    return order_launch(gpu, true, request, maps, scratch, scratch_bytes, stream);
 }
 
 // ---- slots --------------------------------------------------------------------------------------
@@ -106,9 +134,8 @@ SPIRA_LAUNCHER status order_slots(const order_layout *t, const int32_t *count, i
     const int64_t words = (int64_t)order_count(capacity) * order_words(t->volume);
     const int64_t blocks = min_of(ceil_div(words, order_slots_threads), order_slots_blocks);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(slots, 0, sizeof *slots, stream), "slots"));
-    order_slots_kernel<<<(unsigned)blocks, order_slots_threads, 0, stream>>>(
-        *t, count, capacity, (unsigned long long *)slots);
-    return status_of_launch("order_slots");
+    return kernel_launch(order_slots_kernel<0>, (unsigned)blocks, order_slots_threads, 0, false, 1,
+                         stream, "order_slots", *t, count, capacity, (unsigned long long *)slots);
 }
 
 } // namespace spira

@@ -132,10 +132,12 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
 template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    device_info gpu = p->gpu;
+    gpu.programmatic = gpu.programmatic && part != net_part_coarse; // layers run beside that part
     order_request orders[order_maps_max];
     int first = 0;
     while (int count = net_orders(p, part, run->input, run->memory, &first, orders)) {
-        SPIRA_TRY(order_build(orders, count, scratch, scratch_bytes, stream));
+        SPIRA_TRY(order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
     }
     return status_success();
 }

@@ -93,7 +93,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         exchange_csr(a->map, 27, a->count, a->capacity, a->csr, a->trouble, a->memory, a->bytes,
                      a->stream),
         tile_build(a->map, 27, a->count, a->capacity, a->tiles, a->stream),
-        order_build(&a->order, 1, a->memory, a->bytes, a->stream),
+        order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
         order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
         conv_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
         conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, a->weight, a->memory, a->bytes, a->stream),

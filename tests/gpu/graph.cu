@@ -238,7 +238,7 @@ status network_layouts(const network<W> *n, cudaStream_t s) {
     }
     order_request orders[maps];
     int ordered = network_orders(n, orders);
-    return ordered ? order_build(orders, ordered, n->scratch, n->scratch_bytes, s)
+    return ordered ? order_build(gpu(), orders, ordered, n->scratch, n->scratch_bytes, s)
                    : status_success();
 }
 

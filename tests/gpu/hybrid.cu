@@ -151,7 +151,7 @@ status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
     }
     if (d->map.form == conv_form_order) {
         const order_request request = hybrid_order_request(d);
-        return order_build(&request, 1, d->order_scratch, d->order_bytes, stream);
+        return order_build(gpu(), &request, 1, d->order_scratch, d->order_bytes, stream);
     }
     return tile_build(d->os, d->map.volume, d->args.count, d->args.capacity, d->map.tiles, stream);
 }

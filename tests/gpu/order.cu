@@ -1,5 +1,6 @@
 // tests/gpu/order.cu: the ordered layout on the GPU, compared with the host loop byte by byte.
 #include "../../spira/layout/order.cuh"
+#include "../support/gpu.cuh"
 #include "../support/orders.cuh"
 #include "../support/sets.cuh"
 
@@ -164,11 +165,11 @@ scratch scratch_make(const std::vector<order_request> &requests) {
 
 status requests_build(const std::vector<order_request> &requests, const scratch *s,
                       cudaStream_t stream) {
-    return order_build(requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
+    return order_build(gpu(), requests.data(), (int)requests.size(), s->memory, s->bytes, stream);
 }
 
-// Builds on both sides and compares; on the device twice, over its own output and scratch. Frees
-// all test buffers.
+// Builds on both sides and compares; on the device twice, over its own output and scratch: with
+// programmatic launches where the device can, then without. Frees all test buffers.
 void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
     std::vector<arrays> wanted;
@@ -177,8 +178,11 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
         wanted.push_back(arrays_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
-    for (int run = 0; run < 2; ++run) {
-        CHECK_OK(requests_build(requests, &memory, stream_get()));
+    device_info plain = *gpu();
+    plain.programmatic = false;
+    for (const device_info *device : {gpu(), (const device_info *)&plain}) {
+        CHECK_OK(order_build(device, requests.data(), (int)requests.size(), memory.memory,
+                             memory.bytes, stream_get()));
         for (size_t i = 0; i < scenes.size(); ++i) {
             CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout), wanted[i]), "");
         }
@@ -203,9 +207,9 @@ const triple sizes[] = {{1, 1, 1}, {2, 2, 2}, {3, 3, 3},  {1, 3, 11}, {4, 4, 4},
 DEVICE_TEST(gpu_order_every_size) {
     random_state random = random_make(1);
     int turn = 0, number = 0;
-    const std::vector<int> all = {0,   1,   2,   15,   16,   17,   31,   32,   33,  47,
-                                  48,  62,  63,  64,   65,   127,  128,  129,  255, 256,
-                                  257, 640, 641, 2047, 2048, 2049, 4097, 20000},
+    const std::vector<int> all = {0,   1,    2,    15,   16,   17,   31,   32,   33,   47,  48,
+                                  62,  63,   64,   65,   127,  128,  129,  255,  256,  257, 640,
+                                  641, 1023, 1024, 1025, 2047, 2048, 2049, 4097, 20000},
                            few = {0, 1, 31, 33, 63, 64, 65, 128, 129};
     for (int n : test_quick() ? few : all) {
         for (triple size : sizes) {
@@ -351,9 +355,10 @@ DEVICE_TEST(gpu_order_ends_of_the_keys) {
 DEVICE_TEST(gpu_order_room_for_many_runs) {
     random_state random = random_make(11);
     int turn = 0;
-    for (int32_t capacity : {2048, 2049, 10000, 20480}) {
+    for (int32_t capacity : {1024, 2048, 2049, 10000, 20480}) {
         std::vector<scene> scenes;
-        for (int32_t count : {0, 1, 1023, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
+        for (int32_t count :
+             {0, 1, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
             if (count <= capacity && !(test_quick() && count > 2049)) {
                 fill kind = (fill)(turn++ % fills);
                 scenes.push_back(scene_make(&random, sizes[turn % 3], count, capacity, kind));
@@ -634,10 +639,13 @@ DEVICE_TEST(gpu_order_refuses) {
     const std::vector<order_request> many((size_t)17, good[0]);
     CHECK_STATUS(requests_build(many, &memory, stream_get()), status_bad_size);
     for (int maps : {-1, 0, 17}) {
-        CHECK_STATUS(order_build(many.data(), maps, memory.memory, memory.bytes, stream_get()),
-                     status_bad_size);
+        CHECK_STATUS(
+            order_build(gpu(), many.data(), maps, memory.memory, memory.bytes, stream_get()),
+            status_bad_size);
     }
-    CHECK_STATUS(order_build(nullptr, 1, memory.memory, memory.bytes, stream_get()),
+    CHECK_STATUS(order_build(gpu(), nullptr, 1, memory.memory, memory.bytes, stream_get()),
+                 status_null_pointer);
+    CHECK_STATUS(order_build(nullptr, good.data(), 2, memory.memory, memory.bytes, stream_get()),
                  status_null_pointer);
     CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
     const scratch low = {memory.memory, memory.bytes - 1}, none = {nullptr, memory.bytes},

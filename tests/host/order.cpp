@@ -152,9 +152,9 @@ static std::vector<std::vector<char>> numbers_of(const kernel_shape *kernel, con
     return has;
 }
 
-// The rows in the order of layout/order.h. The samples are dealt to two lists. Every second sample
-// of a list begins a class; if it equals the one before, the class begins just above it. Rows go
-// class by class; then runs of 2048 are sorted.
+// The rows in the order of layout/order.h. The samples are dealt to two lists. Every sample of a
+// list but the first begins a class; if it equals the one before, the class begins just above it.
+// Rows go class by class; then runs of 1024 are sorted.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
     const std::vector<std::vector<char>> has = numbers_of(kernel, map, count, threshold);
@@ -165,8 +165,8 @@ static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int
             samples.push_back(has[(size_t)(i * count / 4096)]);
         }
         std::sort(samples.begin(), samples.end(), gray_before);
-        for (size_t i = 2; i < samples.size(); i += 2) {
-            bool again = i > 2 && samples[i] == samples[i - 2];
+        for (size_t i = 1; i < samples.size(); ++i) {
+            bool again = i > 1 && samples[i] == samples[i - 1];
             (again ? behind : begins).push_back(samples[i]);
         }
     }
@@ -185,9 +185,9 @@ static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int
     for (const std::pair<long, int32_t> &c : classes) {
         order.push_back(c.second);
     }
-    for (size_t first = 0; first < order.size(); first += 2048) {
+    for (size_t first = 0; first < order.size(); first += 1024) {
         std::sort(order.begin() + (long)first,
-                  order.begin() + (long)std::min(first + 2048, order.size()),
+                  order.begin() + (long)std::min(first + 1024, order.size()),
                   [&](int32_t a, int32_t b) {
                       const std::vector<char> &x = has[(size_t)a], &y = has[(size_t)b];
                       return gray_before(x, y) || (!gray_before(y, x) && a < b);
@@ -416,8 +416,9 @@ TEST(order_every_size) {
                                     kernel_sized(2, 5, 3),  kernel_cube(7, 1)};
     int turn = 0;
     for (const kernel_shape &kernel : kernels) {
-        for (int32_t count : {0,   1,   2,   3,   31,   32,   33,   62,   63,   64,  65,
-                              127, 128, 129, 500, 1000, 2047, 2048, 2049, 4096, 6001}) {
+        for (int32_t count :
+             {0,   1,   2,   3,    31,   32,   33,   62,   63,   64,   65,   127,
+              128, 129, 500, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 6001}) {
             const int percents[] = {-1, 50, 5, 90, 20};
             for (int32_t spare : {0, 1, 64, 300}) {
                 bool much = (int64_t)count * kernel_volume(&kernel) > (test_quick() ? 3000 : 60000);

@@ -41,6 +41,14 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+struct alignas(8) int2 {
+    int32_t x, y;
+};
+
+struct alignas(16) int4 {
+    int32_t x, y, z, w;
+};
+
 struct alignas(8) uint2 {
     uint32_t x, y;
 };

@@ -15,9 +15,9 @@
 // code differ by one bit.
 //
 // Classes. They are the buckets of a sample sort. The keys of 2048 evenly spaced rows are dealt
-// alternately to two lists, and each list is sorted. Every second key of a list is a splitter: it
-// begins a class. If a splitter equals the one before it, the class begins just above it instead,
-// so that a key of many rows has a class of its own. The first key of a list is no splitter.
+// alternately to two lists, and each list is sorted. Every key of a list but the first is a
+// splitter: it begins a class. If a splitter equals the one before it, the class begins just above
+// it instead, so that a key of many rows has a class of its own.
 #ifndef SPIRA_LAYOUT_ORDER_KEY_H
 #define SPIRA_LAYOUT_ORDER_KEY_H
 
@@ -32,9 +32,9 @@ enum {
     order_samples = 2048, // rows whose keys divide the map
     order_lists = 2,      // of samples
     order_list_samples = order_samples / order_lists,
-    order_classes = 1024,
+    order_classes = order_samples,
     order_list_classes = order_classes / order_lists,
-    order_run = 2048, // positions that are sorted by key: 16 group pairs
+    order_run = 1024, // positions that are sorted by key: 8 group pairs
 };
 
 // ---- directions ---------------------------------------------------------------------------------
@@ -176,8 +176,7 @@ SPIRA_BOTH int32_t order_sample_row(int i, int32_t count) {
 //
 // sample [order_list_samples]: ascending
 SPIRA_BOTH uint32_t order_class_begin(const uint32_t *sample, int c) {
-    const int each = order_list_samples / order_list_classes;
-    return sample[c * each] + (c > 1 && sample[c * each] == sample[(c - 1) * each]);
+    return sample[c] + (c > 1 && sample[c] == sample[c - 1]);
 }
 
 // ---- weights ------------------------------------------------------------------------------------

@@ -1,18 +1,15 @@
-// spira/layout/order/keys.cuh: the first kernel of order_build: the keys and directions of all
-// rows. Its first thread blocks, one for each list of samples, find the splitters of the classes
-// (order/key.h) at the same time; they compute the samples' keys themselves.
+// spira/layout/order/keys.cuh: the keys and directions of rows (order/key.h).
 //
 // A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of
 // its row instead.
 #ifndef SPIRA_LAYOUT_ORDER_KEYS_CUH
 #define SPIRA_LAYOUT_ORDER_KEYS_CUH
 
-#include "sort.cuh"
 #include "taps.cuh"
 
 namespace spira {
 
-// What the kernel finds out about a row.
+// What is found out about a row.
 struct order_found {
     uint32_t key, directions;
 };
@@ -41,7 +38,7 @@ SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &ta
         int k = first + lane;
         bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
         uint32_t all = __ballot_sync(~0u, has);
-        if (has && first / 32 % (blockDim.x / 32) == warp) {
+        if (has && first / 32 % ((int)blockDim.x / 32) == warp) {
             const int c = column + __popc(all & ((1u << lane) - 1));
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
             atomicOr(sets + c / 32 * 32 + order_number_in(task, direction), 1u << c % 32);
@@ -151,7 +148,8 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] = (uint32_t)__ldg(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] =
+                (uint32_t)order_load_now(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
         }
     }
 #pragma unroll
@@ -168,127 +166,6 @@ SPIRA_DEVICE void order_find_compact_keys_any(const order_request &r, const int3
         order_find_compact_keys<3>(r, row, found);
     } else {
         order_find_compact_keys<5>(r, row, found);
-    }
-}
-
-// ---- samples and splitters ----------------------------------------------------------------------
-
-enum { order_list_items = order_list_samples / order_key_threads };
-
-static_assert(2 * order_key_threads == order_list_classes, "a thread for two classes of a list");
-
-struct order_key_shared {
-    order_sets sets;
-    order_shared<order_key_threads, order_list_items> list;
-};
-
-// Writes the keys of a list's samples to s.list.sample. Each thread writes the elements that it
-// sorts afterwards, so no barrier is needed.
-SPIRA_DEVICE void order_find_samples(const order_task &task, int list, int32_t count,
-                                     order_key_shared &s) {
-    const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
-    if (!task.request.compact) {
-#pragma unroll 1
-        for (int i = 0; i < order_list_items; ++i) {
-            const int sample = first + i * 32;
-            const int32_t row = order_sample_row(order_lists * sample + list, count);
-            s.list.sample[sample] = order_find_key<true>(task, row, 32, s.sets).key;
-        }
-        return;
-    }
-    int32_t row[order_list_items];
-    order_found found[order_list_items];
-#pragma unroll
-    for (int i = 0; i < order_list_items; ++i) {
-        row[i] = order_sample_row(order_lists * (first + i * 32) + list, count);
-    }
-    order_find_compact_keys_any(task.request, row, found);
-#pragma unroll
-    for (int i = 0; i < order_list_items; ++i) {
-        s.list.sample[first + i * 32] = found[i].key;
-    }
-}
-
-// Sorts the samples of a list and writes its splitters [order_list_classes]: those of its classes
-// from the second on, each value once, so that few classes stay empty; then UINT32_MAX. Called by
-// all threads of a block, after order_find_samples.
-SPIRA_DEVICE void order_find_splitters(int bits,
-                                       order_shared<order_key_threads, order_list_items> &s,
-                                       uint32_t *splitter) {
-    const int first = (int)threadIdx.x / 32 * order_list_items * 32 + (int)threadIdx.x % 32;
-    const int c = 2 * (int)threadIdx.x; // and c + 1
-    order_item item[order_list_items];
-#pragma unroll
-    for (int i = 0; i < order_list_items; ++i) {
-        item[i] = {s.sample[first + i * 32], 0};
-    }
-    order_sort(bits, ~0u, item, s);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < order_list_items; ++i) {
-        s.sample[first + i * 32] = item[i].key;
-    }
-    __syncthreads();
-    uint32_t begin[2] = {order_class_begin(s.sample, c), order_class_begin(s.sample, c + 1)};
-    bool own = c > 0 && (order_class_begin(s.sample, max(c - 1, 0)) != begin[0]);
-    bool next = c == 0 || begin[0] != begin[1];
-    int all;
-    const int place = block_exclusive_sum<order_key_threads>((int)own + (int)next, s.scan, &all);
-    if (own) {
-        splitter[place] = begin[0];
-    }
-    if (next) {
-        splitter[place + own] = begin[1];
-    }
-    for (int i = c; i < c + 2; ++i) {
-        if (i >= all) {
-            splitter[i] = UINT32_MAX;
-        }
-    }
-}
-
-// Finds the splitters of a list, and clears the totals of as many classes.
-SPIRA_DEVICE void order_list(const order_batch &batch, const order_scratch &s, int number, int list,
-                             order_key_shared &shared) {
-    const order_task &task = batch.task[number];
-    const int32_t count = order_find_count(task.request);
-    const int first = (number * order_lists + list) * order_list_classes;
-    ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
-    order_fill_sets(batch, task, shared.sets);
-    if (count > 0) {
-        order_find_samples(task, list, count, shared);
-        order_find_splitters(order_key_bits(task), shared.list, s.splitter + first);
-    }
-}
-
-// ---- kernel -------------------------------------------------------------------------------------
-
-// The lists of all maps, a thread block each; then the keys of all rows, 256 rows a thread block.
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_key_threads)
-    order_key_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ __align__(16) order_key_shared shared;
-    const int lists = batch.tasks * order_lists, unit = (int)blockIdx.x - lists;
-    if (unit < 0) {
-        order_list(batch, s, (int)blockIdx.x / order_lists, (int)blockIdx.x % order_lists, shared);
-        return;
-    }
-    const order_task &task = batch.task[order_find_task(batch, order_by_key, unit)];
-    const int32_t first = (unit - task.first[order_by_key]) * order_key_threads;
-    const int32_t row = first + (int)threadIdx.x, warp = row / 32 * 32;
-    const int32_t count = order_find_count(task.request);
-    order_fill_sets(batch, task, shared.sets); // overlaps the load of the count
-    if (warp < count) {
-        order_found found[1];
-        if (task.request.compact) {
-            const int32_t own[1] = {min(row, count - 1)};
-            order_find_compact_keys_any(task.request, own, found);
-        } else {
-            found[0] = order_find_key<false>(task, row, count - warp, shared.sets);
-        }
-        if (row < count) {
-            s.key[task.first_row + row] = found[0].key;
-            s.directions[task.first_row + row] = found[0].directions;
-        }
     }
 }
 

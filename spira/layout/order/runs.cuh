@@ -1,6 +1,5 @@
-// spira/layout/order/runs.cuh: the third kernel of order_build: a thread block a run of 2048
-// positions. It collects the run's rows, class by class, from all chunks; sorts them by key and
-// row; writes them to the layout; and weighs the group pairs.
+// spira/layout/order/runs.cuh: how a thread block sorts a run of 1024 positions: it collects the
+// run's rows, class by class, from all chunks, and sorts them by key and row.
 #ifndef SPIRA_LAYOUT_ORDER_RUNS_CUH
 #define SPIRA_LAYOUT_ORDER_RUNS_CUH
 
@@ -8,9 +7,31 @@
 
 namespace spira {
 
-typedef order_shared<order_run_threads, order_run_items> order_run_shared;
+enum {
+    order_pieces_each = 12, // pieces that a thread looks at together
+    order_classes_each = order_classes / order_threads,
+};
 
-static_assert(2 * order_run_threads == order_classes, "a thread for two classes");
+static_assert(order_pieces_each % 2 == 0, "an odd pitch spreads threads over the banks");
+
+typedef order_shared<order_threads, order_items> order_run_sort;
+
+// What a run's sort keeps in shared memory.
+struct order_run_shared {
+    union {
+        order_run_sort sort;
+        struct {
+            int32_t head[order_run]; // see order_find_heads
+            uint32_t piece[order_threads * (order_pieces_each + 1)];
+        } pieces;
+    };
+    int scan[order_threads / 32];
+    int last[order_threads / 32]; // position of the last head of each warp, or -1
+    int first_class, last_class;  // those that have rows in the run
+    int32_t first_begin;          // the first class's position from the run's first: <= 0
+    // The bits that some key of a warp has, and those that some key lacks.
+    uint32_t ones[order_threads / 32], zeros[order_threads / 32];
+};
 
 // The run of a thread block: positions begin .. begin + rows of a map with `count` rows.
 struct order_range {
@@ -18,189 +39,204 @@ struct order_range {
     int rows; // not positive: the run is empty
 };
 
-// The classes that have rows in a run.
-struct order_class_range {
-    int first, last;
-    int32_t begin; // position of the first class, counted from the run's first: <= 0
+// The rows of neighbouring classes, those of a thread.
+struct __align__(16) order_totals {
+    int32_t rows[order_classes_each];
 };
 
 // ---- collect ------------------------------------------------------------------------------------
 
-// Finds the classes of a run. total: the rows of this thread's two classes
-SPIRA_DEVICE order_class_range order_find_classes(int2 total, const order_range &run,
-                                                  order_run_shared &s) {
-    __shared__ order_class_range found;
-    const int32_t own[2] = {total.x, total.y};
-    int32_t place[2];
-    place[0] = block_exclusive_sum<order_run_threads>(own[0] + own[1], s.scan);
-    place[1] = place[0] + own[0];
+// Finds the classes of a run. Called by all threads of a block, which has to wait before it reads
+// what is found.
+SPIRA_DEVICE void order_find_classes(const order_totals &total, const order_range &run,
+                                     order_run_shared &s) {
+    int sum = 0;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-        const int32_t at = place[j] - run.begin;
-        if (own[j] && at <= 0 && at + own[j] > 0) {
-            found.first = 2 * (int)threadIdx.x + j;
-            found.begin = at;
-        }
-        if (own[j] && at < run.rows && at + own[j] >= run.rows) {
-            found.last = 2 * (int)threadIdx.x + j;
-        }
+    for (int j = 0; j < order_classes_each; ++j) {
+        sum += total.rows[j];
     }
-    __syncthreads();
-    return found;
+    int32_t at = block_exclusive_sum<order_threads>(sum, s.scan) - run.begin;
+#pragma unroll
+    for (int j = 0; j < order_classes_each; ++j) {
+        const int32_t rows = total.rows[j], c = (int)threadIdx.x * order_classes_each + j;
+        if (rows && at <= 0 && at + rows > 0) {
+            s.first_class = c;
+            s.first_begin = at;
+        }
+        if (rows && at < run.rows && at + rows >= run.rows) {
+            s.last_class = c;
+        }
+        at += rows;
+    }
 }
 
-// The rows of a run come in pieces: the rows of one class in one chunk, which stand together among
-// the map's items. Writes to head, at the first position of each piece, the index of its first
-// item; -1 to all other positions.
-//
-// begin [order_classes, runs]: of the map
-SPIRA_DEVICE void order_find_heads(const uint16_t *__restrict__ begin, int32_t runs,
-                                   const order_class_range &classes, const order_range &run,
-                                   order_run_shared &s) {
-    for (int p = threadIdx.x; p < order_run; p += order_run_threads) {
-        s.head[p] = -1;
+// A place in the sequence of a run's pieces: class by class, chunk by chunk.
+struct order_place {
+    int c;
+    int32_t chunk;
+};
+
+SPIRA_DEVICE order_place order_place_at(unsigned piece, unsigned chunks) {
+    return {(int)(piece / chunks), (int32_t)(piece % chunks)};
+}
+
+SPIRA_DEVICE void order_place_move(order_place &p, const order_place &by, int32_t chunks) {
+    p.c += by.c;
+    p.chunk += by.chunk;
+    if (p.chunk >= chunks) {
+        p.chunk -= chunks;
+        ++p.c;
     }
-    const int each = 4; // pieces of a thread; their loads overlap
-    const int chunks = (int)ceil_div(run.count, order_run);
-    const int pieces = (classes.last - classes.first + 1) * chunks; // below 2^30
-    int32_t place = classes.begin;
-    for (int first = 0; first < pieces && place < run.rows; first += order_run_threads * each) {
-        const int piece = first + (int)threadIdx.x * each;
-        int c = classes.first + (int)((unsigned)piece / (unsigned)chunks);
-        int chunk = (int)((unsigned)piece % (unsigned)chunks), from[each], own[each], sum = 0;
+}
+
+// Loads the pieces first .. first + order_threads * order_pieces_each of a run; each thread gets
+// neighbouring ones, those past the last are empty. A warp loads neighbouring pieces together and
+// deals them out through shared memory. piece: of the map; many: pieces of the run, up to 2^31
+SPIRA_DEVICE void order_load_pieces(const uint32_t *piece, int32_t runs, int32_t chunks,
+                                    unsigned first, unsigned many, order_run_shared &s,
+                                    uint32_t (&own)[order_pieces_each]) {
+    const int each = order_pieces_each, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned begin = first + (unsigned)(warp * each * 32 + lane);
+    const int first_class = s.first_class;
+    uint32_t *shared = s.pieces.piece + warp * 32 * (each + 1);
+    order_place at = order_place_at(begin, (unsigned)chunks);
+    const order_place step = order_place_at(32, (unsigned)chunks);
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        own[j] = begin + (unsigned)j * 32 < many
+                     ? piece[order_piece_at((unsigned)(first_class + at.c), (uint32_t)at.chunk,
+                                            (uint32_t)runs)]
+                     : 0;
+        order_place_move(at, step, chunks);
+    }
+    __syncwarp(); // the pieces before are no longer used
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        const int to = j * 32 + lane;
+        shared[to + to / each] = own[j];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        own[j] = shared[lane * (each + 1) + j];
+    }
+}
+
+// Called by all threads of a block, before order_sort_run.
+SPIRA_DEVICE void order_clear_heads(order_run_shared &s) {
+    for (int p = threadIdx.x; p < order_run; p += order_threads) {
+        s.pieces.head[p] = -1;
+    }
+}
+
+// Writes to head, at the first position of each piece of the run, the index of its first item. The
+// heads are clear: -1. Called by all threads of a block; has barriers around it.
+//
+// piece: of the map; chunks: those that have rows, of `runs`
+SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t chunks,
+                                   const order_range &run, order_run_shared &s) {
+    const int each = order_pieces_each;
+    __syncthreads(); // the classes are known; s.scan is free; the heads are clear
+    const unsigned many = (unsigned)(s.last_class - s.first_class + 1) * (unsigned)chunks;
+    int32_t place = s.first_begin;
+    for (unsigned first = 0; first < many && place < run.rows; first += order_threads * each) {
+        uint32_t own[each];
+        int sum = 0, all;
+        order_load_pieces(piece, runs, chunks, first, many, s, own);
 #pragma unroll
         for (int j = 0; j < each; ++j) {
-            from[j] = own[j] = 0;
-            if (piece + j < pieces) {
-                const uint16_t *at = begin + (int64_t)c * runs + chunk;
-                int end = c + 1 < order_classes
-                              ? at[runs]
-                              : min(run.count - chunk * order_run, (int)order_run);
-                own[j] = end - at[0];
-                from[j] = chunk * order_run + at[0];
-            }
-            sum += own[j];
-            chunk = chunk + 1 < chunks ? chunk + 1 : 0;
-            c += chunk == 0;
+            sum += (int)(own[j] >> 16);
         }
-        __syncthreads(); // s.scan is free; s.head is clear
-        int all, at = block_exclusive_sum<order_run_threads>(sum, s.scan, &all) + place;
+        int at = block_exclusive_sum<order_threads>(sum, s.scan, &all) + place;
+        int32_t chunk =
+            order_place_at(first + threadIdx.x * (unsigned)each, (unsigned)chunks).chunk;
 #pragma unroll
         for (int j = 0; j < each; ++j) {
-            if (own[j] && at < run.rows && at + own[j] > 0) {
-                s.head[max(at, 0)] = from[j] + max(-at, 0);
+            const int rows = (int)(own[j] >> 16);
+            const int32_t from = chunk * order_run + (int32_t)(own[j] & 0xffff) - min(at, 0);
+            if ((rows > 0) & (at < run.rows) & (at + rows > 0)) { // no branches
+                s.pieces.head[max(at, 0)] = from;
             }
-            at += own[j];
+            at += rows;
+            chunk = chunk + 1 < chunks ? chunk + 1 : 0;
         }
         place += all;
+        __syncthreads(); // s.scan is free
     }
-    __syncthreads();
 }
 
 // Finds the item at each position of this thread: the nearest head up to it, plus the distance.
-SPIRA_DEVICE void order_follow_heads(int32_t (&from)[order_run_items], order_run_shared &s) {
-    __shared__ int last[order_run_threads / 32]; // head of each warp
+SPIRA_DEVICE void order_follow_heads(order_run_shared &s, int32_t (&from)[order_items]) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int first = warp * order_run_items * 32;
-    uint32_t heads[order_run_items];
+    const int first = warp * order_items * 32;
+    uint32_t heads[order_items];
     int head = -1;
 #pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
-        heads[i] = __ballot_sync(~0u, s.head[first + i * 32 + lane] >= 0);
-        head = heads[i] ? first + i * 32 + 31 - __clz(heads[i]) : head;
+    for (int i = 0; i < order_items; ++i) {
+        heads[i] = __ballot_sync(~0u, s.pieces.head[first + i * 32 + lane] >= 0);
+        head = heads[i] ? first + i * 32 + 31 - __clz((int)heads[i]) : head;
     }
     if (lane == 0) {
-        last[warp] = head;
+        s.last[warp] = head;
     }
     __syncthreads();
-    uint32_t before = __ballot_sync(~0u, lane < warp && last[lane] >= 0);
-    head = before ? last[31 - __clz(before)] : 0;
+    const uint32_t before = __ballot_sync(~0u, lane < warp && s.last[lane] >= 0);
+    head = before ? s.last[31 - __clz((int)before)] : 0;
 #pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
-        uint32_t own = heads[i] & (~0u >> (31 - lane));
-        int place = first + i * 32 + lane;
-        int mine = own ? first + i * 32 + 31 - __clz(own) : head;
-        from[i] = s.head[mine] + place - mine;
-        head = heads[i] ? first + i * 32 + 31 - __clz(heads[i]) : head;
+    for (int i = 0; i < order_items; ++i) {
+        const uint32_t own = heads[i] & (~0u >> (31 - lane));
+        const int place = first + i * 32 + lane;
+        const int mine = own ? first + i * 32 + 31 - __clz((int)own) : head;
+        from[i] = s.pieces.head[mine] + place - mine;
+        head = heads[i] ? first + i * 32 + 31 - __clz((int)heads[i]) : head;
     }
 }
 
-// Loads the items of a run, sorted by class. Elements past the last row get the largest key and row
-// -1. total: as in order_find_classes
-SPIRA_DEVICE void order_collect(const order_task &task, const order_scratch &s, int2 total,
-                                const order_range &run, order_run_shared &shared,
-                                order_item (&item)[order_run_items]) {
-    const int32_t runs = (int32_t)ceil_div(task.request.capacity, order_run);
-    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
-    int32_t from[order_run_items];
-    order_class_range classes = order_find_classes(total, run, shared);
-    order_find_heads(s.begin + (int64_t)task.first[order_by_run] * order_classes, runs, classes,
-                     run, shared);
-    order_follow_heads(from, shared);
+// ---- sort ---------------------------------------------------------------------------------------
+
+// Returns the bits in which keys of the run differ. Called by all threads of a block; has a barrier
+// inside. rows: of the run
+SPIRA_DEVICE uint32_t order_find_differ(int rows, const order_item (&item)[order_items],
+                                        order_run_shared &s) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = order_first<order_items>();
+    uint32_t ones = 0, zeros = 0;
 #pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
+    for (int i = 0; i < order_items; ++i) {
+        ones |= first + i * 32 < rows ? item[i].key : 0;
+        zeros |= first + i * 32 < rows ? ~item[i].key : 0;
+    }
+    ones = warp_unite(ones);
+    zeros = warp_unite(zeros);
+    if (lane == 0) {
+        s.ones[warp] = ones;
+        s.zeros[warp] = zeros;
+    }
+    __syncthreads();
+    const int one = lane % (order_threads / 32);
+    return warp_unite(s.ones[one]) & warp_unite(s.zeros[one]);
+}
+
+// Loads the items of a run that is not empty and sorts them by key and row. Elements past the last
+// row get the largest key and row -1. Called by all threads of a block.
+SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
+                                 const order_totals &total, const order_range &run,
+                                 order_run_shared &shared, order_item (&item)[order_items]) {
+    const int first = order_first<order_items>();
+    int32_t from[order_items];
+    order_find_classes(total, run, shared);
+    order_find_heads(s.piece + (int64_t)task.first[order_by_run] * order_classes,
+                     order_count_runs(task.request.capacity), order_count_runs(run.count), run,
+                     shared);
+    order_follow_heads(shared, from);
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
         item[i] = {UINT32_MAX, -1};
         if (first + i * 32 < run.rows) {
             item[i] = s.item[task.first_row + from[i]];
         }
     }
-}
-
-// ---- kernel -------------------------------------------------------------------------------------
-
-// Returns the weight of a warp's positions, a group pair. Of the run, the first `rows` positions
-// have rows; this thread's first position is `first`. directions: of the map's rows
-SPIRA_DEVICE int order_weigh(const order_task &task, const uint32_t *directions, int first,
-                             int rows, const order_item (&item)[order_run_items]) {
-    const int lane = threadIdx.x % 32;
-    uint32_t united = 0;
-#pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
-        united |= first + i * 32 < rows ? directions[item[i].row] : 0;
-    }
-    united = warp_unite(united);
-    return warp_sum(united >> lane & 1 ? task.weight[lane] : 0);
-}
-
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_run_threads, 2)
-    order_run_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ order_run_shared shared;
-    __shared__ uint32_t any; // a key of the run
-    const int number = order_find_task(batch, order_by_run, (int)blockIdx.x);
-    const order_task &task = batch.task[number];
-    const order_request &r = task.request;
-    // This load overlaps that of the count.
-    const int2 total = ((const int2 *)(s.total + number * order_classes))[threadIdx.x];
-    order_range run;
-    run.count = order_find_count(r);
-    run.begin = ((int32_t)blockIdx.x - task.first[order_by_run]) * order_run;
-    run.rows = min(run.count - run.begin, (int)order_run);
-    const int first = (int)threadIdx.x / 32 * order_run_items * 32 + (int)threadIdx.x % 32;
-    order_item item[order_run_items];
-    if (run.rows > 0) {
-        order_collect(task, s, total, run, shared, item);
-        if (threadIdx.x == 0) {
-            any = item[0].key;
-        }
-        __syncthreads();
-        uint32_t differ = 0;
-#pragma unroll
-        for (int i = 0; i < order_run_items; ++i) {
-            differ |= first + i * 32 < run.rows ? item[i].key ^ any : 0;
-        }
-        order_sort(order_key_bits(task), differ, item, shared);
-    }
-    const int weight = order_weigh(task, s.directions + task.first_row, first, run.rows, item);
-    if (threadIdx.x % 32 == 0) {
-        s.weight[blockIdx.x * order_run_pairs + threadIdx.x / 32] = (uint8_t)weight;
-    }
-#pragma unroll
-    for (int i = 0; i < order_run_items; ++i) {
-        int32_t place = run.begin + first + i * 32;
-        if (place < order_count(r.capacity) * order_rows) {
-            r.layout.row[place] = first + i * 32 < run.rows ? item[i].row : -1;
-        }
-    }
+    const uint32_t differ = order_find_differ(run.rows, item, shared);
+    order_sort(order_key_bits(task), differ, item, shared.sort);
 }
 
 } // namespace spira

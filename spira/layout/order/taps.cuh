@@ -3,9 +3,7 @@
 #ifndef SPIRA_LAYOUT_ORDER_TAPS_CUH
 #define SPIRA_LAYOUT_ORDER_TAPS_CUH
 
-#include "layout.h"
-
-#include <cuda_runtime.h>
+#include "task.cuh"
 
 namespace spira {
 
@@ -96,8 +94,6 @@ SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int vol
     }
     return columns < 32 ? word & ((1u << columns) - 1) : word;
 }
-
-enum { order_lane_columns = 8 };
 
 // Returns the same for a map of at most order_lane_columns columns. Each lane reads its own row.
 SPIRA_DEVICE uint32_t order_lane_taps(const int32_t *__restrict__ map, int volume, int32_t row) {

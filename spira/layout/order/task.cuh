@@ -1,30 +1,31 @@
-// spira/layout/order/task.cuh: what the four kernels of order_build (layout/order.cuh) share: the
-// batch of maps, how their work is divided into thread blocks, and the scratch.
+// spira/layout/order/task.cuh: what the kernels of order_build (layout/order.cuh) share: the batch
+// of maps, how their work is divided into thread blocks, and the scratch.
 #ifndef SPIRA_LAYOUT_ORDER_TASK_CUH
 #define SPIRA_LAYOUT_ORDER_TASK_CUH
 
+#include "../../base/async.cuh"
 #include "key.h"
 #include "layout.h"
-
-#include <cuda_runtime.h>
 
 namespace spira {
 
 enum {
     order_maps_max = 16, // of one batch
     order_words_max = (kernel_volume_max + order_word_bits - 1) / order_word_bits,
-    order_key_threads = 256, // and rows of a thread block
-    order_run_threads = 512,
-    order_run_items = order_run / order_run_threads,
+    order_lane_columns = 8, // of a map that lanes read row by row
+    order_list_threads = 512,
+    order_threads = 256, // of a chunk of rows, or a run of positions
+    order_items = order_run / order_threads,
     order_run_pairs = order_run / (2 * order_rows), // group pairs
+    order_scope_runs = order_scope / order_run_pairs,
     order_put_threads = 2 * order_rows,
 };
 
-static_assert(32 * order_run_items == 2 * order_rows, "a warp for a group pair");
+static_assert(32 * order_items == 2 * order_rows, "a warp for a group pair");
 
-// What a thread block of a launch works on: rows (their keys), a chunk of rows or a run of
-// positions, or a group pair (or 32 offsets of one).
-enum order_unit { order_by_key, order_by_run, order_by_pair, order_units };
+// What a thread block of a launch works on: a chunk of rows or a run of positions, both of
+// order_run; or a word of offsets of a group pair of a wide map.
+enum order_unit { order_by_run, order_by_word, order_units };
 
 // One map of a batch. Directions are numbered here among those that the columns have.
 struct order_task {
@@ -42,7 +43,7 @@ struct order_batch {
     int tasks;
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
-    int32_t volume;             // the largest of the maps that are not compact, at least 1
+    int32_t volume;             // the largest of the wide maps, at least 1
 };
 
 // A row with its key.
@@ -52,13 +53,13 @@ struct __align__(8) order_item {
 };
 
 struct order_scratch {
-    uint32_t *key;        // [rows] of all maps
-    uint32_t *directions; // [rows] of all maps: the directions in which each row has taps
-    uint32_t *splitter;   // [maps, order_lists, order_list_classes]: order_find_splitters
+    uint32_t *directions; // [rows] of all maps: those in which a row has taps; of wide maps only
+    uint32_t *tree;       // [maps, order_lists, order_list_classes] splitters, as search trees
     int32_t *total;       // [maps, order_classes] rows of each class
-    uint16_t *begin;      // [order_classes, runs] of each map: where a class begins in a chunk
+    uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
     order_item *item;     // [rows] of all maps; each chunk sorted by class
     uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair
+    int32_t *arrived;     // [runs] of all maps; at the first run of a scope: its weighed runs
 };
 
 static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
@@ -76,8 +77,15 @@ SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_
     return t;
 }
 
+// Loads a word past L1, which may have an older copy, and in the order of the program: the compiler
+// moves no such load in front of pdl_wait.
+template <typename T>
+SPIRA_DEVICE T order_load_now(const T *from) {
+    return *(const volatile T *)from;
+}
+
 SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
-    return min(*r.count, r.capacity);
+    return min(order_load_now(r.count), r.capacity);
 }
 
 // Returns the number of a direction among those of the task.
@@ -95,19 +103,25 @@ SPIRA_DEVICE int order_key_bits(const order_task &task) {
     return order_has_sectors(&task.request.kernel) ? (int)order_sectors : __popc(task.directions);
 }
 
-// Returns the thread blocks of order_put_kernel for a group pair: one for a compact map, else one
-// for each word of offsets.
-SPIRA_BOTH int order_put_blocks(const order_request &r) {
-    return r.compact ? 1 : order_words(r.layout.volume);
+// Returns whether a map has more columns than a lane reads. Kernels of its own write its masks and
+// sources: order_put_kernel.
+SPIRA_BOTH bool order_is_wide(const order_request &r) {
+    return !r.compact && r.layout.volume > order_lane_columns;
+}
+
+// A piece: the rows of a class in a chunk, as `begin | rows << 16`. They stand together among the
+// chunk's items, from `begin` on.
+
+// Returns the index of a piece among those of a map. Eight classes of a chunk make a sector of
+// memory, and those of the next chunk follow. Below 2^31, since a map has up to 2^20 runs.
+SPIRA_BOTH uint32_t order_piece_at(unsigned c, uint32_t chunk, uint32_t runs) {
+    return (c / 8 * runs + chunk) * 8 + c % 8;
 }
 
 // ---- host ---------------------------------------------------------------------------------------
 
-// Counts the thread blocks of each launch for a map; those of order_by_pair for one word.
-SPIRA_API void order_count_units(int32_t capacity, int32_t (&units)[order_units]) {
-    units[order_by_key] = (int32_t)ceil_div(capacity, order_key_threads);
-    units[order_by_run] = (int32_t)ceil_div(capacity, order_run);
-    units[order_by_pair] = order_pairs(order_count(capacity));
+SPIRA_BOTH int32_t order_count_runs(int32_t capacity) {
+    return (int32_t)ceil_div(capacity, order_run);
 }
 
 // Counts the rows and runs of all maps. Reads kernels and capacities only.
@@ -118,11 +132,9 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
     int64_t all = 0;
     *runs = 0;
     for (int m = 0; m < maps; ++m) {
-        int32_t units[order_units];
         SPIRA_TRY(order_sizes_check(&request[m].kernel, request[m].capacity));
-        order_count_units(request[m].capacity, units);
         all += request[m].capacity;
-        *runs += units[order_by_run];
+        *runs += order_count_runs(request[m].capacity);
     }
     SPIRA_REQUIRE(all <= INT32_MAX / 2, status_bad_size, "capacity (of all maps)", all);
     *rows = (int32_t)all;
@@ -131,13 +143,13 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
 
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
-    s.key = workspace_take<uint32_t>(w, rows);
     s.directions = workspace_take<uint32_t>(w, rows);
-    s.splitter = workspace_take<uint32_t>(w, maps * order_classes);
+    s.tree = workspace_take<uint32_t>(w, maps * order_classes);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
-    s.begin = workspace_take<uint16_t>(w, (int64_t)runs * order_classes);
+    s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
     s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
+    s.arrived = workspace_take<int32_t>(w, runs);
     return s;
 }
 
@@ -173,8 +185,10 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         const order_request *r = request + m;
         order_task *task = batch.task + m;
         int32_t units[order_units];
-        order_count_units(r->capacity, units);
-        units[order_by_pair] *= order_put_blocks(*r);
+        units[order_by_run] = order_count_runs(r->capacity);
+        units[order_by_word] = order_is_wide(*r) ? order_pairs(order_count(r->capacity)) *
+                                                       order_words(r->layout.volume)
+                                                 : 0;
         task->request = *r;
         order_task_weights(task);
         order_task_numbers(&batch.numbers, task);
@@ -184,7 +198,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
             batch.units[u] += units[u];
         }
         batch.rows += r->capacity;
-        batch.volume = (int32_t)max_of(batch.volume, r->compact ? 1 : r->layout.volume);
+        batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
     return batch;
 }
