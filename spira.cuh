@@ -15,6 +15,7 @@
 
 #include "spira/blob.h"
 #include "spira/conv.h"
+#include "spira/conv_grad.h"
 #include "spira/conv_hybrid.h"
 #include "spira/conv_pairs.h"
 #include "spira/dense.h"
@@ -34,6 +35,7 @@
 #ifdef __CUDACC__
 
 #include "spira/conv.cuh"
+#include "spira/conv_grad.cuh"
 #include "spira/conv_hybrid.cuh"
 #include "spira/conv_pairs.cuh"
 #include "spira/dense.cuh"
