@@ -82,8 +82,8 @@ SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
     return v;
 }
 
-// The same, each matrix transposed: of 8 rows of 16-bit elements, a lane gets elements g of rows 2 t
-// and 2 t + 1.
+// The same, each matrix transposed: of 8 rows of 16-bit elements, a lane gets elements g of rows 2
+// t and 2 t + 1.
 SPIRA_DEVICE uint4 matrix_load_4_transposed(uint32_t row) {
     uint4 v = make_uint4(0, 0, 0, 0);
 #if SPIRA_MMA

@@ -73,6 +73,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_threads, T::resident)
     const grad_tile tile =
         grad_tile_of(p, (int)blockIdx.x, T::tile, (int)sizeof(typename T::element));
     const grad_warp own = grad_warp_of<T>();
+    const grad_origin origin = grad_origin_of<T>(own);
     const uint32_t memory = shared_address(grad_memory);
     float sum[T::fragments][T::bands][4];
     grad_clear<T>(sum);
@@ -100,7 +101,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_threads, T::resident)
             continue;
         }
         // ---- multiply
-        grad_multiply<T>(memory + at, own, sum);
+        grad_multiply<T>(memory + at, origin, sum);
         at = at + T::stage_bytes == T::ring_bytes ? 0 : at + T::stage_bytes;
         // ---- finish
         const grad_cursor list = done;

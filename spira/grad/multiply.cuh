@@ -29,68 +29,84 @@ SPIRA_DEVICE void grad_clear(float (&sum)[T::fragments][T::bands][4]) {
     }
 }
 
-// A word of a stage's side, as tf32.
-template <int pieces>
-SPIRA_DEVICE uint32_t grad_word(uint32_t side, int pair, int channel) {
-    const uint32_t at = grad_place<float, pieces>((uint32_t)pair, (uint32_t)channel / 4);
-    return tf32_bits(__uint_as_float(shared_load(side + at + (uint32_t)channel % 4 * 4)));
-}
+// Where a lane reads in a stage, from its first byte on: of the first step, in the warp's first
+// band and fragment.
+struct grad_origin {
+    uint32_t in, out;
+};
 
-// Loads the bands of a warp. pair: the first of the step; channel: the warp's first.
 template <typename T>
-SPIRA_DEVICE void grad_bands_load(uint32_t side, int pair, int channel, uint4 (&a)[T::bands]) {
+SPIRA_DEVICE grad_origin grad_origin_of(const grad_warp &own) {
     typedef typename T::element E;
-    const int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < T::bands; ++i) {
-        const int c = channel + i * 16;
-        if constexpr (sizeof(E) == 2) {
-            // Matrices: channels + 0 and + 8 of the first 8 pairs, then of the others.
-            a[i] = matrix_load_4_transposed(
-                side + grad_place<E, T::pieces>((uint32_t)(pair + lane / 16 * 8 + lane % 8),
-                                                (uint32_t)(c / 8 + lane / 8 % 2)));
-        } else {
-            const int t = pair + lane % 4, g = c + lane / 4;
-            a[i] = make_uint4(
-                grad_word<T::pieces>(side, t, g), grad_word<T::pieces>(side, t, g + 8),
-                grad_word<T::pieces>(side, t + 4, g), grad_word<T::pieces>(side, t + 4, g + 8));
-        }
+    const uint32_t lane = threadIdx.x % 32, pair = (uint32_t)own.split * (T::chunk / T::split);
+    const uint32_t c = (uint32_t)own.down * (T::bands * 16);
+    const uint32_t n = (uint32_t)own.across * (T::fragments * 8);
+    grad_origin o;
+    if constexpr (sizeof(E) == 2) { // the row of a matrix that ldmatrix takes from the lane
+        o.in = grad_place<E, T::pieces>(pair + lane / 16 * 8 + lane % 8, c / 8 + lane / 8 % 2);
+        o.out = grad_place<E, T::pieces>(pair + lane / 8 % 2 * 8 + lane % 8, n / 8 + lane / 16);
+    } else { // a word: pair t, channel g
+        const uint32_t g = lane / 4, t = lane % 4;
+        o.in = grad_place<E, T::pieces>(pair + t, c / 4 + g / 4) + g % 4 * 4;
+        o.out = grad_place<E, T::pieces>(pair + t, n / 4 + g / 4) + g % 4 * 4;
     }
+    o.out += T::side_bytes;
+    return o;
 }
 
-// Loads two fragments: x, y of the first, z, w of the second.
+// The place `bytes` further in the rows of a stage: what is below 128 is swizzled (grad_place).
+SPIRA_DEVICE uint32_t grad_further(uint32_t at, uint32_t bytes) {
+    return (at ^ (bytes & 127)) + (bytes & ~127u);
+}
+
+SPIRA_DEVICE uint32_t grad_word(uint32_t at) {
+    return tf32_bits(__uint_as_float(shared_load(at)));
+}
+
+// Loads a band: of 16 bits, matrices of channels + 0 and + 8 of the first 8 pairs, then of the
+// others.
 template <typename T>
-SPIRA_DEVICE uint4 grad_fragments_load(uint32_t side, int pair, int channel) {
-    typedef typename T::element E;
-    const int lane = (int)threadIdx.x % 32;
-    if constexpr (sizeof(E) == 2) {
-        // Matrices: the first and the last 8 pairs of channels + 0, then of + 8.
-        return matrix_load_4_transposed(
-            side + grad_place<E, T::pieces>((uint32_t)(pair + lane / 8 % 2 * 8 + lane % 8),
-                                            (uint32_t)(channel / 8 + lane / 16)));
+SPIRA_DEVICE uint4 grad_band_load(uint32_t at) {
+    if constexpr (sizeof(typename T::element) == 2) {
+        return matrix_load_4_transposed(at);
     } else {
-        const int c = channel + lane / 4, t = pair + lane % 4;
-        return make_uint4(grad_word<T::pieces>(side, t, c), grad_word<T::pieces>(side, t + 4, c),
-                          grad_word<T::pieces>(side, t, c + 8),
-                          grad_word<T::pieces>(side, t + 4, c + 8));
+        const uint32_t next = at + 4 * T::pitch;
+        return make_uint4(grad_word(at), grad_word(grad_further(at, 32)), grad_word(next),
+                          grad_word(grad_further(next, 32)));
     }
 }
 
-// stage: its address.
+// Loads two fragments: x, y of the first, z, w of the second. Of 16 bits, matrices of the first and
+// the last 8 pairs of channels + 0, then of + 8.
 template <typename T>
-SPIRA_DEVICE void grad_multiply(uint32_t stage, const grad_warp &own,
+SPIRA_DEVICE uint4 grad_fragments_load(uint32_t at) {
+    if constexpr (sizeof(typename T::element) == 2) {
+        return matrix_load_4_transposed(at);
+    } else {
+        const uint32_t next = at + 4 * T::pitch;
+        return make_uint4(grad_word(at), grad_word(next), grad_word(grad_further(at, 32)),
+                          grad_word(grad_further(next, 32)));
+    }
+}
+
+// stage: its address, a multiple of 128.
+template <typename T>
+SPIRA_DEVICE void grad_multiply(uint32_t stage, const grad_origin &from,
                                 float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    const int first = own.split * (T::chunk / T::split);
-    const int c = own.down * (T::bands * 16), n = own.across * (T::fragments * 8);
 #pragma unroll
     for (int s = 0; s < T::steps; ++s) {
+        const uint32_t in = stage + from.in + (uint32_t)(s * T::step * T::pitch);
+        const uint32_t out = stage + from.out + (uint32_t)(s * T::step * T::pitch);
         uint4 a[T::bands];
-        grad_bands_load<T>(stage, first + s * T::step, c, a);
+#pragma unroll
+        for (int i = 0; i < T::bands; ++i) {
+            a[i] = grad_band_load<T>(grad_further(in, (uint32_t)(i * 16 * (int)sizeof(E))));
+        }
 #pragma unroll
         for (int j = 0; j < T::fragments; j += 2) {
             const uint4 b =
-                grad_fragments_load<T>(stage + T::side_bytes, first + s * T::step, n + j * 8);
+                grad_fragments_load<T>(grad_further(out, (uint32_t)(j * 8 * (int)sizeof(E))));
             mma_steps<E>(sum[j], a, b.x, b.y);
             mma_steps<E>(sum[j + 1], a, b.z, b.w);
         }

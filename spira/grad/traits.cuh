@@ -66,6 +66,7 @@ struct grad_traits {
     static constexpr int gathered = chunk / grad_warps;  // pairs, by a warp
     static constexpr int steps = chunk / split / step;   // of a warp
     static constexpr int pieces = tile * sizeof(E) / 16; // of 16 bytes, of a row
+    static constexpr int pitch = pieces * 16;            // bytes to the next row
     static constexpr int side_bytes = grad_side_bytes(tile);
     static constexpr int stage_bytes = 2 * side_bytes;
     static constexpr int stages = grad_stages(tile);

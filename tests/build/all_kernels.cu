@@ -26,6 +26,8 @@ struct any_arguments {
     conv_args conv;
     conv_pairs_args conv_pairs;
     conv_hybrid_args hybrid;
+    conv_grad_input_args input_grad;
+    conv_grad_weight_args weight_grad;
     tune_args tune;
     join_sum_args sums;
     net_plan plan;
@@ -101,6 +103,12 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_pairs_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
+        conv_grad_weights_pack(&a->gpu, &a->shape, grad_source_both, grad_order_same, a->weight,
+                               a->memory, a->bytes, a->memory, a->bytes, a->stream),
+        conv_grad_input(&a->gpu, &a->input_grad, a->stream),
+        conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
+        conv_grad_bias(&a->gpu, numeric_f32, a->memory, a->count, a->capacity, 1, a->worst,
+                       a->memory, a->bytes, a->stream),
         tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
         pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
              a->stream),
