@@ -58,7 +58,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_exact_threads, grad_exact_resident)
     grad_cursor filled = grad_cursor_begin(p, part, starts), done = filled;
     const uint32_t part_first = filled.at;
     const int32_t rows = grad_rows(p);
-    const grad_tile tile = grad_tile_of(p, (int)blockIdx.x, T, (int)sizeof(E));
+    const grad_tile tile = grad_tile_of(p, (int)blockIdx.x, T, T, (int)sizeof(E));
     float sum[4][4] = {};
     grad_exact_ahead ahead = {};
     if (filled.at < filled.stop) {
@@ -87,7 +87,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_exact_threads, grad_exact_resident)
         // ---- finish
         const grad_cursor list = done;
         if (grad_cursor_next(p, starts, chunk, done)) {
-            const grad_target to = grad_target_of(p, tile, part, part_first, list, T);
+            const grad_target to = grad_target_of(p, tile, part, part_first, list, T, T);
 #pragma unroll
             for (int e = 0; e < 16; ++e) {
                 grad_put(to, y * 4 + e / 4, x * 4 + e % 4, sum[e / 4][e % 4]);

@@ -19,21 +19,20 @@ SPIRA_DEVICE grad_pair grad_pairs_load(const grad_params &p, const grad_cursor &
 
 // Copies the warp's rows of one side. own: the row number of the lane's pair; to: of the side in
 // the stage.
-template <typename T>
+template <typename T, int pitch>
 SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to) {
     typedef typename T::element E;
-    enum { pieces = T::pieces };
+    enum { pieces = pitch / 16 };
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int piece = lane % pieces;
     const int bytes = side.left * (int)sizeof(E) - piece * 16; // of the row from the piece on
     const char *base = side.base + (bytes > 0 ? piece * 16 : 0);
-    static_assert(pieces <= 32, "a lane has the same piece of each row");
 #pragma unroll
     for (int i = 0; i < T::gathered * pieces / 32; ++i) {
         const int r = i * (32 / pieces) + lane / pieces;
         const int32_t row = __shfl_sync(~0u, own, r);
         const uint32_t at =
-            to + grad_place<E, pieces>((uint32_t)(warp * T::gathered + r), (uint32_t)piece);
+            to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece);
         if (side.wide) {
             async_copy_16_signed(at, base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch),
                                  row | (bytes - 1));
@@ -48,8 +47,8 @@ SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to
 // Fills a stage. stage: its address.
 template <typename T>
 SPIRA_DEVICE void grad_fill(const grad_tile &tile, const grad_pair &own, uint32_t stage) {
-    grad_fill_side<T>(tile.in, own.in, stage);
-    grad_fill_side<T>(tile.out, own.out, stage + T::side_bytes);
+    grad_fill_side<T, T::in_pitch>(tile.in, own.in, stage);
+    grad_fill_side<T, T::out_pitch>(tile.out, own.out, stage + T::in_bytes);
 }
 
 } // namespace spira

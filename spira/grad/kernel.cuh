@@ -32,7 +32,7 @@ SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
 }
 
 // Writes the sums of a list that has ended in the part. All threads of the block call this. shared
-// [split, tile * tile]: free from the next __syncthreads on.
+// [split, rows * columns]: free from the next __syncthreads on.
 template <typename T>
 SPIRA_DEVICE void grad_flush(const grad_target &to, const grad_warp &own,
                              const float (&sum)[T::fragments][T::bands][4], float *shared) {
@@ -41,28 +41,29 @@ SPIRA_DEVICE void grad_flush(const grad_target &to, const grad_warp &own,
             own, sum, [&](int row, int column, float value) { grad_put(to, row, column, value); });
         return;
     }
-    float *mine = shared + own.split * (T::tile * T::tile);
-    grad_sums_each<T>(
-        own, sum, [&](int row, int column, float value) { mine[row * T::tile + column] = value; });
+    float *mine = shared + own.split * (T::elements);
+    grad_sums_each<T>(own, sum, [&](int row, int column, float value) {
+        mine[row * T::columns + column] = value;
+    });
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < T::tile * T::tile; i += grad_threads) {
+    for (int i = (int)threadIdx.x; i < T::elements; i += T::threads) {
         float all = shared[i];
 #pragma unroll
         for (int s = 1; s < T::split; ++s) {
-            all += shared[s * (T::tile * T::tile) + i];
+            all += shared[s * (T::elements) + i];
         }
-        grad_put(to, i / T::tile, i % T::tile, all);
+        grad_put(to, i / T::columns, i % T::columns, all);
     }
 }
 
 // Stage s + stages - 1 is filled, and then stage s is multiplied. T: grad_traits.
 template <typename T>
-SPIRA_KERNEL void __launch_bounds__(grad_threads, T::resident)
+SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     grad_kernel(const __grid_constant__ grad_params p) {
 #if SPIRA_MMA
     // ---- prepare
     extern __shared__ __align__(128) char grad_memory[];
-    uint32_t *starts = (uint32_t *)(grad_memory + T::ring_bytes + grad_split_bytes(T::tile));
+    uint32_t *starts = (uint32_t *)(grad_memory + T::ring_bytes + grad_split_bytes(T::rows));
     float *shared = (float *)(grad_memory + T::ring_bytes);
     const int part = (int)blockIdx.y;
     pdl_wait();
@@ -71,7 +72,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_threads, T::resident)
     const uint32_t part_first = filled.at;
     const int32_t rows = grad_rows(p);
     const grad_tile tile =
-        grad_tile_of(p, (int)blockIdx.x, T::tile, (int)sizeof(typename T::element));
+        grad_tile_of(p, (int)blockIdx.x, T::rows, T::columns, (int)sizeof(typename T::element));
     const grad_warp own = grad_warp_of<T>();
     const grad_origin origin = grad_origin_of<T>(own);
     const uint32_t memory = shared_address(grad_memory);
@@ -106,7 +107,8 @@ SPIRA_KERNEL void __launch_bounds__(grad_threads, T::resident)
         // ---- finish
         const grad_cursor list = done;
         if (grad_cursor_next(p, starts, T::chunk, done)) {
-            const grad_target target = grad_target_of(p, tile, part, part_first, list, T::tile);
+            const grad_target target =
+                grad_target_of(p, tile, part, part_first, list, T::rows, T::columns);
             grad_flush<T>(target, own, sum, shared);
             grad_clear<T>(sum);
         }

@@ -11,81 +11,95 @@ namespace spira {
 // Follows from the shape and the device alone, so that scratch can be counted without a map.
 struct grad_cut {
     bool tensor;       // grad/kernel.cuh; else grad/exact.cuh
-    int tile, chunk;   // channels; pairs
+    int rows, columns; // input and output channels of a tile
+    int chunk;         // pairs
     int down1, down;   // tiles along the input channels: of the first source, of both
     int across, parts; // tiles along the output channels; parts of the pairs
 };
 
-SPIRA_API int grad_tiles_down(const conv_shape *s, int tile) {
-    return (int)(ceil_div(s->cin, tile) + ceil_div(s->cin2, tile));
+SPIRA_API int grad_tiles_down(const conv_shape *s, int rows) {
+    return (int)(ceil_div(s->cin, rows) + ceil_div(s->cin2, rows));
 }
 
-// What a pair costs with tiles of a size: bytes that are gathered and products, those of channels
-// that are not there included. A byte counts as 80 multiply-adds of large tiles; instructions of
+// What a pair costs with tiles of `rows`: bytes that are gathered, and products, those of channels
+// that are not there included. A byte takes as long as 80 products of large tiles; instructions of
 // smaller ones wait longer for shared memory.
-SPIRA_API int64_t grad_cost(const conv_shape *s, int tile) {
-    const int64_t down = grad_tiles_down(s, tile), across = ceil_div(s->cout, tile);
+SPIRA_API int64_t grad_cost(const conv_shape *s, int rows) {
+    const int64_t down = grad_tiles_down(s, rows), across = ceil_div(s->cout, grad_columns(rows));
     const int64_t element = numeric_size(s->type);
     const int64_t bytes = ((s->cin + s->cin2) * across + s->cout * down) * element;
-    const int64_t products = down * across * tile * tile * (element == 2 ? 1 : 2);
+    const int64_t products = down * across * grad_elements(rows) * (element == 2 ? 1 : 2);
     const int64_t memory = 240 * bytes;
-    const int64_t matrix = 2 * products * (tile > 64 ? 3 : tile > 16 ? 4 : 9);
+    const int64_t matrix = 2 * products * (rows > 64 ? 3 : rows > 16 ? 4 : 9);
     return 4 * max_of(memory, matrix) + min_of(memory, matrix);
 }
 
-// Channels of a tile: 16, 32, 64 or 128.
-SPIRA_API int grad_tile_choose(const conv_shape *s) {
-    int best = 16;
-    for (int tile = 32; tile <= 128; tile *= 2) {
-        best = grad_cost(s, tile) < grad_cost(s, best) ? tile : best;
+// Thread blocks of a multiprocessor at a time; 0: the variant does not run there.
+SPIRA_API int grad_resident_on(const conv_shape *s, int rows, const device_info *d) {
+    const int element = numeric_size(s->type), bytes = grad_bytes(rows, element, s->volume);
+    if (bytes > d->shared_max || rows * element > 512) {
+        return 0;
+    }
+    return (int)max_of(min_of(grad_resident(rows), (d->shared_max + 1024) / (bytes + 1024)), 1);
+}
+
+SPIRA_API int grad_rows_choose(const conv_shape *s, const device_info *d) {
+    int best = grad_rows_least;
+    for (int rows = 2 * best; rows <= grad_rows_most; rows *= 2) {
+        const bool better = grad_cost(s, rows) < grad_cost(s, best);
+        best = better && grad_resident_on(s, rows, d) ? rows : best;
     }
     return best;
 }
 
-// tile: 0: chosen.
-SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int tile = 0) {
+// rows: of a tile; 0: chosen.
+SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int rows = 0) {
     grad_cut c = {};
+    int resident = grad_exact_resident;
     c.tensor = s->type != numeric_f32 && d->capability >= 80;
-    c.tile = !c.tensor ? (int)grad_exact_tile : tile ? tile : grad_tile_choose(s);
-    c.chunk = c.tensor ? grad_chunk(c.tile, numeric_size(s->type)) : (int)grad_exact_chunk;
-    c.down1 = (int)ceil_div(s->cin, c.tile);
-    c.down = grad_tiles_down(s, c.tile);
-    c.across = (int)ceil_div(s->cout, c.tile);
-    const int64_t fit = (d->shared_max + 1024) / (grad_bytes(c.tile, s->volume) + 1024);
-    const int64_t resident =
-        c.tensor ? max_of(min_of(grad_resident(c.tile), fit), 1) : (int64_t)grad_exact_resident;
+    c.rows = c.columns = grad_exact_tile;
+    c.chunk = grad_exact_chunk;
+    if (c.tensor) {
+        c.rows = rows ? rows : grad_rows_choose(s, d);
+        c.columns = grad_columns(c.rows);
+        c.chunk = grad_chunk(c.rows, numeric_size(s->type));
+        resident = grad_resident_on(s, c.rows, d);
+    }
+    c.down1 = (int)ceil_div(s->cin, c.rows);
+    c.down = grad_tiles_down(s, c.rows);
+    c.across = (int)ceil_div(s->cout, c.columns);
     c.parts = (int)max_of(d->multiprocessors * resident / (c.down * c.across), 1);
     return c;
 }
 
 // Floats of the slots.
 SPIRA_API int64_t grad_slots(const grad_cut *c) {
-    return (int64_t)c->parts * c->down * c->across * c->tile * c->tile;
+    return (int64_t)c->parts * c->down * c->across * c->rows * c->columns;
 }
 
-template <int tile>
+template <int rows, int columns>
 SPIRA_API status grad_reduce_launch(const grad_params &p, const device_info *d,
                                     cudaStream_t stream) {
     const int elements = grad_reduce_warps / p.along * grad_reduce_warp;
-    const dim3 grid((unsigned)ceil_div(tile * tile, elements), (unsigned)(p.down * p.across),
+    const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
                     (unsigned)p.volume);
-    return kernel_launch(grad_reduce_kernel<tile>, grid, 32 * grad_reduce_warps, 0, d->programmatic,
-                         1, stream, "conv_grad_weight", p);
+    return kernel_launch(grad_reduce_kernel<rows, columns>, grid, 32 * grad_reduce_warps, 0,
+                         d->programmatic, 1, stream, "conv_grad_weight", p);
 }
 
-template <typename E, int tile>
+template <typename E, int rows>
 SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d, bool programmatic,
                                     cudaStream_t stream) {
-    typedef grad_traits<E, tile> T;
-    const int bytes = grad_bytes(tile, p.volume);
+    typedef grad_traits<E, rows> T;
+    const int bytes = grad_bytes(rows, sizeof(E), p.volume);
     const auto kernel = grad_kernel<T>;
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-                            grad_threads, (size_t)bytes, programmatic && d->programmatic, 1, stream,
+                            T::threads, (size_t)bytes, programmatic && d->programmatic, 1, stream,
                             "conv_grad_weight", p));
-    return grad_reduce_launch<tile>(p, d, stream);
+    return grad_reduce_launch<T::rows, T::columns>(p, d, stream);
 }
 
 template <typename E>
@@ -96,14 +110,19 @@ SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d, b
                             dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
                             grad_exact_threads, (size_t)bytes, programmatic && d->programmatic, 1,
                             stream, "conv_grad_weight", p));
-    return grad_reduce_launch<grad_exact_tile>(p, d, stream);
+    return grad_reduce_launch<grad_exact_tile, grad_exact_tile>(p, d, stream);
 }
 
-// Computes a weight gradient with tiles of grad_cut.tile channels.
+// Computes a weight gradient with tiles of grad_cut.rows.
 template <typename E>
-SPIRA_API status grad_tensor_run(const grad_params &p, int tile, const device_info *d,
+SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_info *d,
                                  bool programmatic, cudaStream_t stream) {
-    switch (tile) {
+    if constexpr (sizeof(E) == 2) {
+        if (rows == 256) {
+            return grad_tensor_launch<E, 256>(p, d, programmatic, stream);
+        }
+    }
+    switch (rows) {
     case 16:
         return grad_tensor_launch<E, 16>(p, d, programmatic, stream);
     case 32:

@@ -43,14 +43,14 @@ SPIRA_DEVICE grad_origin grad_origin_of(const grad_warp &own) {
     const uint32_t n = (uint32_t)own.across * (T::fragments * 8);
     grad_origin o;
     if constexpr (sizeof(E) == 2) { // the row of a matrix that ldmatrix takes from the lane
-        o.in = grad_place<E, T::pieces>(pair + lane / 16 * 8 + lane % 8, c / 8 + lane / 8 % 2);
-        o.out = grad_place<E, T::pieces>(pair + lane / 8 % 2 * 8 + lane % 8, n / 8 + lane / 16);
+        o.in = grad_place<E, T::in_pitch>(pair + lane / 16 * 8 + lane % 8, c / 8 + lane / 8 % 2);
+        o.out = grad_place<E, T::out_pitch>(pair + lane / 8 % 2 * 8 + lane % 8, n / 8 + lane / 16);
     } else { // a word: pair t, channel g
         const uint32_t g = lane / 4, t = lane % 4;
-        o.in = grad_place<E, T::pieces>(pair + t, c / 4 + g / 4) + g % 4 * 4;
-        o.out = grad_place<E, T::pieces>(pair + t, n / 4 + g / 4) + g % 4 * 4;
+        o.in = grad_place<E, T::in_pitch>(pair + t, c / 4 + g / 4) + g % 4 * 4;
+        o.out = grad_place<E, T::out_pitch>(pair + t, n / 4 + g / 4) + g % 4 * 4;
     }
-    o.out += T::side_bytes;
+    o.out += T::in_bytes;
     return o;
 }
 
@@ -70,7 +70,7 @@ SPIRA_DEVICE uint4 grad_band_load(uint32_t at) {
     if constexpr (sizeof(typename T::element) == 2) {
         return matrix_load_4_transposed(at);
     } else {
-        const uint32_t next = at + 4 * T::pitch;
+        const uint32_t next = at + 4 * T::in_pitch;
         return make_uint4(grad_word(at), grad_word(grad_further(at, 32)), grad_word(next),
                           grad_word(grad_further(next, 32)));
     }
@@ -83,7 +83,7 @@ SPIRA_DEVICE uint4 grad_fragments_load(uint32_t at) {
     if constexpr (sizeof(typename T::element) == 2) {
         return matrix_load_4_transposed(at);
     } else {
-        const uint32_t next = at + 4 * T::pitch;
+        const uint32_t next = at + 4 * T::out_pitch;
         return make_uint4(grad_word(at), grad_word(next), grad_word(grad_further(at, 32)),
                           grad_word(grad_further(next, 32)));
     }
@@ -96,8 +96,8 @@ SPIRA_DEVICE void grad_multiply(uint32_t stage, const grad_origin &from,
     typedef typename T::element E;
 #pragma unroll
     for (int s = 0; s < T::steps; ++s) {
-        const uint32_t in = stage + from.in + (uint32_t)(s * T::step * T::pitch);
-        const uint32_t out = stage + from.out + (uint32_t)(s * T::step * T::pitch);
+        const uint32_t in = stage + from.in + (uint32_t)(s * T::step * T::in_pitch);
+        const uint32_t out = stage + from.out + (uint32_t)(s * T::step * T::out_pitch);
         uint4 a[T::bands];
 #pragma unroll
         for (int i = 0; i < T::bands; ++i) {

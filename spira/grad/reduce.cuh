@@ -28,8 +28,8 @@ SPIRA_DEVICE void grad_add(float4 &to, const float4 &v) {
     to.w += v.w;
 }
 
-// Thread blocks: x elements of a tile, y tiles, z lists. size: of a tile.
-template <int size>
+// Thread blocks: x elements of a tile, y tiles, z lists. rows, columns: of a tile.
+template <int rows, int columns>
 SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     grad_reduce_kernel(const __grid_constant__ grad_params p) {
     __shared__ float4 shared[grad_reduce_warps][32];
@@ -49,9 +49,9 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     }
     // ---- add
     float4 sum = make_float4(0, 0, 0, 0);
-    if (at < size * size) {
-        const int64_t slot = (int64_t)p.down * p.across * (size * size);
-        const float *from = p.slots + (int64_t)blockIdx.y * (size * size) + at;
+    if (at < rows * columns) {
+        const int64_t slot = (int64_t)p.down * p.across * (rows * columns);
+        const float *from = p.slots + (int64_t)blockIdx.y * (rows * columns) + at;
 #pragma unroll 4
         for (uint32_t part = first + 1 + (uint32_t)rank; part <= last; part += (uint32_t)p.along) {
             grad_add(sum, *(const float4 *)(from + part * slot));
@@ -59,15 +59,15 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     }
     shared[warp][lane] = sum;
     __syncthreads();
-    if (rank || at >= size * size) {
+    if (rank || at >= rows * columns) {
         return;
     }
     for (int i = 1; i < p.along; ++i) {
         grad_add(sum, shared[warp + i][lane]);
     }
     // ---- write
-    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, size, 1);
-    const int row = at / size, column = at % size;
+    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, rows, columns, 1);
+    const int row = at / columns, column = at % columns;
     const int64_t k = grad_list_offset(p, j);
     float *to =
         p.weight_grad + ((k * (p.cin + p.cin2) + tile.row + row) * p.cout + tile.column + column);

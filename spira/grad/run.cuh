@@ -14,7 +14,7 @@ SPIRA_API status grad_run(tag, const grad_params &p, const grad_cut *cut, const 
     typedef typename tag::element E;
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
         if (cut->tensor) {
-            return grad_tensor_run<E>(p, cut->tile, d, programmatic, stream);
+            return grad_tensor_run<E>(p, cut->rows, d, programmatic, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {

@@ -21,7 +21,7 @@ struct grad_params {
     map_pairs pairs;
     const int32_t *count;
     float *weight_grad; // [volume, cin + cin2, cout]
-    float *slots;       // [parts, tiles, size * size]
+    float *slots;       // [parts, tiles, rows * columns of a tile]
     pairs_sides sides;
     int32_t capacity;
     int volume, cin, cin2, cout;
@@ -185,11 +185,12 @@ struct grad_tile {
     int row, column; // of the tile's first element in the gradient of an offset
 };
 
-// size: channels of a tile on each side; element: bytes.
-SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int size, int element) {
+// rows, columns: of a tile; element: bytes.
+SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, int columns,
+                                    int element) {
     const int down = number / p.across;
     const bool second = down >= p.down1;
-    const int c = (second ? down - p.down1 : down) * size, n = number % p.across * size;
+    const int c = (second ? down - p.down1 : down) * rows, n = number % p.across * columns;
     const int channels = second ? p.cin2 : p.cin;
     grad_tile t;
     t.number = number;
@@ -213,13 +214,15 @@ struct grad_target {
     int rows, columns; // elements that are there
 };
 
-// list: that has ended; size: of a tile.
+// list: that has ended; rows, columns: of a tile.
 SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t, int part,
-                                        uint32_t part_first, const grad_cursor &list, int size) {
+                                        uint32_t part_first, const grad_cursor &list, int rows,
+                                        int columns) {
     grad_target g;
     if (list.start < part_first) {
-        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (size * size);
-        g.pitch = g.rows = g.columns = size;
+        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (rows * columns);
+        g.rows = rows;
+        g.pitch = g.columns = columns;
         return g;
     }
     const int64_t k = grad_list_offset(p, list.list);
