@@ -285,7 +285,7 @@ static void grad_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     grad_time(s, &w, "bias gradient", grad_bias_step, &row);
     row.flops = 2 * w.pairs * layer[0] * layer[1];
     grad_time(s, &w, "input gradient", grad_input_step, &row);
-    row.bytes = (int64_t)w.bytes[1];
+    row.bytes = w.pairs * (layer[0] + layer[1]) * spira::numeric_size(type); // gathered
     grad_time(s, &w, "weight gradient", grad_weight_step, &row);
     bench_pool_free(&s->pool, keep);
 }

@@ -80,7 +80,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     grad_clear<T>(sum);
     grad_pair ahead = {-1, -1};
     if (filled.at < filled.stop) {
-        ahead = grad_pairs_load<T>(p, filled, rows);
+        ahead = grad_pairs_load<T>(filled);
     }
     uint32_t to = 0, at = 0; // first bytes of these stages
     for (int s = 1 - T::stages; done.at < done.stop; ++s) {
@@ -90,10 +90,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         }
         // ---- fill
         if (filled.at < filled.stop) {
-            grad_fill<T>(tile, ahead, memory + to);
+            grad_fill<T>(tile, grad_pair_check(ahead, rows), memory + to);
             grad_cursor_next(p, starts, T::chunk, filled);
             if (filled.at < filled.stop) {
-                ahead = grad_pairs_load<T>(p, filled, rows);
+                ahead = grad_pairs_load<T>(filled);
             }
         }
         async_copy_commit();

@@ -85,8 +85,9 @@ struct grad_cursor {
     uint32_t at, end; // position; end of the list in the part
     uint32_t stop;    // end of the part; the walk is over when `at` reaches it
     uint32_t start;   // position of the list's first pair
-    int64_t shift;    // from positions to pairs of map_pairs
     int list;
+    // The rows of the pair at position 0, if it were of this list; null: rows are counted.
+    const int32_t *sources, *targets;
 };
 
 // Finds the list of the position. starts [volume + 1], shared.
@@ -103,9 +104,12 @@ SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts,
     c.list = low;
     c.start = starts[low];
     c.end = starts[high] < c.stop ? starts[high] : c.stop;
-    const pairs_span span =
-        pairs_span_of(&p.pairs, p.volume, p.sides, 0, grad_list_offset(p, c.list));
-    c.shift = (int64_t)span.begin - c.start;
+    const int k = grad_list_offset(p, c.list);
+    const int64_t shift = pairs_span_of(&p.pairs, p.volume, p.sides, 0, k).begin - (int64_t)c.start;
+    const int32_t *sources = pairs_sources(&p.pairs, p.volume, p.sides, k);
+    const int32_t *targets = pairs_targets(&p.pairs, p.volume, p.sides, k);
+    c.sources = sources ? sources + shift : nullptr;
+    c.targets = targets ? targets + shift : nullptr;
 }
 
 // Goes to the first pair of a part. All threads of the block call this; starts is written.
@@ -149,23 +153,21 @@ struct grad_pair {
     int32_t in, out;
 };
 
-// Loads pair i of the chunk. rows: of the outputs.
-SPIRA_DEVICE grad_pair grad_pair_load(const grad_params &p, const grad_cursor &c, int32_t rows,
-                                      int i, int chunk) {
+// Loads pair i of the chunk, as it is in the lists. Nothing waits for the loads.
+SPIRA_DEVICE grad_pair grad_pair_load(const grad_cursor &c, int i, int chunk) {
     grad_pair pair = {-1, -1};
-    if (i >= grad_cursor_pairs(c, chunk)) {
-        return pair;
+    if (i < grad_cursor_pairs(c, chunk)) {
+        const int64_t at = (int64_t)c.at + i;
+        pair.in = c.sources ? c.sources[at] : (int32_t)(at - c.start);
+        pair.out = c.targets ? c.targets[at] : (int32_t)(at - c.start);
     }
-    const int k = grad_list_offset(p, c.list);
-    const int32_t *sources = pairs_sources(&p.pairs, p.volume, p.sides, k);
-    const int32_t *targets = pairs_targets(&p.pairs, p.volume, p.sides, k);
-    const int64_t at = c.shift + c.at + i;
-    pair.in = sources ? sources[at] : (int32_t)at;
-    pair.out = targets ? targets[at] : (int32_t)at;
-    const bool there = pair.in >= 0 && pair.out >= 0 && pair.out < rows;
-    pair.in = there ? pair.in : -1;
-    pair.out = there ? pair.out : -1;
     return pair;
+}
+
+// The pair, or none if one of its rows is missing. rows: of the outputs.
+SPIRA_DEVICE grad_pair grad_pair_check(const grad_pair &pair, int32_t rows) {
+    const bool there = pair.in >= 0 && pair.out >= 0 && pair.out < rows;
+    return {there ? pair.in : -1, there ? pair.out : -1};
 }
 
 // ---- tiles --------------------------------------------------------------------------------------
