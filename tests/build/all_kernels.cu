@@ -28,6 +28,8 @@ struct any_arguments {
     conv_hybrid_args hybrid;
     conv_grad_input_args input_grad;
     conv_grad_weight_args weight_grad;
+    pool_grad_args pool_grad;
+    voxel_features_grad_args features_grad;
     tune_args tune;
     join_sum_args sums;
     net_plan plan;
@@ -72,6 +74,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     dense_args<W> map_of_features = {};
     map_of_features.set = set;
     SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));
+    SPIRA_TRY(dense_grad(&a->gpu, &map_of_features, a->memory, a->stream));
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
@@ -112,6 +115,8 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
         pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
              a->stream),
+        pool_grad(&a->pool_grad, a->stream),
+        voxel_features_grad(&a->features_grad, a->stream),
         join_sum(&a->gpu, &a->sums, a->stream),
         net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
     };
