@@ -6,6 +6,11 @@
 #include "kernel.cuh"
 #include "reduce.cuh"
 
+// For measurements: rows of a tile (grad/traits.cuh) of every layer whose format has it; 0: chosen.
+#ifndef SPIRA_GRAD_ROWS
+#define SPIRA_GRAD_ROWS 0
+#endif
+
 namespace spira {
 
 // Follows from the shape and the device alone, so that scratch can be counted without a map.
@@ -45,6 +50,9 @@ SPIRA_API int grad_resident_on(const conv_shape *s, int rows, const device_info 
 
 SPIRA_API int grad_rows_choose(const conv_shape *s, const device_info *d) {
     int best = grad_rows_least;
+    if (SPIRA_GRAD_ROWS && grad_resident_on(s, SPIRA_GRAD_ROWS, d)) {
+        return SPIRA_GRAD_ROWS;
+    }
     for (int rows = 2 * best; rows <= grad_rows_most; rows *= 2) {
         const bool better = grad_cost(s, rows) < grad_cost(s, best);
         best = better && grad_resident_on(s, rows, d) ? rows : best;
