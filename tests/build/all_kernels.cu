@@ -75,6 +75,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     map_of_features.set = set;
     SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));
     SPIRA_TRY(dense_grad(&a->gpu, &map_of_features, a->memory, a->stream));
+    pool_global_grad_args<W> pooled = {};
+    pooled.set = set;
+    SPIRA_TRY(pool_global_grad(&pooled, a->memory, a->bytes, a->stream));
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));

@@ -1,6 +1,7 @@
 // tests/gpu/grad_around.cu: gradients of pooling, dense maps and voxel features on the GPU, against
 // the host loops.
 #include "../../spira/dense_grad.cuh"
+#include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 #include "../support/dense_problems.h"
@@ -92,6 +93,48 @@ DEVICE_TEST(gpu_grad_pool) {
         check_same(a.type, host, got, used, total);
         a.capacity = 0;
         CHECK_STATUS(pool_grad(&a, stream_get()), status_bad_size);
+        guarded_finish();
+    }
+}
+
+DEVICE_TEST(gpu_grad_pool_global) {
+    for (int seed = 0; seed < (test_quick() ? 6 : 24); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        const int batches = random_int(&r, 1, 4);
+        const word_layout layout =
+            reference_layout<uint32_t>({0, 0, 0}, {29, 29, 29}, batches, {1, 1, 1}, {1, 1, 1});
+        std::vector<uint32_t> words(seed % 5 ? 3000 : 2);
+        words.resize((size_t)reference_random_set<uint32_t>(
+            &r, &layout, {0, 0, 0}, {29, 29, 29}, {1, 1, 1}, (int32_t)words.size(), words.data()));
+        int32_t count = (int32_t)words.size();
+        words.resize((size_t)count + 2);
+        pool_global_grad_args<uint32_t> a = {};
+        a.kind = seed % 2 ? pool_max : pool_average;
+        a.type = formats[seed / 2 % 4];
+        a.layout = &layout;
+        a.set = {words.data(), &count, count + 2};
+        a.channels = random_int(&r, 1, 300);
+        const int64_t used = (int64_t)count * a.channels, size = numeric_size(a.type);
+        const int64_t total = (int64_t)a.set.capacity * a.channels;
+        const std::vector<float> in = random_values(&r, a.type, total);
+        const std::vector<float> grad = random_values(&r, a.type, (int64_t)batches * a.channels);
+        pool_global_grad_args<uint32_t> h = a;
+        std::vector<float> host((size_t)total);
+        h.in = in.data();
+        h.out_grad = grad.data();
+        h.in_grad = host.data();
+        REQUIRE_OK(pool_global_grad_host(&h));
+        char *got = device_new<char>(total * size);
+        a.set = {upload(words), device_upload(&count, 1), count + 2};
+        a.in = upload_stored(a.type, in);
+        a.out_grad = upload_stored(a.type, grad);
+        a.in_grad = got;
+        size_t bytes = 0;
+        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        char *scratch = device_new<char>((int64_t)bytes);
+        CHECK_STATUS(pool_global_grad(&a, scratch, bytes - 1, stream_get()), status_workspace);
+        REQUIRE_OK(pool_global_grad(&a, scratch, bytes, stream_get()));
+        check_same(a.type, host, got, used, total);
         guarded_finish();
     }
 }

@@ -10,6 +10,7 @@ inline float __fdiv_rn(float a, float b) {
 }
 
 #include "../../spira/dense_grad.cuh"
+#include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 
@@ -162,6 +163,85 @@ TEST(grad_pool_refuses) {
     by(status_unsupported, [](pool_grad_args *a) { a->in_grad = (void *)a->in; });
     CHECK(guarded_untouched((const char *)p.args.in_grad, 0,
                             (int64_t)p.args.capacity * p.args.channels * 4));
+}
+
+// Several batch indices, some of them empty.
+TEST(grad_pool_global) {
+    for (int seed = 0; seed < (test_quick() ? 6 : 24); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        const int batches = random_int(&r, 1, 4);
+        const word_layout layout =
+            reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, batches, {1, 1, 1}, {1, 1, 1});
+        std::vector<uint32_t> words(random_int(&r, 0, 3) ? 150 : 3);
+        words.resize((size_t)reference_random_set<uint32_t>(
+            &r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, (int32_t)words.size(), words.data()));
+        const int empty = random_int(&r, 0, batches);
+        words.erase(
+            std::remove_if(words.begin(), words.end(),
+                           [&](uint32_t w) { return word_unpack(&layout, w).batch == empty; }),
+            words.end());
+        int32_t count = (int32_t)words.size();
+        words.resize((size_t)count + 2);
+        pool_global_grad_args<uint32_t> a = {};
+        a.kind = seed % 2 ? pool_max : pool_average;
+        a.type = formats[seed / 2 % 4];
+        a.layout = &layout;
+        a.set = {put(words), &count, count + 2};
+        a.channels = random_int(&r, 1, 9);
+        const int64_t used = (int64_t)count * a.channels, size = numeric_size(a.type);
+        const int64_t total = (int64_t)a.set.capacity * a.channels;
+        std::vector<float> in = random_values(&r, a.type, total);
+        for (float &f : in) { // with ties
+            f = random_int(&r, 0, 3) ? f : 0.75f;
+        }
+        const std::vector<float> grad = random_values(&r, a.type, (int64_t)batches * a.channels);
+        pool_global_grad_args<uint32_t> h = a;
+        float *host = guarded_new<float>(total);
+        h.in = put(in);
+        h.out_grad = put(grad);
+        h.in_grad = host;
+        REQUIRE_OK(pool_global_grad_host(&h));
+        for (int b = 0; b < batches; ++b) { // what a batch index has given
+            for (int c = 0; c < a.channels; ++c) {
+                double sum = 0;
+                int64_t voxels = 0, got = 0, at = -1;
+                for (int64_t v = 0; v < count; ++v) {
+                    if (word_unpack(&layout, words[(size_t)v]).batch == b) {
+                        const float own = host[v * a.channels + c];
+                        const float x = in[(size_t)(v * a.channels + c)];
+                        sum += (double)own;
+                        ++voxels;
+                        got += own != 0;
+                        at = at < 0 || x > in[(size_t)(at * a.channels + c)] ? v : at;
+                    }
+                }
+                const double wanted = voxels ? (double)grad[(size_t)(b * a.channels + c)] : 0;
+                CHECK(fabs(sum - wanted) <= 1e-5);
+                CHECK(a.kind == pool_average || got <= 1);
+                CHECK(a.kind == pool_average || at < 0 ||
+                      (double)host[at * a.channels + c] == wanted);
+            }
+        }
+        a.in = stored(a.type, in);
+        a.out_grad = stored(a.type, grad);
+        char *to = guarded_new<char>(total * size);
+        a.in_grad = to;
+        size_t bytes = 0;
+        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        char *scratch = guarded_new<char>((int64_t)bytes);
+        CHECK_STATUS(pool_global_grad(&a, scratch, bytes - 1, nullptr), status_workspace);
+        emulate::seed = (uint64_t)seed;
+        REQUIRE_OK(pool_global_grad(&a, scratch, bytes, nullptr));
+        bool same = true;
+        for (int64_t i = 0; i < used; ++i) {
+            same = same && numeric_load(a.type, to, i) == numeric_stored(a.type, host[i]);
+        }
+        CHECK(same);
+        CHECK(guarded_untouched(to, used * size, total * size));
+        a.channels = 0;
+        CHECK_STATUS(pool_global_grad(&a, scratch, bytes, nullptr), status_bad_size);
+        guarded_finish();
+    }
 }
 
 // ---- dense maps ---------------------------------------------------------------------------------
