@@ -151,7 +151,9 @@ struct conv_grad_weight_args {
     const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
     float *weight_grad; // [volume, cin + cin2, cout]
-    bool programmatic;  // see conv_args
+    // Programmatic dependent launch, as in conv_args: the kernel before this one on the stream
+    // writes neither the lists nor the count. It may write the features.
+    bool programmatic;
 };
 
 SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_weight_args *a) {
@@ -248,9 +250,9 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
     const grad_cut cut = grad_cut_of(&args->shape, gpu);
     grad_params p = grad_params_of(args, &cut);
     p.slots = (float *)scratch;
-    return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return grad_run(tag, p, &cut, gpu, args->programmatic, stream);
-    });
+    p.programmatic = args->programmatic && gpu->programmatic;
+    return numeric_dispatch<format>(args->shape.type,
+                                    [&](auto tag) { return grad_run(tag, p, &cut, gpu, stream); });
 }
 
 // ---- bias gradient ------------------------------------------------------------------------------

@@ -66,7 +66,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     uint32_t *starts = (uint32_t *)(grad_memory + T::ring_bytes + grad_split_bytes(T::rows));
     float *shared = (float *)(grad_memory + T::ring_bytes);
     const int part = (int)blockIdx.y;
-    pdl_wait();
+    if (!p.programmatic) {
+        pdl_wait();
+    }
     grad_cursor filled = grad_cursor_begin(p, part, starts); // of the stage that is filled next
     grad_cursor done = filled;                               // that is multiplied next
     const uint32_t part_first = filled.at;
@@ -81,6 +83,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     grad_pair ahead = {-1, -1};
     if (filled.at < filled.stop) {
         ahead = grad_pairs_load<T>(filled);
+    }
+    if (p.programmatic) {
+        pdl_wait(); // features, slots and the gradient belong to the kernels before until here
     }
     uint32_t to = 0, at = 0; // first bytes of these stages
     for (int s = 1 - T::stages; done.at < done.stop; ++s) {

@@ -96,7 +96,7 @@ SPIRA_API status grad_reduce_launch(const grad_params &p, const device_info *d,
 }
 
 template <typename E, int rows>
-SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d, bool programmatic,
+SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
                                     cudaStream_t stream) {
     typedef grad_traits<E, rows> T;
     const int bytes = grad_bytes(rows, sizeof(E), p.volume);
@@ -105,40 +105,39 @@ SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d, 
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-                            T::threads, (size_t)bytes, programmatic && d->programmatic, 1, stream,
+                            T::threads, (size_t)bytes, p.programmatic, 1, stream,
                             "conv_grad_weight", p));
     return grad_reduce_launch<T::rows, T::columns>(p, d, stream);
 }
 
 template <typename E>
-SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d, bool programmatic,
+SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
                                    cudaStream_t stream) {
     const int bytes = (p.volume + 1) * (int)sizeof(uint32_t);
-    SPIRA_TRY(kernel_launch(grad_exact_kernel<E>,
-                            dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-                            grad_exact_threads, (size_t)bytes, programmatic && d->programmatic, 1,
-                            stream, "conv_grad_weight", p));
+    SPIRA_TRY(kernel_launch(
+        grad_exact_kernel<E>, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
+        grad_exact_threads, (size_t)bytes, p.programmatic, 1, stream, "conv_grad_weight", p));
     return grad_reduce_launch<grad_exact_tile, grad_exact_tile>(p, d, stream);
 }
 
 // Computes a weight gradient with tiles of grad_cut.rows.
 template <typename E>
 SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_info *d,
-                                 bool programmatic, cudaStream_t stream) {
+                                 cudaStream_t stream) {
     if constexpr (sizeof(E) == 2) {
         if (rows == 256) {
-            return grad_tensor_launch<E, 256>(p, d, programmatic, stream);
+            return grad_tensor_launch<E, 256>(p, d, stream);
         }
     }
     switch (rows) {
     case 16:
-        return grad_tensor_launch<E, 16>(p, d, programmatic, stream);
+        return grad_tensor_launch<E, 16>(p, d, stream);
     case 32:
-        return grad_tensor_launch<E, 32>(p, d, programmatic, stream);
+        return grad_tensor_launch<E, 32>(p, d, stream);
     case 64:
-        return grad_tensor_launch<E, 64>(p, d, programmatic, stream);
+        return grad_tensor_launch<E, 64>(p, d, stream);
     default:
-        return grad_tensor_launch<E, 128>(p, d, programmatic, stream);
+        return grad_tensor_launch<E, 128>(p, d, stream);
     }
 }
 

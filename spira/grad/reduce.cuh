@@ -37,13 +37,13 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     const int rank = warp % p.along, group = warp / p.along, j = (int)blockIdx.z;
     const int at =
         ((int)blockIdx.x * (grad_reduce_warps / p.along) + group) * grad_reduce_warp + lane * 4;
-    pdl_wait();
-    // ---- which slots
+    // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
     const uint32_t each = grad_part_size(p, grad_list_start(p, outputs, p.volume));
     const bool empty = start == end;
     const uint32_t first = start / each, last = empty ? first : (end - 1) / each;
+    pdl_wait();
     if (!empty && first == last) {
         return;
     }
@@ -52,7 +52,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     if (at < rows * columns) {
         const int64_t slot = (int64_t)p.down * p.across * (rows * columns);
         const float *from = p.slots + (int64_t)blockIdx.y * (rows * columns) + at;
-#pragma unroll 4
+#pragma unroll 8
         for (uint32_t part = first + 1 + (uint32_t)rank; part <= last; part += (uint32_t)p.along) {
             grad_add(sum, *(const float4 *)(from + part * slot));
         }

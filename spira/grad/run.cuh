@@ -10,16 +10,16 @@ namespace spira {
 // tag: numeric_tag. Kernels that no compiled architecture runs are left out.
 template <typename tag>
 SPIRA_API status grad_run(tag, const grad_params &p, const grad_cut *cut, const device_info *d,
-                          bool programmatic, cudaStream_t stream) {
+                          cudaStream_t stream) {
     typedef typename tag::element E;
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
         if (cut->tensor) {
-            return grad_tensor_run<E>(p, cut->rows, d, programmatic, stream);
+            return grad_tensor_run<E>(p, cut->rows, d, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
         if (!cut->tensor) {
-            return grad_exact_launch<E>(p, d, programmatic, stream);
+            return grad_exact_launch<E>(p, d, stream);
         }
     }
     return conv_not_compiled();

@@ -32,6 +32,7 @@ struct grad_params {
     int chunk;       // pairs: parts are a multiple of it
     int along;       // warps that share the slots of an element: grad/reduce.cuh
     bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
+    bool programmatic;                // lists and count may be read before pdl_wait
 };
 
 // ---- lists --------------------------------------------------------------------------------------

@@ -24,8 +24,19 @@ T *array_put(const std::vector<T> &values) {
     return to;
 }
 
+// Features that the kernel before may still write: they read as NaN until that one ends.
+struct written_late {
+    char *at;
+    std::vector<char> last;
+};
+
+std::vector<written_late> late;
+
 const char *features_put(numeric type, const std::vector<float> &values, int channels, int off) {
-    return array_put(features_move(type, values, channels, off)) + off * numeric_size(type);
+    const std::vector<char> stored = features_move(type, values, channels, off);
+    char *to = array_put(stored);
+    late.push_back({to, stored});
+    return to + off * numeric_size(type);
 }
 
 bool wide(const void *p, int channels, numeric type) {
@@ -76,18 +87,32 @@ const float *problem_run(const grad_problem *p, const how &h) {
     device_info d = device_made(h.tile < 0 ? 75 : 86, h.multiprocessors, 99 * 1024, false);
     d.programmatic = h.programmatic;
     const grad_cut c = grad_cut_of(&p->shape, &d, h.tile);
-    const grad_params g = params_put(p, &c);
+    grad_params g = params_put(p, &c);
+    g.programmatic = h.programmatic;
     const numeric type = p->shape.type;
-    const bool on = h.programmatic;
-    if (!c.tensor) {
-        CHECK_OK(type == numeric_f16    ? grad_exact_launch<__half>(g, &d, on, nullptr)
-                 : type == numeric_bf16 ? grad_exact_launch<__nv_bfloat16>(g, &d, on, nullptr)
-                                        : grad_exact_launch<float>(g, &d, on, nullptr));
-    } else {
-        CHECK_OK(type == numeric_f16    ? grad_tensor_run<__half>(g, c.rows, &d, on, nullptr)
-                 : type == numeric_bf16 ? grad_tensor_run<__nv_bfloat16>(g, c.rows, &d, on, nullptr)
-                                        : grad_tensor_run<float>(g, c.rows, &d, on, nullptr));
+    if (h.programmatic) {
+        emulate::previous.begin = [] {
+            for (written_late &w : late) {
+                memset(w.at, 0xff, w.last.size());
+            }
+        };
+        emulate::previous.end = [] {
+            for (written_late &w : late) {
+                std::copy(w.last.begin(), w.last.end(), w.at);
+            }
+        };
     }
+    if (!c.tensor) {
+        CHECK_OK(type == numeric_f16    ? grad_exact_launch<__half>(g, &d, nullptr)
+                 : type == numeric_bf16 ? grad_exact_launch<__nv_bfloat16>(g, &d, nullptr)
+                                        : grad_exact_launch<float>(g, &d, nullptr));
+    } else {
+        CHECK_OK(type == numeric_f16    ? grad_tensor_run<__half>(g, c.rows, &d, nullptr)
+                 : type == numeric_bf16 ? grad_tensor_run<__nv_bfloat16>(g, c.rows, &d, nullptr)
+                                        : grad_tensor_run<float>(g, c.rows, &d, nullptr));
+    }
+    emulate::previous = {};
+    late.clear();
     return g.weight_grad;
 }
 
