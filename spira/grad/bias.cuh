@@ -10,7 +10,7 @@
 
 namespace spira {
 
-enum { grad_bias_threads = 256, grad_bias_resident = 4 };
+enum { grad_bias_threads = 256, grad_bias_resident = 4, grad_bias_batch = 8 };
 
 struct grad_bias_params {
     const void *from; // [count, channels]
@@ -36,9 +36,16 @@ SPIRA_KERNEL void __launch_bounds__(grad_bias_threads)
         float sum = 0.0f;
         if (y < lines && channel < p.channels) {
             const E *from = (const E *)p.from + channel;
-#pragma unroll 8
-            for (int64_t r = part * each + y; r < end; r += lines) {
-                sum += element_to_float(from[r * p.channels]);
+            for (int64_t r = part * each + y; r < end; r += lines * grad_bias_batch) {
+                float v[grad_bias_batch]; // loaded together; past the last, the last again
+#pragma unroll
+                for (int i = 0; i < grad_bias_batch; ++i) {
+                    v[i] = element_to_float(from[min_of(r + i * lines, end - 1) * p.channels]);
+                }
+#pragma unroll
+                for (int i = 0; i < grad_bias_batch; ++i) {
+                    sum += r + i * lines < end ? v[i] : 0.0f;
+                }
             }
         }
         shared[threadIdx.x] = sum;
@@ -63,9 +70,17 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_bias_threads)
     pdl_wait();
     float sum = 0.0f;
     if (channel < p.channels) {
-#pragma unroll 8
-        for (int part = warp; part < p.parts; part += warps) {
-            sum += p.slots[(int64_t)part * p.channels + channel];
+        for (int part = warp; part < p.parts; part += warps * grad_bias_batch) {
+            float v[grad_bias_batch];
+#pragma unroll
+            for (int i = 0; i < grad_bias_batch; ++i) {
+                const int own = (int)min_of(part + i * warps, p.parts - 1);
+                v[i] = p.slots[(int64_t)own * p.channels + channel];
+            }
+#pragma unroll
+            for (int i = 0; i < grad_bias_batch; ++i) {
+                sum += part + i * warps < p.parts ? v[i] : 0.0f;
+            }
         }
     }
     shared[warp][lane] = sum;

@@ -13,7 +13,8 @@ namespace spira {
 
 enum {
     grad_reduce_warps = 8,
-    grad_reduce_warp = 128, // elements of a warp: 4 a lane
+    grad_reduce_warp = 64, // elements of a warp: 2 a lane
+    grad_reduce_batch = 8, // slots that a warp loads together
 };
 
 // Warps that share the slots of an element, with so many parts.
@@ -21,22 +22,20 @@ SPIRA_API int grad_reduce_along(int parts) {
     return parts > 192 ? 8 : parts > 96 ? 4 : parts > 48 ? 2 : 1;
 }
 
-SPIRA_DEVICE void grad_add(float4 &to, const float4 &v) {
+SPIRA_DEVICE void grad_add(float2 &to, const float2 &v) {
     to.x += v.x;
     to.y += v.y;
-    to.z += v.z;
-    to.w += v.w;
 }
 
 // Thread blocks: x elements of a tile, y tiles, z lists. rows, columns: of a tile.
 template <int rows, int columns>
 SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     grad_reduce_kernel(const __grid_constant__ grad_params p) {
-    __shared__ float4 shared[grad_reduce_warps][32];
+    __shared__ float2 shared[grad_reduce_warps][32];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int rank = warp % p.along, group = warp / p.along, j = (int)blockIdx.z;
     const int at =
-        ((int)blockIdx.x * (grad_reduce_warps / p.along) + group) * grad_reduce_warp + lane * 4;
+        ((int)blockIdx.x * (grad_reduce_warps / p.along) + group) * grad_reduce_warp + lane * 2;
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
@@ -48,13 +47,24 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
         return;
     }
     // ---- add
-    float4 sum = make_float4(0, 0, 0, 0);
+    float2 sum = make_float2(0, 0);
     if (at < rows * columns) {
         const int64_t slot = (int64_t)p.down * p.across * (rows * columns);
         const float *from = p.slots + (int64_t)blockIdx.y * (rows * columns) + at;
-#pragma unroll 8
-        for (uint32_t part = first + 1 + (uint32_t)rank; part <= last; part += (uint32_t)p.along) {
-            grad_add(sum, *(const float4 *)(from + part * slot));
+        for (uint32_t part = first + 1 + (uint32_t)rank; part <= last;
+             part += (uint32_t)(p.along * grad_reduce_batch)) {
+            float2 v[grad_reduce_batch]; // loaded together; past the last, the last again
+#pragma unroll
+            for (int i = 0; i < grad_reduce_batch; ++i) {
+                const uint32_t own = part + (uint32_t)(i * p.along);
+                v[i] = *(const float2 *)(from + (own < last ? own : last) * slot);
+            }
+#pragma unroll
+            for (int i = 0; i < grad_reduce_batch; ++i) {
+                if (part + (uint32_t)(i * p.along) <= last) {
+                    grad_add(sum, v[i]);
+                }
+            }
         }
     }
     shared[warp][lane] = sum;
@@ -71,8 +81,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
     const int64_t k = grad_list_offset(p, j);
     float *to =
         p.weight_grad + ((k * (p.cin + p.cin2) + tile.row + row) * p.cout + tile.column + column);
-    const float v[4] = {sum.x, sum.y, sum.z, sum.w};
-    for (int i = 0; i < 4 && row < tile.in.left && column + i < tile.out.left; ++i) {
+    const float v[2] = {sum.x, sum.y};
+    for (int i = 0; i < 2 && row < tile.in.left && column + i < tile.out.left; ++i) {
         to[i] = empty ? 0.0f : to[i] + v[i];
     }
 }
