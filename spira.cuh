@@ -15,9 +15,11 @@
 
 #include "spira/blob.h"
 #include "spira/conv.h"
+#include "spira/conv_grad.h"
 #include "spira/conv_hybrid.h"
 #include "spira/conv_pairs.h"
 #include "spira/dense.h"
+#include "spira/dense_grad.h"
 #include "spira/device.h"
 #include "spira/downsample.h"
 #include "spira/exchange.h"
@@ -27,16 +29,21 @@
 #include "spira/net.h"
 #include "spira/net_blob.h"
 #include "spira/pool.h"
+#include "spira/pool_global_grad.h"
+#include "spira/pool_grad.h"
 #include "spira/search.h"
 #include "spira/tune.h"
 #include "spira/voxel.h"
+#include "spira/voxel_features_grad.h"
 
 #ifdef __CUDACC__
 
 #include "spira/conv.cuh"
+#include "spira/conv_grad.cuh"
 #include "spira/conv_hybrid.cuh"
 #include "spira/conv_pairs.cuh"
 #include "spira/dense.cuh"
+#include "spira/dense_grad.cuh"
 #include "spira/device.cuh"
 #include "spira/downsample.cuh"
 #include "spira/exchange.cuh"
@@ -45,9 +52,12 @@
 #include "spira/map.cuh"
 #include "spira/net.cuh"
 #include "spira/pool.cuh"
+#include "spira/pool_global_grad.cuh"
+#include "spira/pool_grad.cuh"
 #include "spira/search.cuh"
 #include "spira/tune.cuh"
 #include "spira/voxel.cuh"
+#include "spira/voxel_features_grad.cuh"
 
 #endif
 

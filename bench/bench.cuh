@@ -1042,7 +1042,7 @@ struct bench_row {
     int K, cin, cout;
     const char *dtype;
     int word;
-    const char *layout, *dataflow, *form, *net, *method;
+    const char *layout, *dataflow, *form, *net, *method, *pass;
     int batch;      // scans
     int t;          // of hybrid layouts
     int B, C;       // of the method "minuet"
@@ -1115,6 +1115,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     }
     bench_print_text("net", r->net);
     bench_print_text("method", r->method);
+    bench_print_text("pass", r->pass);
     bench_print_count("batch", r->batch);
     bench_print_count("B", r->B);
     bench_print_count("C", r->C);

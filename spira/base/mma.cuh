@@ -82,6 +82,19 @@ SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
     return v;
 }
 
+// The same, each matrix transposed: of 8 rows of 16-bit elements, a lane gets elements g of rows 2
+// t and 2 t + 1.
+SPIRA_DEVICE uint4 matrix_load_4_transposed(uint32_t row) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+#if SPIRA_MMA
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row)
+                 : "memory");
+#endif
+    return v;
+}
+
 } // namespace spira
 
 #endif

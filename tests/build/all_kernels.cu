@@ -26,6 +26,10 @@ struct any_arguments {
     conv_args conv;
     conv_pairs_args conv_pairs;
     conv_hybrid_args hybrid;
+    conv_grad_input_args input_grad;
+    conv_grad_weight_args weight_grad;
+    pool_grad_args pool_grad;
+    voxel_features_grad_args features_grad;
     tune_args tune;
     join_sum_args sums;
     net_plan plan;
@@ -70,6 +74,10 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     dense_args<W> map_of_features = {};
     map_of_features.set = set;
     SPIRA_TRY(dense(&a->gpu, &map_of_features, a->stream));
+    SPIRA_TRY(dense_grad(&a->gpu, &map_of_features, a->memory, a->stream));
+    pool_global_grad_args<W> pooled = {};
+    pooled.set = set;
+    SPIRA_TRY(pool_global_grad(&pooled, a->memory, a->bytes, a->stream));
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
@@ -101,9 +109,17 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_pairs_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
+        conv_grad_weights_pack(&a->gpu, &a->shape, grad_source_both, grad_order_same, a->weight,
+                               a->memory, a->bytes, a->memory, a->bytes, a->stream),
+        conv_grad_input(&a->gpu, &a->input_grad, a->stream),
+        conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
+        conv_grad_bias(&a->gpu, numeric_f32, a->memory, a->count, a->capacity, 1, a->worst,
+                       a->memory, a->bytes, a->stream),
         tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
         pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
              a->stream),
+        pool_grad(&a->pool_grad, a->stream),
+        voxel_features_grad(&a->features_grad, a->stream),
         join_sum(&a->gpu, &a->sums, a->stream),
         net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
     };

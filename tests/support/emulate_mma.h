@@ -6,7 +6,9 @@
 #include "emulate_hopper.h"
 
 #define SPIRA_MMA 1
-#define portable_memory hopper_dynamic // the name that conv/portable/kernel.cuh declares
+// The names that conv/portable/kernel.cuh and grad/ declare.
+#define portable_memory hopper_dynamic
+#define grad_memory hopper_dynamic
 
 namespace emulate {
 
@@ -91,6 +93,21 @@ inline uint4 matrix_load_4(uint32_t row, int line = __builtin_LINE()) {
         const char *const from = at_address(all[8 * i + lane() / 4].row, 16);
         memcpy(word + i, from + lane() % 4 * 4, 4);
     }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+inline uint4 matrix_load_4_transposed(uint32_t row, int line = __builtin_LINE()) {
+    using namespace emulate;
+    matrix_operands *all, &own = matrix_own(all);
+    own.row = row;
+    __syncwarp(line);
+    uint16_t half[4][2];
+    for (int i = 0; i < 8; ++i) { // rows 2 t and 2 t + 1 of each matrix
+        const uint32_t from = all[i / 2 * 8 + lane() % 4 * 2 + i % 2].row;
+        memcpy(&half[i / 2][i % 2], at_address(from, 16) + lane() / 4 * 2, 2);
+    }
+    uint32_t word[4];
+    memcpy(word, half, sizeof word);
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 

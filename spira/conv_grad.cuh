@@ -1,0 +1,307 @@
+// spira/conv_grad.cuh: gradients of a sparse convolution on the GPU. conv_grad.h says what they
+// are.
+//
+//   conv_grad_request          which map the input gradient reads; often the layer's own
+//   conv_grad_weights_bytes,   whenever the weights have changed
+//   conv_grad_weights_pack
+//   conv_grad_input            the input gradient: a convolution
+//   map_build_pairs (map.cuh)  for each frame, coordinate set and kernel: the pair lists
+//   conv_grad_weight           the weight gradient, fp32
+//   conv_grad_bias             the bias gradient, fp32
+//
+// Weight gradient: the pairs of all offsets are shared out in equal parts, whatever the lengths of
+// the lists. A thread block walks its part, gathers both rows of a pair into a ring in shared
+// memory, and keeps the sums of a tile of channels in registers while the offset does not change. A
+// list that is longer than a part leaves partial sums, which a second kernel adds up in a fixed
+// order.
+//
+// The machinery is in grad/: share (parts and lists), traits, fill, multiply, kernel, exact,
+// reduce, launch; transpose; bias.
+#ifndef SPIRA_CONV_GRAD_CUH
+#define SPIRA_CONV_GRAD_CUH
+
+#include "conv.cuh"
+#include "grad/bias.cuh"
+#include "grad/run.cuh"
+#include "grad/transpose.cuh"
+
+namespace spira {
+
+// ---- input gradient -----------------------------------------------------------------------------
+
+// One input gradient. A host struct, read during the call only. Arrays are in device memory;
+// features have the storage type of shape.type. Start from a zeroed struct: null members are
+// optional.
+struct conv_grad_input_args {
+    conv_shape shape;     // of the layer
+    grad_source source;   // of a layer with two sources
+    const conv_map *map;  // on the host; of conv_grad_request
+    const void *out_grad; // [outputs, cout]
+    const void *weights;  // of conv_grad_weights_pack, with the same shape, source and device_info
+    const void *residual; // [inputs, channels of `source`]: added, before the one rounding
+    void *in_grad;        // [map->capacity, channels of `source`]
+    bool programmatic;    // see conv_args
+};
+
+// What the map of an input gradient is made of, and the order of its weights. layer: the request of
+// the layer's own map.
+//
+// Where *order is grad_order_mirrored, the request differs from the layer's in its shape alone: the
+// layer's map can be read itself, if conv_form_of agrees for the two shapes.
+template <typename W>
+SPIRA_API conv_map_request<W> conv_grad_request(const conv_map_request<W> *layer,
+                                                grad_source source, grad_order *order) {
+    conv_map_request<W> r = *layer;
+    const bool same = r.source.words == r.outputs.words && r.source.count == r.outputs.count;
+    r.shape = conv_grad_shape(&layer->shape, source);
+    *order = conv_grad_mirrors(&r.kernel, same) ? grad_order_mirrored : grad_order_same;
+    if (*order == grad_order_same) {
+        r.source = layer->outputs;
+        r.outputs = layer->source;
+        r.kernel.transposed = !r.kernel.transposed;
+    }
+    return r;
+}
+
+// Bytes of the packed weights of an input gradient.
+SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shape *shape,
+                                         grad_source source, size_t *bytes) {
+    SPIRA_TRY(conv_grad_shape_check(shape, source, grad_order_same));
+    const conv_shape s = conv_grad_shape(shape, source);
+    return conv_weights_bytes(gpu, &s, bytes);
+}
+
+// Bytes of scratch for conv_grad_weights_pack: the transposed weights.
+SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_source source,
+                                             size_t *bytes) {
+    SPIRA_TRY(conv_grad_shape_check(shape, source, grad_order_same));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    const int64_t rows = grad_channels_of(shape, source).count;
+    workspace w = workspace_begin(nullptr);
+    workspace_take<float>(&w, shape->volume * rows * shape->cout);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Transposes a layer's weights, mirrors them if `order` says so, and packs them for
+// conv_grad_input.
+//
+// inputs   weight [volume, cin + cin2, cout] fp32: those of conv_weights_pack
+//          order: of conv_grad_request; scratch: conv_grad_weights_workspace, aligned to 256
+// outputs  packed: conv_grad_weights_bytes, aligned to 256; rounded to the format
+// errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
+//          more than 1024 channels
+// Asynchronous; two launches.
+template <numeric format = numeric_any>
+SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
+                                        grad_source source, grad_order order, const float *weight,
+                                        void *packed, size_t packed_bytes, void *scratch,
+                                        size_t scratch_bytes, cudaStream_t stream) {
+    size_t bytes, needed;
+    SPIRA_TRY(conv_grad_shape_check(shape, source, order));
+    SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
+    SPIRA_TRY(conv_grad_weights_workspace(shape, source, &needed));
+    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
+    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const conv_shape s = conv_grad_shape(shape, source);
+    SPIRA_TRY(grad_transpose(shape, source, order, weight, (float *)scratch, stream));
+    return conv_weights_pack<format>(gpu, &s, (const float *)scratch, packed, packed_bytes, stream);
+}
+
+// The input gradient: `conv` of the layer's out_grad with the weights of conv_grad_weights_pack.
+//
+// inputs   args: see conv_grad_input_args
+// outputs  args->in_grad; rows from *map->count on are not written. The residual may be in_grad
+//          itself: so gradients of several readers are accumulated
+// errors, cost, determinism   those of conv (conv.cuh)
+template <numeric format = numeric_any>
+SPIRA_API status conv_grad_input(const device_info *gpu, const conv_grad_input_args *args,
+                                 cudaStream_t stream) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_grad_shape_check(&args->shape, args->source, grad_order_same));
+    const size_t element = (size_t)numeric_size(args->shape.type);
+    SPIRA_TRY(pointer_check(args->out_grad, element, "out_grad"));
+    SPIRA_TRY(pointer_check(args->in_grad, element, "in_grad"));
+    conv_args a = {};
+    a.shape = conv_grad_shape(&args->shape, args->source);
+    a.map = args->map;
+    a.in = args->out_grad;
+    a.weights = args->weights;
+    a.epilogue.residual = args->residual;
+    a.out = args->in_grad;
+    a.programmatic = args->programmatic;
+    return conv<format>(gpu, &a, stream);
+}
+
+// ---- weight gradient ----------------------------------------------------------------------------
+
+// One weight gradient. A host struct, read during the call only. Arrays are in device memory;
+// features have the storage type of shape.type.
+struct conv_grad_weight_args {
+    conv_shape shape;     // of the layer
+    const void *in;       // [inputs, cin]
+    const void *in2;      // [inputs, cin2], or null where cin2 is 0
+    const void *out_grad; // [outputs, cout]
+    // Of map_build_pairs, for the layer's kernel and sets. Lists of the other direction serve too,
+    // with `input` and `output` exchanged. Zeroed for a 1x1x1 layer on one set
+    // (pairs_sides_centre).
+    map_pairs pairs;
+    pairs_sides sides;    // which products the lists stand for
+    const int32_t *count; // [1] outputs, at most `capacity`
+    int32_t capacity;
+    float *weight_grad; // [volume, cin + cin2, cout]
+    // Programmatic dependent launch, as in conv_args: the kernel before this one on the stream
+    // writes neither the lists nor the count. It may write the features.
+    bool programmatic;
+};
+
+SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_weight_args *a) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_shape_check(&a->shape));
+    SPIRA_TRY(pairs_sides_check(&a->shape, a->sides));
+    const size_t element = (size_t)numeric_size(a->shape.type);
+    SPIRA_TRY(pointer_check(a->in, element, "in"));
+    if (a->shape.cin2) {
+        SPIRA_TRY(pointer_check(a->in2, element, "in2"));
+    }
+    SPIRA_TRY(pointer_check(a->out_grad, element, "out_grad"));
+    if (a->shape.volume > 1 || a->sides != pairs_sides_centre) {
+        const device_status none = {};
+        SPIRA_TRY(map_pairs_check(&a->pairs, &none));
+    }
+    SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
+    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  a->capacity);
+    SPIRA_TRY(pointer_check(a->weight_grad, sizeof(float), "weight_grad"));
+    const void *const to = a->weight_grad;
+    SPIRA_REQUIRE(to != a->in && to != a->in2 && to != a->out_grad, status_unsupported,
+                  "weight_grad (overlaps an input)", 0);
+    return status_success();
+}
+
+SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_cut *c) {
+    const conv_shape *s = &a->shape;
+    const int element = numeric_size(s->type);
+    grad_params p = {};
+    p.in = a->in;
+    p.in2 = a->in2;
+    p.out_grad = a->out_grad;
+    p.pairs = a->pairs;
+    p.count = a->count;
+    p.weight_grad = a->weight_grad;
+    p.sides = a->sides;
+    p.capacity = a->capacity;
+    p.volume = s->volume;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.cout = s->cout;
+    p.type = s->type;
+    p.parts = c->parts;
+    p.down1 = c->down1;
+    p.down = c->down;
+    p.across = c->across;
+    p.chunk = c->chunk;
+    p.along = grad_reduce_along(c->parts);
+    p.wide_in = conv_aligned(a->in, s->cin, element, 16);
+    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, 16);
+    p.wide_out = conv_aligned(a->out_grad, s->cout, element, 16);
+    return p;
+}
+
+// Bytes of scratch for conv_grad_weight: the partial sums of two to three thread blocks a
+// multiprocessor. It depends on the shape and the device alone.
+SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_shape *shape,
+                                            size_t *bytes) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    const grad_cut cut = grad_cut_of(shape, gpu);
+    workspace w = workspace_begin(nullptr);
+    workspace_take<float>(&w, grad_slots(&cut));
+    *bytes = w.used;
+    return status_success();
+}
+
+// The weight gradient of a sparse convolution.
+//
+//   weight_grad[k, c, n] = sum over the pairs (i, o) of offset k of in[i, c] * out_grad[o, n]
+//
+// format   compiled for; numeric_any: all four, chosen by args->shape.type
+//
+// inputs   args: see conv_grad_weight_args. Pairs with a negative row, pairs of outputs from *count
+//          on, and pairs from pairs.capacity on, are skipped
+//          scratch: conv_grad_weight_workspace, aligned to 256
+// outputs  args->weight_grad, all of it: 0 for an offset without pairs
+// errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
+// Asynchronous; two launches. Products of fp16 and bf16 are exact, tf32 rounds the features to 10
+// bits of fraction; sums are fp32. Bit-identical from run to run: the order of the additions
+// depends on the pairs, the shape and the device_info, not on the capacities. cost     (cin + cout)
+// elements gathered for each pair, times the tiles of up to 256 channels on
+//          the other side; written and read once for each part: the sums of a tile
+template <numeric format = numeric_any>
+SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight_args *args,
+                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(conv_grad_weight_check(gpu, args));
+    SPIRA_TRY(conv_grad_weight_workspace(gpu, &args->shape, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const grad_cut cut = grad_cut_of(&args->shape, gpu);
+    grad_params p = grad_params_of(args, &cut);
+    p.slots = (float *)scratch;
+    p.programmatic = args->programmatic && gpu->programmatic;
+    return numeric_dispatch<format>(args->shape.type,
+                                    [&](auto tag) { return grad_run(tag, p, &cut, gpu, stream); });
+}
+
+// ---- bias gradient ------------------------------------------------------------------------------
+
+// Bytes of scratch for conv_grad_bias.
+SPIRA_API status conv_grad_bias_workspace(const device_info *gpu, int cout, size_t *bytes) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    workspace_take<float>(&w, (int64_t)gpu->multiprocessors * grad_bias_resident * cout);
+    *bytes = w.used;
+    return status_success();
+}
+
+// The bias gradient: the sum of the rows of out_grad.
+//
+// inputs   out_grad [capacity, cout] of `type`; count [1]: rows, at most `capacity`
+//          scratch: conv_grad_bias_workspace, aligned to 256
+// outputs  bias_grad [cout] fp32
+// errors   null pointers, sizes, alignment, scratch that is too small
+// Asynchronous; two launches. Bit-identical from run to run: the order of the additions depends on
+// the number of rows and of multiprocessors.
+template <numeric format = numeric_any>
+SPIRA_API status conv_grad_bias(const device_info *gpu, numeric type, const void *out_grad,
+                                const int32_t *count, int32_t capacity, int cout, float *bias_grad,
+                                void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(conv_grad_bias_workspace(gpu, cout, &needed));
+    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
+    SPIRA_TRY(pointer_check(out_grad, (size_t)numeric_size(type), "out_grad"));
+    SPIRA_TRY(pointer_check(count, sizeof(int32_t), "count"));
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  capacity);
+    SPIRA_TRY(pointer_check(bias_grad, sizeof(float), "bias_grad"));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    grad_bias_params p = {};
+    p.from = out_grad;
+    p.count = count;
+    p.slots = (float *)scratch;
+    p.to = bias_grad;
+    p.capacity = capacity;
+    p.channels = cout;
+    p.parts = gpu->multiprocessors * grad_bias_resident;
+    return numeric_dispatch<format>(type, [&](auto tag) {
+        return grad_bias_run<typename decltype(tag)::element>(p, gpu, false, stream);
+    });
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,229 @@
+// spira/conv_grad.h: gradients of a sparse convolution: what they are, and the host loops.
+//
+//   forward   out[o, n] = sum over k, c of in[map[o, k], c] * weight[k, c, n] + bias[n]
+//   input     in_grad[i, c] = sum over k, n of out_grad[o, n] * weight[k, c, n], where map[o, k] =
+//   i weight    weight_grad[k, c, n] = sum over the pairs (i, o) of offset k of in[i, c] *
+//   out_grad[o, n] bias      bias_grad[n] = sum over o of out_grad[o, n]
+//
+// The input gradient is a convolution of out_grad, with transposed weights [volume, cout, cin]:
+//   submanifold layers with odd kernels   the layer's own map; the weights are mirrored as well
+//                                         (offset k takes those of volume - 1 - k)
+//   all others                            the map of the other direction (conv_grad_request): sets
+//                                         exchanged, `kernel.transposed` inverted; not mirrored
+// So it takes what a convolution takes: the gradient of a second branch is added as a residual,
+// without a further pass.
+//
+// out_grad is the gradient of the sums: where a layer has a batch norm or an activation, apply
+// their gradients first. The gradient of the layer's residual is out_grad itself.
+#ifndef SPIRA_CONV_GRAD_H
+#define SPIRA_CONV_GRAD_H
+
+#include "conv_pairs.h"
+
+namespace spira {
+
+// Of a layer with two sources: which of them the input gradient is for.
+enum grad_source : int {
+    grad_source_both, // in_grad [inputs, cin + cin2]
+    grad_source_first,
+    grad_source_second,
+};
+
+// Which offset's weights offset k of the map multiplies.
+enum grad_order : int {
+    grad_order_same,     // map of the other direction
+    grad_order_mirrored, // the layer's own map
+};
+
+// The input channels [first, first + count) of a layer.
+struct grad_channels {
+    int first, count;
+};
+
+SPIRA_BOTH grad_channels grad_channels_of(const conv_shape *s, grad_source source) {
+    grad_channels c = {source == grad_source_second ? s->cin : 0,
+                       source == grad_source_both    ? s->cin + s->cin2
+                       : source == grad_source_first ? s->cin
+                                                     : s->cin2};
+    return c;
+}
+
+// Whether the input gradient may read the layer's own map. same_set: the outputs are the inputs.
+SPIRA_BOTH bool conv_grad_mirrors(const kernel_shape *kernel, bool same_set) {
+    return same_set && kernel_is_odd(kernel) && !kernel->transposed;
+}
+
+// The shape of the convolution that computes the input gradient of a layer.
+SPIRA_BOTH conv_shape conv_grad_shape(const conv_shape *s, grad_source source) {
+    conv_shape g = *s;
+    g.cin = s->cout;
+    g.cin2 = 0;
+    g.cout = grad_channels_of(s, source).count;
+    return g;
+}
+
+SPIRA_API status conv_grad_shape_check(const conv_shape *s, grad_source source, grad_order order) {
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_REQUIRE(source >= grad_source_both && source <= grad_source_second, status_unsupported,
+                  "source", source);
+    SPIRA_REQUIRE(source != grad_source_second || s->cin2, status_unsupported,
+                  "source (the layer has one)", source);
+    SPIRA_REQUIRE(order == grad_order_same || order == grad_order_mirrored, status_unsupported,
+                  "order", order);
+    SPIRA_REQUIRE(grad_channels_of(s, source).count <= conv_channels_max, status_bad_size,
+                  "shape.cin + shape.cin2 (take one source at a time)", s->cin + s->cin2);
+    return status_success();
+}
+
+// Where the weights of offset k of the input gradient are in those of the layer.
+SPIRA_BOTH int grad_offset(const conv_shape *s, grad_order order, int k) {
+    return order == grad_order_mirrored ? s->volume - 1 - k : k;
+}
+
+// ---- host loops ---------------------------------------------------------------------------------
+
+// The weights of the convolution that computes the input gradient: the host loop of the transform
+// in conv_grad_weights_pack (conv_grad.cuh).
+//
+// inputs   weight [volume, cin + cin2, cout]
+// outputs  to [volume, cout, channels of `source`]
+SPIRA_API status conv_grad_weights_host(const conv_shape *s, grad_source source, grad_order order,
+                                        const float *weight, float *to) {
+    SPIRA_TRY(conv_grad_shape_check(s, source, order));
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(to, status_null_pointer, "to", 0);
+    const grad_channels c = grad_channels_of(s, source);
+    const int64_t rows = s->cin + s->cin2;
+    for (int64_t k = 0; k < s->volume; ++k) {
+        const float *from = weight + (grad_offset(s, order, (int)k) * rows + c.first) * s->cout;
+        for (int64_t n = 0; n < s->cout; ++n) {
+            for (int64_t i = 0; i < c.count; ++i) {
+                to[(k * s->cout + n) * c.count + i] = from[i * s->cout + n];
+            }
+        }
+    }
+    return status_success();
+}
+
+// The input gradient: the host loop of conv_grad_input (conv_grad.cuh), in float or double.
+//
+// inputs   out_grad [outputs, cout]; weight [volume, cin + cin2, cout]: of the layer, not
+//          transposed; map [inputs, volume]: see grad_order; null for the identity (volume 1)
+//          residual [inputs, channels of `source`]: added, or null
+// outputs  in_grad [inputs, channels of `source`]
+// The order of the additions is fixed: the residual, then offsets ascending, channels ascending.
+template <typename Sum>
+SPIRA_API status conv_grad_input_host(const conv_shape *s, grad_source source, grad_order order,
+                                      const float *out_grad, const float *weight,
+                                      const int32_t *map, int32_t inputs, const float *residual,
+                                      Sum *in_grad) {
+    SPIRA_TRY(conv_grad_shape_check(s, source, order));
+    SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(map || s->volume == 1, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(in_grad, status_null_pointer, "in_grad", 0);
+    SPIRA_REQUIRE(inputs >= 0, status_bad_size, "inputs", inputs);
+    const grad_channels c = grad_channels_of(s, source);
+    const int64_t rows = s->cin + s->cin2, chunk = 64, chunks = ceil_div(inputs, chunk);
+    SPIRA_PARALLEL_FOR
+    for (int64_t b = 0; b < chunks; ++b) {
+        for (int64_t i = b * chunk; i < min_of(inputs, (b + 1) * chunk); ++i) {
+            Sum *sum = in_grad + i * c.count;
+            for (int a = 0; a < c.count; ++a) {
+                sum[a] = residual ? (Sum)residual[i * c.count + a] : 0;
+            }
+            for (int k = 0; k < s->volume; ++k) {
+                const int64_t o = map ? map[i * s->volume + k] : i;
+                const float *from = weight + (grad_offset(s, order, k) * rows + c.first) * s->cout;
+                for (int64_t a = 0; a < c.count && o >= 0; ++a) {
+                    for (int64_t n = 0; n < s->cout; ++n) {
+                        sum[a] += (Sum)out_grad[o * s->cout + n] * (Sum)from[a * s->cout + n];
+                    }
+                }
+            }
+        }
+    }
+    return status_success();
+}
+
+// to [channels, cout] += x [channels] times y [cout].
+template <typename Sum>
+SPIRA_API void conv_grad_host_outer(const float *x, int channels, const float *y, int cout,
+                                    Sum *to) {
+    for (int64_t c = 0; c < channels; ++c) {
+        for (int64_t n = 0; n < cout; ++n) {
+            to[c * cout + n] += (Sum)x[c] * (Sum)y[n];
+        }
+    }
+}
+
+// The weight gradient: the host loop of conv_grad_weight (conv_grad.cuh), in float or double.
+//
+// inputs   in [inputs, cin], in2 [inputs, cin2] or null; out_grad [outputs, cout]; pairs, sides: see
+//          conv_pairs.h; pairs may be null for a 1x1x1 layer on one set (pairs_sides_centre)
+// outputs  weight_grad [volume, cin + cin2, cout]; 0 for an offset without pairs
+// errors   null pointers, sizes, a half map of an even volume
+// The order of the additions is fixed: pairs as they stand in their list.
+template <typename Sum>
+SPIRA_API status conv_grad_weight_host(const conv_shape *s, const float *in, const float *in2,
+                                       const float *out_grad, const map_pairs *pairs,
+                                       pairs_sides sides, int32_t outputs, Sum *weight_grad) {
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_TRY(pairs_sides_check(s, sides));
+    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
+    const map_pairs none = {};
+    if (s->volume > 1 || sides != pairs_sides_centre) {
+        device_status unused = {};
+        SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
+        SPIRA_TRY(map_pairs_check(pairs, &unused));
+    }
+    SPIRA_REQUIRE(weight_grad, status_null_pointer, "weight_grad", 0);
+    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    const map_pairs *lists = pairs ? pairs : &none;
+    const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
+    SPIRA_PARALLEL_FOR
+    for (int k = 0; k < s->volume; ++k) {
+        const pairs_span list = pairs_span_of(lists, s->volume, sides, outputs, k);
+        const int32_t *sources = pairs_sources(lists, s->volume, sides, k);
+        const int32_t *targets = pairs_targets(lists, s->volume, sides, k);
+        Sum *to = weight_grad + k * size;
+        std::fill(to, to + size, (Sum)0);
+        for (int64_t p = list.begin; p < (int64_t)list.begin + list.count; ++p) {
+            const int64_t i = sources ? sources[p] : p, o = targets ? targets[p] : p;
+            if (i < 0 || o < 0 || o >= outputs) {
+                continue;
+            }
+            conv_grad_host_outer(in + i * s->cin, s->cin, out_grad + o * s->cout, s->cout, to);
+            if (s->cin2) {
+                conv_grad_host_outer(in2 + i * s->cin2, s->cin2, out_grad + o * s->cout, s->cout,
+                                     to + (int64_t)s->cin * s->cout);
+            }
+        }
+    }
+    return status_success();
+}
+
+// The bias gradient: the host loop of conv_grad_bias (conv_grad.cuh), in float or double.
+//
+// inputs   out_grad [outputs, cout]
+// outputs  bias_grad [cout]
+template <typename Sum>
+SPIRA_API status conv_grad_bias_host(const float *out_grad, int32_t outputs, int cout,
+                                     Sum *bias_grad) {
+    SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
+    SPIRA_REQUIRE(bias_grad, status_null_pointer, "bias_grad", 0);
+    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+    std::fill(bias_grad, bias_grad + cout, (Sum)0);
+    for (int64_t o = 0; o < outputs; ++o) {
+        for (int n = 0; n < cout; ++n) {
+            bias_grad[n] += (Sum)out_grad[o * cout + n];
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,69 @@
+// spira/dense_grad.cuh: the gradient of a dense map on the GPU.
+#ifndef SPIRA_DENSE_GRAD_CUH
+#define SPIRA_DENSE_GRAD_CUH
+
+#include "base/launch.cuh"
+#include "dense_grad.h"
+#include "device.h"
+#include "numeric.cuh"
+
+namespace spira {
+
+enum { dense_grad_threads = 256 };
+
+// I: element of the map; O: of the gradient.
+template <typename W, typename I, typename O>
+SPIRA_KERNEL void __launch_bounds__(dense_grad_threads)
+    dense_grad_kernel(dense_args<W> a, word_layout words, O *features_grad) {
+    const int64_t at = (int64_t)blockIdx.x * dense_grad_threads + threadIdx.x;
+    const int64_t i = at / a.channels;
+    pdl_wait();
+    if (i >= voxel_set_count(a.set)) {
+        return;
+    }
+    voxel cell;
+    const bool there =
+        dense_locate(&a.grid, a.stride, a.batch, word_unpack(&words, a.set.words[i]), &cell);
+    float value = 0;
+    if (there) {
+        value = element_to_float((
+            (const I *)
+                a.out)[dense_at(a.order, a.grid.extent, a.channels, cell, (int)(at % a.channels))]);
+    }
+    features_grad[at] = element_from_float<O>(value);
+}
+
+// The gradient of `dense`: gathers, for each voxel, the gradient of its cell.
+//
+// format, out_format   as of dense: of features_grad and of the map
+//
+// inputs   args: those of `dense`, but `out` holds the gradient of the map, `features` is not read,
+//          and `type` is that of features_grad
+// outputs  features_grad [set.capacity, channels]: rounded once; 0 for a voxel off the grid or
+//          beyond the batch. Rows from the count on are not written. `trouble` is not written
+// errors   those of dense
+// Asynchronous, deterministic, equal to dense_grad_host (a NaN may have other bits); one launch, no
+// scratch.
+template <typename W, numeric format = numeric_any, numeric out_format = numeric_any>
+SPIRA_API status dense_grad(const device_info *gpu, const dense_args<W> *args, void *features_grad,
+                            cudaStream_t stream) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(dense_grad_check(args, features_grad));
+    SPIRA_REQUIRE(out_format == numeric_any || args->out_type == out_format, status_unsupported,
+                  "out_type (another one than the function is compiled for)", args->out_type);
+    const int64_t grid = ceil_div((int64_t)args->set.capacity * args->channels, dense_grad_threads);
+    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "set.capacity * channels", grid);
+    return numeric_dispatch<format>(args->type, [&](auto own) {
+        return numeric_dispatch<out_format>(args->out_type, [&](auto map) {
+            typedef typename decltype(own)::element O;
+            typedef typename decltype(map)::element I;
+            return kernel_launch(dense_grad_kernel<W, I, O>, (unsigned)grid, dense_grad_threads, 0,
+                                 args->programmatic && gpu->programmatic, 1, stream, "dense_grad",
+                                 *args, *args->words, (O *)features_grad);
+        });
+    });
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,60 @@
+// spira/grad/fill.cuh: fills a stage: the rows of both sides of a chunk of pairs.
+//
+// A warp gathers its own share of the pairs: a lane loads the two row numbers of a pair, one stage
+// ahead, and the copies get them from there. Missing pairs and channels are filled with zeros.
+#ifndef SPIRA_GRAD_FILL_CUH
+#define SPIRA_GRAD_FILL_CUH
+
+#include "traits.cuh"
+
+namespace spira {
+
+// Loads the row numbers of the next chunk: lane l has pair l of the warp's share.
+template <typename T>
+SPIRA_DEVICE grad_pair grad_pairs_load(const grad_cursor &c) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    return grad_pair_load(c, lane < T::gathered ? warp * T::gathered + lane : T::chunk, T::chunk);
+}
+
+// Copies the warp's rows of one side. own: the row number of the lane's pair; to: of the side in
+// the stage.
+template <typename T, int pitch>
+SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to) {
+    typedef typename T::element E;
+    enum { pieces = pitch / 16, copies = T::gathered * pieces / 32 };
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int first = lane / pieces, piece = lane % pieces;
+    const int bytes = side.left * (int)sizeof(E) - piece * 16; // of the row from the piece on
+    const char *base = side.base + (bytes > 0 ? piece * 16 : 0);
+    if (side.wide) {
+#pragma unroll
+        for (int i = 0; i < copies; ++i) { // the address of a missing row is not read
+            const int r = i * (32 / pieces) + first;
+            const int32_t row = __shfl_sync(~0u, own, r);
+            async_copy_16_signed(
+                to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece),
+                base + conv_multiply_wide((uint32_t)row, side.pitch), row | (bytes - 1));
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < copies; ++i) { // element by element
+        const int r = i * (32 / pieces) + first;
+        const int32_t row = __shfl_sync(~0u, own, r);
+        shared_store_4(
+            to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece),
+            conv_read_unaligned<E>(base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch),
+                                   row >= 0 ? bytes : 0));
+    }
+}
+
+// Fills a stage. stage: its address.
+template <typename T>
+SPIRA_DEVICE void grad_fill(const grad_tile &tile, const grad_pair &own, uint32_t stage) {
+    grad_fill_side<T, T::in_pitch>(tile.in, own.in, stage);
+    grad_fill_side<T, T::out_pitch>(tile.out, own.out, stage + T::in_bytes);
+}
+
+} // namespace spira
+
+#endif

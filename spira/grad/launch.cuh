@@ -1,0 +1,146 @@
+// spira/grad/launch.cuh: how the work of a weight gradient is cut, and its two launches.
+#ifndef SPIRA_GRAD_LAUNCH_CUH
+#define SPIRA_GRAD_LAUNCH_CUH
+
+#include "exact.cuh"
+#include "kernel.cuh"
+#include "reduce.cuh"
+
+// For measurements: rows of a tile (grad/traits.cuh) of every layer whose format has it; 0: chosen.
+#ifndef SPIRA_GRAD_ROWS
+#define SPIRA_GRAD_ROWS 0
+#endif
+
+namespace spira {
+
+// Follows from the shape and the device alone, so that scratch can be counted without a map.
+struct grad_cut {
+    bool tensor;       // grad/kernel.cuh; else grad/exact.cuh
+    int rows, columns; // input and output channels of a tile
+    int chunk;         // pairs
+    int down1, down;   // tiles along the input channels: of the first source, of both
+    int across, parts; // tiles along the output channels; parts of the pairs
+};
+
+SPIRA_API int grad_tiles_down(const conv_shape *s, int rows) {
+    return (int)(ceil_div(s->cin, rows) + ceil_div(s->cin2, rows));
+}
+
+// What a pair costs with tiles of `rows`: bytes that are gathered, and products, those of channels
+// that are not there included. A byte takes as long as 80 products of large tiles; instructions of
+// smaller ones wait longer for shared memory.
+SPIRA_API int64_t grad_cost(const conv_shape *s, int rows) {
+    const int64_t down = grad_tiles_down(s, rows), across = ceil_div(s->cout, grad_columns(rows));
+    const int64_t element = numeric_size(s->type);
+    const int64_t bytes = ((s->cin + s->cin2) * across + s->cout * down) * element;
+    const int64_t products = down * across * grad_elements(rows) * (element == 2 ? 1 : 2);
+    const int64_t memory = 240 * bytes;
+    const int64_t matrix = 2 * products * (rows > 64 ? 3 : rows > 16 ? 4 : 9);
+    return 4 * max_of(memory, matrix) + min_of(memory, matrix);
+}
+
+// Thread blocks of a multiprocessor at a time; 0: the variant does not run there.
+SPIRA_API int grad_resident_on(const conv_shape *s, int rows, const device_info *d) {
+    const int element = numeric_size(s->type), bytes = grad_bytes(rows, element, s->volume);
+    if (bytes > d->shared_max || rows * element > 512) {
+        return 0;
+    }
+    return (int)max_of(min_of(grad_resident(rows), (d->shared_max + 1024) / (bytes + 1024)), 1);
+}
+
+SPIRA_API int grad_rows_choose(const conv_shape *s, const device_info *d) {
+    int best = grad_rows_least;
+    if (SPIRA_GRAD_ROWS && grad_resident_on(s, SPIRA_GRAD_ROWS, d)) {
+        return SPIRA_GRAD_ROWS;
+    }
+    for (int rows = 2 * best; rows <= grad_rows_most; rows *= 2) {
+        const bool better = grad_cost(s, rows) < grad_cost(s, best);
+        best = better && grad_resident_on(s, rows, d) ? rows : best;
+    }
+    return best;
+}
+
+// rows: of a tile; 0: chosen.
+SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int rows = 0) {
+    grad_cut c = {};
+    int resident = grad_exact_resident;
+    c.tensor = s->type != numeric_f32 && d->capability >= 80;
+    c.rows = c.columns = grad_exact_tile;
+    c.chunk = grad_exact_chunk;
+    if (c.tensor) {
+        c.rows = rows ? rows : grad_rows_choose(s, d);
+        c.columns = grad_columns(c.rows);
+        c.chunk = grad_chunk(c.rows, numeric_size(s->type));
+        resident = grad_resident_on(s, c.rows, d);
+    }
+    c.down1 = (int)ceil_div(s->cin, c.rows);
+    c.down = grad_tiles_down(s, c.rows);
+    c.across = (int)ceil_div(s->cout, c.columns);
+    c.parts = (int)max_of(d->multiprocessors * resident / (c.down * c.across), 1);
+    return c;
+}
+
+// Floats of the slots.
+SPIRA_API int64_t grad_slots(const grad_cut *c) {
+    return (int64_t)c->parts * c->down * c->across * c->rows * c->columns;
+}
+
+template <int rows, int columns>
+SPIRA_API status grad_reduce_launch(const grad_params &p, const device_info *d,
+                                    cudaStream_t stream) {
+    const int elements = grad_reduce_warps / p.along * grad_reduce_warp;
+    const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
+                    (unsigned)p.volume);
+    return kernel_launch(grad_reduce_kernel<rows, columns>, grid, 32 * grad_reduce_warps, 0,
+                         d->programmatic, 1, stream, "conv_grad_weight", p);
+}
+
+template <typename E, int rows>
+SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
+                                    cudaStream_t stream) {
+    typedef grad_traits<E, rows> T;
+    const int bytes = grad_bytes(rows, sizeof(E), p.volume);
+    const auto kernel = grad_kernel<T>;
+    SPIRA_TRY(status_from_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "conv_grad_weight (shared memory)"));
+    SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
+                            T::threads, (size_t)bytes, p.programmatic, 1, stream,
+                            "conv_grad_weight", p));
+    return grad_reduce_launch<T::rows, T::columns>(p, d, stream);
+}
+
+template <typename E>
+SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
+                                   cudaStream_t stream) {
+    const int bytes = (p.volume + 1) * (int)sizeof(uint32_t);
+    SPIRA_TRY(kernel_launch(
+        grad_exact_kernel<E>, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
+        grad_exact_threads, (size_t)bytes, p.programmatic, 1, stream, "conv_grad_weight", p));
+    return grad_reduce_launch<grad_exact_tile, grad_exact_tile>(p, d, stream);
+}
+
+// Computes a weight gradient with tiles of grad_cut.rows.
+template <typename E>
+SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_info *d,
+                                 cudaStream_t stream) {
+    if constexpr (sizeof(E) == 2) {
+        if (rows == 256) {
+            return grad_tensor_launch<E, 256>(p, d, stream);
+        }
+    }
+    switch (rows) {
+    case 16:
+        return grad_tensor_launch<E, 16>(p, d, stream);
+    case 32:
+        return grad_tensor_launch<E, 32>(p, d, stream);
+    case 64:
+        return grad_tensor_launch<E, 64>(p, d, stream);
+    default:
+        return grad_tensor_launch<E, 128>(p, d, stream);
+    }
+}
+
+} // namespace spira
+
+#endif

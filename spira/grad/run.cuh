@@ -1,0 +1,30 @@
+// spira/grad/run.cuh: from the format of a weight gradient to the launch of its kernels.
+#ifndef SPIRA_GRAD_RUN_CUH
+#define SPIRA_GRAD_RUN_CUH
+
+#include "../conv/run.cuh"
+#include "launch.cuh"
+
+namespace spira {
+
+// tag: numeric_tag. Kernels that no compiled architecture runs are left out.
+template <typename tag>
+SPIRA_API status grad_run(tag, const grad_params &p, const grad_cut *cut, const device_info *d,
+                          cudaStream_t stream) {
+    typedef typename tag::element E;
+    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
+        if (cut->tensor) {
+            return grad_tensor_run<E>(p, cut->rows, d, stream);
+        }
+    }
+    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+        if (!cut->tensor) {
+            return grad_exact_launch<E>(p, d, stream);
+        }
+    }
+    return conv_not_compiled();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,247 @@
+// spira/grad/share.cuh: how the pairs of all offsets are shared out among thread blocks.
+//
+// The lists of all offsets stand one after another. Position 0 is the first pair of the first list.
+// Part p has the positions [p * each, (p + 1) * each), whatever the lengths of the lists. A part
+// walks its positions in chunks; a chunk lies in one list.
+//
+// The sums of a list that begins in a part go straight to the gradient. Those of a list that began
+// in an earlier part go to the part's slot: there is one such list at most. grad/reduce.cuh adds
+// the slots of a list to the gradient, in ascending order of the parts.
+#ifndef SPIRA_GRAD_SHARE_CUH
+#define SPIRA_GRAD_SHARE_CUH
+
+#include "../conv/tile.cuh"
+#include "../conv_pairs.h"
+
+namespace spira {
+
+// What the kernels of the weight gradient read and write.
+struct grad_params {
+    const void *in, *in2, *out_grad;
+    map_pairs pairs;
+    const int32_t *count;
+    float *weight_grad; // [volume, cin + cin2, cout]
+    float *slots;       // [parts, tiles, rows * columns of a tile]
+    pairs_sides sides;
+    int32_t capacity;
+    int volume, cin, cin2, cout;
+    numeric type;
+    int parts;       // that share the pairs
+    int down1, down; // tiles along the input channels: of the first source, of both
+    int across;      // tiles along the output channels
+    int chunk;       // pairs: parts are a multiple of it
+    int along;       // warps that share the slots of an element: grad/reduce.cuh
+    bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
+    bool programmatic;                // lists and count may be read before pdl_wait
+};
+
+// ---- lists --------------------------------------------------------------------------------------
+
+// The number of outputs, clamped to the capacity.
+SPIRA_DEVICE int32_t grad_rows(const grad_params &p) {
+    return (int32_t)max_of(min_of(*p.count, p.capacity), 0);
+}
+
+// The offset of list j. Lists of a half map: the offsets before the centre, their mirrors, the
+// centre.
+SPIRA_DEVICE int grad_list_offset(const grad_params &p, int j) {
+    const int half = p.volume / 2;
+    return p.sides == pairs_sides_one || j < half ? j
+           : j < 2 * half                         ? p.volume - 1 - (j - half)
+                                                  : half;
+}
+
+// Where a list of the pairs begins, from the first list on.
+SPIRA_DEVICE uint32_t grad_begin(const grad_params &p, int k) {
+    const int64_t first = max_of(min_of(p.pairs.begin[0], p.pairs.capacity), 0);
+    const int64_t own = max_of(min_of(p.pairs.begin[k], p.pairs.capacity), first);
+    return (uint32_t)(own - first);
+}
+
+// The position of the first pair of list j, 0 .. volume. rows: of the outputs.
+SPIRA_DEVICE uint32_t grad_list_start(const grad_params &p, int32_t rows, int j) {
+    if (p.sides == pairs_sides_one) {
+        return grad_begin(p, j);
+    }
+    const int half = p.volume / 2;
+    const uint32_t centre = j > 2 * half && p.sides == pairs_sides_centre ? (uint32_t)rows : 0;
+    if (half == 0) {
+        return centre; // there need not be any lists
+    }
+    const uint32_t all = grad_begin(p, half);
+    return j <= half ? grad_begin(p, j) : all + grad_begin(p, (int)min_of(j - half, half)) + centre;
+}
+
+// Positions of a part. total: of all lists.
+SPIRA_DEVICE uint32_t grad_part_size(const grad_params &p, uint32_t total) {
+    const uint32_t parts = (uint32_t)p.parts, chunk = (uint32_t)p.chunk;
+    const uint32_t each = (total / parts + (total % parts != 0) + chunk - 1) / chunk * chunk;
+    return each < 2 * chunk ? 2 * chunk : each;
+}
+
+// ---- the walk through a part --------------------------------------------------------------------
+
+// Where the walk stands. All threads of the block have the same.
+struct grad_cursor {
+    uint32_t at, end; // position; end of the list in the part
+    uint32_t stop;    // end of the part; the walk is over when `at` reaches it
+    uint32_t start;   // position of the list's first pair
+    int list;
+    // The rows of the pair at position 0, if it were of this list; null: rows are counted.
+    const int32_t *sources, *targets;
+};
+
+// Finds the list of the position. starts [volume + 1], shared.
+SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts, grad_cursor &c) {
+    int low = 0, high = p.volume; // starts[low] <= at < starts[high]
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (starts[middle] <= c.at) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    c.list = low;
+    c.start = starts[low];
+    c.end = starts[high] < c.stop ? starts[high] : c.stop;
+    const int k = grad_list_offset(p, c.list);
+    const int64_t shift = pairs_span_of(&p.pairs, p.volume, p.sides, 0, k).begin - (int64_t)c.start;
+    const int32_t *sources = pairs_sources(&p.pairs, p.volume, p.sides, k);
+    const int32_t *targets = pairs_targets(&p.pairs, p.volume, p.sides, k);
+    c.sources = sources ? sources + shift : nullptr;
+    c.targets = targets ? targets + shift : nullptr;
+}
+
+// Goes to the first pair of a part. All threads of the block call this; starts is written.
+SPIRA_DEVICE grad_cursor grad_cursor_begin(const grad_params &p, int part, uint32_t *starts) {
+    const int32_t rows = grad_rows(p);
+    for (int j = (int)threadIdx.x; j <= p.volume; j += (int)blockDim.x) {
+        starts[j] = grad_list_start(p, rows, j);
+    }
+    __syncthreads();
+    const uint32_t total = starts[p.volume], each = grad_part_size(p, total);
+    const uint64_t from = (uint64_t)each * (uint32_t)part;
+    grad_cursor c = {};
+    c.at = from < total ? (uint32_t)from : total;
+    c.stop = total - c.at < each ? total : c.at + each;
+    if (c.at < c.stop) {
+        grad_cursor_find(p, starts, c);
+    }
+    return c;
+}
+
+// Pairs of the next chunk.
+SPIRA_DEVICE int grad_cursor_pairs(const grad_cursor &c, int chunk) {
+    return c.end - c.at < (uint32_t)chunk ? (int)(c.end - c.at) : chunk;
+}
+
+// Goes to the next chunk. Returns whether the list has ended in the part.
+SPIRA_DEVICE bool grad_cursor_next(const grad_params &p, const uint32_t *starts, int chunk,
+                                   grad_cursor &c) {
+    c.at += (uint32_t)grad_cursor_pairs(c, chunk);
+    if (c.at < c.end) {
+        return false;
+    }
+    if (c.at < c.stop) {
+        grad_cursor_find(p, starts, c);
+    }
+    return true;
+}
+
+// The two rows of a pair: negative where the pair is missing.
+struct grad_pair {
+    int32_t in, out;
+};
+
+// Loads pair i of the chunk, as it is in the lists. Nothing waits for the loads.
+SPIRA_DEVICE grad_pair grad_pair_load(const grad_cursor &c, int i, int chunk) {
+    grad_pair pair = {-1, -1};
+    if (i < grad_cursor_pairs(c, chunk)) {
+        const int64_t at = (int64_t)c.at + i;
+        pair.in = c.sources ? c.sources[at] : (int32_t)(at - c.start);
+        pair.out = c.targets ? c.targets[at] : (int32_t)(at - c.start);
+    }
+    return pair;
+}
+
+// The pair, or none if one of its rows is missing. rows: of the outputs.
+SPIRA_DEVICE grad_pair grad_pair_check(const grad_pair &pair, int32_t rows) {
+    const bool there = pair.in >= 0 && pair.out >= 0 && pair.out < rows;
+    return {there ? pair.in : -1, there ? pair.out : -1};
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+// One side of a tile: the channels of the rows that are gathered.
+struct grad_side {
+    const char *base; // the tile's first channel of row 0
+    uint32_t pitch;   // bytes to the next row
+    int left;         // channels from the tile's first on
+    bool wide;        // rows are aligned to 16 bytes
+};
+
+// What a thread block computes: a tile of the gradient of each offset.
+struct grad_tile {
+    grad_side in, out;
+    int number;      // of the tile
+    int row, column; // of the tile's first element in the gradient of an offset
+};
+
+// rows, columns: of a tile; element: bytes.
+SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, int columns,
+                                    int element) {
+    const int down = number / p.across;
+    const bool second = down >= p.down1;
+    const int c = (second ? down - p.down1 : down) * rows, n = number % p.across * columns;
+    const int channels = second ? p.cin2 : p.cin;
+    grad_tile t;
+    t.number = number;
+    t.row = (second ? p.cin : 0) + c;
+    t.column = n;
+    t.in.base = (const char *)(second ? p.in2 : p.in) + (int64_t)c * element;
+    t.in.pitch = (uint32_t)(channels * element);
+    t.in.left = channels - c;
+    t.in.wide = second ? p.wide_in2 : p.wide_in;
+    t.out.base = (const char *)p.out_grad + (int64_t)n * element;
+    t.out.pitch = (uint32_t)(p.cout * element);
+    t.out.left = p.cout - n;
+    t.out.wide = p.wide_out;
+    return t;
+}
+
+// Where the sums of a list go.
+struct grad_target {
+    float *to;         // the tile's first element
+    int pitch;         // floats to the next row
+    int rows, columns; // elements that are there
+};
+
+// list: that has ended; rows, columns: of a tile.
+SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t, int part,
+                                        uint32_t part_first, const grad_cursor &list, int rows,
+                                        int columns) {
+    grad_target g;
+    if (list.start < part_first) {
+        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (rows * columns);
+        g.rows = rows;
+        g.pitch = g.columns = columns;
+        return g;
+    }
+    const int64_t k = grad_list_offset(p, list.list);
+    g.to = p.weight_grad + ((k * (p.cin + p.cin2) + t.row) * p.cout + t.column);
+    g.pitch = p.cout;
+    g.rows = t.in.left;
+    g.columns = t.out.left;
+    return g;
+}
+
+SPIRA_DEVICE void grad_put(const grad_target &g, int row, int column, float value) {
+    if (row < g.rows && column < g.columns) {
+        g.to[(int64_t)row * g.pitch + column] = value;
+    }
+}
+
+} // namespace spira
+
+#endif

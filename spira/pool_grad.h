@@ -1,0 +1,128 @@
+// spira/pool_grad.h: the gradient of local pooling over a kernel map.
+//
+// Of a maximum, the gradient of an output goes to the one source that `pool` takes: the first of
+// the largest in the order of the offsets. Of an average, each source gets its share.
+#ifndef SPIRA_POOL_GRAD_H
+#define SPIRA_POOL_GRAD_H
+
+#include "pool.h"
+
+namespace spira {
+
+// One gradient. Start from zero and fill it by name; all but `in` of an average is required. In
+// host memory for pool_grad_host, where features are floats and `type` is not read.
+struct pool_grad_args {
+    pool_kind kind;
+    numeric type;
+    int channels, volume;
+    const void *in;       // [inputs, channels] of the layer; of an average it may be null
+    const void *out_grad; // [outputs, channels]
+    const int32_t *map;   // [outputs, volume] of the layer
+    // [capacity, volume] of the other direction: sets exchanged, kernel.transposed inverted. For a
+    // submanifold layer with an odd kernel that is `map` itself.
+    const int32_t *back;
+    const int32_t *count; // [1] inputs, at most `capacity`
+    int32_t capacity;
+    void *in_grad; // [capacity, channels]
+};
+
+SPIRA_API status pool_grad_check(const pool_grad_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(a->kind == pool_max || a->kind == pool_average, status_unsupported, "kind",
+                  a->kind);
+    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_REQUIRE(a->volume >= 1 && a->volume <= kernel_volume_max, status_bad_size, "volume",
+                  a->volume);
+    const size_t element = (size_t)numeric_size(a->type);
+    if (a->kind == pool_max) {
+        SPIRA_TRY(pointer_check(a->in, element, "in"));
+    }
+    SPIRA_TRY(pointer_check(a->out_grad, element, "out_grad"));
+    SPIRA_TRY(pointer_check(a->map, sizeof(int32_t), "map"));
+    SPIRA_TRY(pointer_check(a->back, sizeof(int32_t), "back"));
+    SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
+    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  a->capacity);
+    SPIRA_TRY(pointer_check(a->in_grad, element, "in_grad"));
+    SPIRA_REQUIRE(a->in_grad != a->in && a->in_grad != a->out_grad, status_unsupported,
+                  "in_grad (overlaps an input)", 0);
+    return status_success();
+}
+
+// Whether a further source with the value x takes the place of the largest one so far, as
+// pool_larger decides. first: there is none so far.
+SPIRA_BOTH bool pool_takes(bool first, float x, float value) {
+    return first || float_is_nan(x) || (!float_is_nan(value) && x > value);
+}
+
+// What an output of an average gives to each of its sources. taps [volume]: of the output.
+SPIRA_BOTH float pool_share(const int32_t *taps, int volume, float out_grad) {
+    int sources = 0;
+    for (int k = 0; k < volume; ++k) {
+        sources += taps[k] >= 0;
+    }
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(out_grad, (float)sources);
+#else
+    return out_grad / (float)sources;
+#endif
+}
+
+// ---- host loop ----------------------------------------------------------------------------------
+
+// The source that the maximum of an output is from. in: the channel of row 0.
+SPIRA_API int32_t pool_winner_host(const pool_grad_args *a, const int32_t *taps, const float *in) {
+    int32_t winner = -1;
+    float value = 0;
+    for (int k = 0; k < a->volume; ++k) {
+        const float x = taps[k] >= 0 ? in[(int64_t)taps[k] * a->channels] : 0;
+        if (taps[k] >= 0 && pool_takes(winner < 0, x, value)) {
+            winner = taps[k];
+            value = x;
+        }
+    }
+    return winner;
+}
+
+// One element of the gradient. Both sides add in the order of the offsets, so that they round
+// alike.
+SPIRA_API float pool_grad_value_host(const pool_grad_args *a, int64_t i, int c) {
+    float sum = 0;
+    for (int k = 0; k < a->volume; ++k) {
+        const int64_t o = a->back[i * a->volume + k];
+        if (o < 0) {
+            continue;
+        }
+        const int32_t *taps = a->map + o * a->volume;
+        const float grad = ((const float *)a->out_grad)[o * a->channels + c];
+        if (a->kind == pool_average) {
+            sum += pool_share(taps, a->volume, grad);
+        } else if (pool_winner_host(a, taps, (const float *)a->in + c) == i) {
+            sum += grad;
+        }
+    }
+    return sum;
+}
+
+// The gradient of pooling: the host loop of `pool_grad` (pool_grad.cuh), on floats.
+//
+// inputs   args: see pool_grad_args; all arrays in host memory
+// outputs  args->in_grad; rows from the count on are not written
+SPIRA_API status pool_grad_host(const pool_grad_args *args) {
+    pool_grad_args a = *args;
+    a.type = numeric_f32;
+    SPIRA_TRY(pool_grad_check(&a));
+    const int64_t count = max_of(min_of(*a.count, a.capacity), 0);
+    SPIRA_PARALLEL_FOR
+    for (int64_t i = 0; i < count; ++i) {
+        for (int c = 0; c < a.channels; ++c) {
+            ((float *)a.in_grad)[i * a.channels + c] = pool_grad_value_host(&a, i, c);
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
