@@ -145,10 +145,13 @@ UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE
 # A recipe that names MAKE itself would run under `make -n`.
 THIS_MAKE := $(MAKE)
 
+# Tests on the GPU measure and need it alone. Threads that spin while they wait would cost cores.
+TOGETHER := $(if $(GPU),,TALLY_JOBS=2 OMP_WAIT_POLICY=passive)
+
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
 	      echo 'no nvcc: the GPU code was neither compiled nor run')
-	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) tests/tally.sh build/test_host \
+	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) $(TOGETHER) tests/tally.sh build/test_host \
 	      'build/test_fast_math $(FAST_MATH_NAMES)' \
 	      $(foreach t,$(TESTS_BUILT),'$(if $(GPU),SPIRA_NEED_GPU=1) $t') \
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \

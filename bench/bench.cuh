@@ -198,8 +198,8 @@ struct bench_options {
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
         "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms|minuet]\n"
         "       [--minuet B,C]\n"
-        "       [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]\n"
-        "       [--apart] [--priority]\n"
+        "       [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
+        "       [--quick] [--apart] [--priority]\n"
         "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -245,8 +245,8 @@ SPIRA_API int bench_dataflow(const char *name) {
 }
 
 // What bench/net.cu measures.
-static const char *const bench_part_names[] = {"tables", "layers", "fig13",
-                                               "fig15",  "table4", "batches"};
+static const char *const bench_part_names[] = {"tables", "layers",  "fig13",   "fig15",
+                                               "table4", "batches", "deployed"};
 
 enum {
     bench_part_tables,
@@ -255,6 +255,7 @@ enum {
     bench_part_fig15,
     bench_part_table4,
     bench_part_batches,
+    bench_part_deployed,
     bench_parts
 };
 
@@ -366,6 +367,7 @@ struct bench_input {
     char name[128];
     scan::scan_cloud cloud; // voxels [rows, 3], in the order of the file; duplicates where it was
                             // points
+    scan::scan_cloud raw;   // the points themselves, if the file has points
     int batches;            // 0: one
     const int32_t *batch;   // [rows] of each row; null: one batch
 };
@@ -380,7 +382,8 @@ SPIRA_API void bench_stem(const char *path, char *name, size_t size) {
     }
 }
 
-// Points become voxels: the rows stay, so that sorting has the scan's duplicates.
+// Points become voxels: the rows stay, so that sorting has the scan's duplicates. The points are
+// no longer the cloud's.
 SPIRA_API void bench_quantise(scan::scan_cloud *cloud, float size, const char *path) {
     cloud->voxels = (int32_t *)malloc((size_t)cloud->rows * 3 * sizeof(int32_t));
     if (!cloud->voxels) {
@@ -392,7 +395,6 @@ SPIRA_API void bench_quantise(scan::scan_cloud *cloud, float size, const char *p
             bench_fail("%s: row %lld is no voxel at %g m", path, (long long)(i / 3), (double)size);
         }
     }
-    free(cloud->points);
     cloud->points = nullptr;
     cloud->columns = 3;
 }
@@ -405,6 +407,7 @@ SPIRA_API void bench_input_read(const char *path, float voxel, bench_input *in) 
     }
     if (in->cloud.points) {
         float usual = scan::scan_has_suffix(path, ".xyz32") ? 0.02f : 0.05f;
+        in->raw = in->cloud;
         bench_quantise(&in->cloud, voxel > 0 ? voxel : usual, path);
     }
 }
@@ -492,6 +495,7 @@ SPIRA_API int bench_session_close(bench_session *s) {
 SPIRA_API void bench_input_free(bench_session *s, bench_input *input) {
     bench_pool_free(&s->pool, 0);
     scan::scan_free(&input->cloud);
+    scan::scan_free(&input->raw);
 }
 
 // A benchmark's main: the body over each scan of the command line, then over the random scene.
@@ -525,8 +529,15 @@ struct bench_sets {
 };
 
 template <typename W>
+struct bench_scene;
+
+template <typename W>
+using bench_voxelizer = spira::status (*)(const bench_scene<W> *scene, cudaStream_t stream);
+
+template <typename W>
 struct bench_scene {
     const char *input;
+    bench_voxelizer<W> voxelize;
     spira::word_layout layout;
     spira::voxel_input in;   // device memory
     spira::voxel_rows rows;  // device memory
@@ -537,10 +548,15 @@ struct bench_scene {
     size_t scratch_bytes;
 };
 
+template <typename W, spira::voxel_limits limits>
+SPIRA_API spira::status bench_voxelize_within(const bench_scene<W> *scene, cudaStream_t stream) {
+    return spira::voxelize<W, limits>(&scene->layout, &scene->in, scene->set, scene->rows,
+                                      scene->trouble, scene->scratch, scene->scratch_bytes, stream);
+}
+
 template <typename W>
 SPIRA_API spira::status bench_voxelize(const bench_scene<W> *scene, cudaStream_t stream) {
-    return spira::voxelize<W>(&scene->layout, &scene->in, scene->set, scene->rows, scene->trouble,
-                              scene->scratch, scene->scratch_bytes, stream);
+    return scene->voxelize(scene, stream);
 }
 
 template <typename W>
@@ -564,28 +580,26 @@ SPIRA_API void bench_check_set(bench_pool *pool, spira::voxel_set<W> host,
     bench_check_same(pool, host.words, device.words, *host.count, input, what);
 }
 
-// Voxelises on the host what the device has voxelised, and compares everything.
+// Voxelises on the host what the device has voxelised, and compares everything. in: the scene's
+// input in host memory.
 template <typename W>
-SPIRA_API void bench_scene_check(bench_pool *pool, const bench_input *input,
+SPIRA_API void bench_scene_check(bench_pool *pool, const spira::voxel_input *in,
                                  bench_scene<W> *scene) {
-    int32_t rows = scene->in.rows;
-    spira::voxel_input in = scene->in;
-    in.coords = input->cloud.voxels;
-    in.batch = input->batch;
-    in.count = &rows;
+    int32_t rows = in->rows;
     spira::voxel_set<W> set = bench_set_host<W>(pool, rows);
     int keep = pool->blocks;
     spira::voxel_rows where = {bench_host<int32_t>(pool, rows), bench_host<int32_t>(pool, rows),
                                bench_host<int32_t>(pool, (int64_t)rows + 1)};
     spira::device_status trouble = {};
-    size_t bytes = spira::voxelize_host_workspace<W>(&in);
+    size_t bytes = spira::voxelize_host_workspace<W>(in);
     char *scratch = bench_host_workspace(pool, bytes);
-    BENCH_TRY(spira::voxelize_host(&scene->layout, &in, set, where, &trouble, scratch, bytes));
+    BENCH_TRY(spira::voxelize_host(&scene->layout, in, set, where, &trouble, scratch, bytes));
     bench_check_set(pool, set, scene->set, scene->input, "voxelize");
     bench_check_same(pool, where.voxel, scene->rows.voxel, rows, scene->input, "voxel of a row");
-    bench_check_same(pool, where.order, scene->rows.order, rows, scene->input, "order of the rows");
     bench_check_same(pool, where.begin, scene->rows.begin, (int64_t)*set.count + 1, scene->input,
                      "rows of a voxel");
+    bench_check_same(pool, where.order, scene->rows.order, where.begin[*set.count], scene->input,
+                     "order of the rows");
     bench_check_trouble(pool, scene->trouble);
     bench_pool_free(pool, keep);
     scene->fine.host = set;
@@ -593,19 +607,25 @@ SPIRA_API void bench_scene_check(bench_pool *pool, const bench_input *input,
     scene->fine.host.capacity = scene->fine.device.capacity = *set.count;
 }
 
-// Uploads an input and sorts it into its set of voxels; checked.
-template <typename W>
-SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *input,
+// Uploads rows and sorts them into a set of voxels; checked.
+//
+// limits  what is compiled: voxel_limits_any for rows with a range
+// in      in host memory
+template <typename W, spira::voxel_limits limits = spira::voxel_limits_none>
+SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const char *input,
+                                          const spira::voxel_input *in,
                                           const spira::word_layout *layout) {
     bench_scene<W> scene = {};
-    int32_t rows = (int32_t)input->cloud.rows;
-    scene.input = input->name;
+    const int32_t rows = in->rows;
+    const int64_t values = (int64_t)rows * in->columns;
+    scene.input = input;
+    scene.voxelize = bench_voxelize_within<W, limits>;
     scene.layout = *layout;
-    scene.in.coords = bench_upload(pool, input->cloud.voxels, (int64_t)rows * 3);
-    scene.in.batch = input->batch ? bench_upload(pool, input->batch, rows) : nullptr;
-    scene.in.count = bench_upload(pool, &rows, 1);
-    scene.in.rows = rows;
-    scene.in.columns = 3;
+    scene.in = *in;
+    scene.in.points = in->points ? bench_upload(pool, in->points, values) : nullptr;
+    scene.in.coords = in->coords ? bench_upload(pool, in->coords, values) : nullptr;
+    scene.in.batch = in->batch ? bench_upload(pool, in->batch, rows) : nullptr;
+    scene.in.count = bench_upload(pool, in->count, 1);
     scene.rows = {bench_device<int32_t>(pool, rows), bench_device<int32_t>(pool, rows),
                   bench_device<int32_t>(pool, (int64_t)rows + 1)};
     scene.set = bench_set_device<W>(pool, rows);
@@ -614,8 +634,22 @@ SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *i
     BENCH_TRY(spira::voxelize_workspace<W>(&scene.in, rows, &scene.scratch_bytes));
     scene.scratch = bench_device<char>(pool, (int64_t)scene.scratch_bytes);
     BENCH_TRY(bench_voxelize(&scene, pool->stream));
-    bench_scene_check(pool, input, &scene);
+    bench_scene_check(pool, in, &scene);
     return scene;
+}
+
+// The voxels of an input as a scene.
+template <typename W>
+SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *input,
+                                          const spira::word_layout *layout) {
+    const int32_t rows = (int32_t)input->cloud.rows;
+    spira::voxel_input in = {};
+    in.coords = input->cloud.voxels;
+    in.batch = input->batch;
+    in.count = &rows;
+    in.rows = rows;
+    in.columns = 3;
+    return bench_scene_make<W>(pool, input->name, &in, layout);
 }
 
 // The scene's set at a stride; checked.
@@ -1097,6 +1131,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("flops", r->flops);
     bench_print_targets(s, r);
     bench_print_text("gpu", s->gpu);
+    printf(", \"arch\": \"%d%s\"", bench_gpu()->capability, bench_gpu()->hopper ? "a" : "");
     printf("}\n");
     fflush(stdout);
 }

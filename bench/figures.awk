@@ -99,8 +99,9 @@ function begin_figure(    n, i, name) {
         plot_series("spira, plain sm_90", "dots")
         plot_series("spira, sm_90a", "dots")
         plot_series("target", "tick")
-    } else if (figure == "networks") {
-        head = "Whole networks, fp16: raw coordinates to features"
+    } else if (figure == "networks" || figure == "deployed") {
+        head = figure == "networks" ? "Whole networks, fp16: raw coordinates to features" : \
+            "Deployed networks, fp16: a scan to a dense map or features"
         note = "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets."
         plot_x("names")
         plot_y("log", "milliseconds")
@@ -244,8 +245,9 @@ function take(    step, us, plain, name) {
         plot_point(input_panel(), "cuBLAS over the valid pairs, gathered before", layer(), \
             value("limit_us"))
     }
-    if (figure == "networks" && is("net") && value("method") == "graph" && value("word") == 32 && \
-        plain && drawn()) {
+    if ((figure == "networks" || figure == "deployed") && is("net") && value("method") == "graph" && \
+        (is_deployed(value("net")) ? figure == "deployed" : \
+            figure == "networks" && value("word") == 32) && plain && drawn()) {
         plot_point(input_panel(), "spira", value("net"), us / 1000)
         plot_point(input_panel(), "target", value("net"), value("target_us") / 1000)
     }
@@ -353,7 +355,7 @@ function finish_figure(    named, i, n, name) {
     if (figure == "conv" || figure == "portable")
         for (i = 1; i <= categories; ++i)
             named[category[i] " fp16"] = category[i]
-    if (figure == "networks")
+    if (figure == "networks" || figure == "deployed")
         for (i = 1; i <= categories; ++i)
             named[category[i]] = category[i]
     add_peers(named)
@@ -371,7 +373,7 @@ function finish_figure(    named, i, n, name) {
 
 BEGIN {
     if (figure == "list") {
-        print "maps conv portable networks searches growth density thresholds ideas indexing sizes batches " \
+        print "maps conv portable networks deployed searches growth density thresholds ideas indexing sizes batches " \
             "scenes minuet grouping norms dataflows"
         exit
     }

@@ -13,9 +13,10 @@
 #     TO=folder         where README.md, bench/README.md and bench/figures/ are written; this folder
 #                       otherwise, build/figures for quick figures
 #     SCANS=files       scans to measure; otherwise kitti and lone_star in data/, and for the parts map
-#                       and index nuscenes_10sweeps and the scanned room as well, where they are
+#                       and index nuscenes_10sweeps and the scanned room as well, where they are;
+#                       for the part deployed nuscenes_10sweeps and kitti
 #     ARCH=90           the programs were built for plain sm_90: their lines go to PART_sm90.jsonl and to
-#                       a table and a plot of their own; the parts conv and net only
+#                       a table and a plot of their own; the parts conv, net and deployed only
 #     COMMIT=name       what the figures are stamped with; that of git otherwise
 #
 # The JSON lines of a part go to build/figures/full/PART.jsonl (quick: build/figures/quick), behind a
@@ -24,7 +25,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 
-parts='map index conv dataflows thresholds tune cublas search minuet growth scenes dense net ways sizes batches'
+parts='map index conv dataflows thresholds tune cublas search minuet growth scenes dense net deployed ways sizes batches'
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 from=${FROM:-}
@@ -41,7 +42,7 @@ program_of() { # part: the name behind build/bench_
     case $1 in
     dataflows | thresholds) echo conv ;;
     minuet) echo search ;;
-    ways | sizes | batches) echo net ;;
+    deployed | ways | sizes | batches) echo net ;;
     *) echo "$1" ;;
     esac
 }
@@ -60,6 +61,7 @@ lines_of() { # part
     cublas) echo "--dtype fp16 $one" ;;
     minuet) echo '--sweep minuet' ;;
     net) echo '--only tables' ;;
+    deployed) echo '--only deployed' ;;
     ways) echo '--only fig13 --only fig15' ;;
     sizes) echo '--only table4' ;;
     batches) echo '--only batches' ;;
@@ -69,7 +71,7 @@ lines_of() { # part
 
 # ---- what is asked for --------------------------------------------------------------------------
 
-[ -z "$plain" ] || parts='conv net'
+[ -z "$plain" ] || parts='conv net deployed'
 wanted=$(echo "${FIGURES:-$parts}" | tr ',' ' ')
 for part in $wanted; do
     case " $parts " in
@@ -95,6 +97,9 @@ there() {
 scans_of() { # part
     if [ -n "${SCANS:-}" ]; then
         echo "$SCANS"
+    elif [ "$1" = deployed ]; then
+        there nuscenes_10sweeps.pcd.bin
+        [ -n "$quick" ] || there kitti00_000000_5cm.vox32
     elif [ -n "$quick" ]; then
         there kitti00_000000_5cm.vox32
     else

@@ -12,3 +12,8 @@ function value(key,    at, rest) {
     sub(/[,}].*/, "", rest)
     return rest
 }
+
+# The networks of examples/detectors.h, which have a table and a plot of their own.
+function is_deployed(net) {
+    return net ~ /^(VoxelBackBone8x|SpMiddleResNetFHD|BEVFusion|VoxelNeXt|SpUNet-v1m1)$/
+}

@@ -1,7 +1,7 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
-//     build/bench_net [--only tables|layers|fig13|fig15|table4|batches] [--net NAME] [--quick]
-//     [--apart] [--priority] data/*.vox32
+//     build/bench_net [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]
+//     [--quick] [--apart] [--priority] data/*.vox32
 //
 // "net", method "graph": one CUDA graph with everything, in which the coarser sets are indexed
 // while the first layers run. It is replayed 200 times, each replay between two events in an idle
@@ -31,6 +31,12 @@
 // "table4": SparseResNet21 with 3, 7 and 13 for the size of its kernels (that of its head, 1x1x3,
 // stays), with 1 and 4 scans. "batches": 1 to 16 scans. These two take the first input alone;
 // further scans of a batch are the same one, mirrored and moved.
+//
+// "deployed": the networks of examples/detectors.h, their lines as those of "net". Detectors start
+// from raw points and end in a dense bird's-eye map or in voxels with features: net_deployed.cuh.
+// A scan without points runs a detector only if --net names it. The random scene is left out where
+// there is a scan.
+#include "net_deployed.cuh"
 #include "net_ways.cuh"
 
 static const char *const net_names[] = {"SparseResNet21", "SparseResNet-Large", "MinkUNet42"};
@@ -102,6 +108,7 @@ static void net_time_layers(bench_session *s, const net_work<W> *w) {
 // Checks a network, then times what the options select.
 template <typename W>
 static void net_run_work(bench_session *s, net_work<W> *w) {
+    net_check_counts(w);
     net_check(s, w);
     net_place(s, w);
     net_check_step(s, w, net_run_step<W>, w, true, true);
@@ -117,7 +124,7 @@ static void net_run_work(bench_session *s, net_work<W> *w) {
 }
 
 template <typename W>
-static void net_run_job(bench_session *s, const bench_scene<W> *scene, const float *values,
+static void net_run_job(bench_session *s, const bench_scene<W> *scene, net_values values,
                         const net_job *job) {
     net_work<W> w = {};
     net_side_open(&w.side);
@@ -129,14 +136,15 @@ static void net_run_job(bench_session *s, const bench_scene<W> *scene, const flo
 
 // ---- scenes -------------------------------------------------------------------------------------
 
-// The inputs of the network for each row, with voxels of 5 cm.
-static const float *net_values_make(bench_pool *pool, const bench_input *input) {
+// The four inputs of a network for each row, with voxels of 5 cm.
+static net_values net_values_make(bench_pool *pool, const bench_input *input) {
+    const int columns = 4;
     int64_t rows = input->cloud.rows;
-    float *values = bench_host<float>(pool, rows * net_values);
+    float *values = bench_host<float>(pool, rows * columns);
     for (int64_t i = 0; i < rows; ++i) {
-        scan::scan_row_values(&input->cloud, i, 0.05f, values + i * net_values);
+        scan::scan_row_values(&input->cloud, i, 0.05f, values + i * columns);
     }
-    return bench_upload(pool, values, rows * net_values);
+    return {bench_upload(pool, values, rows * columns), values, columns};
 }
 
 template <typename W>
@@ -144,7 +152,7 @@ static void net_run_words(bench_session *s, const bench_input *input,
                           const spira::word_layout *layout, const net_job *jobs, int count) {
     int before = s->pool.blocks;
     bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, layout);
-    const float *values = net_values_make(&s->pool, input);
+    const net_values values = net_values_make(&s->pool, input);
     int keep = s->pool.blocks;
     for (int i = 0; i < count; ++i) {
         if (!s->options.net || strcmp(s->options.net, jobs[i].name) == 0) {
@@ -162,6 +170,24 @@ static void net_run_jobs(bench_session *s, const bench_input *input,
     } else {
         net_run_words<uint64_t>(s, input, layout, jobs, count);
     }
+}
+
+// A network with a range.
+template <typename W>
+static void net_run_start(bench_session *s, const bench_input *input, const net_start *start,
+                          const spira::word_layout *layout, const net_job *job) {
+    const spira::voxel_input *in = &start->in;
+    const bench_scene<W> scene =
+        bench_scene_make<W, spira::voxel_limits_any>(&s->pool, input->name, in, layout);
+    if (scene.fine.host.capacity < 1) {
+        fprintf(stderr, "%s: %s: left out: nothing is in its range\n", input->name, job->name);
+        return;
+    }
+    net_values values = {scene.in.points + 3, start->values, start->columns};
+    if (!in->points) {
+        values.device = bench_upload(&s->pool, start->values, (int64_t)in->rows * start->columns);
+    }
+    net_run_job(s, &scene, values, job);
 }
 
 // The same scan as often as a batch has scans: one in two mirrored in x, two in four in y, and each
@@ -255,13 +281,52 @@ static void net_run_batches(bench_session *s, const bench_input *input) {
     }
 }
 
-static void net_run_input(bench_session *s, const bench_input *input) {
-    bool known = !s->options.net;
-    for (const char *name : net_names) {
-        known = known || strcmp(s->options.net, name) == 0;
+// The networks of detectors.h, each with the words that it needs.
+static void net_run_deployed(bench_session *s, const bench_input *input) {
+    for (const char *name : net_deployed_names) {
+        if (s->options.net && strcmp(s->options.net, name)) {
+            continue;
+        }
+        int keep = s->pool.blocks;
+        net_job job = net_deployed_job(name);
+        job.layers = bench_wants(&s->options, bench_part_layers);
+        const networks::network *n = net_table(&s->pool, &job);
+        if (net_is_ranged(n) && !input->raw.points && !s->options.net) {
+            fprintf(stderr, "%s: %s: left out: a scan without points (--net %s takes its voxels)\n",
+                    input->name, name, name);
+        } else if (net_is_ranged(n)) {
+            int32_t rows;
+            const spira::word_layout layout = net_fit(n);
+            const net_start start = net_start_make(&s->pool, input, n, &rows);
+            layout.bits == 32 ? net_run_start<uint32_t>(s, input, &start, &layout, &job)
+                              : net_run_start<uint64_t>(s, input, &start, &layout, &job);
+        } else {
+            const spira::word_layout layout = bench_fit(input, bench_reach);
+            net_run_jobs(s, input, &layout, &job, 1);
+        }
+        bench_pool_free(&s->pool, keep);
     }
-    if (!known) {
+}
+
+// Whether some part knows a network of this name.
+static bool net_is_known(const char *wanted) {
+    bool known = false;
+    for (const char *name : net_names) {
+        known = known || strcmp(wanted, name) == 0;
+    }
+    for (const char *name : net_deployed_names) {
+        known = known || strcmp(wanted, name) == 0;
+    }
+    return known;
+}
+
+static void net_run_input(bench_session *s, const bench_input *input) {
+    if (s->options.net && !net_is_known(s->options.net)) {
         bench_fail("no such network: %s", s->options.net);
+    }
+    const bool random = s->options.files && s->inputs == s->options.files;
+    if (bench_wants(&s->options, bench_part_deployed) && !random) {
+        net_run_deployed(s, input);
     }
     net_run_tables(s, input);
     if (s->inputs == 0 && bench_wants(&s->options, bench_part_table4)) {

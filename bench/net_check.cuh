@@ -1,8 +1,9 @@
 // bench/net_check.cuh: checks the results of a network before it is timed.
 //
 // The network runs once with all features kept. Its sets are compared with the host's. A sample of
-// rows of each layer is compared with sums in double over the inputs that the layer had on the
-// device, by the bounds of examples/scan_check.h. Every timed run must then give the same sets and,
+// rows of each convolution is compared with sums in double over the inputs that the layer had on
+// the device, by the bounds of examples/scan_check.h. The features of the input, joins and dense
+// maps equal those of the host loops bit by bit. Every timed run must then give the same sets and,
 // bit by bit, the same features of the last layer.
 #ifndef SPIRA_BENCH_NET_CHECK_CUH
 #define SPIRA_BENCH_NET_CHECK_CUH
@@ -117,6 +118,93 @@ static side::check_layer net_check_fetch(bench_session *s, const net_work<W> *w,
     return c;
 }
 
+// The features of the input's voxels.
+template <typename W>
+static void net_check_values(bench_session *s, const net_work<W> *w) {
+    int keep = s->pool.blocks;
+    const bench_scene<W> *scene = &w->scene;
+    const int32_t voxels = scene->fine.host.capacity;
+    const int64_t bytes = net_bytes(w, spira::net_input);
+    spira::voxel_rows rows = {};
+    rows.begin = bench_download(&s->pool, scene->rows.begin, (int64_t)voxels + 1);
+    rows.order = bench_download(&s->pool, scene->rows.order, rows.begin[voxels]);
+    char *expected = bench_host<char>(&s->pool, bytes);
+    BENCH_TRY(spira::voxel_features_host(spira::voxel_feature_mean, w->values.host,
+                                         w->values.columns, w->limits.channels, rows, voxels,
+                                         w->limits.type, expected));
+    bench_check_same(&s->pool, expected, (const char *)w->features, bytes, w->label,
+                     "features of the voxels");
+    bench_pool_free(&s->pool, keep);
+}
+
+// A layer's features, or the input's, in host memory.
+template <typename W>
+static const void *net_download(bench_session *s, const net_work<W> *w, int layer) {
+    const void *from = spira::net_features_of(w->plan, layer, w->features, w->memory);
+    return bench_download(&s->pool, (const char *)from, net_bytes(w, layer));
+}
+
+// Compares a layer's features with expected ones.
+template <typename W>
+static void net_check_same(bench_session *s, const net_work<W> *w, int layer,
+                           const void *expected) {
+    const void *got = spira::net_features_of(w->plan, layer, w->features, w->memory);
+    bench_check_same(&s->pool, (const char *)expected, (const char *)got, net_bytes(w, layer),
+                     w->label, w->plan->layers[layer].name);
+}
+
+// A join: its sums, from the source rows that the device has found.
+template <typename W>
+static void net_check_join(bench_session *s, const net_work<W> *w, int layer) {
+    const spira::net_run_args<W> run = net_args(w);
+    const spira::net_step *step = &w->plan->step[layer];
+    const spira::net_reads reads = spira::net_reads_of(&w->plan->layers[layer]);
+    const int32_t voxels = *w->sets[step->set].count;
+    spira::join_sum_args args = spira::net_join_sum_args(w->plan, layer, &run);
+    args.sets = 0;
+    for (int r = 0; r < reads.count; ++r) {
+        if (reads.layer[r] != spira::net_none) {
+            args.in[args.sets++] = net_download(s, w, reads.layer[r]);
+        }
+    }
+    args.rows.begin = bench_download(&s->pool, args.rows.begin, (int64_t)voxels + 1);
+    args.rows.order = bench_download(&s->pool, args.rows.order, args.rows.begin[voxels]);
+    args.count = w->sets[step->set].count;
+    args.out = bench_host<char>(&s->pool, net_bytes(w, layer));
+    BENCH_TRY(spira::join_sum_host(&args));
+    net_check_same(s, w, layer, args.out);
+}
+
+// A dense map.
+template <typename W>
+static void net_check_dense(bench_session *s, const net_work<W> *w, int layer) {
+    const spira::net_run_args<W> run = net_args(w);
+    spira::device_status trouble = {};
+    spira::dense_args<W> args = spira::net_dense_args(w->plan, layer, &run);
+    args.set = w->sets[w->plan->step[layer].set];
+    args.features = net_download(s, w, w->plan->layers[layer].source);
+    args.out = bench_host<char>(&s->pool, net_bytes(w, layer));
+    args.trouble = &trouble;
+    BENCH_TRY(spira::dense_host(&args));
+    BENCH_TRY(spira::device_status_read(&trouble));
+    net_check_same(s, w, layer, args.out);
+}
+
+// A layer that is no convolution.
+template <typename W>
+static void net_check_other(bench_session *s, const net_work<W> *w, int layer) {
+    int keep = s->pool.blocks;
+    const spira::net_op op = w->plan->layers[layer].op;
+    if (op == spira::net_join) {
+        net_check_join(s, w, layer);
+    } else if (op == spira::net_dense) {
+        net_check_dense(s, w, layer);
+    } else {
+        bench_fail("%s: %s: no check", w->label, w->plan->layers[layer].name);
+    }
+    bench_pool_free(&s->pool, keep);
+}
+
 template <typename W>
 static void net_check_layers(bench_session *s, const net_work<W> *w) {
     int keep = s->pool.blocks, layers = w->plan->layer_count;
@@ -124,22 +212,33 @@ static void net_check_layers(bench_session *s, const net_work<W> *w) {
     net_sample *sample = bench_host<net_sample>(&s->pool, layers);
     spira::status *status = bench_host<spira::status>(&s->pool, layers);
     double *worst = bench_host<double>(&s->pool, layers); // in units of the bound
-    for (int i = 0; i < layers; ++i) {                    // all of them convolutions
-        sample[i] = net_sample_make(&s->pool, w, i);
-        c[i] = net_check_fetch(s, w, i, &sample[i]);
+    int convolutions = 0;
+    int *layer = bench_host<int>(&s->pool, layers); // of the convolutions
+    memset((void *)c, 0, (size_t)layers * sizeof *c);
+    for (int i = 0; i < layers; ++i) {
+        if (spira::net_is_conv(&w->plan->layers[i])) {
+            layer[convolutions++] = i;
+            sample[i] = net_sample_make(&s->pool, w, i);
+            c[i] = net_check_fetch(s, w, i, &sample[i]);
+        } else {
+            net_check_other(s, w, i);
+        }
     }
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < layers; ++i) {
+    for (int n = 0; n < convolutions; ++n) {
+        const int i = layer[n];
         status[i] = side::check_compute(&c[i], sample[i].pairs, w->limits.type);
         side::check_free_operands(&c[i]);
     }
-    for (int i = 0; i < layers; ++i) {
+    for (int n = 0; n < convolutions; ++n) {
+        const int i = layer[n];
         BENCH_TRY(status[i]);
         const int shortcut = w->plan->step[i].shortcut;
         c[i].shortcut = shortcut == spira::net_none ? nullptr : &c[shortcut];
         worst[i] = c[i].got ? side::check_worst(&c[i], w->limits.type) : 0;
     }
-    for (int i = 0; i < layers; ++i) {
+    for (int n = 0; n < convolutions; ++n) {
+        const int i = layer[n];
         side::check_free(&c[i]);
         if (!(worst[i] <= 1)) {
             bench_fail("%s: %s: an output is off by %.3g times its bound", w->label,
@@ -166,6 +265,7 @@ static void net_check(bench_session *s, net_work<W> *w) {
     w->memory = bench_device<char>(&s->pool, (int64_t)w->plan->workspace_bytes);
     BENCH_TRY(net_run_step<W>(w, s->stream));
     net_check_sets(s, w);
+    net_check_values(s, w);
     net_check_layers(s, w);
     BENCH_CUDA(cudaMemcpyAsync(w->expected, net_last(w).features, bytes, cudaMemcpyDeviceToHost,
                                s->stream));

@@ -6,7 +6,12 @@
 #include "../examples/scan_side.h"
 #include "bench.cuh"
 
-enum { net_values = 4 }; // channels of the networks' input
+// The inputs of a network for each row of a scene: `channels` of [rows, columns], in device and in
+// host memory.
+struct net_values {
+    const float *device, *host;
+    int columns;
+};
 
 // Parts and further cases are replayed less often where all replays would take longer than this.
 enum { net_part_us = 100000, net_quick_runs = 20 };
@@ -23,6 +28,7 @@ struct net_job {
     int batches; // scans of the scene
     bool layers; // also time it layer by layer
     bool ways;   // also run it in the ways of net_ways.cuh
+    int classes; // of a network that ends in classes; 0: as usual
 };
 
 SPIRA_API net_job net_job_make(const char *bench, const char *name, int K, int batches) {
@@ -42,9 +48,9 @@ struct net_work {
     spira::net_limits limits;
     spira::net_plan *plan;
     spira::voxel_set<W> sets[spira::net_sets_max]; // on the host
-    const float *values;                           // [rows, 4]
-    void *features;                                // [voxels, 4]
-    float *params;                                 // [plan->params], on the host
+    net_values values;
+    void *features; // [voxels, channels]
+    float *params;  // [plan->params], on the host
     void *loaded;
     char *memory;         // of the plan
     spira::net_side side; // indexes the coarser sets while the first layers run
@@ -56,8 +62,11 @@ SPIRA_API const networks::network *net_table(bench_pool *pool, const net_job *jo
     networks::network *table = bench_host<networks::network>(pool, 1);
     if (job->K) {
         networks::network_sparseresnet(table, job->K, true);
-    } else if (!networks::network_make(job->name, table)) {
-        bench_fail("no such network: %s", job->name);
+    } else {
+        const networks::network_sizes sizes = {0, job->classes};
+        if (!networks::network_make(job->name, &sizes, table)) {
+            bench_fail("no such network: %s", job->name);
+        }
     }
     return table;
 }
@@ -74,9 +83,9 @@ static spira::status net_set_step(const net_work<W> *w, cudaStream_t stream) {
 template <typename W>
 static spira::status net_values_step(const net_work<W> *w, cudaStream_t stream) {
     const bench_scene<W> *scene = &w->scene;
-    return spira::voxel_features(spira::voxel_feature_mean, w->values, net_values, net_values,
-                                 scene->rows, scene->set.count, scene->set.capacity, w->limits.type,
-                                 w->features, stream);
+    return spira::voxel_features(spira::voxel_feature_mean, w->values.device, w->values.columns,
+                                 w->limits.channels, scene->rows, scene->set.count,
+                                 scene->set.capacity, w->limits.type, w->features, stream);
 }
 
 // From raw coordinates to voxels with features.
@@ -165,23 +174,49 @@ static void net_plan_make(net_work<W> *w, bool keep_all) {
                                         &w->scene.layout, &w->limits, w->plan));
 }
 
+// A set of a host plan, at its size.
+template <typename W>
+static spira::voxel_set<W> net_set_keep(bench_pool *pool, const net_work<W> *w, int set,
+                                        char *memory) {
+    const spira::voxel_set<W> from = spira::net_voxels(w->plan, set, w->scene.fine.host, memory);
+    const spira::voxel_set<W> to = bench_set_host<W>(pool, *from.count);
+    memcpy(to.words, from.words, (size_t)to.capacity * sizeof(W));
+    *to.count = to.capacity;
+    return to;
+}
+
 // Builds the sets on the host; the capacities of the plan are their sizes.
 template <typename W>
 static void net_sets_make(bench_pool *pool, net_work<W> *w) {
-    w->limits.voxels = w->scene.set.capacity;
-    BENCH_TRY(spira::net_plan_sets(w->table->layers, w->table->count, &w->limits, true, w->plan));
+    spira::net_limits limits = w->limits;
+    spira::device_status trouble = {};
+    limits.voxels = w->limits.voxels = w->scene.set.capacity;
+    limits.type = spira::numeric_f32;
+    BENCH_TRY(spira::net_plan_sets(w->table->layers, w->table->count, &limits, false, w->plan));
+    for (int i = 1; i < w->plan->sets; ++i) { // isolated voxels that dilate need as much
+        const bool grows = w->plan->set[i].by != spira::net_set_floor;
+        limits.set_voxels[i] = grows ? (int32_t)spira::min_of(8LL * limits.voxels, 1 << 28) : 0;
+    }
+    BENCH_TRY(spira::net_plan_host<W>(w->table->layers, w->table->count, &w->scene.layout, &limits,
+                                      w->plan));
+    void *block = malloc(w->plan->workspace_bytes + spira::workspace_alignment); // mostly unused
+    if (!block) {
+        bench_fail("%s: out of host memory", w->label);
+    }
+    char *memory = (char *)block + -(uintptr_t)block % spira::workspace_alignment;
+    spira::net_run_args<W> run = {};
+    run.input = w->scene.fine.host;
+    run.trouble = &trouble;
+    run.memory = memory;
+    run.bytes = w->plan->workspace_bytes;
+    BENCH_TRY(spira::net_sets_host(w->plan, &run));
+    BENCH_TRY(spira::device_status_read(&trouble));
     w->sets[0] = w->scene.fine.host;
     for (int i = 1; i < w->plan->sets; ++i) {
-        spira::voxel_set<W> from = w->sets[w->plan->set[i].parent];
-        w->sets[i] = bench_set_host<W>(pool, from.capacity);
-        int keep = pool->blocks;
-        spira::device_status trouble = {};
-        size_t bytes = spira::downsample_host_workspace(from);
-        BENCH_TRY(spira::downsample_host(&w->scene.layout, from, w->plan->set[i].stride, w->sets[i],
-                                         &trouble, bench_host_workspace(pool, bytes), bytes));
-        bench_pool_free(pool, keep);
-        w->sets[i].capacity = w->limits.set_voxels[i] = *w->sets[i].count;
+        w->sets[i] = net_set_keep(pool, w, i, memory);
+        w->limits.set_voxels[i] = spira::max_of(w->sets[i].capacity, 1);
     }
+    free(block);
 }
 
 // Random parameters, for the host and for the device.
@@ -216,14 +251,16 @@ static bool net_fits(const net_work<W> *w) {
 // Makes everything but the workspace, for a plan that keeps all features. Returns false where the
 // memory does not suffice.
 template <typename W>
-static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const float *values,
+static bool net_work_make(bench_session *s, const bench_scene<W> *scene, net_values values,
                           const net_job *job, net_work<W> *w) {
     w->job = job;
     w->table = net_table(&s->pool, job);
     w->scene = *scene;
     w->scene.set = scene->fine.device;
     w->values = values;
-    w->limits.channels = net_values;
+    w->limits.channels = w->table->input_channels;
+    w->limits.grid = w->table->grid;
+    w->limits.batch = w->table->batch;
     w->limits.shortcuts =
         s->options.apart ? spira::net_shortcuts_apart : spira::net_shortcuts_hidden;
     w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
@@ -235,7 +272,7 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, const f
     if (!net_fits(w)) {
         return false;
     }
-    w->features = bench_device<char>(&s->pool, (int64_t)w->limits.voxels * net_values *
+    w->features = bench_device<char>(&s->pool, (int64_t)w->limits.voxels * w->limits.channels *
                                                    spira::numeric_size(w->limits.type));
     net_params_make(s, w);
     return true;
@@ -254,12 +291,19 @@ static spira::net_result<W> net_last(const net_work<W> *w) {
     return spira::net_output(w->plan, w->plan->layer_count - 1, &run);
 }
 
-// Bytes of the features of the last layer, up to the count.
+// Bytes of a layer's features, or of the input's: up to the count of its set, or the whole dense
+// map.
+template <typename W>
+static int64_t net_bytes(const net_work<W> *w, int layer) {
+    const spira::numeric type = layer < 0 ? w->limits.type : spira::net_type_of(w->plan, layer);
+    const int32_t voxels = *w->sets[spira::net_source_set(w->plan, layer)].count;
+    return side::feature_count(w->plan, layer, voxels) * spira::numeric_size(type);
+}
+
+// Those of the last layer.
 template <typename W>
 static int64_t net_last_bytes(const net_work<W> *w) {
-    const spira::net_step *last = &w->plan->step[w->plan->layer_count - 1];
-    return (int64_t)*w->sets[last->set].count * last->channels *
-           spira::numeric_size(w->limits.type);
+    return net_bytes(w, w->plan->layer_count - 1);
 }
 
 template <typename W>

@@ -38,7 +38,7 @@ function is_ways(table) {
 
 # The tables of whole networks: a row has the parts of a run.
 function is_nets(table) {
-    return table == "networks" || table == "table4" || table == "batches"
+    return table == "networks" || table == "deployed" || table == "table4" || table == "batches"
 }
 
 # The name of a network, and of its format where that is not the usual one.
@@ -96,7 +96,9 @@ function take_net(table,    key, i, part) {
     key = table SUBSEP net_name() SUBSEP value("input") SUBSEP value("K") SUBSEP value("batch")
     add_row(table, key)
     head[key] = net_name() " | " value("input")
-    if (table != "networks")
+    if (table == "deployed")
+        head[key] = head[key] " | " value("voxels")
+    else if (table != "networks")
         head[key] = (table == "table4" ? value("K") : net_name()) " | " value("batch") " | " \
             value("input") " | " value("voxels") " | " value("word")
     else if (value("word") == 64) {
@@ -200,8 +202,12 @@ function take_plain(    step, key) {
 # Keeps a line of another engine: for each step and input the fastest remains.
 function take_peer(    key) {
     key = value("step") SUBSEP value("input")
-    if (!(key in peer) || value("us") + 0 < peer[key] + 0)
+    if (!(key in peer) || value("us") + 0 < peer[key] + 0) {
         peer[key] = value("us")
+        peer_busy[key] = value("busy_us")
+        peer_mib[key] = value("mib")
+        peer_engine[key] = value("engine")
+    }
 }
 
 # What a line is about, words and input apart.
@@ -258,7 +264,8 @@ function take(    bench, table, key) {
         return # other tables, or none
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return
-    table = bench == "search" ? "searches" : bench == "net" ? "networks" : bench
+    table = bench == "search" ? "searches" : bench != "net" ? bench : \
+        is_deployed(value("net")) ? "deployed" : "networks"
     if (is_cases(table)) {
         take_case(table)
         return

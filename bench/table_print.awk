@@ -114,6 +114,27 @@ function print_nets(table,    heads, left, line, key, i) {
     print ""
 }
 
+# The networks of detectors beside another engine, which starts from voxels, not from points.
+function print_deployed(    i, key, part, other) {
+    source("Milliseconds and MiB", "deployed")
+    print "| network | input | voxels | best peer, wall (busy) | target | graph | voxelise | index " \
+        "| features | peer\047s memory | memory | index + features + scratch + parameters |"
+    print "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for (i = 1; i <= rows["deployed"]; ++i) {
+        key = row["deployed", i]
+        split(key, part, SUBSEP)
+        other = part[2] SUBSEP part[3]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", head[key], \
+            (other in peer ? peer_engine[other] " " ms(peer[other]) \
+                (peer_busy[other] == "" ? "" : " (" ms(peer_busy[other]) ")") : "-"), \
+            ms(target[key]), ms(cell[key, "graph"]), ms(cell[key, "voxelize"]), \
+            ms(cell[key, "index"]), ms(cell[key, "features"]), \
+            (peer_mib[other] == "" ? "-" : peer_mib[other]), \
+            (key in memory ? memory[key] : "-"), parts[key]
+    }
+    print ""
+}
+
 function print_tuned(    i, key) {
     source("Microseconds", "tuning")
     print "| step | input | without tuning | us | best | us | ratio |"
@@ -148,6 +169,7 @@ function print_portable(    i, key, part, own) {
         split(key, part, SUBSEP)
         own = measured_figure("features", part[2], part[3])
         own = own == "" ? measured_figure("networks", part[2], part[3]) : own
+        own = own == "" ? measured_figure("deployed", part[2], part[3]) : own
         printf "| %s | %s | %s | %s | %s |\n", head[key], figure(plain_target[part[2], part[3]]), \
             figure(cell[key, "plain"]), figure(own), figure(peer[part[2], part[3]])
     }
@@ -252,7 +274,7 @@ function peer_text(step, input,    us) {
 }
 
 function measured_figure(table, step, input) {
-    return table == "networks" ? cell[table, step, input, "", "1", "graph"] : \
+    return is_nets(table) ? cell[table, step, input, "", "1", "graph"] : \
         measured[table, step, input]
 }
 
@@ -313,10 +335,44 @@ function measured_known(    lines, line, part, i) {
     return 1
 }
 
+# The second table of README.md: networks from a scan on, beside spconv from voxels on.
+function encoder_rows(line) {
+    line[1] = "VoxelBackBone8x (SECOND), points to dense map|VoxelBackBone8x|nuscenes_10sweeps.pcd"
+    line[2] = "SpMiddleResNetFHD (CenterPoint), the same|SpMiddleResNetFHD|nuscenes_10sweeps.pcd"
+    line[3] = "SpUNet-v1m1, voxels to features of 20 classes|SpUNet-v1m1|kitti00_000000_5cm"
+    return 3
+}
+
+function print_encoders(    lines, line, part, key, i) {
+    lines = encoder_rows(line)
+    gpus["encoders"] = gpus["deployed"]
+    commits["encoders"] = commits["deployed"]
+    source("Milliseconds and MiB, fp16, one graph,", "encoders")
+    print "| network | ms | MiB | spconv: wall (busy), ms | MiB |"
+    print "|---|---:|---:|---:|---:|"
+    for (i = 1; i <= lines; ++i) {
+        split(line[i], part, "|")
+        key = "deployed" SUBSEP part[2] SUBSEP part[3] SUBSEP "" SUBSEP "1"
+        printf "| %s | %s | %s | %s (%s) | %s |\n", part[1], ms(cell[key, "graph"]), memory[key], \
+            ms(peer[part[2], part[3]]), ms(peer_busy[part[2], part[3]]), peer_mib[part[2], part[3]]
+    }
+    print ""
+}
+
+function encoders_known(    lines, line, part, i) {
+    lines = encoder_rows(line)
+    for (i = 1; i <= lines; ++i) {
+        split(line[i], part, "|")
+        if (measured_figure("deployed", part[2], part[3]) == "")
+            return 0
+    }
+    return 1
+}
+
 # ---- by name ------------------------------------------------------------------------------------
 
 function is_known(name) {
-    return name == "measured" ? measured_known() : rows[name == "words" ? "indexing" : name] > 0
+    return name == "measured" ? measured_known() : name == "encoders" ? encoders_known() : rows[name == "words" ? "indexing" : name] > 0
 }
 
 function print_named(name) {
@@ -338,8 +394,12 @@ function print_named(name) {
         print_scenes()
     else if (name == "measured")
         print_measured()
+    else if (name == "encoders")
+        print_encoders()
     else if (is_cases(name))
         print_cases(name)
+    else if (name == "deployed")
+        print_deployed()
     else if (is_nets(name))
         print_nets(name)
     else
@@ -370,8 +430,8 @@ function print_named(name) {
 }
 END {
     if (!page) {
-        others = split("measured indexing words features portable dataflows tuning fig11 grouping networks " \
-            "fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
+        others = split("measured encoders indexing words features portable dataflows tuning fig11 grouping networks " \
+            "deployed fig13 fig15 table4 batches detectors searches minuet growth density norms scenes", other, " ")
         for (i = 1; i <= others; ++i)
             if (is_known(other[i]))
                 print_named(other[i])

@@ -483,17 +483,18 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
 }
 
 static int usage(const char *why) {
-    fprintf(
-        stderr,
-        "%s\nusage: engine [--net NAME] [--voxel METRES] [--type fp16|bf16|tf32|fp32] [--seed N]"
-        "\n              [--weights FILE] [--save-weights FILE] [--records FILE] "
-        "[--voxels N]\n              [--points N] [--rounds N] PATH...\n"
-        "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
-        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
-        "--voxels, --points: capacities; without them, those of the largest scan\n"
-        "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
-        why);
+    fprintf(stderr,
+            "%s\nusage: engine [--net NAME] [--channels N] [--classes N] [--voxel METRES]\n"
+            "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
+            "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
+            "              [--rounds N] PATH...\n"
+            "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
+            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
+            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
+            "--channels: values of a voxel; --classes: of SpUNet-v1m1\n"
+            "--voxels, --points: capacities; without them, those of the largest scan\n"
+            "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
+            why);
     return 2;
 }
 
@@ -539,8 +540,9 @@ int main(int argc, char **argv) {
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
-    int code = networks::network_make(c.common.net, net) ? engine::run_scans(&c, net, plan)
-                                                         : engine::usage("no such network");
+    const bool found = networks::network_make(c.common.net, &c.common.sizes, net);
+    int code = found ? engine::run_scans(&c, net, plan)
+                     : engine::usage("no such network, or --classes for one without");
     free(plan);
     free(net);
     return code;

@@ -47,7 +47,8 @@ struct plugin_dims {
 // What a plugin is made from, and everything that is serialised: plain data without pointers.
 struct plugin_record {
     char net[32];
-    spira::numeric type;  // plugin_type
+    networks::network_sizes sizes; // of the network; 0: the usual ones
+    spira::numeric type;           // plugin_type
     spira::triple lo, hi; // bounds of the coordinates; a network with an extent has its own
     plugin_dims dims;     // 0: not configured
 };
@@ -142,8 +143,8 @@ spira::status plugin_create(const plugin_record *record, plugin *p) {
     memset((void *)p, 0, sizeof *p);
     p->record = *record;
     p->record.net[sizeof p->record.net - 1] = 0;
-    SPIRA_REQUIRE(networks::network_make(p->record.net, &p->net), spira::status_unsupported,
-                  "record.net (no such network)", 0);
+    SPIRA_REQUIRE(networks::network_make(p->record.net, &p->record.sizes, &p->net),
+                  spira::status_unsupported, "record.net (no such network)", 0);
     SPIRA_REQUIRE(p->record.type == plugin_type, spira::status_unsupported,
                   "record.type (not compiled: see plugin_type)", p->record.type);
     SPIRA_TRY(spira::device_info_query(&p->gpu));

@@ -51,7 +51,7 @@ struct arguments {
 static int usage() {
     fprintf(stderr, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
                     "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
-                    "              [--batch N] [--type fp16|bf16|tf32|fp32]\n");
+                    "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
     return 2;
 }
 
@@ -233,8 +233,8 @@ static spira::status fit(const arguments *a, const networks::network *net, const
 int main(int argc, char **argv) {
     arguments a;
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
-    if (!parse(argc, argv, &a) ||
-        (!rule_make(a.common.net, net) && !networks::network_make(a.common.net, net))) {
+    if (!parse(argc, argv, &a) || (!rule_make(a.common.net, net) &&
+                                   !networks::network_make(a.common.net, &a.common.sizes, net))) {
         return usage();
     }
     voxels v = {};

@@ -63,8 +63,16 @@ SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
     }
 }
 
-// Finds a network by name; false if there is none.
-SPIRA_API bool network_make(const char *name, network *n) {
+// Numbers that the user of a network chooses. 0: the usual ones.
+struct network_sizes {
+    int channels; // of the input: 4 values a voxel, 5 of BEVFusion
+    int classes;  // of SpUNet-v1m1: 16
+};
+
+// Finds a network by name. False if there is none, or if it is given classes and has none. Planning
+// refuses channels and classes that are too many.
+SPIRA_API bool network_make(const char *name, const network_sizes *sizes, network *n) {
+    bool classes = false;
     if (!strcmp(name, "MinkUNet42")) {
         network_minkunet42(n);
     } else if (!strcmp(name, "SparseResNet21")) {
@@ -82,11 +90,19 @@ SPIRA_API bool network_make(const char *name, network *n) {
     } else if (!strcmp(name, "VoxelNeXt-Large")) {
         network_voxelnext(n, true);
     } else if (!strcmp(name, "SpUNet-v1m1")) {
-        network_spunet(n, 16);
+        network_spunet(n, sizes->classes ? sizes->classes : 16);
+        classes = true;
     } else {
         return false;
     }
-    return true;
+    n->input_channels = sizes->channels ? sizes->channels : n->input_channels;
+    return classes || !sizes->classes;
+}
+
+// The same with the usual numbers.
+SPIRA_API bool network_make(const char *name, network *n) {
+    const network_sizes usual = {0, 0};
+    return network_make(name, &usual, n);
 }
 
 // A number in [0, 1) from a seed and a position, independent of the order of the calls.

@@ -14,15 +14,17 @@
 #include <stdlib.h>
 
 static int usage(const char *why) {
-    fprintf(stderr,
-            "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--type fp16|bf16|tf32|"
-            "fp32]\n            [--picture FILE.png] [--seed N] [--no-check]\n"
-            "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
-            "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
-            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
-            "      voxels are fixed), SpUNet-v1m1\n",
-            why);
+    fprintf(
+        stderr,
+        "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--channels N] [--classes N]\n"
+        "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
+        "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
+        "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
+        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
+        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
+        "      voxels are fixed), SpUNet-v1m1\n"
+        "--channels: values of a voxel; --classes: of SpUNet-v1m1\n",
+        why);
     return 2;
 }
 
@@ -248,8 +250,8 @@ int main(int argc, char **argv) {
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
-    if (!networks::network_make(chosen.net, net)) {
-        return usage("no such network");
+    if (!networks::network_make(chosen.net, &chosen.sizes, net)) {
+        return usage("no such network, or --classes for one without");
     }
     float *params = nullptr;
     int code = weights::params_new(&chosen, net, plan, &params);

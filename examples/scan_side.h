@@ -24,7 +24,8 @@ struct options {
     const char *scan; // null: a street scene
     float voxel;      // metres
     const char *net;
-    spira::numeric type; // of the features on the GPU; the host computes in fp32
+    networks::network_sizes sizes; // of the network
+    spira::numeric type;           // of the features on the GPU; the host computes in fp32
     const char *picture;
     uint32_t seed;
     bool check;
@@ -44,14 +45,25 @@ static inline options options_standard() {
     return o;
 }
 
+// Reads a number of channels; 0 for anything else.
+static inline int channels_take(const char *value, char **end) {
+    const long n = strtol(value, end, 10);
+    return n >= 1 && n <= spira::conv_channels_max ? (int)n : 0;
+}
+
 // Takes an option that all examples on scans share. Returns false if it is none of them, if its
 // value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
     char *end = (char *)"";
+    bool good = true;
     if (!strcmp(name, "--voxel")) {
         o->voxel = strtof(value, &end);
     } else if (!strcmp(name, "--net")) {
         o->net = value;
+    } else if (!strcmp(name, "--channels")) {
+        good = (o->sizes.channels = channels_take(value, &end)) > 0;
+    } else if (!strcmp(name, "--classes")) {
+        good = (o->sizes.classes = channels_take(value, &end)) > 0;
     } else if (!strcmp(name, "--weights")) {
         o->weights = value;
     } else if (!strcmp(name, "--save-weights")) {
@@ -70,7 +82,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         return false;
     }
     const bool compiled = format == spira::numeric_any || o->type == format;
-    return *value && !*end && spira::numeric_valid(o->type) && compiled;
+    return good && *value && !*end && spira::numeric_valid(o->type) && compiled;
 }
 
 static inline int fail(const char *doing, spira::status s) {

@@ -29,14 +29,14 @@ struct conv_epilogue {
     float slope; // of activation_leaky
 };
 
-enum { conv_channels_max = 1024 };
+enum { conv_channels_max = 4096 };
 
 // The sizes of one convolution.
 struct conv_shape {
     int volume; // offsets of the kernel
-    int cin;    // channels of the first source, 1 .. 1024
-    int cin2;   // channels of the second source, 0 where there is none
-    int cout;   // 1 .. 1024
+    int cin;    // channels of the first source, 1 .. 4096
+    int cin2;   // channels of the second source, 1 .. 4096, or 0 where there is none
+    int cout;   // 1 .. 4096
     numeric type;
 };
 

@@ -14,8 +14,6 @@
 
 #include "search.h"
 
-#include <cuda_runtime.h>
-
 namespace spira {
 
 // A kernel as the search walks it: by ascending displacement. Step number a is offset a, or offset

@@ -131,7 +131,7 @@ up.3.0 2 256-256 | dec.3.block0.proj.0 1 384-256 | dec.3.block0 R 384-256 | dec.
 up.2.0 2 256-128 | dec.2.block0.proj.0 1 192-128 | dec.2.block0 R 192-128 | dec.2.block1 R 128-128
 up.1.0 2 128-96 | dec.1.block0.proj.0 1 128-96 | dec.1.block0 R 128-96 | dec.1.block1 R 96-96
 up.0.0 2 96-96 | dec.0.block0.proj.0 1 128-96 | dec.0.block0 R 128-96 | dec.0.block1 R 96-96
-final 1 96-16 biased plain
+final 1 96-20 biased plain
 """
 
 
@@ -266,7 +266,7 @@ TABLES = {"second": "VoxelBackBone8x", "centerpoint": "SpMiddleResNetFHD",
           "bevfusion": "BEVFusion", "voxelnext": "VoxelNeXt", "spunet": "SpUNet-v1m1"}
 
 
-def run_levels(table, channels):
+def run_levels(table, channels, *options):
     """Runs a network of examples/levels.cu on a few voxels, with the blob made last."""
     voxels = np.stack(np.meshgrid([0], [3, 4], [5, 6], [20, 21]), -1).reshape(-1, 4)
     values = np.ones((len(voxels), channels))
@@ -274,7 +274,7 @@ def run_levels(table, channels):
     shutil.rmtree(path("levels"), ignore_errors=True)
     os.mkdir(path("levels"))
     return subprocess.run((os.path.abspath(LEVELS), "--net", table, "--weights", "made.blob",
-                           "--in", "voxels.npy", "--out", "levels"), cwd=FOLDER,
+                           "--in", "voxels.npy", "--out", "levels", *options), cwd=FOLDER,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True)
 
@@ -282,7 +282,8 @@ def run_levels(table, channels):
 def check_table(title, network, layers, tensors, prefix):
     """The blob has what the table of layers takes, and no more; the first layer computes it."""
     l = layers[0]
-    done = run_levels(TABLES[network], l.cin)
+    classes = ("--classes", str(layers[-1].cout)) if network == "spunet" else ()
+    done = run_levels(TABLES[network], l.cin, *classes)
     check(done.returncode == 0 and " 0 entries of no layer" in done.stdout,
           f"{title} in spira: {done.stdout}")
     if done.returncode:

@@ -123,6 +123,16 @@ stamp() { # part commit
     done
 } >lines/minuet.jsonl
 
+nuscenes='"input": "nuscenes_10sweeps.pcd", "voxels": 105086'
+{
+    stamp deployed eee1111
+    for method in graph voxelize index features; do
+        echo "{\"bench\": \"net\", $nuscenes, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"VoxelBackBone8x\", \"method\": \"$method\", \"batch\": 1, \"us\": 390.4, \"bytes\": 62914560, \"index_bytes\": 31457280, \"feature_bytes\": 20971520, \"scratch_bytes\": 10485760, \"target_us\": 400, $gpu, \"arch\": \"90a\"}"
+    done
+    echo "{\"bench\": \"net\", $nuscenes, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"VoxelNeXt\", \"method\": \"graph\", \"batch\": 1, \"us\": 600, $gpu}"
+    echo "{\"bench\": \"net\", \"input\": \"wide\", \"voxels\": 777, \"dtype\": \"fp16\", \"word\": 64, \"net\": \"SpUNet-v1m1\", \"method\": \"graph\", \"batch\": 1, \"us\": 1500, $gpu}"
+} >lines/deployed.jsonl
+
 check 'lines become tables and plots' env FROM=lines TO=out bench/figures.sh
 page=out/bench/README.md
 check 'a row, the last line of a step, target and limit' has $page \
@@ -144,9 +154,16 @@ check 'block sizes' has $page '| kitti00_000000_5cm | 3 | 256, 512 | 30.5 | 64, 
 check 'a dense map' has $page '| dense map, channels last, gather | grid | 8.8 |'
 check 'a union' has $page '| union | levels | 7.7 |'
 check 'densities' has $page '| kitti00_000000_5cm | 3 | 100 | 50.5 | 33.5 | 25.5 | - | - | - |'
+check 'a detector beside its peer' has $page \
+    '| VoxelBackBone8x | nuscenes_10sweeps.pcd | 105086 | spconv 5.15 (1.63) | 0.40 | 0.39 | 0.39 | 0.39 | 0.39 | 128 | 60 | 30 + 20 + 10 + - |'
+check 'a detector without a peer' has $page '| VoxelNeXt | nuscenes_10sweeps.pcd | 105086 | - | - | 0.60 | - |'
+check 'a segmenter of 64-bit words' has $page '| SpUNet-v1m1 | wide | 777 | - | - | 1.50 | - |'
+table $page deployed >deployed
+check 'its stamp' has deployed 'commit eee1111.'
 for name in networks fig11 fig13 fig15 searches growth density tuning table4 batches; do
     check "the table $name stays" same_table $page $name
 done
+check 'a detector has no row in README.md yet' lacks out/README.md 'points to dense map'
 check 'half a table of README.md is not written' cmp README.md out/README.md
 check 'the text around the tables stays' [ "$(sed '/^<!-- table/,/^<!-- end/d' $page)" = \
     "$(sed '/^<!-- table/,/^<!-- end/d' bench/README.md)" ]
@@ -155,7 +172,7 @@ check 'the text around the tables stays' [ "$(sed '/^<!-- table/,/^<!-- end/d' $
 
 plots=out/bench/figures
 check 'the plots of these lines' [ "$(ls $plots | tr '\n' ' ')" = \
-    'conv.svg dataflows.svg grouping.svg maps.svg minuet.svg norms.svg scenes.svg ' ]
+    'conv.svg dataflows.svg deployed.svg grouping.svg maps.svg minuet.svg norms.svg scenes.svg ' ]
 for plot in "$plots"/*.svg; do
     name=$(basename "$plot")
     check "$name is whole" [ "$(head -c 5 "$plot") $(tail -n 1 "$plot")" = '<svg  </svg>' ]
@@ -175,6 +192,7 @@ check 'an axis has its unit' has $plots/conv.svg '>microseconds</text>'
 check 'other engines are hollow marks' has $plots/conv.svg '<path fill="#fff" stroke="#0072b2"'
 check 'other engines are named' has $plots/maps.svg ">Spira, the authors' kernels</text>"
 check 'engines without a figure here are not named' lacks $plots/conv.svg FlexGEMM
+check 'detectors have a plot of their own' has $plots/deployed.svg '>spconv, busy</text>'
 check 'one mark and one in the legend' [ "$(grep -c '<path fill="#d55e00"' $plots/conv.svg)" = 2 ]
 
 # ---- code for plain sm_90 -----------------------------------------------------------------------
@@ -223,6 +241,17 @@ check 'a row of README.md, its peers' has out/README.md \
     '| convolution, 16 to 16 channels, size 3 | 16.4 | 18 | 16.4 | 104 |'
 check 'thousands of README.md' has out/README.md '| MinkUNet42, the same | 1,234 | 10,940 | 1,234 | 14,990 |'
 check 'the stamp of README.md' has out/README.md 'Microseconds, fp16, on one NVIDIA Test & Co, commit abc1234.'
+{
+    cat lines/deployed.jsonl
+    for net in VoxelBackBone8x SpMiddleResNetFHD; do
+        echo "{\"bench\": \"net\", $nuscenes, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"$net\", \"method\": \"graph\", \"batch\": 1, \"us\": 444, \"bytes\": 62914560, $gpu}"
+    done
+    echo "{\"bench\": \"net\", $kitti, \"dtype\": \"fp16\", \"word\": 32, \"net\": \"SpUNet-v1m1\", \"method\": \"graph\", \"batch\": 1, \"us\": 1444, \"bytes\": 104857600, $gpu}"
+} >full/deployed.jsonl
+check 'the detectors of README.md' env FROM=full TO=out bench/figures.sh
+check 'a row of them' has out/README.md '| SpMiddleResNetFHD (CenterPoint), the same | 0.44 | 60 | 6.31 (2.18) | 134 |'
+check 'a segmenter among them' has out/README.md \
+    '| SpUNet-v1m1, voxels to features of 20 classes | 1.44 | 100 | 13.4 (6.10) | 364 |'
 check 'networks beside wall and busy times' has out/bench/figures/networks.svg '>spconv, busy</text>'
 
 # ---- parts of a folder --------------------------------------------------------------------------
@@ -263,6 +292,8 @@ check 'quick lines go elsewhere by themselves' env FROM=build/figures/quick benc
 check 'a full run' env GPU='NVIDIA Fake' COMMIT=full000 FIGURES=map,ways bench/figures.sh
 check 'the arguments of a full run' [ "$(tr '\n' ';' <called)" = \
     "data/kitti00_000000_5cm.vox32 data/lone_star_5cm.vox32 data/nuscenes_10sweeps.pcd.bin;--only fig13 --only fig15 data/kitti00_000000_5cm.vox32 data/lone_star_5cm.vox32;" ]
+check 'the scans of the detectors' [ "$(: >called; GPU=Fake TO=elsewhere FIGURES=deployed bench/figures.sh >log 2>&1; cat called)" = \
+    '--only deployed data/nuscenes_10sweeps.pcd.bin data/kitti00_000000_5cm.vox32' ]
 check 'it fills the tables' has bench/README.md '| map, K=3, os | kitti00_000000_5cm | - | 4.4 | - |'
 check 'it draws the plots' has bench/figures/maps.svg full000
 check 'no file is left over' [ -z "$(find . -name '*.new')" ]
@@ -276,7 +307,7 @@ check 'its earlier lines stay' cmp kept build/figures/full/map.jsonl
 check 'the other parts go on' [ -e build/figures/full/conv.jsonl ]
 check 'code for plain sm_90' env GPU=Fake ARCH=90 COMMIT=plain00 FIGURES=net bench/figures.sh
 check 'has lines of its own' has build/figures/full/net_sm90.jsonl '"arch": 90}'
-check 'and few parts' says 'takes: conv net' env GPU=Fake ARCH=90 FIGURES=map bench/figures.sh
+check 'and few parts' says 'takes: conv net deployed' env GPU=Fake ARCH=90 FIGURES=map bench/figures.sh
 rm build/bench_map
 check 'a program that is not built' sh -c 'GPU=Fake FIGURES=map bench/figures.sh 2>&1 | grep -q "is not built"'
 

@@ -18,33 +18,6 @@ SPIRA_DEVICE void map_compact_record(const plane_found<K> &found, int32_t (&reco
     }
 }
 
-// The same for a far pass, row by row from global memory. Returns whether the sources of each row
-// stand side by side; the record lacks those behind a gap.
-template <typename W, int K>
-SPIRA_DEVICE bool map_compact_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                  const plane_search<W, K> &search, W output,
-                                  int32_t (&record)[K + 1]) {
-    bool whole = true;
-    int from = search.window.begin;
-    uint32_t has = 0;
-#pragma unroll
-    for (int y = 0; y < K; ++y) {
-        int next = -1;
-#pragma unroll 1
-        for (int c = y * K; c < y * K + K; ++c) {
-            W query = plane_far_query<W, K>(walk, output, search.plane, c);
-            const int tap = plane_far_tap(sets.source, sets.count, query, &from);
-            const bool first = next < 0, takes = tap >= 0 && (first || tap == next);
-            record[y] = first ? from : record[y];
-            has |= takes ? 1u << c : 0;
-            whole = whole && (tap < 0 || takes);
-            next = takes ? tap + 1 : next;
-        }
-    }
-    record[K] = (int32_t)has;
-    return whole;
-}
-
 // Writes a record. to: aligned to 16 bytes for K = 3, to 8 for K = 5.
 template <int K>
 SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to) {
@@ -59,9 +32,56 @@ SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to)
     }
 }
 
+// Writes the record of an output whose rows may have gaps: of each row the members up to the first
+// gap. Returns whether there is a gap.
+template <typename W, int K>
+SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_sets<W> &sets,
+                                   const plane_search<W, K> &search, W output, int32_t *record) {
+    int next = -1;
+    uint32_t has = 0;
+    bool gaps = false;
+    const auto put = [&](int c, int tap) {
+        next = c % K ? next : -1;
+        const bool takes = tap >= 0 && (next < 0 || tap == next);
+        if (takes && next < 0) {
+            record[c / K] = tap;
+        }
+        gaps = gaps || (tap >= 0 && !takes);
+        has |= takes ? 1u << c : 0;
+        next = takes ? tap + 1 : next;
+    };
+    plane_far_walk<W, K>(task.walk, sets, search.window.begin, output, search.plane, put);
+    record[K] = (int32_t)has;
+    return gaps;
+}
+
+// Searches a pass of a sampled window and writes its records. to: of the tile's first output.
+template <typename W, int K>
+SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_sets<W> &sets,
+                                  const plane_search<W, K> &search, int g, int32_t *to) {
+    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
+        const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
+        if (row >= search.queries.rows) {
+            return;
+        }
+        int32_t *record = to + row * compact_record_words(K);
+        uint32_t has = 0;
+        const auto put = [&](int y, uint32_t bits, int position) {
+            record[y] = position;
+            has |= bits << (y * K);
+        };
+        if (plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put)) {
+            record[K] = (int32_t)has;
+        } else if (map_compact_walk<W, K>(task, sets, search, word, record)) {
+            device_status_raise(task.trouble, device_flag_lattice,
+                                (uint32_t)(search.queries.first + row));
+        }
+    });
+}
+
 // Writes the compact form. A warp for each plane; no warp waits for another.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W)) / K)
     map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();
@@ -73,28 +93,25 @@ SPIRA_KERNEL void __launch_bounds__(32 * K)
         return;
     }
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
-    plane_search<W, K> search = plane_begin<W, K>(
+    const plane_search<W, K> search = plane_begin<W, K>(
         task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
     int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
+        if (!plane_near(search)) {
+            map_compact_far<W, K>(task, sets, search, g, to);
+            continue;
+        }
         plane_found<K> found[plane_ahead(K)];
-        const bool near = plane_next<W, K>(task.walk, sets, g, &search, found);
+        plane_find<W, K>(task.walk, queries, search.window, g, found);
 #pragma unroll
         for (int a = 0; a < plane_ahead(K); ++a) {
             const int row = (g + a) * 32 + lane;
             int32_t record[K + 1];
-            if (row >= queries.rows) {
-                continue;
-            }
-            if (near) {
+            if (row < queries.rows) {
                 map_compact_record<K>(found[a], record);
-            } else if (!map_compact_far<W, K>(task.walk, sets, search, queries.word[g + a],
-                                              record)) {
-                device_status_raise(task.trouble, device_flag_lattice,
-                                    (uint32_t)(queries.first + row));
+                map_compact_write<K>(record, to + row * compact_record_words(K));
             }
-            map_compact_write<K>(record, to + row * compact_record_words(K));
         }
     }
     pdl_wait();

@@ -72,10 +72,21 @@ SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<
     return batch.task[t];
 }
 
+// Warps per multiprocessor that the kernel below and the one of compact.cuh have registers for,
+// without spills. all: it writes os with all columns.
+SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
+#else
+    return word > 4 ? (K <= 3 ? 32 : 36) : (K <= 3 && all ? 48 : 40);
+#endif
+}
+
 // Writes os, all of it or half. A warp for each plane; the block stores the taps of a pass
 // together.
 template <typename W, int K, bool half>
-SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half))
+SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
+                                    map_plane_warps(K, !half, sizeof(W)) / plane_count(K, half))
     map_plane_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     pdl_launch_dependents();
@@ -91,7 +102,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half))
     const bool cut = half && plane == K / 2; // ends at the centre
     uint32_t *windows = (uint32_t *)((char *)map_shared + plane_taps_bytes(K, half));
     uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + plane * K * K);
-    plane_search<W, K> search =
+    const plane_search<W, K> search =
         plane_begin<W, K>(task.walk, sets, queries, plane, windows + plane * plane_window_words(K));
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32; g += plane_ahead(K)) {
@@ -100,7 +111,10 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half))
             break;
         }
         plane_found<K> found[plane_ahead(K)];
-        bool near = plane_next<W, K>(task.walk, sets, g, &search, found);
+        const bool near = plane_near(search);
+        if (near) {
+            plane_find<W, K>(task.walk, queries, search.window, g, found);
+        }
         if (g) {
             map_copy_wait();
             __syncthreads();

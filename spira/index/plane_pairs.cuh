@@ -36,16 +36,23 @@ SPIRA_API int map_bundles(int K, int32_t outputs) {
 }
 
 // What the search finds in one plane for one stretch of outputs. The sources of a row stand side by
-// side, so that their first position and the presence bits are enough. A far plane is searched
-// again when its pairs are moved.
+// side, so that their first position and the presence bits are enough. Positions have 16 bits, and
+// each output has a number of leaps of map_leap_words words. A lost plane is searched again when
+// its pairs are moved: it has words off the lattice, or positions too far apart for the leaps.
 template <int K>
 struct alignas(16) map_plane_record {
-    int32_t base[map_stretch / 32]; // for 32 outputs; far: at most the first member's position
-    uint32_t bits[map_stretch];     // presence bits, K * K of them; or map_plane_far
-    uint16_t from[K][map_stretch];  // first source of each row, minus `base`
+    int32_t base[map_stretch / 32]; // for 32 outputs; lost: at most the first member's position
+    uint32_t bits[map_stretch];     // K * K presence bits, leaps above; or map_plane_lost
+    uint16_t from[K][map_stretch];  // first source of each row, minus `base` and the leaps
 };
 
-enum : uint32_t { map_plane_far = 1u << 31 };
+enum : uint32_t { map_plane_lost = 1u << 31 };
+
+enum {
+    map_leap_bit = 25, // the lowest of their number
+    map_leap_words = 1 << 15,
+    map_leaps_most = 63,
+};
 
 // Words that hold one byte for each offset of a plane.
 SPIRA_BOTH constexpr int map_count_words(int K) {
@@ -85,22 +92,11 @@ SPIRA_API map_plane_lists<K> map_plane_lists_take(workspace *w, int32_t outputs)
     return l;
 }
 
-// Spreads bits c .. c + 3 over the bytes of a word.
+// Spreads the presence bits c .. c + 3 of a plane over the bytes of a word.
+template <int K>
 SPIRA_DEVICE uint32_t map_bits_to_bytes(uint32_t bits, int c) {
-    return ((bits >> c & 15) * 0x00204081u) & 0x01010101u;
-}
-
-// Presence bits of an output in a far plane.
-template <typename W, int K>
-SPIRA_DEVICE uint32_t map_plane_far_bits(const search_walk<W> &walk, const search_sets<W> &sets,
-                                         W output, int plane, int begin) {
-    uint32_t bits = 0;
-#pragma unroll 1
-    for (int c = 0; c < K * K; ++c) {
-        W query = plane_far_query<W, K>(walk, output, plane, c);
-        bits |= plane_far_tap(sets.source, sets.count, query, &begin) >= 0 ? 1u << c : 0;
-    }
-    return bits;
+    const uint32_t some = c + 4 > map_leap_bit ? (1u << (K * K - c)) - 1 : 15; // not the leaps
+    return ((bits >> c & some) * 0x00204081u) & 0x01010101u;
 }
 
 // Records where the rows of a pass begin, and adds its presence bits to bits [plane_ahead(K)].
@@ -126,7 +122,44 @@ SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int 
     }
 }
 
-// Records the same bits and base for outputs at .. at + rows - 1: nothing found, or all far.
+// Searches a pass of a sampled window and records it, as map_plane_record_put does. Returns whether
+// the plane is lost for this lane: then only the presence bits are right.
+template <typename W, int K>
+SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                       const plane_search<W, K> &search, int g,
+                                       map_plane_record<K> *found, uint32_t *bits) {
+    const int lane = threadIdx.x & 31, base = search.window.begin;
+    const int at = search.queries.first % map_stretch + g * 32;
+    bool lost = false;
+    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
+        uint32_t has = 0;
+        int leaps = 0;
+        const auto put = [&](int y, uint32_t row, int position) {
+            leaps = y ? leaps : (position - base) / map_leap_words;
+            const int from = position - base - leaps * map_leap_words;
+            lost = lost || leaps > map_leaps_most || (row && from > UINT16_MAX);
+            found->from[y][at + a * 32 + lane] = (uint16_t)from;
+            has |= row << (y * K);
+        };
+        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+            has = 0;
+            leaps = 0;
+            lost = true;
+            plane_far_walk<W, K>(walk, sets, base, word, search.plane,
+                                 [&](int c, int tap) { has |= tap >= 0 ? 1u << c : 0; });
+        }
+        has |= (uint32_t)(leaps & map_leaps_most) << map_leap_bit;
+        has = (g + a) * 32 + lane < search.queries.rows ? has : 0;
+        bits[0] = a ? bits[0] : has;
+        bits[plane_ahead(K) - 1] = a || plane_ahead(K) == 1 ? has : bits[plane_ahead(K) - 1];
+    });
+    if (lane < plane_ahead(K)) {
+        found->base[at / 32 + lane] = base;
+    }
+    return lost;
+}
+
+// Records the same bits and base for outputs at .. at + rows - 1: nothing found, or all lost.
 template <int K>
 SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int base,
                                         map_plane_record<K> *found) {
@@ -135,19 +168,6 @@ SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int bas
         found->bits[i] = bits;
         for (int y = 0; y < K; ++y) {
             found->from[y][i] = 0;
-        }
-    }
-}
-
-// Presence bits of a far pass.
-template <typename W, int K>
-SPIRA_DEVICE void map_plane_find_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                     const plane_search<W, K> &search, int g, uint32_t *bits) {
-#pragma unroll
-    for (int a = 0; a < plane_ahead(K); ++a) {
-        if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
-            bits[a] = map_plane_far_bits<W, K>(walk, sets, search.queries.word[g + a], search.plane,
-                                               search.window.begin);
         }
     }
 }
@@ -173,9 +193,9 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
     static_assert(plane_window_words(K) <= UINT16_MAX, "positions in a window");
     const int at = queries.first % map_stretch;
     map_plane_record<K> *found = lists.found + ((int64_t)(queries.first / map_stretch) * K + plane);
-    plane_search<W, K> search = plane_begin<W, K>(walk, sets, queries, plane, buffer);
-    int begin = search.window.begin;
-    bool far = false;
+    const plane_search<W, K> search = plane_begin<W, K>(walk, sets, queries, plane, buffer);
+    const int begin = search.window.begin;
+    bool lost = false;
 #pragma unroll
     for (int g = 0; g < tile_rows / 32; g += ahead) {
         uint32_t bits[ahead] = {};
@@ -183,13 +203,12 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
             map_plane_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
             continue;
         }
-        plane_found<K> row[ahead];
-        if (plane_next<W, K>(walk, sets, g, &search, row)) {
-            map_plane_record_put<K>(row, search.window.begin, at + g * 32, queries.rows - g * 32,
-                                    found, bits);
+        if (plane_near(search)) {
+            plane_found<K> row[ahead];
+            plane_find<W, K>(walk, queries, search.window, g, row);
+            map_plane_record_put<K>(row, begin, at + g * 32, queries.rows - g * 32, found, bits);
         } else {
-            map_plane_find_far<W, K>(walk, sets, search, g, bits);
-            far = true;
+            lost = map_plane_record_far<W, K>(walk, sets, search, g, found, bits) || lost;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
@@ -197,13 +216,12 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
             bits[a] &= lists.wanted[plane];
 #pragma unroll
             for (int c = 0; c < map_count_words(K); ++c) {
-                counts[c] += map_bits_to_bytes(bits[a], c * map_move_offsets);
+                counts[c] += map_bits_to_bytes<K>(bits[a], c * map_move_offsets);
             }
         }
     }
-    if (far) {
-        __syncwarp(); // other lanes write `base` again
-        map_plane_record_fill<K>(at, tile_rows, map_plane_far, begin, found);
+    if (__any_sync(~0u, lost)) { // other lanes write `base` again
+        map_plane_record_fill<K>(at, tile_rows, map_plane_lost, begin, found);
     }
 }
 

@@ -44,24 +44,28 @@ SPIRA_DEVICE int map_plane_append(const map_pairs &pairs, int at, bool has, int 
     return at + __popc(all);
 }
 
-// Moves the pairs of a far plane, which is searched once more. base: in lane l, the start for the
+// Moves the pairs of a lost plane, which is searched once more. base: in lane l, the start for the
 // plane's offset l. begin: at most the first member's position.
 template <typename W, int K>
-SPIRA_DEVICE void map_plane_move_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                     uint32_t wanted, int first, int plane, int base, int begin,
-                                     const map_pairs &pairs) {
+SPIRA_DEVICE void map_plane_move_lost(const search_walk<W> &walk, const search_sets<W> &sets,
+                                      uint32_t wanted, int first, int plane, int base, int begin,
+                                      const map_pairs &pairs) {
     const int groups = map_stretch / 32, lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int c = 0; c < K * K; ++c) {
-        int at = __shfl_sync(~0u, base, c);
+        int to = __shfl_sync(~0u, base, c);
 #pragma unroll 1
         for (int g = 0; g < groups && (wanted >> c & 1); ++g) {
-            int output = first + g * 32 + lane, from = begin, tap = -1;
-            if (output < sets.total) {
-                W query = plane_far_query<W, K>(walk, sets.outputs[output], plane, c);
-                tap = plane_far_tap(sets.source, sets.count, query, &from);
+            const int output = first + g * 32 + lane;
+            int at = begin;
+            bool has = output < sets.total;
+            if (has) {
+                const W query = plane_far_key(walk, sets.outputs[output], plane, c / K) +
+                                (W)(c % K) * (W)walk.step;
+                at = search_lower_bound(sets.source, begin, sets.count, query);
+                has = at < sets.count && sets.source[at] == query;
             }
-            at = map_plane_append(pairs, at, tap >= 0, tap, output);
+            to = map_plane_append(pairs, to, has, at, output);
         }
     }
 }
@@ -74,34 +78,8 @@ template <int K>
 struct map_plane_four {
     uint32_t bits[4];
     uint2 from[K]; // 16 bits for each output
-    int base;
+    int base[4];   // with leaps
 };
-
-// Loads that the compiler keeps in program order: volatile, so that it does not delay them to save
-// registers. All of them are in flight before the first result is used.
-SPIRA_DEVICE uint32_t map_read(const void *from) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-                 : "=r"(v)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint2 map_read_2(const void *from) {
-    uint2 v;
-    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
-
-SPIRA_DEVICE uint4 map_read_4(const void *from) {
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
 
 // Loads the lane's four outputs.
 template <int K>
@@ -114,7 +92,11 @@ SPIRA_DEVICE map_plane_four<K> map_plane_fetch(const map_plane_record<K> *found)
     for (int y = 0; y < K; ++y) {
         four.from[y] = map_read_2((const uint2 *)found->from[y] + lane);
     }
-    four.base = (int)map_read(found->base + lane / 8);
+    const int base = (int)map_read(found->base + lane / 8);
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+        four.base[a] = base + (int)(four.bits[a] >> map_leap_bit) * map_leap_words;
+    }
     return four;
 }
 
@@ -124,30 +106,6 @@ struct alignas(16) map_plane_stage {
     int2 pair[map_move_offsets][map_stretch]; // (input, output); outputs ascending
     int2 list[K * K];                         // (start in the list, count) of each offset
 };
-
-// Adds the sum of lane - step, if there is such a lane.
-template <int step>
-SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
-    asm volatile("{ .reg .pred there; .reg .b32 below;\n"
-                 "shfl.sync.up.b32 below|there, %0, %1, 0, -1;\n"
-                 "@there add.u32 %0, %0, below; }"
-                 : "+r"(sum)
-                 : "n"(step));
-    return sum;
-}
-
-// If the bit is set: stores the pair *next at `to` + place, and advances its input.
-template <int bit, int place>
-SPIRA_DEVICE void map_plane_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
-    asm volatile("{ .reg .pred has; .reg .b32 one;\n"
-                 "and.b32 one, %2, %4;\n"
-                 "setp.ne.u32 has, one, 0;\n"
-                 "@has st.shared.v2.s32 [%3 + %5], {%0, %1};\n"
-                 "@has add.s32 %0, %0, 1; }"
-                 : "+r"(next->x)
-                 : "r"(next->y), "r"(bits), "r"(to), "n"(1 << bit), "n"(place)
-                 : "memory");
-}
 
 // Stages the pairs of the lane's output a at offsets c + j .. c + map_move_offsets - 1 of the
 // plane.
@@ -161,7 +119,7 @@ SPIRA_DEVICE void map_plane_stage_output(const map_plane_four<K> &four, uint32_t
     if constexpr (j < map_move_offsets && c + j < K * K) {
         if constexpr ((c + j) % K == 0) {
             uint32_t two = a < 2 ? four.from[(c + j) / K].x : four.from[(c + j) / K].y;
-            next->x = four.base + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
+            next->x = four.base[a] + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
         }
         uint32_t at = __dp4a(rank, (uint32_t)sizeof(int2) << 8 * j, to); // adds 8 times byte j
         const int place = j * map_stretch * (int)sizeof(int2);
@@ -177,7 +135,7 @@ SPIRA_DEVICE void map_plane_spread(const map_plane_four<K> &four, int2 *next, ui
     uint32_t own[4], all = 0;
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
-        own[a] = map_bits_to_bytes(four.bits[a], c);
+        own[a] = map_bits_to_bytes<K>(four.bits[a], c);
         all += own[a];
     }
     uint32_t rank = map_add_below<1>(all);
@@ -189,15 +147,6 @@ SPIRA_DEVICE void map_plane_spread(const map_plane_four<K> &four, int2 *next, ui
     map_plane_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
     map_plane_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);
     map_plane_stage_output<K, c, 3>(four, rank += own[2], next + 3, to);
-}
-
-// Stores where `there`: predicated, because a branch takes more instructions.
-SPIRA_DEVICE void map_plane_store(int32_t *to, int v, bool there) {
-    asm volatile("{ .reg .pred there;\n"
-                 "setp.ne.u32 there, %2, 0;\n"
-                 "@there st.global.s32 [%0], %1; }" ::"l"(to),
-                 "r"(v), "r"((uint32_t)there)
-                 : "memory");
 }
 
 // Copies the staged pairs of offsets c .. c + map_move_offsets - 1 to their lists, 32 of each at a
@@ -251,13 +200,13 @@ SPIRA_DEVICE void map_plane_move_stretch(const map_plane_task<W> &task,
                                          const map_plane_four<K> &four, int begin, int count,
                                          const map_pairs &pairs, map_plane_stage<K> *stage) {
     const int first = stretch * map_stretch, lane = threadIdx.x & 31;
-    if (__any_sync(~0u, four.bits[0] == map_plane_far)) {
+    if (__any_sync(~0u, four.bits[0] == map_plane_lost)) {
         search_sets<W> sets = {task.source, task.outputs,
                                min(*task.source_count, task.source_capacity),
                                min(*task.output_count, task.output_capacity)};
         int base = lists.found[(int64_t)stretch * K + plane].base[0];
-        map_plane_move_far<W, K>(task.walk, sets, lists.wanted[plane], first, plane, begin, base,
-                                 pairs);
+        map_plane_move_lost<W, K>(task.walk, sets, lists.wanted[plane], first, plane, begin, base,
+                                  pairs);
         return;
     }
     if (lane < K * K) {
@@ -275,6 +224,8 @@ SPIRA_DEVICE void map_plane_move_stretch(const map_plane_task<W> &task,
 SPIRA_BOTH constexpr int map_move_blocks_per_sm(int K) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
     return K <= 3 ? 10 : 6; // a multiprocessor has 1024 threads
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    return K <= 3 ? 9 : 5;
 #else
     return K <= 3 ? 12 : 7;
 #endif
@@ -336,13 +287,14 @@ SPIRA_API status map_plane_pairs_launch(const word_layout *layout, const map_req
     map_plane_lists<K> lists = map_plane_lists_take<K>(&w, r->outputs.capacity);
     map_plane_wanted(&r->kernel, &r->forms, lists.wanted);
     map_plane_task<W> task = map_plane_task_make(layout, r, 0, nullptr);
-    map_plane_find_kernel<W, K>
-        <<<(unsigned)lists.tiles, 32 * K, (size_t)plane_windows_bytes(K, K), stream>>>(task, lists);
-    map_plane_scan_kernel<K>
-        <<<K * K * K, map_scan_threads, 0, stream>>>(lists, r->outputs.count, r->outputs.capacity);
-    map_plane_move_kernel<W, K>
-        <<<(unsigned)lists.stretches, 32 * K, 0, stream>>>(task, lists, pairs, trouble);
-    return status_of_launch("map_build_pairs");
+    SPIRA_TRY(kernel_launch(map_plane_find_kernel<W, K>, (unsigned)lists.tiles, 32 * K,
+                            (size_t)plane_windows_bytes(K, K), false, 1, stream, "map_build_pairs",
+                            task, lists));
+    SPIRA_TRY(kernel_launch(map_plane_scan_kernel<K>, K * K * K, map_scan_threads, 0, false, 1,
+                            stream, "map_build_pairs", lists, r->outputs.count,
+                            r->outputs.capacity));
+    return kernel_launch(map_plane_move_kernel<W, K>, (unsigned)lists.stretches, 32 * K, 0, false,
+                         1, stream, "map_build_pairs", task, lists, pairs, trouble);
 }
 
 } // namespace spira

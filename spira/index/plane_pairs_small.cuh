@@ -24,6 +24,15 @@ SPIRA_BOTH constexpr int map_small_threads(int K) {
     return 32 * K * map_bundle_stretches;
 }
 
+// Thread blocks per multiprocessor that the kernels below have registers for, without spills.
+SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
+    return 3;
+#else
+    return 4;
+#endif
+}
+
 // ---- search -------------------------------------------------------------------------------------
 
 // Writes the sums of a bundle. counts: of its stretches, in shared memory.
@@ -46,10 +55,11 @@ SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words
 // Stretches without outputs get records and counts, too: the move loads both before it knows the
 // number of outputs.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K))
+SPIRA_KERNEL void __launch_bounds__(map_small_threads(K),
+                                    sizeof(W) > 4 ? 3 : map_small_blocks_per_sm())
     map_small_find_kernel(const __grid_constant__ map_plane_task<W> task,
                           const __grid_constant__ map_plane_lists<K> lists) {
-    __shared__ uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];
+    __shared__ __align__(16) uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];
     __shared__ uint32_t counts[map_bundle_stretches][K][map_count_words(K)]; // a byte each
     static_assert(plane_rows(K) == map_stretch, "a stretch is a tile");
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, plane = warp % K;
@@ -125,15 +135,6 @@ struct map_small_loads {
     uint32_t count[map_bundle_stretches]; // lane l: pairs of each stretch at the plane's offset l
     map_plane_four<K> four;
 };
-
-// As map_read, of one byte.
-SPIRA_DEVICE uint32_t map_read_byte(const void *from) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];"
-                 : "=r"(v)
-                 : "l"(__cvta_generic_to_global(from)));
-    return v;
-}
 
 // Address of the sums of the warp's first offset from bundle `at` on; of the last map_bundle_sums
 // bundles, if `at` is behind the last.
@@ -216,7 +217,7 @@ SPIRA_DEVICE bool map_small_lists_begin(const uint2 *sums, int bundle, const map
 
 // Moves the pairs: one thread block for each bundle, one warp for each stretch and plane.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), 2)
+SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), map_small_blocks_per_sm())
     map_small_move_kernel(const __grid_constant__ map_plane_task<W> task,
                           const __grid_constant__ map_plane_lists<K> lists,
                           const __grid_constant__ map_pairs pairs, device_status *trouble) {
@@ -255,10 +256,10 @@ SPIRA_API status map_small_pairs_launch(const word_layout *layout, const map_req
     map_plane_lists<K> lists = map_plane_lists_take<K>(&w, r->outputs.capacity);
     map_plane_wanted(&r->kernel, &r->forms, lists.wanted);
     map_plane_task<W> task = map_plane_task_make(layout, r, 0, nullptr);
-    map_small_find_kernel<W, K><<<(unsigned)lists.bundles, threads, 0, stream>>>(task, lists);
-    map_small_move_kernel<W, K>
-        <<<(unsigned)blocks, threads, 0, stream>>>(task, lists, pairs, trouble);
-    return status_of_launch("map_build_pairs");
+    SPIRA_TRY(kernel_launch(map_small_find_kernel<W, K>, (unsigned)lists.bundles, threads, 0, false,
+                            1, stream, "map_build_pairs", task, lists));
+    return kernel_launch(map_small_move_kernel<W, K>, (unsigned)blocks, threads, 0, false, 1,
+                         stream, "map_build_pairs", task, lists, pairs, trouble);
 }
 
 } // namespace spira

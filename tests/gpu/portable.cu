@@ -213,6 +213,24 @@ DEVICE_TEST(gpu_portable_begins_from_sums) {
     }
 }
 
+DEVICE_TEST(gpu_portable_many_channels) {
+    NEED_PORTABLE();
+    const int shapes[][4] = {
+        {1, 4096, 0, 4096}, {2, 1040, 0, 1040}, {9, 4096, 4096, 33}, {9, 130, 0, 4096}};
+    for (auto &c : shapes) {
+        for (numeric type : formats) {
+            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)(c[1] + c[2] + type));
+            const conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
+            joined_problem p = joined_make(&random, s, c[0] > 2 ? 4096 : 0, 0, 66, 66, 0);
+            joined_fill(&random, &p, 50, with_all, with_all, activation_relu);
+            joined_check(&p, "many channels");
+        }
+    }
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 DEVICE_TEST(gpu_portable_planted_errors_are_found) {
     NEED_PORTABLE();

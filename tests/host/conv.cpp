@@ -616,7 +616,7 @@ TEST(conv_refuses) {
         s.volume = bad;
         CHECK_STATUS(run(), status_bad_size);
     }
-    for (int bad : {0, -1, 1025, INT32_MAX}) {
+    for (int bad : {0, -1, conv_channels_max + 1, INT32_MAX}) {
         s = good;
         s.cin = bad;
         status refused = run();

@@ -135,6 +135,29 @@ TEST(hopper_emulated_every_kernel) {
     CHECK_EQUAL(launched.size(), (size_t)(2 * (18 + 1)));
 }
 
+// Many channels on either side, and a shortcut of many, cut as the rules choose.
+TEST(hopper_emulated_many_channels) {
+    const struct {
+        int cin, cin2, cout, shortcut;
+    } cases[] = {{1040, 0, 32, 0}, {32, 0, 1040, 0},    {1040, 0, 1040, 0},
+                 {2048, 0, 96, 0}, {4096, 4096, 64, 0}, {16, 0, 4096, 0},
+                 {64, 0, 2048, 0}, {80, 0, 4096, 0},    {64, 0, 128, 4096}};
+    for (const auto &c : cases) {
+        if (test_quick() && c.cin * c.cout > 100000) {
+            continue;
+        }
+        random_state random = random_make((uint64_t)(c.cin + c.cout));
+        const conv_shape s = shape_make(2, c.cin, c.cin2, c.cout, numeric_f16);
+        layer l = {};
+        l.joined = joined_make(&random, s, c.shortcut, 0, 9, 5, 200);
+        joined_fill(&random, &l.joined, 70, with_all, with_all, activation_relu);
+        REQUIRE(hopper_takes(&s, &device));
+        l.size = hopper_sizes_choose(&s, 205, &device);
+        l.programmatic = true;
+        REQUIRE(layer_check<hopper>(&l, "many channels", 1));
+    }
+}
+
 namespace {
 
 // The variants with two sets of consumer warpgroups: two, two and one producer warp for a stage.

@@ -1,5 +1,7 @@
 // tests/host/net_detectors.cpp: the networks of examples/detectors.h: their layers, and the voxels
 // that each of their levels has in a scan.
+#include "../../bench/targets.h"
+#include "../../spira/voxel.h"
 #include "../support/detector_scan.h"
 #include "../support/net_plans.h"
 
@@ -77,6 +79,38 @@ TEST(net_detectors_have_their_layers) {
     }
 }
 
+// The channels of the input and the classes are the caller's.
+TEST(net_detectors_take_channels_and_classes) {
+    static const struct {
+        const char *net;
+        networks::network_sizes sizes;
+        int channels, last; // of the input, of the last layer
+    } expected[] = {
+        {"SpUNet-v1m1", {0, 0}, 4, 16}, {"SpUNet-v1m1", {6, 20}, 6, 20},
+        {"BEVFusion", {0, 0}, 5, 256},  {"BEVFusion", {4, 0}, 4, 256},
+        {"MinkUNet42", {1, 0}, 1, 96},
+    };
+    for (const auto &e : expected) {
+        network n;
+        net_plan plan;
+        REQUIRE(networks::network_make(e.net, &e.sizes, &n));
+        REQUIRE_OK(detector_plan(&n, &plan));
+        CHECK_EQUAL(n.input_channels, e.channels);
+        CHECK_EQUAL(plan.step[0].shape.cin, e.channels);
+        CHECK_EQUAL(plan.step[n.count - 1].channels, e.last);
+    }
+    network n;
+    net_plan plan;
+    const networks::network_sizes classes = {0, 20}, many = {0, conv_channels_max + 1},
+                                  wide = {conv_channels_max + 1, 0};
+    CHECK(!networks::network_make("VoxelNeXt", &classes, &n)); // it has none
+    CHECK(!networks::network_make("SpUNet", &classes, &n));
+    REQUIRE(networks::network_make("SpUNet-v1m1", &many, &n));
+    CHECK_STATUS(detector_plan(&n, &plan), status_layer);
+    REQUIRE(networks::network_make("SpUNet-v1m1", &wide, &n));
+    CHECK_STATUS(detector_plan(&n, &plan), status_bad_size);
+}
+
 // Extents, strides and shapes of the dense maps.
 TEST(net_detectors_dense_shapes) {
     for (const char *name : detectors) {
@@ -114,32 +148,78 @@ std::vector<uint32_t> scan_words(const word_layout *layout) {
 
 } // namespace
 
+namespace {
+
+// Runs the sets of a network on the input `words`; counts: what they have.
+void check_counts(const network *n, const word_layout *layout, std::vector<uint32_t> words,
+                  const std::vector<int32_t> &counts) {
+    std::unique_ptr<net_plan> plan(new net_plan);
+    int32_t count = (int32_t)words.size();
+    REQUIRE(CHECK_EQUAL(count, counts[0]));
+    const net_limits limits = detector_limits(n, count);
+    REQUIRE_OK(net_plan_host<uint32_t>(n->layers, n->count, layout, &limits, plan.get()));
+    REQUIRE(plan->sets >= (int)counts.size());
+    device_status trouble = {};
+    net_run_args<uint32_t> run = {};
+    run.input = {words.data(), &count, count};
+    run.trouble = &trouble;
+    run.bytes = plan->workspace_bytes;
+    run.memory = aligned_alloc(workspace_alignment, run.bytes); // mostly not touched
+    REQUIRE_OK(net_sets_host(plan.get(), &run));
+    CHECK_OK(device_status_read(&trouble));
+    for (int s = 0; s < (int)counts.size(); ++s) {
+        CHECK_EQUAL(*net_voxels(plan.get(), s, run.input, run.memory).count, counts[(size_t)s]);
+    }
+    free(run.memory);
+}
+
+} // namespace
+
 // The counts that spconv 2.3.8 has.
 TEST(net_detectors_voxel_counts_of_a_scan) {
     NEED_SCANS("nuscenes_10sweeps.pcd.bin");
-    const int32_t *const expected = detector_scan_counts;
     for (const char *name : {"VoxelBackBone8x", "SpMiddleResNetFHD"}) {
         network n;
-        std::unique_ptr<net_plan> plan(new net_plan);
         REQUIRE(networks::network_make(name, &n));
         const word_layout layout = detector_layout(&n);
-        std::vector<uint32_t> words = scan_words(&layout);
-        REQUIRE(CHECK_EQUAL((int32_t)words.size(), expected[0]));
-        int32_t count = expected[0];
-        const net_limits limits = detector_limits(&n, count);
-        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, plan.get()));
-        REQUIRE(CHECK_EQUAL(plan->sets, 5));
-        device_status trouble = {};
-        net_run_args<uint32_t> run = {};
-        run.input = {words.data(), &count, count};
-        run.trouble = &trouble;
-        run.bytes = plan->workspace_bytes;
-        run.memory = aligned_alloc(workspace_alignment, run.bytes); // mostly not touched
-        REQUIRE_OK(net_sets_host(plan.get(), &run));
-        CHECK_OK(device_status_read(&trouble));
-        for (int s = 0; s < plan->sets; ++s) {
-            CHECK_EQUAL(*net_voxels(plan.get(), s, run.input, run.memory).count, expected[s]);
-        }
-        free(run.memory);
+        check_counts(&n, &layout, scan_words(&layout),
+                     {detector_scan_counts, detector_scan_counts + 5});
     }
+}
+
+// The counts that bench_net requires: the points quantised in fp32, as a run on the GPU does it.
+TEST(net_detectors_voxel_counts_of_points) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
+    REQUIRE_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &cloud));
+    for (const char *name : {"SpMiddleResNetFHD", "BEVFusion", "VoxelNeXt"}) {
+        network n;
+        REQUIRE(networks::network_make(name, &n));
+        const word_layout layout = detector_layout(&n);
+        int32_t rows = (int32_t)cloud.rows, count = 0;
+        std::vector<int32_t> voxel((size_t)rows), order((size_t)rows), begin((size_t)rows + 1);
+        std::vector<uint32_t> words((size_t)rows);
+        voxel_input in = {};
+        REQUIRE_OK(voxel_range(n.lo, n.hi, n.voxel, &in));
+        in.points = cloud.points;
+        in.columns = cloud.columns;
+        in.rows = rows;
+        in.count = &rows;
+        device_status trouble = {};
+        const size_t bytes = voxelize_host_workspace<uint32_t>(&in);
+        void *scratch = aligned_alloc(workspace_alignment, round_up(bytes, workspace_alignment));
+        CHECK_OK(voxelize_host<uint32_t>(&layout, &in, {words.data(), &count, rows},
+                                         {voxel.data(), order.data(), begin.data()}, &trouble,
+                                         scratch, bytes));
+        CHECK_OK(device_status_read(&trouble));
+        free(scratch);
+        words.resize((size_t)count);
+        std::vector<int32_t> counts;
+        for (int s = 0; bench_level_known(BENCH_NUSCENES, name, s); ++s) {
+            counts.push_back(bench_level_known(BENCH_NUSCENES, name, s));
+        }
+        CHECK_EQUAL(counts.size(), (size_t)(strcmp(name, "VoxelNeXt") ? 5 : 3));
+        check_counts(&n, &layout, words, counts);
+    }
+    scan::scan_free(&cloud);
 }

@@ -131,6 +131,27 @@ TEST(portable_emulated_every_kernel) {
     CHECK_EQUAL(launched.size(), (size_t)(3 * (4 + 1)));
 }
 
+// Many channels on either side, and a shortcut of many, cut as the rules choose.
+TEST(portable_emulated_many_channels) {
+    const struct {
+        int cin, cin2, cout, shortcut;
+    } cases[] = {{1040, 0, 33, 0},    {33, 0, 1040, 0}, {1040, 0, 1040, 0}, {2048, 0, 96, 0},
+                 {4096, 4096, 64, 0}, {16, 0, 4096, 0}, {64, 0, 2048, 0},   {64, 0, 128, 4096}};
+    int turn = 0;
+    for (const auto &c : cases) {
+        if (test_quick() && c.cin * c.cout > 100000) {
+            continue;
+        }
+        random_state random = random_make((uint64_t)++turn);
+        const conv_shape s = shape_make(2, c.cin, c.cin2, c.cout, formats[turn % 3]);
+        layer l = {};
+        l.joined = joined_make(&random, s, c.shortcut, 0, 9, 5, 200);
+        joined_fill(&random, &l.joined, 70, with_all, with_all, activation_relu);
+        l.size = portable_sizes_choose(&s, 205, &device);
+        REQUIRE(layer_check<portable>(&l, "many channels", 1));
+    }
+}
+
 // Outputs around row groups, their pairs, and tiles of two pairs; kernels of one to many offsets,
 // with more than a word of them.
 TEST(portable_emulated_every_count) {

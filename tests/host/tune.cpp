@@ -229,7 +229,7 @@ TEST(tune_refuses_damaged_fields) {
     }
     check_named(read_with("volume", "0"), status_bad_size, "volume");
     check_named(read_with("volume", "3376"), status_bad_size, "volume");
-    check_named(read_with("cin", "1025"), status_bad_size, "cin");
+    check_named(read_with("cin", "4097"), status_bad_size, "cin");
     check_named(read_with("cin2", "99999999999999999999999999"), status_bad_size, "cin2");
     check_named(read_with("type", "fp8"), status_file_format, "type");
     check_named(read_with("type", "fp160"), status_file_format, "type");

@@ -391,8 +391,15 @@ inline void __syncwarp(int line = __builtin_LINE()) {
 
 template <typename T>
 T __shfl_sync(uint32_t, T value, int lane, int line = __builtin_LINE()) {
-    static_assert(sizeof(T) == 4, "a word");
-    return (T)emulate::meet(emulate::shuffle, (uint32_t)value, lane & 31, line);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "one word or two");
+    lane &= 31;
+    const uint32_t low = emulate::meet(emulate::shuffle, (uint32_t)value, lane, line);
+    if (sizeof(T) == 4) {
+        return (T)low;
+    }
+    const uint32_t high =
+        emulate::meet(emulate::shuffle, (uint32_t)((uint64_t)value >> 32), lane, line);
+    return (T)((uint64_t)high << 32 | low);
 }
 
 template <typename T>

@@ -1,0 +1,166 @@
+// spira/index/plane_far.cuh: the search of a plane whose window does not fit its buffer.
+//
+// A window does not fit if it has too many words, if its words are too far apart for 32-bit
+// distances, or if they are off the row's lattice. Then the buffer holds samples: the last word of
+// each chunk of 2^spacing words. A search in the samples finds the chunk of a row's anchor, and
+// `spacing` steps in global memory find the anchor in its chunk; the samples have brought most of
+// these words to the L1 cache. So the time grows with the logarithm of the window. Samples are
+// whole words.
+//
+// The K words from the anchor on hold the members of a row, as in a near search, unless words off
+// the lattice lie between them. An output with such a row is searched once more, word by word.
+#ifndef SPIRA_INDEX_PLANE_FAR_CUH
+#define SPIRA_INDEX_PLANE_FAR_CUH
+
+#include "plane_window.cuh"
+
+namespace spira {
+
+// Samples of a window. More of them would be loaded in two goes, for one step less in the source.
+enum { plane_samples = 256 };
+
+// Returns word i of the source; word_none() behind its end.
+template <typename W>
+SPIRA_DEVICE W plane_far_word(const search_sets<W> &sets, int i) {
+    return (uint32_t)i < (uint32_t)sets.count ? sets.source[i] : word_none<W>();
+}
+
+// The word that an output looks for at the first offset of row y of a plane.
+template <typename W>
+SPIRA_DEVICE W plane_far_key(const search_walk<W> &walk, W output, int plane, int y) {
+    return output + walk.base + (W)plane * walk.step_x + (W)y * walk.step_y;
+}
+
+// Samples the words from `near` up to `top`. hint: a position near that of `top`. Called by a whole
+// warp; a __syncwarp must precede and follow.
+template <typename W, int K>
+SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W top, int hint,
+                                         uint32_t *buffer) {
+    const int loads = plane_samples / 32, lane = threadIdx.x & 31;
+    const int slack = plane_samples - 1; // mostly without another load
+    static_assert(plane_samples * sizeof(W) <= plane_window_words(K) * sizeof(uint32_t), "buffer");
+    // Room for the words that the rows read behind the last member.
+    int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - near;
+    int spacing = 0;
+    while (plane_samples << spacing < words) {
+        ++spacing;
+    }
+    W word[loads];
+#pragma unroll
+    for (int j = 0; j < loads; ++j) {
+        word[j] = plane_far_word(sets, near + ((32 * j + lane + 1) << spacing) - 1);
+    }
+#pragma unroll
+    for (int j = 0; j < loads; ++j) {
+        ((W *)buffer)[32 * j + lane] = word[j];
+    }
+    return {shared_address(buffer), near, {0, spacing}};
+}
+
+// Steps of a search in samples, the first of `step` words. at: shared addresses.
+template <typename W, int K, int step>
+SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[K], const W (&key)[K]) {
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        plane_far_step<step>(&at[y], key[y]);
+    }
+    if constexpr (step > 1) {
+        plane_far_steps<W, K, step / 2>(at, key);
+    }
+}
+
+// Finds the positions of the anchors of rows in a sampled window, interleaved.
+template <typename W, int K>
+SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_window &window,
+                                    const W (&key)[K], int (&position)[K]) {
+    uint32_t at[K];
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        at[y] = window.words;
+    }
+    plane_far_steps<W, K, plane_samples / 2>(at, key);
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        const int chunk = (int)((at[y] - window.words) / (uint32_t)sizeof(W));
+        position[y] = window.begin + (chunk << window.length.first);
+    }
+#pragma unroll 1
+    for (int step = (1 << window.length.first) / 2; step; step /= 2) {
+#pragma unroll
+        for (int y = 0; y < K; ++y) {
+            position[y] += plane_far_word(sets, position[y] + step - 1) < key[y] ? step : 0;
+        }
+    }
+}
+
+// Presence bits of a row, K of them, of the K words from its anchor on. *off: one of them is in the
+// row but off its lattice.
+template <typename W, int K>
+SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *word, W key,
+                                        bool *off) {
+    uint32_t bits = 0;
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+        // Words off the lattice have bits below the shift, which go to the top.
+        const W above = word[j] - key;
+        const uint32_t low = (uint32_t)above, member = __funnelshift_r(low, low, walk.shift);
+        bits |= above == (W)low ? plane_bit(member) : 0;
+    }
+    *off = false;
+    const W mask = ((W)1 << walk.shift) - 1;
+#pragma unroll 1
+    for (int j = 0; j < K && mask; ++j) {
+        const W above = word[j] - key;
+        *off = *off || (above <= walk.span && (above & mask));
+    }
+    return bits & ((1u << K) - 1);
+}
+
+// Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
+// presence bits, and the source position of the first member. Returns false if there are words off
+// the lattice: then bits and positions are unspecified.
+template <typename W, int K, typename F>
+SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W> &sets,
+                                 const plane_window &window, W output, int plane, F row) {
+    W key[K];
+    int position[K];
+    bool any = false;
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        key[y] = plane_far_key(walk, output, plane, y);
+    }
+    plane_far_anchors<W, K>(sets, window, key, position);
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        // Without spacing the samples are the words. With it there are K words, and those below the
+        // anchor have no bits.
+        const W *word = window.length.first ? sets.source + min(position[y], sets.count - K)
+                                            : (const W *)shared_pointer(window.words) +
+                                                  (position[y] - window.begin);
+        bool off;
+        const uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
+        any = any || off;
+        row(y, bits, position[y]);
+    }
+    return !any;
+}
+
+// Searches an output word by word, from source position `begin` on, and calls tap(c, position or
+// -1) for offset c of the plane. Slow: for words off the lattice.
+template <typename W, int K, typename F>
+SPIRA_DEVICE void plane_far_walk(const search_walk<W> &walk, const search_sets<W> &sets, int begin,
+                                 W output, int plane, F tap) {
+    int cursor = begin;
+#pragma unroll 1
+    for (int c = 0; c < K * K; ++c) {
+        const W key = plane_far_key(walk, output, plane, c / K) + (W)(c % K) * (W)walk.step;
+        if (c % K == 0) {
+            cursor = search_lower_bound(sets.source, cursor, sets.count, key);
+        }
+        tap(c, search_scan(sets.source, sets.count, key, &cursor));
+    }
+}
+
+} // namespace spira
+
+#endif
