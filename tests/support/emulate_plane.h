@@ -45,10 +45,6 @@ inline float __fdividef(float a, float b) {
     return a / b;
 }
 
-inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
-    return (uint32_t)(((uint64_t)high << 32 | low) >> (by & 31));
-}
-
 inline uint32_t __funnelshift_rc(uint32_t low, uint32_t high, uint32_t by) {
     return (uint32_t)(((uint64_t)high << 32 | low) >> (by < 32 ? by : 32));
 }
@@ -67,10 +63,6 @@ inline uint32_t __dp2a_lo(uint32_t a, uint32_t b, uint32_t sum) {
 
 inline uint32_t __dp2a_hi(uint32_t a, uint32_t b, uint32_t sum) {
     return __dp2a_lo(a, b >> 16, sum);
-}
-
-inline void atomicAdd(unsigned long long *sum, unsigned long long value) {
-    *sum += value;
 }
 
 // Of search.cuh, for kernels that are not emulated.
