@@ -1,6 +1,6 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
-// All warps of a thread block walk the same tiles and offsets, ascending. An entry has a stage for
+// All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a stage for
 // each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile without
 // either has one entry of no rows.
 //
@@ -14,7 +14,8 @@
 
 namespace spira {
 
-// What a slot says of its entry, behind the source rows (-1: none): the offset, and
+// What a slot says of its entry, behind the source rows (-1: none), and before the number of the
+// warp's first row in the layout: the offset, and
 enum : uint32_t {
     portable_offset = portable_volume_most - 1,
     portable_last = 1u << 10,        // it is the tile's last
@@ -152,6 +153,7 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     __syncwarp(); // the slot's last entry has been read
     if (own == slot) {
         shared_store(slot + T::gathered * 4, what);
+        shared_store(slot + T::gathered * 4 + 4, (uint32_t)c.row);
     }
 #pragma unroll
     for (int i = 0; i < T::gathered; i += 32) {

@@ -10,26 +10,16 @@
 
 namespace spira {
 
-// The lane's output rows of a tile; -1: none. pair: as portable_pairs_load.
+// The lane's output rows; -1: none. stage: a tile's last.
 template <typename T>
-SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs, int tile,
-                                        const int (&pair)[T::pairs], const portable_place &own,
+SPIRA_DEVICE void portable_outputs_load(uint32_t stage, const portable_place &own,
                                         int (&row)[T::fragments][2]) {
-    enum { pair_rows = conv_pair_groups * order_rows };
-    int numbers[T::pairs];
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        numbers[i] = __shfl_sync(~0u, pair[i], tile % 32);
-    }
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
-        const int number = T::pairs > 1 && first >= pair_rows ? numbers[T::pairs - 1] : numbers[0];
-        const int place = number * pair_rows + first % pair_rows + portable_t<T>() * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            row[j][h] = conv_output_load(p, outputs, place + h);
-        }
+        const uint32_t at = stage + T::outputs + (uint32_t)(first + portable_t<T>() * 2) * 4;
+        row[j][0] = (int)shared_load(at);
+        row[j][1] = (int)shared_load(at + 4);
     }
 }
 
