@@ -103,7 +103,6 @@ inline float element_operand(numeric type, float f) {
 // Used by kernels that are not emulated.
 template <typename E>
 void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
-float2 shared_load_float_2(uint32_t from);
 void shared_store_float_2(uint32_t to, float2 v, bool there);
 
 // Dynamic shared memory, under the name that conv/hopper/kernel.cuh declares.
@@ -402,6 +401,10 @@ inline uint32_t shared_load_elected(uint32_t from, int line = __builtin_LINE()) 
 
 inline uint4 shared_load_4(uint32_t from) {
     return emulate::shared_at<uint4>(from);
+}
+
+inline float2 shared_load_float_2(uint32_t from) {
+    return emulate::shared_at<float2>(from);
 }
 
 inline void shared_store(uint32_t to, uint32_t v) {

@@ -30,6 +30,12 @@ SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
     return __shfl_sync(~0u, v, warp_lane());
 }
 
+// The word that a lane has, in each lane. The compiler sees that the result of a vote is the same in
+// all lanes, and that of a shuffle not: branches that depend on it would be divergent ones.
+SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
+    return __ballot_sync(~0u, __shfl_sync(~0u, v, lane) >> threadIdx.x % 32 & 1);
+}
+
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
@@ -130,8 +136,8 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         if (c.words) {
             const int word = __ffs((int)c.words) - 1;
             c.words &= c.words - 1;
-            c.rest = __shfl_sync(~0u, c.all[0], word);
-            c.own = __shfl_sync(~0u, c.all[1], word);
+            c.rest = portable_spread(c.all[0], word);
+            c.own = portable_spread(c.all[1], word);
             c.first = word * 32;
         }
     }

@@ -43,6 +43,7 @@ struct portable_filling {
     int chunks;                         // of the source, with the next
     int stages;                         // of the entry, with the next
     uint32_t what;                      // of the entry, as in its slot; portable_wide
+    uint32_t flags;                     // of the next stage, as far as it is not the entry's last
     int place;                          // of the lane's first output row in the layout
 };
 
@@ -50,7 +51,7 @@ struct portable_filling {
 SPIRA_DEVICE const char *portable_base(const void *in, uint32_t pitch, int &left) {
     const int at = (int)threadIdx.x % 4 * conv_lane_bytes;
     left = (int)pitch - at;
-    return (const char *)in + (left > 0 ? at : 0);
+    return (const char *)in + at; // not read where nothing is left
 }
 
 SPIRA_DEVICE int portable_chunks(uint32_t pitch) {
@@ -88,8 +89,7 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
                                          const portable_source &from, uint32_t slot, uint32_t own,
                                          uint32_t quarter, portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
-    f.what =
-        __shfl_sync(~0u, shared_load(slot + T::gathered * 4), 0); // uniform, as the compiler sees
+    f.what = __ballot_sync(~0u, shared_load(slot + T::gathered * 4) >> threadIdx.x % 32 & 1);
     f.place = (int)shared_load(slot + T::gathered * 4 + 4) + warp_lane();
 #pragma unroll
     for (int i = 0; i < T::words; ++i) {
@@ -106,8 +106,10 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
     f.chunks = portable_chunks(f.pitch);
     f.what |= p.wide_in ? 0u + portable_wide : 0u;
     f.stages = p.chunks;
+    f.flags = 0;
     if (f.what & (portable_of_shortcut | portable_none)) {
         f.stages = f.what & portable_none ? 0 : p.shortcut.parts;
+        f.flags = portable_flag_scale;
         f.weights = (const char *)p.shortcut.weights +
                     (work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
         portable_source_begin<E>(p.shortcut, false, f);
@@ -120,8 +122,9 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p,
                                         portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
     --f.stages;
+    f.flags = 0;
     f.weights += p.part;
-    f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
+    f.base += conv_chunk_bytes;
 #ifdef __CUDA_ARCH__
     asm("" : "+l"(f.base)); // one register pair: the compiler would count up two
 #endif
@@ -242,11 +245,9 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
         }
     }
     if (threadIdx.x == 0) {
-        const bool scale = f.what & portable_of_shortcut && f.stages == p.shortcut.parts;
-        const uint32_t flags =
-            (last ? portable_flag_last : 0u) | (scale ? portable_flag_scale : 0u);
-        shared_store(stage + T::flags,
-                     flags | (T::exact ? portable_pieces(f.left) * portable_flag_piece : 0u));
+        const uint32_t pieces = T::exact ? portable_pieces(f.left) : 0;
+        shared_store(stage + T::flags, f.flags | (last ? 0u + portable_flag_last : 0u) |
+                                           pieces * portable_flag_piece);
     }
     if (last || !(f.what & portable_wide)) {
         __syncwarp(); // the stores of all lanes are before the arrival of the first

@@ -25,6 +25,7 @@ struct portable_ring {
     uint32_t memory, end; // addresses of the stages
     uint32_t at;          // of the next stage
     uint32_t barrier;     // address of its mbarriers: full, and `empty` behind it empty
+    uint32_t barriers;    // bytes of those that are full
     uint32_t phase;
 };
 
@@ -37,17 +38,18 @@ SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_
     r.memory = r.at = memory;
     r.end = memory + (uint32_t)p.size.depth * T::stage_bytes;
     r.barrier = shared_address(shared.full);
+    r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
     r.phase = 0;
     return r;
 }
 
 template <typename T>
-SPIRA_DEVICE void portable_ring_next(const typename T::shared &shared, portable_ring &r) {
+SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
     r.at += T::stage_bytes;
     r.barrier += sizeof(uint64_t);
     if (r.at == r.end) {
         r.at = r.memory;
-        r.barrier = shared_address(shared.full);
+        r.barrier -= r.barriers;
         r.phase ^= 1;
     }
 }
@@ -70,7 +72,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
     }
     portable_filling<T::warp_fragments> filling;
     bool begin = p.programmatic;
-    for (int entry = 0;; entry = (entry + 1) % portable_slots) {
+    for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
         async_copy_wait_but<portable_ahead - 1>();
         __syncwarp();
         const uint32_t from = slots + entry * T::slot_bytes;
@@ -90,7 +92,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
             if (target.header) {
                 mbarrier_arrive(ring.barrier);
             }
-            portable_ring_next<T>(shared, ring);
+            portable_ring_next<T>(ring);
             portable_filling_next<T>(p, filling);
         } while (filling.stages);
     }
@@ -125,7 +127,7 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
         }
         portable_multiply_any<T>(ring.at, origin, state, sum);
         const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
-        portable_ring_next<T>(shared, ring);
+        portable_ring_next<T>(ring);
         if (!portable_flagged(state, portable_flag_last)) {
             portable_release(empty);
             continue;

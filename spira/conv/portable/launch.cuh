@@ -39,7 +39,7 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
         return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
     default:
         return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
-                                : portable_launch<portable_traits<E, 4, 4, 2, 4>>(p, d, stream);
+                                : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
     }
 }
 
@@ -58,7 +58,7 @@ SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const devi
     default:
         return p.size.tiles > 1
                    ? portable_launch<portable_traits<float, 4, 8, 2, 4, true>>(p, d, stream)
-                   : portable_launch<portable_traits<float, 4, 4, 2, 4, true>>(p, d, stream);
+                   : portable_launch<portable_traits<float, 4, 8, 2, 2, true>>(p, d, stream);
     }
 }
 

@@ -70,9 +70,14 @@ SPIRA_DEVICE uint32_t portable_weights_at() {
     return portable_weight_place(g * 256 + which % 2 * 64 + which / 2 * conv_lane_bytes);
 }
 
+// With halves (portable_multiply_halves): pieces 0 and 1 of row g of the warp's fragments j and
+// j + 1.
+template <typename T>
 SPIRA_DEVICE uint32_t portable_rows_at() {
-    const uint32_t lane = threadIdx.x % 32;
-    return portable_row_place(lane % 8 * conv_chunk_bytes + lane / 8 * conv_lane_bytes);
+    const uint32_t lane = threadIdx.x % 32, which = lane / 8, row = lane % 8 * conv_chunk_bytes;
+    const uint32_t next = T::down * portable_fragment_bytes;
+    return T::halves ? portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next
+                     : portable_row_place(row + which * conv_lane_bytes);
 }
 
 // Where a lane reads in a stage, from its first byte on.
@@ -97,7 +102,7 @@ template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
     portable_origin o;
-    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at();
+    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>();
     o.weights =
         T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
     o.rows = portable_keep(o.rows);
@@ -111,11 +116,46 @@ SPIRA_DEVICE uint32_t portable_state_load(uint32_t stage, const portable_origin 
     return __ballot_sync(~0u, (shared_load(stage + from.header) & from.bits) != 0);
 }
 
+// With 8 fragments, registers are short: the first half of the chunk is multiplied before the
+// weights of the second are loaded. An ldmatrix reads this half of two fragments.
+template <typename T>
+SPIRA_DEVICE void portable_multiply_halves(uint32_t stage, const portable_origin &from,
+                                           uint32_t state,
+                                           float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const uint32_t weights = stage + (from.weights ^ half * 32);
+        const uint32_t rows = stage + (from.rows ^ half * 32);
+        uint4 a[T::bands], b[2];
+#pragma unroll
+        for (int i = 0; i < T::bands; ++i) {
+            a[i] = matrix_load_4(weights + i / 2 * 2048 + i % 2 * 128);
+        }
+        b[0] = matrix_load_4(rows);
+#pragma unroll
+        for (int j = 0; j < T::fragments; ++j) {
+            if (j % 2 == 0 && j + 2 < T::fragments) {
+                b[(j / 2 + 1) % 2] =
+                    matrix_load_4(rows + (j + 2) * T::down * portable_fragment_bytes);
+            }
+            if (portable_valid(state, j)) {
+                const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j / 2 % 2]) : b[j / 2 % 2];
+                mma_steps<E>(sum[j], a, j % 2 ? v.z : v.x, j % 2 ? v.w : v.y);
+            }
+        }
+    }
+}
+
 // stage: its address.
 template <typename T>
 SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from, uint32_t state,
                                     float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
+    if constexpr (T::halves) {
+        portable_multiply_halves<T>(stage, from, state, sum);
+        return;
+    }
     const uint32_t rows = stage + from.rows;
     const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
     uint4 a[2][T::bands], b[2];

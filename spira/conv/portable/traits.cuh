@@ -29,12 +29,12 @@ enum {
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 || columns > 96 ? 1 : columns > 32 ? 2 : 3;
+    return rows > 128 ? 1 : columns > 32 ? 2 : 3;
 }
 
 // Producer warps: few where registers are short, as all warps have the same number.
 SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
-    return rows <= 128 && (columns == 96 || columns == 32) ? 2 : 4;
+    return rows <= 128 && columns != 64 ? 2 : 4;
 }
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
@@ -108,8 +108,10 @@ struct portable_traits {
     static constexpr int warp_fragments = gathered / portable_fragment; // and their fragments
     static constexpr int resident = portable_resident(columns, rows);
 
+    static constexpr bool halves = fragments > 4; // how they are multiplied: registers are short
+
     // Fragments whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
+    static constexpr int batch = sizeof(E) == 4 || fragments > 4 ? 1 : 2;
 
     static constexpr int words = gathered / 32; // of a warp, in the header
     static constexpr int slot_bytes = (gathered + 2) * (int)sizeof(int32_t);
