@@ -1,8 +1,8 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
-// All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a stage for
-// each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile without
-// either has one entry of no rows.
+// All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a
+// stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile
+// without either has one entry of no rows.
 //
 // A warp's next entries stand in slots of shared memory, with the source rows of the 32 rows that
 // it gathers: asynchronous copies bring these. Loaded into registers, they would have to arrive
@@ -30,8 +30,8 @@ SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
     return __shfl_sync(~0u, v, warp_lane());
 }
 
-// The word that a lane has, in each lane. The compiler sees that the result of a vote is the same in
-// all lanes, and that of a shuffle not: branches that depend on it would be divergent ones.
+// The word that a lane has, in each lane. The compiler sees that the result of a vote is the same
+// in all lanes, and that of a shuffle not: branches that depend on it would be divergent ones.
 SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
     return __ballot_sync(~0u, __shfl_sync(~0u, v, lane) >> threadIdx.x % 32 & 1);
 }

@@ -74,6 +74,37 @@ SPIRA_DEVICE void portable_finish(const conv_tensor_params &p, const float *vect
     conv_quad_store<E, wide>((E *)p.out + ((int64_t)row * p.cout + first), p.cout - first, out);
 }
 
+// Four neighbouring elements as words: the compiler would keep each 16-bit element in a register of
+// its own.
+template <typename E>
+union portable_packed {
+    uint32_t word[sizeof(E)];
+    conv_quad<E> quad;
+};
+
+template <typename E>
+SPIRA_DEVICE void portable_packed_load(const E *from, portable_packed<E> &v) {
+    if constexpr (sizeof(E) == 2) {
+        const uint2 w = *(const uint2 *)from;
+        v.word[0] = w.x, v.word[1] = w.y;
+    } else {
+        const uint4 w = *(const uint4 *)from;
+        v.word[0] = w.x, v.word[1] = w.y, v.word[2] = w.z, v.word[3] = w.w;
+    }
+}
+
+// Keeps the words in registers up to here.
+template <typename E>
+SPIRA_DEVICE const conv_quad<E> &portable_packed_quad(portable_packed<E> &v) {
+#ifdef __CUDA_ARCH__
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(E); ++i) {
+        asm("" : "+r"(v.word[i]));
+    }
+#endif
+    return v.quad;
+}
+
 // Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
 // before the outputs of the batch are stored. channel: the lane's first.
 template <typename T>
@@ -83,27 +114,27 @@ SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, const float 
     typedef typename T::element E;
     enum { quads = T::bands / 2 };
 #pragma unroll
-    for (int begin = 0; begin < T::fragments; begin += T::batch) {
-        conv_quad<E> residual[T::batch][2][quads] = {};
+    for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
+        portable_packed<E> residual[T::batch][quads] = {};
         if (p.residual) {
 #pragma unroll
-            for (int i = 0; i < T::batch * T::bands; ++i) {
-                const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
-                const int first = channel + 32 * q, own = row[begin + j][h];
+            for (int i = 0; i < T::batch * quads; ++i) {
+                const int u = i / quads, q = i % quads;
+                const int own = row[(begin + u) / 2][(begin + u) % 2], first = channel + 32 * q;
                 if (own >= 0 && first < p.cout) {
-                    residual[j][h][q] = conv_quad_load<E, true>(
-                        (const E *)p.residual + ((int64_t)own * p.cout + first), 4);
+                    portable_packed_load((const E *)p.residual + ((int64_t)own * p.cout + first),
+                                         residual[u][q]);
                 }
             }
         }
 #pragma unroll
-        for (int i = 0; i < T::batch * T::bands; ++i) {
-            const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
-            const int first = channel + 32 * q, own = row[begin + j][h];
+        for (int i = 0; i < T::batch * quads; ++i) {
+            const int u = i / quads, q = i % quads, j = (begin + u) / 2, h = (begin + u) % 2;
+            const int own = row[j][h], first = channel + 32 * q;
             if (own >= 0 && first < p.cout) {
                 portable_finish<T, true>(p, vectors + 32 * q, own, first,
-                                         portable_quad<T::bands>(sum[begin + j], q, h),
-                                         residual[j][h][q]);
+                                         portable_quad<T::bands>(sum[j], q, h),
+                                         portable_packed_quad(residual[u][q]));
             }
         }
     }

@@ -115,8 +115,7 @@ SPIRA_DEVICE void portable_pieces_exact(uint32_t stage, uint32_t row, uint32_t w
 // with 4, registers are too short for both loops.
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin &from,
-                                          uint32_t state,
-                                          float (&sum)[T::fragments][T::bands][4]) {
+                                          uint32_t state, float (&sum)[T::fragments][T::bands][4]) {
     enum { every = (1 << T::fragments) - 1 };
     const uint32_t weights = stage + from.weights;
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;

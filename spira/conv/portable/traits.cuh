@@ -21,8 +21,8 @@ enum {
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead = 6, // entries whose source rows are on their way (cursor.cuh)
-    portable_slots = 8, // for entries: at least two more, a power of two
+    portable_ahead = 6,          // entries whose source rows are on their way (cursor.cuh)
+    portable_slots = 8,          // for entries: at least two more, a power of two
 };
 
 // ---- variants -----------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ struct portable_traits {
 
     static constexpr bool halves = fragments > 4; // how they are multiplied: registers are short
 
-    // Fragments whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = sizeof(E) == 4 || fragments > 4 ? 1 : 2;
+    // Rows whose residual is loaded in one batch, as registers allow.
+    static constexpr int batch = (sizeof(E) == 4 ? 2 : 4) / (fragments > 4 ? 2 : 1);
 
     static constexpr int words = gathered / 32; // of a warp, in the header
     static constexpr int slot_bytes = (gathered + 2) * (int)sizeof(int32_t);
