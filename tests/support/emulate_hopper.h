@@ -210,6 +210,9 @@ inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
 // Plants an error: a thread for which it returns true does not wait. Null: all threads wait.
 inline std::function<bool()> wait_skipped;
 
+// Plants an error: a thread for which it returns a number arrives that often, in place of once.
+inline std::function<int()> arrivals_planted;
+
 // Plants an error: no thread waits for groups of copies.
 inline bool copies_skipped;
 
@@ -488,7 +491,9 @@ inline void mbarrier_inval(uint64_t *barrier) {
 }
 
 inline void mbarrier_arrive(uint32_t barrier) {
-    emulate::barrier_change(&emulate::shared_at<uint64_t>(barrier), 1, 0);
+    for (int i = emulate::arrivals_planted ? emulate::arrivals_planted() : 1; i > 0; --i) {
+        emulate::barrier_change(&emulate::shared_at<uint64_t>(barrier), 1, 0);
+    }
 }
 
 inline void mbarrier_arrive_copies(uint32_t barrier) {
