@@ -22,10 +22,10 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
 
 // The ring, and where a warp stands in it.
 struct portable_ring {
-    uint32_t memory, end; // addresses of the stages
-    uint32_t at;          // of the next stage
-    uint32_t barrier;     // address of its mbarriers: full, and `empty` behind it empty
-    uint32_t barriers;    // bytes of those that are full
+    uint32_t at, end;  // addresses of the next stage, and behind the last
+    uint32_t bytes;    // of all stages
+    uint32_t barrier;  // address of its mbarriers: full, and `empty` behind it empty
+    uint32_t barriers; // bytes of those that are full
     uint32_t phase;
 };
 
@@ -35,8 +35,9 @@ template <typename T>
 SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_t memory,
                                             const typename T::shared &shared) {
     portable_ring r;
-    r.memory = r.at = memory;
-    r.end = memory + (uint32_t)p.size.depth * T::stage_bytes;
+    r.at = memory;
+    r.bytes = (uint32_t)p.size.depth * T::stage_bytes;
+    r.end = memory + r.bytes;
     r.barrier = shared_address(shared.full);
     r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
     r.phase = 0;
@@ -48,7 +49,7 @@ SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
     r.at += T::stage_bytes;
     r.barrier += sizeof(uint64_t);
     if (r.at == r.end) {
-        r.at = r.memory;
+        r.at -= r.bytes;
         r.barrier -= r.barriers;
         r.phase ^= 1;
     }
@@ -77,7 +78,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
         __syncwarp();
         const uint32_t from = slots + entry * T::slot_bytes;
         portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
-        if (!filling.stages) {
+        if (!__any_sync(~0u, filling.stages)) {
             break;
         }
         const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
@@ -94,7 +95,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
             }
             portable_ring_next<T>(ring);
             portable_filling_next<T>(p, filling);
-        } while (filling.stages);
+        } while (__any_sync(~0u, filling.stages));
     }
     async_copy_wait();
 }
