@@ -2,7 +2,7 @@
 // and clusters; each PTX form wrapped once.
 //
 // Shared memory is given by the 32-bit address that the instructions take (shared_address). Copies
-// are for sm_80 and later; mbarriers, bulk copies and clusters for sm_90 and later.
+// and mbarriers are for sm_80 and later; bulk copies and clusters for sm_90 and later.
 #ifndef SPIRA_BASE_ASYNC_CUH
 #define SPIRA_BASE_ASYNC_CUH
 
@@ -225,7 +225,7 @@ SPIRA_DEVICE void async_copy_wait_but() {
 // Initialises an mbarrier in shared memory that expects `arrivals` in each phase. Waits take the
 // parity of a phase: 0, 1, 0, ..
 SPIRA_DEVICE void mbarrier_init(uint64_t *barrier, int arrivals) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
 #endif
@@ -240,13 +240,13 @@ SPIRA_DEVICE void mbarrier_init_fence() {
 
 // Frees the mbarrier's memory for other use. No thread may use it afterwards.
 SPIRA_DEVICE void mbarrier_inval(uint64_t *barrier) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
     asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 #endif
 }
 
 SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
     asm volatile("{ .reg .b64 state;\n"
                  "mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
                  : "memory");
@@ -256,7 +256,7 @@ SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
 // Arrives when all earlier copies of the calling thread have completed. Does not release its
 // stores.
 SPIRA_DEVICE void mbarrier_arrive_copies(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 #endif
 }
@@ -314,6 +314,13 @@ SPIRA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t phase) {
     asm volatile("{ .reg .pred done;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(barrier),
+                 "r"(phase)
+                 : "memory");
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
                  "@!done bra again; }" ::"r"(barrier),
                  "r"(phase)
                  : "memory");

@@ -6,10 +6,10 @@
 // thread block computes one tile at a time for a slice of the output channels, and stays for
 // several tiles.
 //
-//     all warps                       ring of 3 to 6 stages             all warps
-//     ---------                       ---------------------             ---------
+//     producer warps                  ring of 3 to 8 stages             consumer warps
+//     --------------                  ---------------------             --------------
 //     find the next offset of the
-//     tile, load its sources
+//     tile, request its sources
 //     (cursor.cuh)
 //     copy 64 bytes of each   cp.async  +-------------------+  ldmatrix
 //     source row, and of the  --------> | fragments of rows | ---------> mma.sync: accumulators in
@@ -17,6 +17,9 @@
 //                                       | header            |                   | end of tile
 //                                       +-------------------+                   v
 //                                                                        epilogue.cuh -> outputs
+//
+// Each stage has two mbarriers, full and empty. Producers run ahead across tiles: the next tile's
+// stages are filled while consumers finish a tile.
 //
 // The products are transposed: the instruction's 16 rows are output channels, its 8 columns source
 // rows. So a warp can skip what is missing 8 rows at a time. Exact fp32 has multiply_exact.cuh in

@@ -162,6 +162,41 @@ TEST(portable_emulated_copies_are_waited_for) {
     CHECK(!(problem_judge(&l.joined.main, out.data()).ratio <= 1));
 }
 
+// Tests the test: consumers that do not wait for a full stage are found, producers that do not wait
+// for an empty one, and warps that arrive too seldom or too often.
+TEST(portable_emulated_mbarriers_are_needed) {
+    const int producers = 32 * portable_producers(64, 128);
+    auto fails = [&](int seed) {
+        random_state random = random_make((uint64_t)seed);
+        layer l = {};
+        l.joined = joined_make(&random, shape_make(9, 64, 0, 64, numeric_f16), 0, 0, 200, 300, 0);
+        joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
+        l.size = {1, 2, 1, 1};
+        l.depth = 3;
+        l.seed = (uint64_t)seed;
+        bool good;
+        const std::vector<char> out = layer_run<portable, __half>(&l, &good);
+        return !good || !(problem_judge(&l.joined.main, out.data()).ratio <= 1);
+    };
+    for (bool consumers : {false, true}) {
+        auto planted = [&] { return ((int)threadIdx.x >= producers) == consumers; };
+        emulate::wait_skipped = planted;
+        bool found = false;
+        for (int seed = 0; seed < 8 && !found; ++seed) {
+            found = fails(seed);
+        }
+        CHECK(found);
+        emulate::wait_skipped = nullptr;
+        for (int arrivals : {0, 2}) {
+            int left = 5; // the fifth arrival
+            emulate::arrivals_planted = [&] { return planted() && --left == 0 ? arrivals : 1; };
+            CHECK(fails(arrivals));
+            emulate::arrivals_planted = nullptr;
+        }
+    }
+    CHECK(!fails(1));
+}
+
 // Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much
 // and with little shared memory.
 TEST(portable_sizes) {

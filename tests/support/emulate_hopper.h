@@ -111,7 +111,6 @@ inline float element_operand(numeric type, float f) {
 // Used by kernels that are not emulated.
 template <typename E>
 void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
-float2 shared_load_float_2(uint32_t from);
 void shared_store_float_2(uint32_t to, float2 v, bool there);
 
 // Dynamic shared memory, under the name that conv/hopper/kernel.cuh declares.
@@ -218,6 +217,9 @@ inline void barrier_change(uint64_t *barrier, int arrivals, int64_t bytes) {
 
 // Plants an error: a thread for which it returns true does not wait. Null: all threads wait.
 inline std::function<bool()> wait_skipped;
+
+// Plants an error: a thread for which it returns a number arrives that often, in place of once.
+inline std::function<int()> arrivals_planted;
 
 // Plants an error: no thread waits for groups of copies.
 inline bool copies_skipped;
@@ -412,6 +414,10 @@ inline uint4 shared_load_4(uint32_t from) {
     return emulate::shared_at<uint4>(from);
 }
 
+inline float2 shared_load_float_2(uint32_t from) {
+    return emulate::shared_at<float2>(from);
+}
+
 inline void shared_store(uint32_t to, uint32_t v) {
     emulate::shared_at<uint32_t>(to) = v;
 }
@@ -493,7 +499,9 @@ inline void mbarrier_inval(uint64_t *barrier) {
 }
 
 inline void mbarrier_arrive(uint32_t barrier) {
-    emulate::barrier_change(&emulate::shared_at<uint64_t>(barrier), 1, 0);
+    for (int i = emulate::arrivals_planted ? emulate::arrivals_planted() : 1; i > 0; --i) {
+        emulate::barrier_change(&emulate::shared_at<uint64_t>(barrier), 1, 0);
+    }
 }
 
 inline void mbarrier_arrive_copies(uint32_t barrier) {

@@ -1,8 +1,8 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
-// All warps of a thread block walk the same tiles and offsets, ascending. An entry has a stage for
-// each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile without
-// either has one entry of no rows.
+// All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a
+// stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile
+// without either has one entry of no rows.
 //
 // A warp's next entries stand in slots of shared memory, with the source rows of the 32 rows that
 // it gathers: asynchronous copies bring these. Loaded into registers, they would have to arrive
@@ -14,7 +14,8 @@
 
 namespace spira {
 
-// What a slot says of its entry, behind the source rows (-1: none): the offset, and
+// What a slot says of its entry, behind the source rows (-1: none), and before the number of the
+// warp's first row in the layout: the offset, and
 enum : uint32_t {
     portable_offset = portable_volume_most - 1,
     portable_last = 1u << 10,        // it is the tile's last
@@ -27,6 +28,12 @@ enum : uint32_t {
 // again in the loop over stages.
 SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
     return __shfl_sync(~0u, v, warp_lane());
+}
+
+// The word that a lane has, in each lane. The compiler sees that the result of a vote is the same
+// in all lanes, and that of a shuffle not: branches that depend on it would be divergent ones.
+SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
+    return __ballot_sync(~0u, __shfl_sync(~0u, v, lane) >> threadIdx.x % 32 & 1);
 }
 
 // Where a warp looks ahead. pairs: of row groups of a tile.
@@ -129,8 +136,8 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         if (c.words) {
             const int word = __ffs((int)c.words) - 1;
             c.words &= c.words - 1;
-            c.rest = __shfl_sync(~0u, c.all[0], word);
-            c.own = __shfl_sync(~0u, c.all[1], word);
+            c.rest = portable_spread(c.all[0], word);
+            c.own = portable_spread(c.all[1], word);
             c.first = word * 32;
         }
     }
@@ -152,6 +159,7 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     __syncwarp(); // the slot's last entry has been read
     if (own == slot) {
         shared_store(slot + T::gathered * 4, what);
+        shared_store(slot + T::gathered * 4 + 4, (uint32_t)c.row);
     }
 #pragma unroll
     for (int i = 0; i < T::gathered; i += 32) {

@@ -10,26 +10,16 @@
 
 namespace spira {
 
-// The lane's output rows of a tile; -1: none. pair: as portable_pairs_load.
+// The lane's output rows; -1: none. stage: a tile's last.
 template <typename T>
-SPIRA_DEVICE void portable_outputs_load(const conv_tensor_params &p, int outputs, int tile,
-                                        const int (&pair)[T::pairs], const portable_place &own,
+SPIRA_DEVICE void portable_outputs_load(uint32_t stage, const portable_place &own,
                                         int (&row)[T::fragments][2]) {
-    enum { pair_rows = conv_pair_groups * order_rows };
-    int numbers[T::pairs];
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        numbers[i] = __shfl_sync(~0u, pair[i], tile % 32);
-    }
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
-        const int number = T::pairs > 1 && first >= pair_rows ? numbers[T::pairs - 1] : numbers[0];
-        const int place = number * pair_rows + first % pair_rows + portable_t<T>() * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            row[j][h] = conv_output_load(p, outputs, place + h);
-        }
+        const uint32_t at = stage + T::outputs + (uint32_t)(first + portable_t<T>() * 2) * 4;
+        row[j][0] = (int)shared_load(at);
+        row[j][1] = (int)shared_load(at + 4);
     }
 }
 
@@ -84,6 +74,37 @@ SPIRA_DEVICE void portable_finish(const conv_tensor_params &p, const float *vect
     conv_quad_store<E, wide>((E *)p.out + ((int64_t)row * p.cout + first), p.cout - first, out);
 }
 
+// Four neighbouring elements as words: the compiler would keep each 16-bit element in a register of
+// its own.
+template <typename E>
+union portable_packed {
+    uint32_t word[sizeof(E)];
+    conv_quad<E> quad;
+};
+
+template <typename E>
+SPIRA_DEVICE void portable_packed_load(const E *from, portable_packed<E> &v) {
+    if constexpr (sizeof(E) == 2) {
+        const uint2 w = *(const uint2 *)from;
+        v.word[0] = w.x, v.word[1] = w.y;
+    } else {
+        const uint4 w = *(const uint4 *)from;
+        v.word[0] = w.x, v.word[1] = w.y, v.word[2] = w.z, v.word[3] = w.w;
+    }
+}
+
+// Keeps the words in registers up to here.
+template <typename E>
+SPIRA_DEVICE const conv_quad<E> &portable_packed_quad(portable_packed<E> &v) {
+#ifdef __CUDA_ARCH__
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(E); ++i) {
+        asm("" : "+r"(v.word[i]));
+    }
+#endif
+    return v.quad;
+}
+
 // Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
 // before the outputs of the batch are stored. channel: the lane's first.
 template <typename T>
@@ -93,27 +114,27 @@ SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, const float 
     typedef typename T::element E;
     enum { quads = T::bands / 2 };
 #pragma unroll
-    for (int begin = 0; begin < T::fragments; begin += T::batch) {
-        conv_quad<E> residual[T::batch][2][quads] = {};
+    for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
+        portable_packed<E> residual[T::batch][quads] = {};
         if (p.residual) {
 #pragma unroll
-            for (int i = 0; i < T::batch * T::bands; ++i) {
-                const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
-                const int first = channel + 32 * q, own = row[begin + j][h];
+            for (int i = 0; i < T::batch * quads; ++i) {
+                const int u = i / quads, q = i % quads;
+                const int own = row[(begin + u) / 2][(begin + u) % 2], first = channel + 32 * q;
                 if (own >= 0 && first < p.cout) {
-                    residual[j][h][q] = conv_quad_load<E, true>(
-                        (const E *)p.residual + ((int64_t)own * p.cout + first), 4);
+                    portable_packed_load((const E *)p.residual + ((int64_t)own * p.cout + first),
+                                         residual[u][q]);
                 }
             }
         }
 #pragma unroll
-        for (int i = 0; i < T::batch * T::bands; ++i) {
-            const int j = i / T::bands, h = i % 2, q = i % T::bands / 2;
-            const int first = channel + 32 * q, own = row[begin + j][h];
+        for (int i = 0; i < T::batch * quads; ++i) {
+            const int u = i / quads, q = i % quads, j = (begin + u) / 2, h = (begin + u) % 2;
+            const int own = row[j][h], first = channel + 32 * q;
             if (own >= 0 && first < p.cout) {
                 portable_finish<T, true>(p, vectors + 32 * q, own, first,
-                                         portable_quad<T::bands>(sum[begin + j], q, h),
-                                         residual[j][h][q]);
+                                         portable_quad<T::bands>(sum[j], q, h),
+                                         portable_packed_quad(residual[u][q]));
             }
         }
     }

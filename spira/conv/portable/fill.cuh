@@ -25,6 +25,7 @@ SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
 // What the entries of all offsets have in common.
 struct portable_source {
     const char *weights;  // the lane's first 16 bytes of the first offset
+    int copies;           // of the weights of a chunk, from the lane's first on
     const char *base;     // the lane's 16 bytes of row 0
     int left;             // bytes of a row from the lane's on
     uint32_t entry_bytes; // of the weights of an offset
@@ -42,13 +43,15 @@ struct portable_filling {
     int chunks;                         // of the source, with the next
     int stages;                         // of the entry, with the next
     uint32_t what;                      // of the entry, as in its slot; portable_wide
+    uint32_t flags;                     // of the next stage, as far as it is not the entry's last
+    int place;                          // of the lane's first output row in the layout
 };
 
 // Where the lane's 16 bytes of row 0 are. left: bytes of the row from them on.
 SPIRA_DEVICE const char *portable_base(const void *in, uint32_t pitch, int &left) {
     const int at = (int)threadIdx.x % 4 * conv_lane_bytes;
     left = (int)pitch - at;
-    return (const char *)in + (left > 0 ? at : 0);
+    return (const char *)in + at; // not read where nothing is left
 }
 
 SPIRA_DEVICE int portable_chunks(uint32_t pitch) {
@@ -62,6 +65,7 @@ SPIRA_DEVICE portable_source portable_source_of(const conv_tensor_params &p,
     s.base = portable_base(p.in, (uint32_t)(p.cin * (int)sizeof(typename T::element)), s.left);
     s.weights = (const char *)p.weights +
                 (work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
+    s.copies = p.part / conv_lane_bytes - work.channel * 4 - (int)threadIdx.x;
     s.entry_bytes = (uint32_t)(p.chunks * p.part);
     return s;
 }
@@ -85,8 +89,8 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
                                          const portable_source &from, uint32_t slot, uint32_t own,
                                          uint32_t quarter, portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
-    f.what =
-        __shfl_sync(~0u, shared_load(slot + T::gathered * 4), 0); // uniform, as the compiler sees
+    f.what = __ballot_sync(~0u, shared_load(slot + T::gathered * 4) >> threadIdx.x % 32 & 1);
+    f.place = (int)shared_load(slot + T::gathered * 4 + 4) + warp_lane();
 #pragma unroll
     for (int i = 0; i < T::words; ++i) {
         f.valid[i] = __ballot_sync(~0u, (int32_t)shared_load(own + i * 128) >= 0);
@@ -102,8 +106,10 @@ SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv
     f.chunks = portable_chunks(f.pitch);
     f.what |= p.wide_in ? 0u + portable_wide : 0u;
     f.stages = p.chunks;
+    f.flags = 0;
     if (f.what & (portable_of_shortcut | portable_none)) {
         f.stages = f.what & portable_none ? 0 : p.shortcut.parts;
+        f.flags = portable_flag_scale;
         f.weights = (const char *)p.shortcut.weights +
                     (work.channel * conv_chunk_bytes + (int)threadIdx.x * conv_lane_bytes);
         portable_source_begin<E>(p.shortcut, false, f);
@@ -116,8 +122,9 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p,
                                         portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
     --f.stages;
+    f.flags = 0;
     f.weights += p.part;
-    f.base += f.left > conv_chunk_bytes ? conv_chunk_bytes : 0;
+    f.base += conv_chunk_bytes;
 #ifdef __CUDA_ARCH__
     asm("" : "+l"(f.base)); // one register pair: the compiler would count up two
 #endif
@@ -135,35 +142,37 @@ SPIRA_DEVICE void portable_filling_next(const conv_tensor_params &p,
 struct portable_target {
     uint32_t rows, weights;
     uint32_t header; // 0: another lane writes the warp's word
+    uint32_t outputs;
 };
 
 template <typename T>
 SPIRA_DEVICE portable_target portable_target_of() {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     portable_target t;
-    const uint32_t own = threadIdx.x * conv_lane_bytes;
+    const uint32_t own = threadIdx.x * conv_lane_bytes; // of the producers, which are the first
     t.rows = warp * (T::gathered * conv_chunk_bytes) + portable_row_place(lane * conv_lane_bytes);
     t.weights = T::rows * conv_chunk_bytes + (T::exact ? own : portable_weight_place(own));
     t.header = lane == 0 ? T::header + warp * T::words * 4 : 0;
-    if (!T::exact) { // there registers are short
-        t.rows = portable_keep(t.rows);
-        t.weights = portable_keep(t.weights);
-        t.header = portable_keep(t.header);
-    }
+    t.rows = portable_keep(t.rows);
+    t.weights = portable_keep(t.weights);
+    t.header = portable_keep(t.header);
+    t.outputs = T::outputs + (warp * T::gathered + lane) * 4;
     return t;
 }
 
-// Copies the chunk's weights of the slice's channels. to: the thread's first place.
+// Copies the chunk's weights of the slice's channels. to: the thread's first place; odd: the same
+// where an odd number of 1024 bytes are before it.
 template <typename T>
-SPIRA_DEVICE void portable_fill_weights(const conv_tensor_params &p, const conv_work &work,
-                                        const portable_filling<T::warp_fragments> &f, uint32_t to) {
-    const int own =
-        p.part / conv_lane_bytes - work.channel * 4; // copies, from the slice's first on
-    static_assert(T::threads * conv_lane_bytes % 2048 == 0, "the swizzle repeats");
+SPIRA_DEVICE void portable_fill_weights(const portable_source &from,
+                                        const portable_filling<T::warp_fragments> &f, uint32_t to,
+                                        uint32_t odd) {
+    enum { step = 32 * T::producers, all = T::columns * 4 };
+    static_assert(step * conv_lane_bytes % 1024 == 0, "the swizzle repeats after 2048");
 #pragma unroll
-    for (int i = 0; i < T::columns * 4; i += T::threads) {
-        if (i + (int)threadIdx.x < own) {
-            async_copy_16(to + i * conv_lane_bytes, f.weights + i * conv_lane_bytes, true);
+    for (int i = 0; i < all; i += step) {
+        if (i < from.copies) {
+            async_copy_16((i / 64 % 2 ? odd : to) + i * conv_lane_bytes,
+                          f.weights + i * conv_lane_bytes, true);
         }
     }
 }
@@ -195,27 +204,53 @@ SPIRA_DEVICE uint32_t portable_pieces(int left) {
     return (uint32_t)(min(left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
 }
 
+// Copies the warp's output rows of the tile.
+template <typename T>
+SPIRA_DEVICE void portable_fill_outputs(const conv_tensor_params &p, const conv_work &work,
+                                        int place, uint32_t to) {
+#pragma unroll
+    for (int i = 0; i < T::gathered; i += 32) {
+        const bool there = place + i < work.outputs;
+        if (there && p.order.row) {
+            async_copy_4_cached(to + i * 4, p.order.row + (place + i));
+        } else {
+            shared_store(to + i * 4, there ? (uint32_t)(place + i) : ~0u);
+        }
+    }
+}
+
 // Fills a stage with the next chunk. begin: the launch's first; features may be read only once the
 // kernel before this one has ended. stage: its address.
 template <typename T>
 SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
+                                const portable_source &from,
                                 const portable_filling<T::warp_fragments> &f,
                                 const portable_target &to, bool begin, uint32_t stage) {
-    portable_fill_weights<T>(p, work, f, stage + to.weights);
+    const uint32_t weights = stage + to.weights;
+    portable_fill_weights<T>(from, f, weights, T::exact ? weights : stage + (to.weights ^ 0x40));
     if (begin) {
         pdl_wait();
     }
     if (f.valid[0] | f.valid[T::words - 1]) {
         portable_fill_rows<T>(f, stage + to.rows);
     }
+    const bool last = f.stages == 1 && f.what & portable_last;
+    if (last) {
+        portable_fill_outputs<T>(p, work, f.place, stage + to.outputs);
+    }
     if (to.header) {
 #pragma unroll
         for (int i = 0; i < T::words; ++i) {
             shared_store(stage + to.header + i * 4, f.valid[i]);
         }
-        if (T::exact && threadIdx.x == 0) {
-            shared_store(stage + T::pieces, portable_pieces(f.left));
-        }
+    }
+    if (threadIdx.x == 0) {
+        const uint32_t pieces = T::exact ? portable_pieces(f.left) : 0;
+        shared_store(stage + T::flags, f.flags | (last ? 0u + portable_flag_last : 0u) |
+                                           pieces * portable_flag_piece);
+    }
+    if (last || !(f.what & portable_wide)) {
+        __syncwarp(); // the stores of all lanes are before the arrival of the first
     }
 }
 

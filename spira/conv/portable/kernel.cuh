@@ -1,4 +1,5 @@
-// spira/conv/portable/kernel.cuh: the kernel: a ring of stages that asynchronous copies fill ahead.
+// spira/conv/portable/kernel.cuh: the kernel: producer warps fill a ring of stages, consumer
+// warps multiply them.
 #ifndef SPIRA_CONV_PORTABLE_KERNEL_CUH
 #define SPIRA_CONV_PORTABLE_KERNEL_CUH
 
@@ -19,19 +20,129 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
     }
 }
 
-// Waits for the thread's copies of the oldest of `stages` - 1 stages, and of the next if it is as
-// well that way.
-SPIRA_DEVICE void portable_wait(int stages) {
-    static_assert(portable_stages_least == 3 && portable_stages_most == 6, "two cases");
-    if (stages >= 5) {
-        async_copy_wait_but<3>();
-    } else {
-        async_copy_wait_but<1>();
+// The ring, and where a warp stands in it.
+struct portable_ring {
+    uint32_t at, end;  // addresses of the next stage, and behind the last
+    uint32_t bytes;    // of all stages
+    uint32_t barrier;  // address of its mbarriers: full, and `empty` behind it empty
+    uint32_t barriers; // bytes of those that are full
+    uint32_t phase;
+};
+
+enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
+
+template <typename T>
+SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_t memory,
+                                            const typename T::shared &shared) {
+    portable_ring r;
+    r.at = memory;
+    r.bytes = (uint32_t)p.size.depth * T::stage_bytes;
+    r.end = memory + r.bytes;
+    r.barrier = shared_address(shared.full);
+    r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
+    r.phase = 0;
+    return r;
+}
+
+template <typename T>
+SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
+    r.at += T::stage_bytes;
+    r.barrier += sizeof(uint64_t);
+    if (r.at == r.end) {
+        r.at -= r.bytes;
+        r.barrier -= r.barriers;
+        r.phase ^= 1;
     }
 }
 
-// All threads fill stages and multiply them. Stage s + p.size.depth - 1 is filled, and then stage s
-// is multiplied, where tiles follow each other without a gap. T: portable_traits.
+// Fills all stages. An entry's source rows are requested portable_ahead entries before.
+template <typename T>
+SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
+                                   typename T::shared &shared, portable_ring ring) {
+    const portable_target target = portable_target_of<T>();
+    const portable_source source = portable_source_of<T>(p, work);
+    const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
+    const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
+    portable_cursor<T::pairs> cursor;
+    portable_cursor_begin<T>(p, work, cursor);
+#pragma unroll 1
+    for (int i = 0; i < portable_ahead; ++i) {
+        const uint32_t slot = slots + i * T::slot_bytes;
+        portable_entry_next<T>(p, work, cursor, slot, slot + lane);
+        async_copy_commit();
+    }
+    portable_filling<T::warp_fragments> filling;
+    bool begin = p.programmatic;
+    for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
+        async_copy_wait_but<portable_ahead - 1>();
+        __syncwarp();
+        const uint32_t from = slots + entry * T::slot_bytes;
+        portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
+        if (!__any_sync(~0u, filling.stages)) {
+            break;
+        }
+        const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
+        portable_entry_next<T>(p, work, cursor, to, to + lane);
+        async_copy_commit();
+#pragma unroll 1
+        do {
+            mbarrier_wait(ring.barrier + portable_empty, ring.phase ^ 1);
+            portable_fill<T>(p, work, source, filling, target, begin, ring.at);
+            begin = false;
+            mbarrier_arrive_copies(ring.barrier);
+            if (target.header) {
+                mbarrier_arrive(ring.barrier);
+            }
+            portable_ring_next<T>(ring);
+            portable_filling_next<T>(p, filling);
+        } while (__any_sync(~0u, filling.stages));
+    }
+    async_copy_wait();
+}
+
+// The warp has read a stage. empty: address of the stage's mbarrier.
+SPIRA_DEVICE void portable_release(uint32_t empty) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(empty);
+    }
+}
+
+// Multiplies all stages and finishes the tiles.
+template <typename T>
+SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work &work,
+                                   const typename T::shared &shared, portable_ring ring) {
+    const portable_place own = portable_place_of<T>();
+    const portable_origin origin = portable_origin_any<T>(own);
+    const int from = own.across * T::bands * portable_band; // the warp's first channel
+    float sum[T::fragments][T::bands][4];
+    portable_clear<T>(sum);
+    if (p.programmatic) {
+        pdl_wait(); // before residual, sums and outputs
+    }
+    for (int tile = 0; tile < work.tiles;) {
+        mbarrier_wait(ring.barrier, ring.phase);
+        const uint32_t state = portable_state_load(ring.at, origin);
+        if (portable_flagged(state, portable_flag_scale)) {
+            portable_scale<T>(shared.ratio + from, sum);
+        }
+        portable_multiply_any<T>(ring.at, origin, state, sum);
+        const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
+        portable_ring_next<T>(ring);
+        if (!portable_flagged(state, portable_flag_last)) {
+            portable_release(empty);
+            continue;
+        }
+        int row[T::fragments][2];
+        portable_outputs_load<T>(at, own, row);
+        portable_release(empty);
+        portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
+        portable_clear<T>(sum);
+        ++tile;
+    }
+}
+
+// T: portable_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_kernel(const __grid_constant__ conv_tensor_params p) {
@@ -47,79 +158,18 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         return;
     }
     portable_prepare<T>(p, work, shared);
-    const portable_place own = portable_place_of<T>();
-    const int from = own.across * T::bands * portable_band; // the warp's first channel
-    const uint32_t memory = shared_address(portable_memory);
-    const uint32_t end = memory + (uint32_t)p.size.depth * T::stage_bytes;
-    const uint32_t newest = 1u << (p.size.depth - 1);
-    const portable_target target = portable_target_of<T>();
-    const portable_origin origin = portable_origin_any<T>(own);
-    const portable_source source = portable_source_of<T>(p, work);
-    const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
-    portable_cursor<T::pairs> cursor;
-    portable_filling<T::warp_fragments> filling;
-    filling.stages = 0;
-    portable_cursor_begin<T>(p, work, cursor);
-#pragma unroll 1
-    for (int i = 0; i < portable_ahead; ++i) {
-        const uint32_t slot = slots + i * T::slot_bytes;
-        portable_entry_next<T>(p, work, cursor, slot, slot + lane);
+    if ((int)threadIdx.x < p.size.depth) {
+        // Producer lanes with their copies, and one of each warp with its stores; consumer warps.
+        mbarrier_init(&shared.full[threadIdx.x], T::producers * 33);
+        mbarrier_init(&shared.empty[threadIdx.x], T::consumers);
     }
-    async_copy_wait();
-    __syncwarp();
-    int pair[T::pairs]; // of 32 tiles from the multiple of 32 before `tile` on
-    portable_pairs_load<T>(p, work, 0, pair);
-    float sum[T::fragments][T::bands][4];
-    portable_clear<T>(sum);
-    // A bit for each stage from the one that is multiplied next on: whether it is the last of a
-    // tile, and the first of a shortcut.
-    uint32_t lasts = 0, shortcuts = 0;
-    uint32_t at = memory; // the stage that is filled next; the one behind it is multiplied
-    int entry = 0;        // the number of its slot
-    int tile = 0;         // that is multiplied
-    for (int s = 1 - p.size.depth; tile < work.tiles; ++s) {
-        if (s >= 0) {
-            portable_wait(p.size.depth);
-            __syncthreads(); // and no warp multiplies the stage that is filled now
-        }
-        // ---- fill
-        if (!filling.stages) {
-            const uint32_t from = slots + entry * T::slot_bytes;
-            const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
-            portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
-            portable_entry_next<T>(p, work, cursor, to, to + lane);
-            entry = (entry + 1) % portable_slots;
-            shortcuts |= filling.what & portable_of_shortcut ? newest : 0;
-        }
-        if (filling.stages) {
-            lasts |= filling.stages == 1 && filling.what & portable_last ? newest : 0;
-            portable_fill<T>(p, work, filling, target, p.programmatic && s == 1 - p.size.depth, at);
-            portable_filling_next<T>(p, filling);
-        }
-        async_copy_commit();
-        at = at + T::stage_bytes == end ? memory : at + T::stage_bytes;
-        // ---- multiply
-        if (s >= 0) {
-            if (shortcuts & 1) {
-                portable_scale<T>(shared.ratio + from, sum);
-            }
-            portable_multiply_any<T>(at, origin, sum);
-        }
-        // ---- finish
-        if (lasts & 1) {
-            int row[T::fragments][2];
-            portable_outputs_load<T>(p, work.outputs, tile, pair, own, row);
-            portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
-            portable_clear<T>(sum);
-            if (++tile % 32 == 0) {
-                portable_pairs_load<T>(p, work, tile, pair);
-            }
-        }
-        shortcuts >>= 1;
-        lasts >>= 1;
+    __syncthreads();
+    const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
+    if (__shfl_sync(~0u, (int)threadIdx.x / 32, 0) < T::producers) {
+        portable_produce<T>(p, work, shared, ring);
+    } else {
+        portable_consume<T>(p, work, shared, ring);
     }
-    async_copy_wait();
 #endif
 }
 

@@ -51,7 +51,7 @@ SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const devi
         return portable_launch<portable_traits<float, 2, 4, 1, 4, true>>(p, d, stream);
     case 2:
         return p.size.tiles > 1
-                   ? portable_launch<portable_traits<float, 4, 8, 1, 4, true>>(p, d, stream)
+                   ? portable_launch<portable_traits<float, 4, 4, 1, 8, true>>(p, d, stream)
                    : portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
     case 3:
         return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);

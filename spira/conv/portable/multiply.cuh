@@ -23,7 +23,7 @@ struct portable_place {
 
 template <typename T>
 SPIRA_DEVICE portable_place portable_place_of() {
-    const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0);
+    const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0) - T::producers;
     return {warp % T::across, warp / T::across};
 }
 
@@ -49,26 +49,17 @@ SPIRA_DEVICE int portable_fragment_of(const portable_place &own, int j) {
     return j * T::down + own.down;
 }
 
-// The header of a stage: a word for each 32 rows.
-template <typename T>
-SPIRA_DEVICE void portable_valid_load(uint32_t stage, uint32_t (&valid)[4 * T::pairs]) {
-#pragma unroll
-    for (int i = 0; i < T::pairs; ++i) {
-        const uint4 v = shared_load_4(stage + T::header + i * 16);
-        valid[4 * i] = v.x;
-        valid[4 * i + 1] = v.y;
-        valid[4 * i + 2] = v.z;
-        valid[4 * i + 3] = v.w;
-    }
+// What a warp reads from the header of a stage: a bit for each of its fragments that has a source,
+// and from bit 8 on the stage's flags.
+enum { portable_state_flags = 8 };
+
+// Whether the warp's j-th fragment has a source.
+SPIRA_DEVICE bool portable_valid(uint32_t state, int j) {
+    return state >> j & 1;
 }
 
-// Whether the warp's j-th fragment has a source. first: the rows of its first fragment, as bits of
-// the header's first word.
-template <typename T>
-SPIRA_DEVICE bool portable_valid(const uint32_t (&valid)[4 * T::pairs], uint32_t first, int j) {
-    const int fragment = j * T::down; // the first warp's
-    return valid[fragment / portable_word_fragments] &
-           first << fragment % portable_word_fragments * portable_fragment;
+SPIRA_DEVICE bool portable_flagged(uint32_t state, uint32_t flag) {
+    return state & flag << portable_state_flags;
 }
 
 // Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
@@ -79,37 +70,92 @@ SPIRA_DEVICE uint32_t portable_weights_at() {
     return portable_weight_place(g * 256 + which % 2 * 64 + which / 2 * conv_lane_bytes);
 }
 
+// With halves (portable_multiply_halves): pieces 0 and 1 of row g of the warp's fragments j and
+// j + 1.
+template <typename T>
 SPIRA_DEVICE uint32_t portable_rows_at() {
-    const uint32_t lane = threadIdx.x % 32;
-    return portable_row_place(lane % 8 * conv_chunk_bytes + lane / 8 * conv_lane_bytes);
+    const uint32_t lane = threadIdx.x % 32, which = lane / 8, row = lane % 8 * conv_chunk_bytes;
+    const uint32_t next = T::down * portable_fragment_bytes;
+    return T::halves ? portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next
+                     : portable_row_place(row + which * conv_lane_bytes);
 }
 
 // Where a lane reads in a stage, from its first byte on.
 struct portable_origin {
     uint32_t rows, weights;
-    uint32_t first; // as portable_valid
+    uint32_t header, bits; // the word of the header that the lane looks at, and its bits
 };
+
+template <typename T>
+SPIRA_DEVICE void portable_origin_header(const portable_place &own, portable_origin &o) {
+    const int lane = (int)threadIdx.x % 32;
+    const int fragment = portable_fragment_of<T>(own, lane % T::fragments);
+    const bool flag = lane >= portable_state_flags;
+    o.header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
+    o.bits = flag ? lane < portable_state_flags + 8 ? 1u << (lane - portable_state_flags) : 0
+                  : 0xffu << fragment % portable_word_fragments * portable_fragment;
+    o.header = portable_keep(o.header);
+    o.bits = portable_keep(o.bits);
+}
 
 template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
     portable_origin o;
-    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at();
+    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>();
     o.weights =
         T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
-    o.first = 0xffu << own.down * portable_fragment;
     o.rows = portable_keep(o.rows);
     o.weights = portable_keep(o.weights);
+    portable_origin_header<T>(own, o);
     return o;
+}
+
+// Returns the state of a stage: bits of its fragments, and its flags.
+SPIRA_DEVICE uint32_t portable_state_load(uint32_t stage, const portable_origin &from) {
+    return __ballot_sync(~0u, (shared_load(stage + from.header) & from.bits) != 0);
+}
+
+// With 8 fragments, registers are short: the first half of the chunk is multiplied before the
+// weights of the second are loaded. An ldmatrix reads this half of two fragments.
+template <typename T>
+SPIRA_DEVICE void portable_multiply_halves(uint32_t stage, const portable_origin &from,
+                                           uint32_t state,
+                                           float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const uint32_t weights = stage + (from.weights ^ half * 32);
+        const uint32_t rows = stage + (from.rows ^ half * 32);
+        uint4 a[T::bands], b[2];
+#pragma unroll
+        for (int i = 0; i < T::bands; ++i) {
+            a[i] = matrix_load_4(weights + i / 2 * 2048 + i % 2 * 128);
+        }
+        b[0] = matrix_load_4(rows);
+#pragma unroll
+        for (int j = 0; j < T::fragments; ++j) {
+            if (j % 2 == 0 && j + 2 < T::fragments) {
+                b[(j / 2 + 1) % 2] =
+                    matrix_load_4(rows + (j + 2) * T::down * portable_fragment_bytes);
+            }
+            if (portable_valid(state, j)) {
+                const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j / 2 % 2]) : b[j / 2 % 2];
+                mma_steps<E>(sum[j], a, j % 2 ? v.z : v.x, j % 2 ? v.w : v.y);
+            }
+        }
+    }
 }
 
 // stage: its address.
 template <typename T>
-SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from,
+SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from, uint32_t state,
                                     float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    uint32_t valid[4 * T::pairs];
-    portable_valid_load<T>(stage, valid);
+    if constexpr (T::halves) {
+        portable_multiply_halves<T>(stage, from, state, sum);
+        return;
+    }
     const uint32_t rows = stage + from.rows;
     const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
     uint4 a[2][T::bands], b[2];
@@ -124,7 +170,7 @@ SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from,
         if (j + 1 < T::fragments) {
             b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
         }
-        if (__any_sync(~0u, portable_valid<T>(valid, from.first, j))) {
+        if (portable_valid(state, j)) {
             const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
             mma_steps<E>(sum[j], a[0], v.x, v.y);
             mma_steps<E>(sum[j], a[1], v.z, v.w);

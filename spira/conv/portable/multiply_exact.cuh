@@ -25,7 +25,7 @@ SPIRA_DEVICE portable_origin portable_origin_exact(const portable_place &own) {
     o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_row_place(row);
     o.weights = T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) +
                 (uint32_t)portable_g<T>() * conv_lane_bytes;
-    o.first = 0xffu << own.down * portable_fragment;
+    portable_origin_header<T>(own, o);
     return o;
 }
 
@@ -59,15 +59,16 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
     }
 }
 
-// Whether all of the warp's fragments have sources. valid, first: as portable_valid.
-template <typename T>
-SPIRA_DEVICE bool portable_valid_all(const uint32_t (&valid)[4 * T::pairs], uint32_t first) {
-    bool all = true;
-#pragma unroll
-    for (int j = 0; j < T::fragments; ++j) {
-        all = portable_valid<T>(valid, first, j) && all;
+// A lane's row values of `many` input channels: 4, or 2 where registers are short.
+template <int many>
+SPIRA_DEVICE void portable_row_load(uint32_t from, float (&v)[many]) {
+    if constexpr (many == 4) {
+        const float4 all = portable_floats(shared_load_4(from));
+        v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+    } else {
+        const float2 all = shared_load_float_2(from);
+        v[0] = all.x, v[1] = all.y;
     }
-    return all;
 }
 
 // Multiplies a stage. row: where the lane's first row is in it; weights: address of the lane's
@@ -75,30 +76,36 @@ SPIRA_DEVICE bool portable_valid_all(const uint32_t (&valid)[4 * T::pairs], uint
 // overlap products of another.
 template <typename T, bool all>
 SPIRA_DEVICE void portable_pieces_exact(uint32_t stage, uint32_t row, uint32_t weights,
-                                        uint32_t pieces, const uint32_t (&valid)[4 * T::pairs],
-                                        uint32_t first, float (&sum)[T::fragments][T::bands][4]) {
-    enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
+                                        uint32_t pieces, uint32_t state,
+                                        float (&sum)[T::fragments][T::bands][4]) {
+    enum {
+        quads = T::bands / 2,
+        weights_row = portable_exact_out * sizeof(float),
+        many = T::halves ? 2 : 4 // input channels at a time
+    };
 #pragma unroll 1
-    for (uint32_t piece = 0; piece < pieces; ++piece) {
-        const uint32_t rows = stage + (row ^ piece * conv_lane_bytes);
-        const uint32_t from = weights + piece * (4 * weights_row);
-        float4 w[4][quads];
+    for (uint32_t step = 0; step < pieces * (4 / many); ++step) {
+        const uint32_t piece = step / (4 / many), part = step % (4 / many) * (many * 4);
+        const uint32_t rows = stage + (row ^ piece * conv_lane_bytes) + part;
+        const uint32_t from = weights + step * (many * weights_row);
+        float4 w[many][quads];
 #pragma unroll
-        for (int i = 0; i < 4 * quads; ++i) {
+        for (int i = 0; i < many * quads; ++i) {
             const int k = i / quads, q = i % quads;
             w[k][q] = portable_floats(
                 shared_load_4(from + k * weights_row + q * (portable_exact_in * weights_row)));
         }
 #pragma unroll
         for (int j = 0; j < T::fragments; ++j) {
-            if (all || __any_sync(~0u, portable_valid<T>(valid, first, j))) {
+            if (all || portable_valid(state, j)) {
                 const uint32_t at = rows + j * T::down * portable_fragment_bytes;
-                const float4 low = portable_floats(shared_load_4(at));
-                const float4 high = portable_floats(shared_load_4(at + conv_chunk_bytes));
-                portable_add_exact<T>(low.x, high.x, w[0], sum[j]);
-                portable_add_exact<T>(low.y, high.y, w[1], sum[j]);
-                portable_add_exact<T>(low.z, high.z, w[2], sum[j]);
-                portable_add_exact<T>(low.w, high.w, w[3], sum[j]);
+                float low[many], high[many];
+                portable_row_load(at, low);
+                portable_row_load(at + conv_chunk_bytes, high);
+#pragma unroll
+                for (int k = 0; k < many; ++k) {
+                    portable_add_exact<T>(low[k], high[k], w[k], sum[j]);
+                }
             }
         }
     }
@@ -108,24 +115,24 @@ SPIRA_DEVICE void portable_pieces_exact(uint32_t stage, uint32_t row, uint32_t w
 // with 4, registers are too short for both loops.
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin &from,
-                                          float (&sum)[T::fragments][T::bands][4]) {
-    uint32_t valid[4 * T::pairs];
-    portable_valid_load<T>(stage, valid);
-    const uint32_t weights = stage + from.weights, pieces = shared_load(stage + T::pieces);
-    if (T::fragments > 4 && portable_valid_all<T>(valid, from.first)) {
-        portable_pieces_exact<T, true>(stage, from.rows, weights, pieces, valid, from.first, sum);
+                                          uint32_t state, float (&sum)[T::fragments][T::bands][4]) {
+    enum { every = (1 << T::fragments) - 1 };
+    const uint32_t weights = stage + from.weights;
+    const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
+    if (T::fragments > 4 && (state & every) == every) {
+        portable_pieces_exact<T, true>(stage, from.rows, weights, pieces, state, sum);
     } else {
-        portable_pieces_exact<T, false>(stage, from.rows, weights, pieces, valid, from.first, sum);
+        portable_pieces_exact<T, false>(stage, from.rows, weights, pieces, state, sum);
     }
 }
 
 template <typename T>
-SPIRA_DEVICE void portable_multiply_any(uint32_t stage, const portable_origin &from,
+SPIRA_DEVICE void portable_multiply_any(uint32_t stage, const portable_origin &from, uint32_t state,
                                         float (&sum)[T::fragments][T::bands][4]) {
     if constexpr (T::exact) {
-        portable_multiply_exact<T>(stage, from, sum);
+        portable_multiply_exact<T>(stage, from, state, sum);
     } else {
-        portable_multiply<T>(stage, from, sum);
+        portable_multiply<T>(stage, from, state, sum);
     }
 }
 

@@ -4,7 +4,8 @@
 // A variant is given by the part of the output that a warp computes (bands of 16 output channels,
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
 // (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
-// exact fp32, fused multiply-adds. All warps of a thread block gather an equal share of its rows.
+// exact fp32, fused multiply-adds. These are the consumer warps. Producer warps, which stand before
+// them, gather an equal share of the tile's rows each.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -18,26 +19,36 @@ enum {
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
     portable_word_fragments = 4,                                    // of a word of the header
     portable_stages_least = 3,
-    portable_stages_most = 6,
+    portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead =
-        portable_stages_most, // entries whose source rows are on their way (cursor.cuh)
-    portable_slots = 8,       // for entries: at least two more, a power of two
+    portable_ahead = 6,          // entries whose source rows are on their way (cursor.cuh)
+    portable_slots = 8,          // for entries: at least two more, a power of two
 };
 
 // ---- variants -----------------------------------------------------------------------------------
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
 SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? (columns > 64 ? 1 : 2) : columns > 64 ? 2 : columns > 32 ? 3 : 4;
+    return rows > 128 ? 1 : columns > 32 ? 2 : 3;
+}
+
+// Producer warps: few where registers are short, as all warps have the same number.
+SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
+    return rows <= 128 && columns != 64 ? 2 : 4;
 }
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
-// each 32 rows, with a bit for each row that has a source, and for exact variants how many pieces
-// of 16 bytes of a row have channels.
+// each 32 rows, with a bit for each row that has a source; a word of portable_flag; and a tile's
+// last stage its output rows (-1: none).
 SPIRA_BOTH constexpr int portable_header_bytes(int rows) {
-    return (rows / 32 + 4) * (int)sizeof(uint32_t);
+    return (rows / 32 + 4 + rows) * (int)sizeof(uint32_t);
 }
+
+enum portable_flag : uint32_t {
+    portable_flag_last = 1,  // the stage is a tile's last
+    portable_flag_scale = 2, // the stage is a shortcut's first
+    portable_flag_piece = 4, // times the pieces of 16 bytes of a row that have channels: 1 .. 4
+};
 
 // Bytes of a stage.
 SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
@@ -45,17 +56,18 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
 }
 
 // Static shared memory.
-template <int columns, int warps, int gathered>
+template <int columns, int producers, int gathered>
 struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
-    uint32_t slot[warps][portable_slots][gathered + 1]; // cursor.cuh
+    uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
+    uint32_t slot[producers][portable_slots][gathered + 2];           // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    return (3 * columns * (int)sizeof(float) + rows / 32 * portable_slots * 33 * 4 + 127) / 128 *
-           128;
+    const int slots = portable_slots * (rows + 2 * portable_producers(columns, rows)) * 4;
+    return (3 * columns * (int)sizeof(float) + portable_stages_most * 16 + slots + 127) / 128 * 128;
 }
 
 // Stages that fit, if `resident` thread blocks share a multiprocessor. shared: of the device, for a
@@ -88,24 +100,28 @@ struct portable_traits {
     static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
     static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
-    static constexpr int pieces = header + rows / 32 * 4;              // and in it, the pieces
-    static constexpr int threads = 32 * across * down;
-    static constexpr int gathered = rows / across / down; // rows that a warp gathers: 32, 64
+    static constexpr int flags = header + rows / 32 * 4;               // and in it, its flags
+    static constexpr int outputs = flags + 16;                         // and output rows
+    static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
+    static constexpr int threads = 32 * (producers + consumers);
+    static constexpr int gathered = rows / producers; // rows that a producer gathers: 32, 64
     static constexpr int warp_fragments = gathered / portable_fragment; // and their fragments
     static constexpr int resident = portable_resident(columns, rows);
 
-    // Fragments whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = sizeof(E) == 4 ? 1 : 2;
+    static constexpr bool halves = fragments > 4; // how they are multiplied: registers are short
+
+    // Rows whose residual is loaded in one batch, as registers allow.
+    static constexpr int batch = (sizeof(E) == 4 ? 2 : 4) / (fragments > 4 ? 2 : 1);
 
     static constexpr int words = gathered / 32; // of a warp, in the header
-    static constexpr int slot_bytes = (gathered + 1) * (int)sizeof(int32_t);
+    static constexpr int slot_bytes = (gathered + 2) * (int)sizeof(int32_t);
 
-    typedef portable_shared<columns, threads / 32, gathered> shared;
+    typedef portable_shared<columns, producers, gathered> shared;
     static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
     static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
     static_assert(gathered == 32 || gathered == 64, "whole words, of one row group");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
-    static_assert(pairs == 1 || pairs == 2, "portable_valid_load");
+    static_assert(fragments <= 8, "portable_state");
 };
 
 } // namespace spira
