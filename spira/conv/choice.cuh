@@ -12,6 +12,14 @@
 #include "portable.cuh"
 #include "tensor.cuh"
 
+// Bytes of a row from which on the portable kernel computes a layer in fp16, bf16 and tf32, where
+// Hopper's kernel does not, and the map gets the ordered layout. A row group's offset costs as much
+// as the products of two or three chunks of 64 bytes; shorter rows are faster over the tiled
+// layout.
+#ifndef SPIRA_PORTABLE_ROW_BYTES
+#define SPIRA_PORTABLE_ROW_BYTES 256
+#endif
+
 namespace spira {
 
 enum conv_kernel {
@@ -28,13 +36,10 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 }
 
 // Whether the portable kernel computes a layer unless the caller's map says otherwise. Exact fp32:
-// wherever it is compiled. Other formats: from rows of 256 bytes on. A row group's offset costs as
-// much as the products of two or three of its chunks, which shorter rows do not have: over the
-// tiled layout they are faster.
+// wherever it is compiled.
 SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
-    enum { row_bytes = 256 };
     const int64_t bytes = (int64_t)(s->cin + s->cin2) * numeric_size(s->type);
-    return portable_takes(s, d) && (s->type == numeric_f32 || bytes >= row_bytes);
+    return portable_takes(s, d) && (s->type == numeric_f32 || bytes >= SPIRA_PORTABLE_ROW_BYTES);
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {

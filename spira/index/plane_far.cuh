@@ -41,6 +41,7 @@ SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W
     static_assert(plane_samples * sizeof(W) <= plane_window_words(K) * sizeof(uint32_t), "buffer");
     // Room for the words that the rows read behind the last member.
     int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - near;
+    words = min(words, sets.count - near + K); // so that with spacing there are K words at least
     int spacing = 0;
     while (plane_samples << spacing < words) {
         ++spacing;

@@ -775,6 +775,7 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                 }
                 random_state random = random_make((uint64_t)(channels + type));
                 conv_shape s = shape_make(27, channels, 0, channels, type);
+                const bool portable = conv_kernel_of(&s, gpu()) == conv_kernel_portable;
                 problem p = problem_make(&random, s, 200, 280, capacity);
                 problem_fill_map(&random, &p, 30);
                 std::vector<char> whole[2];
@@ -789,7 +790,7 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                     conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, gpu());
                     sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
                     size = conv_kernel_form(conv_kernel_of(&s, gpu())) == conv_form_order
-                               ? conv_sizes{1, 1, 1, 1}
+                               ? conv_sizes{1, portable ? 2 : 1, 1, 1}
                                : conv_sizes{2, 1, 1, conv_depth(conv_shape_chunks(&s))};
                     whole[large] = sizes_run(&p, &d, &size);
                     guarded_finish();
@@ -807,7 +808,8 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
             SKIP("needs sm_80: sizes are of the tensor cores");
         }
         random_state random = random_make(31);
-        conv_shape s = shape_make(27, 70, 0, 96, type); // more than two chunks, three slices
+        // More than two chunks, three slices; in tf32 too short for the portable kernel.
+        conv_shape s = shape_make(27, numeric_size(type) == 4 ? 60 : 70, 0, 96, type);
         const int depth = conv_depth_most;
         const conv_sizes bad[] = {
             {0, 1, 1, depth},  {-1, 1, 1, depth}, {-1, -1, 1, depth},     {1, 0, 1, depth},
@@ -1136,10 +1138,13 @@ DEVICE_TEST(gpu_conv_form_of) {
             for (numeric type : numerics) {
                 const conv_shape s = shape_make(volume, channels, 0, channels, type);
                 bool ordered = reads_order(&s), few = narrow_takes(&s, gpu());
-                CHECK_EQUAL(ordered, few || hopper_takes(&s, gpu()));
+                const bool portable = conv_kernel_of(&s, gpu()) == conv_kernel_portable;
+                CHECK_EQUAL(ordered, few || hopper_takes(&s, gpu()) || portable);
+                CHECK(!portable || (volume <= 1024 && (type == numeric_f32 || channels >= 64)));
                 CHECK_EQUAL(few,
                             numeric_size(type) == 2 && gpu()->capability >= 80 && channels <= 32);
-                CHECK(few || !ordered || (numeric_size(type) == 2 && gpu()->capability == 90));
+                CHECK(few || portable || !ordered ||
+                      (numeric_size(type) == 2 && gpu()->capability == 90));
             }
         }
     }
@@ -1515,11 +1520,11 @@ DEVICE_TEST(gpu_conv_refuses) {
         {status_bad_size, [](conv_args *a, auto *) { a->shape.volume = 3376; }},
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 0; }},
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = -3; }},
-        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = 1025; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin = conv_channels_max + 1; }},
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = -1; }},
-        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = 1025; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cin2 = conv_channels_max + 1; }},
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 0; }},
-        {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 1025; }},
+        {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = conv_channels_max + 1; }},
         {status_unsupported, [](conv_args *a, auto *) { a->shape.type = (numeric)9; }},
         {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = (activation)3; }},
         {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in; }},
@@ -1564,7 +1569,7 @@ DEVICE_TEST(gpu_conv_refuses_tiles) {
          [](auto *, conv_map *m) { m->capacity = m->tiles.tiles * m->tiles.rows + 1; }},
     };
     random_state random = random_make(31);
-    conv_shape s = shape_make(3, 6, 5, 7, numeric_f32);
+    conv_shape s = shape_make(3, 6, 5, 7, numeric_tf32);
     problem p = problem_make(&random, s, 10, 12, 20);
     problem_fill_map(&random, &p, 50);
     device_problem d;

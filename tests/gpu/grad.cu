@@ -212,7 +212,7 @@ DEVICE_TEST(gpu_grad_weight_refuses) {
     by(status_null_pointer, [](device_grad *d) { d->args.pairs.begin = nullptr; });
     by(status_null_pointer, [](device_grad *d) { d->args.shape.cin2 = 1; });
     by(status_alignment, [](device_grad *d) { d->args.in = (const char *)d->args.in + 1; });
-    by(status_bad_size, [](device_grad *d) { d->args.shape.cin = 1025; });
+    by(status_bad_size, [](device_grad *d) { d->args.shape.cin = conv_channels_max + 1; });
     by(status_bad_size, [](device_grad *d) { d->args.capacity = 0; });
     by(status_unsupported, [](device_grad *d) { d->args.sides = pairs_sides_both; });
     by(status_unsupported, [](device_grad *d) { d->args.in = d->args.weight_grad; });
@@ -342,6 +342,8 @@ void weight_check(random_state *random, const grad_layer *l, bool half) {
     problem whole = problem_make(random, r->shape, p.inputs, p.outputs);
     problem_map_sets(&whole, &r->kernel, &l->words, l->source, l->outputs);
     p.begin.assign(1, 0);
+    p.input.clear();
+    p.output.clear();
     for (int k = 0; k < volume; ++k) {
         for (int32_t o = 0; o < p.outputs; ++o) {
             const int32_t i = whole.map[(size_t)o * (size_t)volume + (size_t)k];
@@ -352,8 +354,6 @@ void weight_check(random_state *random, const grad_layer *l, bool half) {
         }
         p.begin.push_back((int32_t)p.input.size());
     }
-    p.input.erase(p.input.begin()); // of no list
-    p.output.erase(p.output.begin());
     p.input.push_back(-1);
     p.output.push_back(-1);
     device_grad d = grad_upload(&p);

@@ -638,7 +638,7 @@ DEVICE_TEST(gpu_pairs_refuses) {
         {status_bad_size, [](conv_pairs_args *a) { a->shape.volume = kernel_volume_max + 1; }},
         {status_bad_size, [](conv_pairs_args *a) { a->shape.cin = 0; }},
         {status_bad_size, [](conv_pairs_args *a) { a->shape.cin2 = -1; }},
-        {status_bad_size, [](conv_pairs_args *a) { a->shape.cout = 1025; }},
+        {status_bad_size, [](conv_pairs_args *a) { a->shape.cout = conv_channels_max + 1; }},
         {status_unsupported, [](conv_pairs_args *a) { a->shape.type = (numeric)4; }},
         {status_unsupported, [](conv_pairs_args *a) { a->form = (pairs_form)2; }},
         {status_unsupported, [](conv_pairs_args *a) { a->sides = (pairs_sides)3; }},

@@ -595,7 +595,7 @@ DEVICE_TEST(gpu_tune_judge_refuses) {
     a.capacity = 0;
     check_named(judge(a), status_bad_size, "capacity");
     a = d.args;
-    a.shape.cout = 1025;
+    a.shape.cout = conv_channels_max + 1;
     check_named(judge(a), status_bad_size, "shape.cout");
     CHECK(device_untouched(d.worst, 0, 1));
     a = d.args; // packed weights and forms of the map are not read

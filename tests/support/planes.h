@@ -116,7 +116,7 @@ inline const int planes_lengths[] = {225, 235, 245, 250, 256, 262, 275, 430, 440
 template <typename W, typename F>
 void planes_off_the_lattice(int stride, F check) {
     const spira::triple by = {stride, stride, stride}, reach = {2 * stride, 2 * stride, 2 * stride};
-    const spira::word_layout layout = reference_layout<W>({0, 0, 0}, {90, 90, 90}, 1, by, reach);
+    const spira::word_layout layout = reference_layout<W>({0, 0, 0}, {112, 112, 112}, 1, by, reach);
     random_state random = random_make((uint64_t)stride);
     std::vector<spira::voxel> on, off;
     for (int i = 0; i < 330; ++i) {
