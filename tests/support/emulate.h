@@ -427,6 +427,12 @@ inline int __syncthreads_count(bool vote, int line = __builtin_LINE()) {
     return all;
 }
 
+inline bool __syncthreads_or(int vote, int line = __builtin_LINE()) {
+    return __syncthreads_count(vote != 0, line) > 0;
+}
+
+inline void __threadfence() {}
+
 inline int __popc(uint32_t bits) {
     return __builtin_popcount(bits);
 }
@@ -445,6 +451,15 @@ T __ldg(const T *from) {
 }
 
 template <typename T>
+T __ldcg(const T *from) {
+    return *from;
+}
+
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, unsigned shift) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+template <typename T>
 void __stcg(T *to, T value) {
     *to = value;
 }
@@ -452,6 +467,10 @@ void __stcg(T *to, T value) {
 inline int32_t atomicAdd(int32_t *sum, int32_t value) {
     *sum += value;
     return *sum - value;
+}
+
+inline void atomicAdd(unsigned long long *sum, unsigned long long value) {
+    *sum += value;
 }
 
 inline void atomicOr(uint32_t *all, uint32_t bits) {
@@ -489,6 +508,13 @@ inline int warp_sum_up_to(int value) {
     return sum;
 }
 
+inline uint32_t warp_unite(uint32_t bits) {
+    for (int step = 16; step; step /= 2) {
+        bits |= __shfl_xor_sync(~0u, bits, step);
+    }
+    return bits;
+}
+
 template <int bits>
 uint32_t warp_peers(uint32_t number) {
     uint32_t peers = ~0u;
@@ -498,6 +524,11 @@ uint32_t warp_peers(uint32_t number) {
         peers &= own ? same : ~same;
     }
     return peers;
+}
+
+inline int32_t counter_add_release(int32_t *counter, int32_t more) {
+    *counter += more;
+    return *counter - more;
 }
 
 inline uint32_t poll_nonzero(const uint32_t *from) {
