@@ -12,12 +12,12 @@
 #include "portable.cuh"
 #include "tensor.cuh"
 
-// Bytes of a row from which on the portable kernel computes a layer in fp16, bf16 and tf32, where
-// Hopper's kernel does not, and the map gets the ordered layout. A row group's offset costs as much
-// as the products of two or three chunks of 64 bytes; shorter rows are faster over the tiled
+// Input channels from which on the portable kernel computes a layer in fp16, bf16 and tf32, where
+// Hopper's kernel does not, and the map gets the ordered layout. An offset of a row group costs as
+// much as the products of one or two chunks of 64 bytes; shorter rows are faster over the tiled
 // layout.
-#ifndef SPIRA_PORTABLE_ROW_BYTES
-#define SPIRA_PORTABLE_ROW_BYTES 256
+#ifndef SPIRA_PORTABLE_CHANNELS
+#define SPIRA_PORTABLE_CHANNELS 64
 #endif
 
 namespace spira {
@@ -38,8 +38,8 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 // Whether the portable kernel computes a layer unless the caller's map says otherwise. Exact fp32:
 // wherever it is compiled.
 SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
-    const int64_t bytes = (int64_t)(s->cin + s->cin2) * numeric_size(s->type);
-    return portable_takes(s, d) && (s->type == numeric_f32 || bytes >= SPIRA_PORTABLE_ROW_BYTES);
+    return portable_takes(s, d) &&
+           (s->type == numeric_f32 || s->cin + s->cin2 >= SPIRA_PORTABLE_CHANNELS);
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
