@@ -34,6 +34,11 @@ SPIRA_API int portable_columns_least(numeric type) {
     return type == numeric_f32 ? 32 : 64;
 }
 
+// And at most: with 128 fp32 and tf32 lack registers.
+SPIRA_API int portable_columns_most(numeric type) {
+    return portable_half(type) ? 128 : 96;
+}
+
 // Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
 // empty; of those the most.
 SPIRA_API int portable_columns_choose(int cout, int most = 128) {
@@ -44,12 +49,13 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
     return best;
 }
 
-// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4, or 1 in exact fp32;
-// `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact fp32 with 64,
-// too; `split` is 1.
+// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4 in fp16 and bf16, or
+// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact
+// fp32 with 64; `split` is 1.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
-    return columns >= portable_columns_least(type) && columns <= 128 && size->split == 1 &&
+    return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
+           size->split == 1 &&
            (size->tiles == 1 ||
             (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
@@ -81,7 +87,8 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
         return pairs * ceil_div(s->cout, columns) <= d->multiprocessors;
     };
     const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64));
-    const int columns = narrow ? 32 : portable_columns_choose(s->cout, few(128) ? 64 : 128);
+    const int most = few(128) ? 64 : portable_columns_most(s->type);
+    const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;

@@ -32,15 +32,14 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
 template <typename E>
 SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
                               cudaStream_t stream) {
-    switch (p.size.slices) {
-    case 2:
-        return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
-    case 3:
-        return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
-    default:
-        return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
-                                : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
+    if constexpr (sizeof(E) == 2) {
+        if (p.size.slices == 4) {
+            return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
+                                    : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
+        }
     }
+    return p.size.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream)
+                              : portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
 }
 
 // The same in exact fp32; p.weights: of portable_exact_pack_kernel.
@@ -53,12 +52,8 @@ SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const devi
         return p.size.tiles > 1
                    ? portable_launch<portable_traits<float, 4, 4, 1, 8, true>>(p, d, stream)
                    : portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
-    case 3:
-        return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);
     default:
-        return p.size.tiles > 1
-                   ? portable_launch<portable_traits<float, 4, 8, 2, 4, true>>(p, d, stream)
-                   : portable_launch<portable_traits<float, 4, 8, 2, 2, true>>(p, d, stream);
+        return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);
     }
 }
 

@@ -59,70 +59,36 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
     }
 }
 
-// A lane's row values of `many` input channels: 4, or 2 where registers are short.
-template <int many>
-SPIRA_DEVICE void portable_row_load(uint32_t from, float (&v)[many]) {
-    if constexpr (many == 4) {
-        const float4 all = portable_floats(shared_load_4(from));
-        v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-    } else {
-        const float2 all = shared_load_float_2(from);
-        v[0] = all.x, v[1] = all.y;
-    }
-}
-
-// Multiplies a stage. row: where the lane's first row is in it; weights: address of the lane's
-// first. all: all of the warp's fragments have sources. Without branches between them, loads of one
-// overlap products of another.
-template <typename T, bool all>
-SPIRA_DEVICE void portable_pieces_exact(uint32_t stage, uint32_t row, uint32_t weights,
-                                        uint32_t pieces, uint32_t state,
-                                        float (&sum)[T::fragments][T::bands][4]) {
-    enum {
-        quads = T::bands / 2,
-        weights_row = portable_exact_out * sizeof(float),
-        many = T::halves ? 2 : 4 // input channels at a time
-    };
-#pragma unroll 1
-    for (uint32_t step = 0; step < pieces * (4 / many); ++step) {
-        const uint32_t piece = step / (4 / many), part = step % (4 / many) * (many * 4);
-        const uint32_t rows = stage + (row ^ piece * conv_lane_bytes) + part;
-        const uint32_t from = weights + step * (many * weights_row);
-        float4 w[many][quads];
-#pragma unroll
-        for (int i = 0; i < many * quads; ++i) {
-            const int k = i / quads, q = i % quads;
-            w[k][q] = portable_floats(
-                shared_load_4(from + k * weights_row + q * (portable_exact_in * weights_row)));
-        }
-#pragma unroll
-        for (int j = 0; j < T::fragments; ++j) {
-            if (all || portable_valid(state, j)) {
-                const uint32_t at = rows + j * T::down * portable_fragment_bytes;
-                float low[many], high[many];
-                portable_row_load(at, low);
-                portable_row_load(at + conv_chunk_bytes, high);
-#pragma unroll
-                for (int k = 0; k < many; ++k) {
-                    portable_add_exact<T>(low[k], high[k], w[k], sum[j]);
-                }
-            }
-        }
-    }
-}
-
-// stage: its address. With 8 fragments a warp, few warps are there to hide the latency of loads;
-// with 4, registers are too short for both loops.
+// stage: its address. Its pieces of 4 input channels follow each other.
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin &from,
                                           uint32_t state, float (&sum)[T::fragments][T::bands][4]) {
-    enum { every = (1 << T::fragments) - 1 };
-    const uint32_t weights = stage + from.weights;
+    enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
+    static_assert(!T::halves, "registers are short");
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
-    if (T::fragments > 4 && (state & every) == every) {
-        portable_pieces_exact<T, true>(stage, from.rows, weights, pieces, state, sum);
-    } else {
-        portable_pieces_exact<T, false>(stage, from.rows, weights, pieces, state, sum);
+#pragma unroll 1
+    for (uint32_t piece = 0; piece < pieces; ++piece) {
+        const uint32_t rows = stage + (from.rows ^ piece * conv_lane_bytes);
+        const uint32_t weights = stage + from.weights + piece * (4 * weights_row);
+        float4 w[4][quads];
+#pragma unroll
+        for (int i = 0; i < 4 * quads; ++i) {
+            const int k = i / quads, q = i % quads;
+            w[k][q] = portable_floats(
+                shared_load_4(weights + k * weights_row + q * (portable_exact_in * weights_row)));
+        }
+#pragma unroll
+        for (int j = 0; j < T::fragments; ++j) {
+            if (portable_valid(state, j)) {
+                const uint32_t at = rows + j * T::down * portable_fragment_bytes;
+                const float4 low = portable_floats(shared_load_4(at));
+                const float4 high = portable_floats(shared_load_4(at + conv_chunk_bytes));
+                portable_add_exact<T>(low.x, high.x, w[0], sum[j]);
+                portable_add_exact<T>(low.y, high.y, w[1], sum[j]);
+                portable_add_exact<T>(low.z, high.z, w[2], sum[j]);
+                portable_add_exact<T>(low.w, high.w, w[3], sum[j]);
+            }
+        }
     }
 }
 
