@@ -231,7 +231,7 @@ TEST(grad_host_refuses) {
     CHECK_STATUS(by_input((grad_source)3, grad_order_same, row), status_unsupported);
     CHECK_STATUS(by_input(grad_source_both, (grad_order)2, row), status_unsupported);
     CHECK_STATUS(by_input(grad_source_both, grad_order_same, nullptr), status_null_pointer);
-    s.cin = s.cin2 = 1024;
+    s.cin = s.cin2 = conv_channels_max;
     CHECK_STATUS(by_input(grad_source_both, grad_order_same, row), status_bad_size);
     CHECK(grad[0] == 7 && grad[1] == 7);
     s.cin = 1;
