@@ -1,26 +1,117 @@
 // spira/voxel_features.cuh: features of voxels on the GPU.
 //
-// A thread computes one channel of one voxel, from the rows in their order, so that results are
-// those of the host loops (voxel_features.h) bit by bit.
+// A thread writes one channel of one voxel, and computes it, unless the voxel has many rows
+// (index/voxel_reduce.cuh). Results are those of the host loops (voxel_features.h) bit by bit.
 #ifndef SPIRA_VOXEL_FEATURES_CUH
 #define SPIRA_VOXEL_FEATURES_CUH
 
 #include "base/launch.cuh"
+#include "index/voxel_reduce.cuh"
 #include "numeric.cuh"
-#include "voxel_features.h"
 
 namespace spira {
 
-template <typename E>
-SPIRA_KERNEL void __launch_bounds__(256)
-    voxel_features_kernel(voxel_feature kind, const float *values, int columns, int channels,
-                          voxel_rows rows, const int32_t *count, int32_t capacity, E *features) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    int64_t v = i / channels;
-    if (v < min_of(*count, capacity)) {
-        features[i] = element_from_float<E>(
-            voxel_feature_value(kind, values, columns, &rows, (int32_t)v, (int)(i % channels)));
+// How voxels and channels are divided among thread blocks: each has `voxels` voxels and one of
+// `tiles` tiles of `width` channels.
+struct voxel_features_cut {
+    int channels, width, tiles, voxels;
+    int64_t blocks;
+};
+
+SPIRA_API voxel_features_cut voxel_features_cut_make(int32_t capacity, int channels) {
+    voxel_features_cut c;
+    c.channels = channels;
+    c.width = (int)min_of(channels, voxel_threads);
+    c.tiles = (int)ceil_div(channels, c.width);
+    c.voxels = voxel_threads / c.width;
+    c.blocks = ceil_div(capacity, c.voxels) * c.tiles;
+    return c;
+}
+
+// Whether channels need the mean besides the feature itself.
+template <typename W>
+SPIRA_DEVICE bool voxel_features_means(const voxel_features_args<W> &a) {
+    return a.append & voxel_append_mean && a.kind != voxel_feature_mean;
+}
+
+// The channels of crowded voxels, some at a time. first: voxel of the thread block; channel: its
+// first one; width: its channels.
+template <typename W, typename E>
+SPIRA_DEVICE void voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words,
+                                         int channels, int64_t first, int channel, int width,
+                                         voxel_crowded *s) {
+    voxel_reduction r = {a.kind, a.values, a.columns, a.rows.order, 0};
+    const bool means = voxel_features_means(a);
+#pragma unroll 1
+    for (int group = 0; group < width; group += voxel_group) {
+        const int from = channel + group, lane = (int)(threadIdx.x % voxel_group);
+        r.width = min(width - group, (int)voxel_group);
+        const int column = voxel_channel_make(a, from + min(lane, r.width - 1)).column;
+        float value = 0, mean = 0;
+#pragma unroll 1
+        for (int pass = 0; pass <= means; ++pass) {
+            r.kind = pass ? voxel_feature_mean : a.kind;
+            mean = voxel_reduce_crowded(r, column, s);
+            value = pass ? value : mean;
+        }
+        const int entry = (int)threadIdx.x / r.width, own = from + (int)threadIdx.x % r.width;
+        if (entry < s->entries) {
+            const int64_t voxel = first + s->voxel[entry];
+            ((E *)a.features)[voxel * channels + own] = element_from_float<E>(
+                voxel_channel_end(a, words, voxel, voxel_channel_make(a, own), value, mean));
+        }
     }
+}
+
+template <typename W, typename E>
+SPIRA_KERNEL void __launch_bounds__(voxel_threads, 5)
+    voxel_features_kernel(const __grid_constant__ voxel_features_args<W> a,
+                          const __grid_constant__ word_layout words, voxel_features_cut cut) {
+    __shared__ voxel_crowded crowded;
+    const int tile = (int)(blockIdx.x % (unsigned)cut.tiles) * cut.width;
+    const int64_t first = (int64_t)(blockIdx.x / (unsigned)cut.tiles) * cut.voxels;
+    const int own = (int)(threadIdx.x / (unsigned)cut.width);
+    const int channel = tile + (int)(threadIdx.x % (unsigned)cut.width);
+    const int64_t voxel = first + own;
+    int32_t begin = 0, rows = 0;
+    if (own < cut.voxels && voxel < a.set.capacity) { // read before the count is known
+        begin = a.rows.begin[voxel];
+        rows = a.rows.begin[voxel + 1] - begin;
+    }
+    rows = voxel_feature_rows(a.max_points, rows);
+    const bool has = own < cut.voxels && channel < cut.channels && voxel < voxel_set_count(a.set);
+    const bool means = voxel_features_means(a);
+    const bool many = rows > voxel_rows_few && (a.kind != voxel_feature_first || means);
+    if (has && !many) {
+        const voxel_channel c = voxel_channel_make(a, channel);
+        const float *values = a.values + c.column;
+        const int32_t *order = a.rows.order + begin;
+        const float value = voxel_reduce_few(a.kind, values, a.columns, order, rows);
+        const float mean =
+            means && c.minus == voxel_append_mean
+                ? voxel_reduce_few(voxel_feature_mean, values, a.columns, order, rows)
+                : value;
+        ((E *)a.features)[voxel * cut.channels + channel] =
+            element_from_float<E>(voxel_channel_end(a, words, voxel, c, value, mean));
+    }
+    if (voxel_list_crowded(&crowded, has && many && channel == tile, own, begin, rows)) {
+        voxel_features_crowded<W, E>(a, words, cut.channels, first, tile,
+                                     min(cut.channels - tile, cut.width), &crowded);
+    }
+}
+
+// The arguments have been checked, and are of numeric format `format`.
+template <typename W, numeric format>
+SPIRA_API status voxel_features_launch(const voxel_features_args<W> &args, int channels,
+                                       cudaStream_t stream) {
+    const voxel_features_cut cut = voxel_features_cut_make(args.set.capacity, channels);
+    SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "capacity * channels", cut.blocks);
+    const word_layout words = args.words ? *args.words : word_layout{};
+    return numeric_dispatch<format>(args.type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
+        return kernel_launch(voxel_features_kernel<W, E>, (unsigned)cut.blocks, voxel_threads, 0,
+                             false, 1, stream, "voxel_features", args, words, cut);
+    });
 }
 
 // The features of the voxels from the values of their rows.
@@ -34,6 +125,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
 //          are not written
 // errors   null or misaligned pointers, sizes, another type than `format`
 // Asynchronous, deterministic, bit-identical to voxel_features_host.
+// cost     one launch. Voxels of up to 32 rows are read by a thread each, others by the warps of a
+//          thread block: one voxel of all rows of a scan takes as long as one multiprocessor needs
+//          to read them
 template <numeric format = numeric_any>
 SPIRA_API status voxel_features(voxel_feature kind, const float *values, int columns, int channels,
                                 voxel_rows rows, const int32_t *count, int32_t capacity,
@@ -42,24 +136,17 @@ SPIRA_API status voxel_features(voxel_feature kind, const float *values, int col
     SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
     SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
-    int64_t blocks = ceil_div((int64_t)capacity * channels, 256);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
-    return numeric_dispatch<format>(type, [&](auto tag) {
-        typedef typename decltype(tag)::element E;
-        return kernel_launch(voxel_features_kernel<E>, (unsigned)blocks, 256, 0, false, 1, stream,
-                             "voxel_features", kind, values, columns, channels, rows, count,
-                             capacity, (E *)features);
-    });
-}
-
-template <typename W, typename E>
-SPIRA_KERNEL void __launch_bounds__(256)
-    voxel_features_args_kernel(voxel_features_args<W> args, word_layout words, int channels) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, v = i / channels;
-    if (v < voxel_set_count(args.set)) {
-        ((E *)args.features)[i] = element_from_float<E>(
-            voxel_features_value(args, words, (int32_t)v, (int)(i % channels)));
-    }
+    voxel_features_args<uint32_t> args = {}; // its words are not read
+    args.kind = kind;
+    args.values = values;
+    args.columns = columns;
+    args.channels = channels;
+    args.rows = rows;
+    args.set.count = const_cast<int32_t *>(count);
+    args.set.capacity = capacity;
+    args.type = type;
+    args.features = features;
+    return voxel_features_launch<uint32_t, format>(args, channels, stream);
 }
 
 // The same with a limit on the rows of a voxel and with appended channels.
@@ -73,15 +160,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
 template <typename W, numeric format = numeric_any>
 SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t stream) {
     SPIRA_TRY(voxel_features_args_check(args));
-    const int channels = voxel_features_channels(args);
-    const int64_t blocks = ceil_div((int64_t)args->set.capacity * channels, 256);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
-    const word_layout words = args->words ? *args->words : word_layout{};
-    return numeric_dispatch<format>(args->type, [&](auto tag) {
-        typedef typename decltype(tag)::element E;
-        return kernel_launch(voxel_features_args_kernel<W, E>, (unsigned)blocks, 256, 0, false, 1,
-                             stream, "voxel_features", *args, words, channels);
-    });
+    return voxel_features_launch<W, format>(*args, voxel_features_channels(args), stream);
 }
 
 } // namespace spira
