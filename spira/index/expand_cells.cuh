@@ -93,9 +93,13 @@ SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_si
     const bitmap_source source = {s.bitmap, s.state, s.drawn};
     SPIRA_TRY(expand_clear_launch(s, out, stream));
     if (sizes.masks == 0) {
-        const expand_listing cells = {source, nullptr, nullptr};
-        auto list = sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
-                                                : expand_list_cells_kernel<W, bitmap_words_large>;
+        const bool few = sizes.words == bitmap_words_small && sizes.tiles <= bitmap_tiles_few;
+        const expand_listing cells = {
+            {s.bitmap, few ? nullptr : s.state, s.drawn}, nullptr, nullptr};
+        auto list = sizes.words == bitmap_words_small
+                        ? expand_list_cells_kernel<W, bitmap_words_small>
+                    : sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
+                                                  : expand_list_cells_kernel<W, bitmap_words_large>;
         SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, stream));
         return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, false, 1, stream,
                              "expand", cells, packing, out, m.trouble);
