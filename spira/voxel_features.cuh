@@ -64,7 +64,7 @@ SPIRA_DEVICE void voxel_features_crowded(const voxel_features_args<W> &a, const 
 }
 
 template <typename W, typename E>
-SPIRA_KERNEL void __launch_bounds__(voxel_threads, 5)
+SPIRA_KERNEL void __launch_bounds__(voxel_threads, 3)
     voxel_features_kernel(const __grid_constant__ voxel_features_args<W> a,
                           const __grid_constant__ word_layout words, voxel_features_cut cut) {
     __shared__ voxel_crowded crowded;

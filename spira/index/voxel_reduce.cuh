@@ -14,7 +14,7 @@
 namespace spira {
 
 enum {
-    voxel_threads = 256,
+    voxel_threads = 512,
     voxel_warps = voxel_threads / 32,
     voxel_rows_few = voxel_partials, // rows that one thread reads
     voxel_batch = 8,                 // rows of which its loads are in flight

@@ -133,9 +133,9 @@ TEST(voxel_features_every_kind_and_width) {
         reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
     random_state r = random_make(2);
     int turn = 0;
-    for (int columns : {3, 4, 5, 9, 257}) {
+    for (int columns : {3, 5, 515}) {
         std::vector<int32_t> rows = {33, 4, 290, 1, 32};
-        if (columns < 9) {
+        if (columns == 3) {
             rows.insert(rows.end(), edges.begin(), edges.end());
         }
         crowd c = crowd_make(&r, rows, columns);
@@ -156,15 +156,12 @@ TEST(voxel_features_every_kind_and_width) {
 TEST(voxel_features_of_crowded_voxels) {
     const word_layout words = {};
     random_state r = random_make(3);
-    crowd one = crowd_make(&r, {3, 256 * 128 * 2 + 300, 1, 40}, 1);
-    crowd all = crowd_make(&r, std::vector<int32_t>(260, 33), 1);
-    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_max}) {
-        for (crowd *c : {&one, &all}) {
-            voxel_features_args<uint32_t> a = args_of(c, &words);
-            a.kind = kind;
-            check_alike(a);
-        }
-    }
+    crowd one = crowd_make(&r, {3, 256 * 128 + 300, 1, 40}, 1);
+    crowd all = crowd_make(&r, std::vector<int32_t>(515, 33), 1);
+    check_alike(args_of(&one, &words));
+    voxel_features_args<uint32_t> largest = args_of(&all, &words);
+    largest.kind = voxel_feature_max;
+    check_alike(largest);
     voxel_features_args<uint32_t> a = args_of(&one, &words); // a set that is not full, and none
     for (int32_t count : {2, 0}) {
         a.set.count = &count;
