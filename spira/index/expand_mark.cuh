@@ -2,6 +2,7 @@
 #ifndef SPIRA_INDEX_EXPAND_MARK_CUH
 #define SPIRA_INDEX_EXPAND_MARK_CUH
 
+#include "../base/launch.cuh"
 #include "../status.cuh"
 #include "bitmap.cuh"
 #include "expand_box.h"
@@ -14,6 +15,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     expand_clear_kernel(uint32_t *memory, int64_t cleared, voxel_set<W> out) {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
                   threads = (int64_t)gridDim.x * blockDim.x;
+    pdl_launch_dependents();
     for (int64_t i = first; i < cleared; i += threads) {
         ((bitmap_group<4> *)memory)[i] = {};
     }
@@ -73,8 +75,9 @@ SPIRA_DEVICE uint32_t expand_unite_columns(W column, uint32_t bits) {
 // Calls set(cell, pattern) for each column in which the voxel touches outputs: with the number of
 // the lowest one, and the pattern of expand_column. Voxels of neighbouring lanes in one column of
 // the input touch the same columns. If these have at most 32 cells in the box, the first lane calls
-// `set` for all of them. Returns false if the voxel is not on its grid or an output is outside the
-// layout. Called by whole warps. has: there is a voxel.
+// `set` for all of them. Waits for the kernel before this one before the first call. Returns false
+// if the voxel is not on its grid or an output is outside the layout. Called by whole warps. has:
+// there is a voxel.
 template <typename W, typename F>
 SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
                                  const expand_box &box, bool has, W word, const F &set) {
@@ -90,6 +93,7 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
         column.first = all ? __ffs((int)all) - 1 : 0;
         column.pattern = all >> column.first;
     }
+    pdl_wait();
     if (!touches && !column.pattern) {
         return good || !has;
     }
@@ -142,7 +146,8 @@ SPIRA_DEVICE int expand_find_mask(const expand_scratch &s, uint32_t mask) {
 }
 
 // Marks the outputs that the inputs touch, a thread for each input. Records trouble, once for a
-// set.
+// set. The inputs are read while the kernel before this one, which clears the bitmap or lists the
+// masks, still runs.
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
     expand_mark_kernel(const __grid_constant__ expand_marking<W> m,
@@ -156,6 +161,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
     const bool has = i < min(given, m.in.capacity); // behind the count there is garbage
     if (!__any_sync(~0u, has)) {
+        pdl_wait();
         return;
     }
     const auto set = [&](uint32_t cell, uint32_t pattern) {

@@ -36,7 +36,7 @@ outcome<W> on_device(const word_layout *layout, const expand_layer *l, const std
     expand_carve(&w, &sizes, &s);
     CHECK_EQUAL(w.used, bytes);
     const voxel_set<W> out = {made, &o.count, out_capacity};
-    CHECK_OK(expand_cells_launch(m, sizes, s, out, nullptr));
+    CHECK_OK(expand_cells_launch(m, sizes, s, out, emulate::seed % 2, nullptr));
     o.words.assign(made, made + out_capacity);
     return o;
 }
