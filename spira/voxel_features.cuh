@@ -11,23 +11,6 @@
 
 namespace spira {
 
-// How voxels and channels are divided among thread blocks: each has `voxels` voxels and one of
-// `tiles` tiles of `width` channels.
-struct voxel_features_cut {
-    int channels, width, tiles, voxels;
-    int64_t blocks;
-};
-
-SPIRA_API voxel_features_cut voxel_features_cut_make(int32_t capacity, int channels) {
-    voxel_features_cut c;
-    c.channels = channels;
-    c.width = (int)min_of(channels, voxel_threads);
-    c.tiles = (int)ceil_div(channels, c.width);
-    c.voxels = voxel_threads / c.width;
-    c.blocks = ceil_div(capacity, c.voxels) * c.tiles;
-    return c;
-}
-
 // Whether channels need the mean besides the feature itself.
 template <typename W>
 SPIRA_DEVICE bool voxel_features_means(const voxel_features_args<W> &a) {

@@ -50,30 +50,39 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     return pointer_check(a->values_grad, alignof(float), "values_grad");
 }
 
+// What each row of a mean gets.
+SPIRA_BOTH float voxel_grad_share(float grad, int32_t rows) {
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(grad, (float)rows);
+#else
+    return grad / (float)rows;
+#endif
+}
+
+// Whether a later row takes the maximum from an earlier one.
+SPIRA_BOTH bool voxel_grad_takes(float later, float earlier) {
+    return float_is_nan(later) || (!float_is_nan(earlier) && later > earlier);
+}
+
 // Writes what the rows of a voxel get of one channel; the others stay zero.
 SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64_t voxel,
                                         int channel, float grad) {
     const int32_t begin = a.rows.begin[voxel];
-    int32_t end = a.rows.begin[voxel + 1], winner = begin;
-    end = a.max_points && end - begin > a.max_points ? begin + a.max_points : end;
+    const int32_t rows = voxel_feature_rows(a.max_points, a.rows.begin[voxel + 1] - begin);
+    int32_t winner = begin;
     float largest = 0;
-    for (int32_t i = begin; i < end; ++i) {
+    for (int32_t i = begin; i < begin + rows && a.kind != voxel_feature_first; ++i) {
         const int64_t row = a.rows.order[i];
         if (a.kind == voxel_feature_mean) {
-#ifdef __CUDA_ARCH__
-            a.values_grad[row * a.channels + channel] = __fdiv_rn(grad, (float)(end - begin));
-#else
-            a.values_grad[row * a.channels + channel] = grad / (float)(end - begin);
-#endif
-        } else if (a.kind == voxel_feature_max) {
+            a.values_grad[row * a.channels + channel] = voxel_grad_share(grad, rows);
+        } else {
             const float x = a.values[row * a.columns + channel];
-            const bool takes =
-                i == begin || float_is_nan(x) || (!float_is_nan(largest) && x > largest);
+            const bool takes = i == begin || voxel_grad_takes(x, largest);
             largest = takes ? x : largest;
             winner = takes ? i : winner;
         }
     }
-    if (a.kind != voxel_feature_mean && begin < end) {
+    if (a.kind != voxel_feature_mean && rows > 0) {
         a.values_grad[(int64_t)a.rows.order[winner] * a.channels + channel] = grad;
     }
 }

@@ -25,6 +25,23 @@ enum {
 };
 static_assert(voxel_chunk % (voxel_steps * voxel_partials) == 0, "voxel_features: chunks");
 
+// How voxels and channels are divided among thread blocks: each has `voxels` voxels and one of
+// `tiles` tiles of `width` channels.
+struct voxel_features_cut {
+    int channels, width, tiles, voxels;
+    int64_t blocks;
+};
+
+SPIRA_API voxel_features_cut voxel_features_cut_make(int32_t capacity, int channels) {
+    voxel_features_cut c;
+    c.channels = channels;
+    c.width = (int)min_of(channels, voxel_threads);
+    c.tiles = (int)ceil_div(channels, c.width);
+    c.voxels = voxel_threads / c.width;
+    c.blocks = ceil_div(capacity, c.voxels) * c.tiles;
+    return c;
+}
+
 // The rows of a voxel in row order, by one thread. count: at most voxel_rows_few.
 SPIRA_DEVICE float voxel_reduce_few(voxel_feature kind, const float *values, int columns,
                                     const int32_t *order, int32_t count) {

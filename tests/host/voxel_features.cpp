@@ -6,6 +6,7 @@
 #include "../support/emulate_numeric.h"
 
 #include "../../spira/voxel_features.cuh"
+#include "../../spira/voxel_features_grad.cuh"
 
 using namespace spira;
 
@@ -205,5 +206,45 @@ TEST(voxel_features_find_no_number) {
         memcpy(&second, got.data() + 4, 4);
         CHECK(float_is_nan(first) && !float_is_nan(second));
         CHECK(got != clean);
+    }
+}
+
+// With ties and NaN among the values: the row that gets the gradient of the largest is the host's.
+TEST(voxel_features_gradients_of_crowded_voxels) {
+    random_state r = random_make(6);
+    crowd c = crowd_make(&r, {1, 32, 33, 700, 40, 1051, 2, 600}, 3);
+    for (size_t i = 0; i < c.values.size(); i += 2) {
+        c.values[i] = 5000.0f * (float)(i % 3); // ties, above most others
+    }
+    const int32_t rows = c.begin.back();
+    for (int64_t at : {1500, 1700, 2300}) {
+        c.values[(size_t)c.order[(size_t)at] * 3 + 1] = NAN;
+    }
+    std::vector<float> grad((size_t)c.count * 4), host((size_t)rows * 3), device(host);
+    for (float &g : grad) {
+        g = random_float(&r);
+    }
+    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first, voxel_feature_max}) {
+        for (int max_points : {0, 34, 500}) {
+            emulate::seed = (uint64_t)(kind * 3 + max_points);
+            voxel_features_grad_args a = {};
+            a.kind = kind;
+            a.max_points = max_points;
+            a.values = c.values.data();
+            a.columns = a.channels = 3;
+            a.rows = {nullptr, c.order.data(), c.begin.data()};
+            a.row_capacity = rows;
+            a.count = &c.count;
+            a.capacity = c.count;
+            a.type = numeric_f32;
+            a.features_grad = grad.data();
+            a.features_channels = 4;
+            a.values_grad = host.data();
+            CHECK_OK(voxel_features_grad_host(&a));
+            a.values_grad = device.data();
+            CHECK_OK(voxel_features_grad(&a, nullptr));
+            CHECK(host == device);
+            CHECK(std::count(host.begin(), host.end(), 0.0f) < (int64_t)host.size());
+        }
     }
 }
