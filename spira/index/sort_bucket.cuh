@@ -7,6 +7,7 @@
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
 #include "../base/async.cuh"
+#include "../base/launch.cuh"
 #include "../word.h"
 #include "sort_network.cuh"
 #include "sort_shape.h"
@@ -29,8 +30,8 @@ struct sort_pieces {
 // Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with
 // barriers inside.
 template <int threads>
-SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
-                                          const uint32_t *__restrict__ table, int bucket) {
+SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape, const uint32_t *table,
+                                          int bucket) {
     const int warps = threads / 32, groups = threads * sort_bucket_most / 32;
     __shared__ int32_t begin[threads], from[threads];
     __shared__ uint2 heads[groups];
@@ -98,8 +99,7 @@ SPIRA_DEVICE int sort_piece_find(const sort_pieces &p, int i) {
 
 // Calls use(i, key) for key i of a bucket, each by one thread of the block.
 template <int threads, typename W, typename consumer>
-SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
-                              consumer use) {
+SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *from, consumer use) {
 #pragma unroll 1
     for (int first = 0; first < p.count; first += sort_bucket_batch * threads) {
         sort_key<W> key[sort_bucket_batch];
@@ -129,8 +129,7 @@ struct sort_range {
 };
 
 template <typename W>
-SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
-                                         W end) {
+SPIRA_DEVICE sort_range<W> sort_range_of(const W *split_word, int bucket, int buckets, W end) {
     W base = bucket ? split_word[bucket] : 0;
     W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
     return {base < end ? base : end, last < end ? last : end, end};
@@ -313,7 +312,7 @@ SPIRA_DEVICE void sort_by_rows(const sort_pieces &p, const sort_range<W> &range,
 // bits of a row; these and the bits of a distance must be at most 64 together. shared [2 * items *
 // threads].
 template <int threads, int items, typename W>
-SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restrict__ from,
+SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *from,
                                const sort_range<W> &range, int row, uint32_t *shared, W *sorted,
                                int32_t *order) {
     const int used = (int)((uint32_t)p.count + 32 * items - 1) / (32 * items) * 32;
@@ -346,8 +345,8 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
 
 // Sorts a bucket of any size and range: in shared [bytes] if it fits, else in the result.
 template <typename W>
-SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *__restrict__ from, void *shared,
-                           int bytes, W *sorted, int32_t *order) {
+SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *from, void *shared, int bytes,
+                           W *sorted, int32_t *order) {
     bool fits = p.count <= bytes / (int)(sizeof(W) + sizeof(int32_t));
     sorted += p.first;
     order += p.first;
@@ -375,12 +374,12 @@ SPIRA_BOTH constexpr int sort_resident(int threads) {
 // row.
 template <typename W, int threads>
 SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
-    sort_buckets_kernel(sort_shape shape, const uint32_t *__restrict__ table,
-                        const W *__restrict__ split_word, const sort_key<W> *__restrict__ key,
-                        W end, int row, W *sorted, int32_t *order) {
+    sort_buckets_kernel(sort_shape shape, const uint32_t *table, const W *split_word,
+                        const sort_key<W> *key, W end, int row, W *sorted, int32_t *order) {
     const int most = sort_bucket_most, few = most / 2;
     __shared__ __align__(16) uint32_t shared[2 * most * threads];
     const int bucket = blockIdx.x;
+    pdl_wait();
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
     if (p.count > most * threads || sort_range_bits(range) + row > 64) {
