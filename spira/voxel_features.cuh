@@ -12,74 +12,99 @@
 namespace spira {
 
 // Whether channels need the mean besides the feature itself.
-template <typename W>
+template <voxel_feature kind, typename W>
 SPIRA_DEVICE bool voxel_features_means(const voxel_features_args<W> &a) {
-    return a.append & voxel_append_mean && a.kind != voxel_feature_mean;
+    return kind != voxel_feature_mean && a.append & voxel_append_mean;
 }
 
-// The channels of crowded voxels, some at a time. first: voxel of the thread block; channel: its
-// first one; width: its channels.
-template <typename W, typename E>
-SPIRA_DEVICE void voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words,
-                                         int channels, int64_t first, int channel, int width,
-                                         voxel_crowded *s) {
-    voxel_reduction r = {a.kind, a.values, a.columns, a.rows.order, 0};
-    const bool means = voxel_features_means(a);
+// What a thread computes: a channel of a voxel.
+struct voxel_place {
+    int64_t first; // voxel of the thread block
+    int own;       // by its number in the thread block
+    int tile, channel;
+    int32_t begin, rows;
+    bool has; // there is such a channel
+};
+
+template <typename W>
+SPIRA_DEVICE voxel_place voxel_place_make(const voxel_features_args<W> &a,
+                                          const voxel_features_cut &cut) {
+    voxel_place p;
+    p.tile = (int)(blockIdx.x % (unsigned)cut.tiles) * cut.width;
+    p.first = (int64_t)(blockIdx.x / (unsigned)cut.tiles) * cut.voxels;
+    p.own = (int)(threadIdx.x / (unsigned)cut.width);
+    p.channel = p.tile + (int)(threadIdx.x % (unsigned)cut.width);
+    p.begin = p.rows = 0;
+    if (p.own < cut.voxels && p.first + p.own < a.set.capacity) { // before the count is known
+        p.begin = a.rows.begin[p.first + p.own];
+        p.rows = a.rows.begin[p.first + p.own + 1] - p.begin;
+    }
+    p.rows = voxel_feature_rows(a.max_points, p.rows);
+    p.has =
+        p.own < cut.voxels && p.channel < cut.channels && p.first + p.own < voxel_set_count(a.set);
+    return p;
+}
+
+// Whether the rows of a voxel are shared by the thread block.
+template <voxel_feature kind, typename W>
+SPIRA_DEVICE bool voxel_place_crowded(const voxel_features_args<W> &a, const voxel_place &p) {
+    return p.has && p.rows > voxel_rows_few &&
+           (kind != voxel_feature_first || voxel_features_means<kind>(a));
+}
+
+// The crowded voxels of a thread block, some channels at a time. Not inlined: registers are for the
+// others.
+template <voxel_feature kind, typename W, typename E>
+[[maybe_unused]] static __device__ __noinline__ void
+voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words,
+                       const voxel_features_cut &cut) {
+    __shared__ voxel_crowded s;
+    const voxel_place p = voxel_place_make(a, cut);
+    voxel_list_crowded(&s, voxel_place_crowded<kind>(a, p) && p.channel == p.tile, p.own, p.begin,
+                       p.rows);
+    const int width = min(cut.channels - p.tile, cut.width);
+    voxel_reduction r = {a.values, a.columns, a.rows.order, 0};
 #pragma unroll 1
     for (int group = 0; group < width; group += voxel_group) {
-        const int from = channel + group, lane = (int)(threadIdx.x % voxel_group);
+        const int from = p.tile + group, lane = (int)(threadIdx.x % voxel_group);
         r.width = min(width - group, (int)voxel_group);
         const int column = voxel_channel_make(a, from + min(lane, r.width - 1)).column;
-        float value = 0, mean = 0;
-#pragma unroll 1
-        for (int pass = 0; pass <= means; ++pass) {
-            r.kind = pass ? voxel_feature_mean : a.kind;
-            mean = voxel_reduce_crowded(r, column, s);
-            value = pass ? value : mean;
+        const float value = voxel_reduce_crowded<kind>(r, column, &s);
+        float mean = value;
+        if (voxel_features_means<kind>(a)) {
+            mean = voxel_reduce_crowded<voxel_feature_mean>(r, column, &s);
         }
         const int entry = (int)threadIdx.x / r.width, own = from + (int)threadIdx.x % r.width;
-        if (entry < s->entries) {
-            const int64_t voxel = first + s->voxel[entry];
-            ((E *)a.features)[voxel * channels + own] = element_from_float<E>(
+        if (entry < s.entries) {
+            const int64_t voxel = p.first + s.voxel[entry];
+            ((E *)a.features)[voxel * cut.channels + own] = element_from_float<E>(
                 voxel_channel_end(a, words, voxel, voxel_channel_make(a, own), value, mean));
         }
     }
 }
 
-template <typename W, typename E>
+template <voxel_feature kind, typename W, typename E>
 SPIRA_KERNEL void __launch_bounds__(voxel_threads, 3)
     voxel_features_kernel(const __grid_constant__ voxel_features_args<W> a,
-                          const __grid_constant__ word_layout words, voxel_features_cut cut) {
-    __shared__ voxel_crowded crowded;
-    const int tile = (int)(blockIdx.x % (unsigned)cut.tiles) * cut.width;
-    const int64_t first = (int64_t)(blockIdx.x / (unsigned)cut.tiles) * cut.voxels;
-    const int own = (int)(threadIdx.x / (unsigned)cut.width);
-    const int channel = tile + (int)(threadIdx.x % (unsigned)cut.width);
-    const int64_t voxel = first + own;
-    int32_t begin = 0, rows = 0;
-    if (own < cut.voxels && voxel < a.set.capacity) { // read before the count is known
-        begin = a.rows.begin[voxel];
-        rows = a.rows.begin[voxel + 1] - begin;
-    }
-    rows = voxel_feature_rows(a.max_points, rows);
-    const bool has = own < cut.voxels && channel < cut.channels && voxel < voxel_set_count(a.set);
-    const bool means = voxel_features_means(a);
-    const bool many = rows > voxel_rows_few && (a.kind != voxel_feature_first || means);
-    if (has && !many) {
-        const voxel_channel c = voxel_channel_make(a, channel);
+                          const __grid_constant__ word_layout words,
+                          const __grid_constant__ voxel_features_cut cut) {
+    const voxel_place p = voxel_place_make(a, cut);
+    const bool crowded = voxel_place_crowded<kind>(a, p);
+    if (p.has && !crowded) {
+        const voxel_channel c = voxel_channel_make(a, p.channel);
         const float *values = a.values + c.column;
-        const int32_t *order = a.rows.order + begin;
-        const float value = voxel_reduce_few(a.kind, values, a.columns, order, rows);
-        const float mean =
-            means && c.minus == voxel_append_mean
-                ? voxel_reduce_few(voxel_feature_mean, values, a.columns, order, rows)
-                : value;
-        ((E *)a.features)[voxel * cut.channels + channel] =
+        const int32_t *order = a.rows.order + p.begin;
+        const int64_t voxel = p.first + p.own;
+        const float value = voxel_reduce_few<kind>(values, a.columns, order, p.rows);
+        float mean = value;
+        if (voxel_features_means<kind>(a) && c.minus == voxel_append_mean) {
+            mean = voxel_reduce_few<voxel_feature_mean>(values, a.columns, order, p.rows);
+        }
+        ((E *)a.features)[voxel * cut.channels + p.channel] =
             element_from_float<E>(voxel_channel_end(a, words, voxel, c, value, mean));
     }
-    if (voxel_list_crowded(&crowded, has && many && channel == tile, own, begin, rows)) {
-        voxel_features_crowded<W, E>(a, words, cut.channels, first, tile,
-                                     min(cut.channels - tile, cut.width), &crowded);
+    if (__syncthreads_or(crowded)) {
+        voxel_features_crowded<kind, W, E>(a, words, cut);
     }
 }
 
@@ -92,8 +117,12 @@ SPIRA_API status voxel_features_launch(const voxel_features_args<W> &args, int c
     const word_layout words = args.words ? *args.words : word_layout{};
     return numeric_dispatch<format>(args.type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return kernel_launch(voxel_features_kernel<W, E>, (unsigned)cut.blocks, voxel_threads, 0,
-                             false, 1, stream, "voxel_features", args, words, cut);
+        const auto kernel =
+            args.kind == voxel_feature_mean    ? voxel_features_kernel<voxel_feature_mean, W, E>
+            : args.kind == voxel_feature_first ? voxel_features_kernel<voxel_feature_first, W, E>
+                                               : voxel_features_kernel<voxel_feature_max, W, E>;
+        return kernel_launch(kernel, (unsigned)cut.blocks, voxel_threads, 0, false, 1, stream,
+                             "voxel_features", args, words, cut);
     });
 }
 

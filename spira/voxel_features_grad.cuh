@@ -98,7 +98,8 @@ SPIRA_KERNEL void __launch_bounds__(voxel_threads)
     if (has && !many) {
         voxel_features_grad_put(a, voxel, channel, voxel_grad_load<E>(a, voxel, channel));
     }
-    if (voxel_list_crowded(&crowded, many && channel == tile, own, begin, rows)) {
+    if (__syncthreads_or(many)) {
+        voxel_list_crowded(&crowded, many && channel == tile, own, begin, rows);
         voxel_grad_crowded<E>(a, first, tile, min(cut.channels - tile, cut.width), crowded);
     }
 }

@@ -43,8 +43,9 @@ SPIRA_API voxel_features_cut voxel_features_cut_make(int32_t capacity, int chann
 }
 
 // The rows of a voxel in row order, by one thread. count: at most voxel_rows_few.
-SPIRA_DEVICE float voxel_reduce_few(voxel_feature kind, const float *values, int columns,
-                                    const int32_t *order, int32_t count) {
+template <voxel_feature kind>
+SPIRA_DEVICE float voxel_reduce_few(const float *values, int columns, const int32_t *order,
+                                    int32_t count) {
     float all = 0;
     count = kind == voxel_feature_first ? 1 : count;
     for (int32_t first = 0; first < count; first += voxel_batch) {
@@ -80,7 +81,6 @@ struct voxel_crowded {
 
 // What all threads of a block reduce together: voxel_group columns of the values.
 struct voxel_reduction {
-    voxel_feature kind;
     const float *values; // [rows, columns]
     int columns;
     const int32_t *order;
@@ -89,6 +89,7 @@ struct voxel_reduction {
 
 // A chunk of rows, by a warp. Lanes 0 .. voxel_group - 1 return the result of a channel each.
 // column: of channel lane % voxel_group; order, count: of the chunk.
+template <voxel_feature kind>
 SPIRA_DEVICE float voxel_reduce_chunk(const voxel_reduction &r, int column, const int32_t *order,
                                       int32_t count) {
     enum { sets = voxel_partials / voxel_spread, batch = voxel_steps * sets };
@@ -117,9 +118,8 @@ SPIRA_DEVICE float voxel_reduce_chunk(const voxel_reduction &r, int column, cons
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
             const int to = j % sets;
-            const float next = step == 0 && j < sets
-                                   ? value[j]
-                                   : voxel_feature_join(r.kind, partial[to], value[j]);
+            const float next =
+                step == 0 && j < sets ? value[j] : voxel_feature_join(kind, partial[to], value[j]);
             partial[to] = first + j * voxel_spread + own < count ? next : partial[to];
         }
     }
@@ -128,7 +128,7 @@ SPIRA_DEVICE float voxel_reduce_chunk(const voxel_reduction &r, int column, cons
     for (int j = 0; j < voxel_partials; ++j) {
         const float next =
             __shfl_sync(~0u, partial[j / voxel_spread], j % voxel_spread * voxel_group + channel);
-        all = j == 0 ? next : j < count ? voxel_feature_join(r.kind, all, next) : all;
+        all = j == 0 ? next : j < count ? voxel_feature_join(kind, all, next) : all;
     }
     return all;
 }
@@ -146,16 +146,13 @@ SPIRA_DEVICE int voxel_find_entry(const voxel_crowded &s, int32_t chunk) {
     }
 }
 
-// Lists the voxels of threads with `lists`. Returns whether there are any. Called by all threads of
-// a block, with barriers inside.
-SPIRA_DEVICE bool voxel_list_crowded(voxel_crowded *s, bool lists, int voxel, int32_t begin,
+// Lists the voxels of threads with `lists`. Called by all threads of a block, with barriers inside.
+SPIRA_DEVICE void voxel_list_crowded(voxel_crowded *s, bool lists, int voxel, int32_t begin,
                                      int32_t rows) {
     if (threadIdx.x == 0) {
         s->entries = s->chunks = 0;
     }
-    if (!__syncthreads_or(lists)) {
-        return false;
-    }
+    __syncthreads();
     if (lists) {
         const int e = atomicAdd(&s->entries, 1);
         s->voxel[e] = voxel;
@@ -164,11 +161,11 @@ SPIRA_DEVICE bool voxel_list_crowded(voxel_crowded *s, bool lists, int voxel, in
         s->chunk[e] = atomicAdd(&s->chunks, (rows + voxel_chunk - 1) / voxel_chunk);
     }
     __syncthreads();
-    return true;
 }
 
 // Reduces the rows of all entries. Thread e * r.width + c returns entry e and channel c. column: of
 // channel lane % voxel_group. Called by all threads of a block, with barriers inside.
+template <voxel_feature kind>
 SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, voxel_crowded *s) {
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
     const int entry = (int)threadIdx.x / r.width, channel = (int)threadIdx.x % r.width;
@@ -181,8 +178,9 @@ SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, vo
         for (int32_t chunk = round + warp; chunk < last; chunk += voxel_warps) {
             const int e = voxel_find_entry(*s, chunk);
             const int32_t first = (chunk - s->chunk[e]) * voxel_chunk;
-            const float sum = voxel_reduce_chunk(r, column, r.order + s->begin[e] + first,
-                                                 min(s->rows[e] - first, (int32_t)voxel_chunk));
+            const float sum =
+                voxel_reduce_chunk<kind>(r, column, r.order + s->begin[e] + first,
+                                         min(s->rows[e] - first, (int32_t)voxel_chunk));
             if (lane < voxel_group) {
                 s->sum[chunk - round][lane] = sum;
             }
@@ -191,11 +189,11 @@ SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, vo
 #pragma unroll 4
         for (int32_t chunk = max(own, round); chunk < min(end, last); ++chunk) {
             const float next = s->sum[chunk - round][channel];
-            all = chunk == own ? next : voxel_feature_join(r.kind, all, next);
+            all = chunk == own ? next : voxel_feature_join(kind, all, next);
         }
         __syncthreads();
     }
-    return voxel_feature_end(r.kind, all, rows);
+    return voxel_feature_end(kind, all, rows);
 }
 
 } // namespace spira
