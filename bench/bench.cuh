@@ -550,9 +550,8 @@ struct bench_scene {
 
 template <typename W, spira::voxel_limits limits>
 SPIRA_API spira::status bench_voxelize_within(const bench_scene<W> *scene, cudaStream_t stream) {
-    return spira::voxelize<W, limits>(bench_gpu(), &scene->layout, &scene->in, scene->set,
-                                      scene->rows, scene->trouble, scene->scratch,
-                                      scene->scratch_bytes, stream);
+    return spira::voxelize<W, limits>(&scene->layout, &scene->in, scene->set, scene->rows,
+                                      scene->trouble, scene->scratch, scene->scratch_bytes, stream);
 }
 
 template <typename W>

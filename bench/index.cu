@@ -56,7 +56,6 @@ static void sort_run(bench_session *s, const bench_input *input, const bench_sce
     sort_work<W> w = {*scene, {}};
     spira::workspace space = spira::workspace_begin(scene->scratch);
     BENCH_TRY(spira::voxelize_carve<W>(&space, &scene->in, scene->set.capacity, &w.s));
-    w.s.sort.programmatic = bench_gpu()->programmatic;
     BENCH_TRY(sort_pack_step<W>(&w, s->stream));
     sort_check_pack(s, input, &w);
 

@@ -235,8 +235,8 @@ spira::status plugin_compute(const plugin *p, const plugin_arrays *a, const void
     const int channels = p->plan.limits.channels;
     spira::voxel_input input = plugin_input(p->record.dims, in[input_coords], in[input_count]);
     SPIRA_TRY(spira::device_status_clear(run->trouble, stream));
-    SPIRA_TRY(spira::voxelize(&p->gpu, &p->layout, &input, a->set, a->rows, run->trouble,
-                              a->scratch, a->scratch_bytes, stream));
+    SPIRA_TRY(spira::voxelize(&p->layout, &input, a->set, a->rows, run->trouble, a->scratch,
+                              a->scratch_bytes, stream));
     SPIRA_TRY(spira::voxel_features<plugin_type>(
         spira::voxel_feature_mean, (const float *)in[input_values], channels, channels, a->rows,
         a->set.count, a->set.capacity, p->record.type, a->features, stream));

@@ -90,8 +90,7 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
                                 "join", task, s.sorted, args->rows.order));
     }
     const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
-    return unique_launch(s.sorted, total, s.heads, args->out, rows, false, false, args->trouble,
-                         stream);
+    return unique_launch(s.sorted, total, s.heads, args->out, rows, false, args->trouble, stream);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------

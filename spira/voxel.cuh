@@ -6,7 +6,6 @@
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
-#include "device.h"
 #include "index/sort.cuh"
 #include "index/unique.cuh"
 #include "index/voxel_cap.cuh"
@@ -66,9 +65,7 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 //
 // limits   voxel_limits_any compiles the kernels for a range and a cap, too. voxel_limits_none
 //          compiles the plain ones alone, and refuses an input with a range or a cap
-// inputs   gpu: may be null, or left out; with gpu->programmatic the kernels behind the first one
-//          begin while the one before ends
-//          layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory
+// inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory
 // outputs  set: the voxels, ascending, then word_none(), and their count
 //          rows: which row fell into which voxel; rows.voxel is -1 for rows behind the count
 //          trouble: records the first row that is not finite, the first one out of the layout, and
@@ -83,8 +80,8 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 // cost     a sort of (word, row) pairs, in three launches up to 2^20 rows, and two small kernels; a
 //          cap adds four small kernels, a range none
 template <typename W, voxel_limits limits = voxel_limits_none>
-SPIRA_API status voxelize(const device_info *gpu, const word_layout *layout, const voxel_input *in,
-                          voxel_set<W> set, voxel_rows rows, device_status *trouble, void *scratch,
+SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
+                          voxel_rows rows, device_status *trouble, void *scratch,
                           size_t scratch_bytes, cudaStream_t stream) {
     SPIRA_TRY(word_check<W>(layout));
     SPIRA_TRY(voxel_set_check(&set));
@@ -96,9 +93,6 @@ SPIRA_API status voxelize(const device_info *gpu, const word_layout *layout, con
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
     SPIRA_TRY(voxelize_carve<W>(&w, in, set.capacity, &s));
-    s.sort.programmatic = gpu && gpu->programmatic;
-    // Behind a cap or a radix sort, whose kernels wait for nothing, unique starts as usual.
-    const bool programmatic = s.sort.programmatic && !s.cap.sorted && s.sort.shape.buckets;
     W *sorted = s.cap.sorted ? s.cap.sorted : s.sorted;
     int32_t *order = s.cap.sorted ? s.cap.order : rows.order;
     if constexpr (limits == voxel_limits_none) {
@@ -117,15 +111,7 @@ SPIRA_API status voxelize(const device_info *gpu, const word_layout *layout, con
         }
     }
     return unique_launch(s.sorted, in->rows, s.heads, set, rows,
-                         in->duplicates == duplicates_report, programmatic, trouble, stream);
-}
-
-template <typename W, voxel_limits limits = voxel_limits_none>
-SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
-                          voxel_rows rows, device_status *trouble, void *scratch,
-                          size_t scratch_bytes, cudaStream_t stream) {
-    return voxelize<W, limits>((const device_info *)nullptr, layout, in, set, rows, trouble,
-                               scratch, scratch_bytes, stream);
+                         in->duplicates == duplicates_report, trouble, stream);
 }
 
 } // namespace spira

@@ -50,26 +50,14 @@ SPIRA_DEVICE void bitmap_publish(uint32_t *state, int tile, uint32_t flag, int b
 SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
     const int lane = (int)(threadIdx.x % 32);
     int before = 0;
-    for (int last = tile - 1;; last -= bitmap_window * 32) {
-        uint32_t word[bitmap_window];
-#pragma unroll
-        for (int j = 0; j < bitmap_window; ++j) { // all loads are in flight
-            const int at = last - j * 32 - lane;
-            word[j] = at >= 0 ? *(const volatile uint32_t *)(state + at)
-                              : (uint32_t)bitmap_flag_all; // in front of the first tile
+    for (int last = tile - 1;; last -= 32) {
+        uint32_t word = bitmap_flag_all; // in front of the first tile
+        if (last >= lane) {
+            word = poll_nonzero(state + (last - lane));
         }
-        uint32_t all = 0;
-        int sum = 0;
-#pragma unroll
-        for (int j = 0; j < bitmap_window; ++j) {
-            if (!all) {
-                word[j] = word[j] ? word[j] : poll_nonzero(state + (last - j * 32 - lane));
-                all = __ballot_sync(~0u, (word[j] & bitmap_flags) == bitmap_flag_all);
-                const bool counts = all == 0 || lane < __ffs((int)all);
-                sum += counts ? (int)(word[j] & ~(uint32_t)bitmap_flags) : 0;
-            }
-        }
-        before += warp_sum(sum);
+        const uint32_t all = __ballot_sync(~0u, (word & bitmap_flags) == bitmap_flag_all);
+        const bool counts = all == 0 || lane < __ffs((int)all);
+        before += warp_sum(counts ? (int)(word & ~(uint32_t)bitmap_flags) : 0);
         if (all) {
             return before;
         }

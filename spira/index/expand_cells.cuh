@@ -96,7 +96,7 @@ SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_si
     const bitmap_source source = {s.bitmap, s.state, s.drawn};
     SPIRA_TRY(expand_clear_launch(s, out, stream));
     if (sizes.masks == 0) {
-        const bool few = sizes.words == bitmap_words_small && sizes.tiles <= bitmap_tiles_few;
+        const bool few = sizes.words == bitmap_words_small;
         const expand_listing cells = {
             {s.bitmap, few ? nullptr : s.state, s.drawn}, nullptr, nullptr};
         auto list = sizes.words == bitmap_words_small

@@ -18,7 +18,6 @@
 #ifndef SPIRA_INDEX_SORT_CUH
 #define SPIRA_INDEX_SORT_CUH
 
-#include "../base/launch.cuh"
 #include "../status.cuh"
 #include "../word.h"
 #include "../workspace.h"
@@ -33,8 +32,6 @@ namespace spira {
 template <typename W>
 struct sort_scratch {
     sort_shape shape;
-    bool programmatic;  // the kernels behind the first one begin while the one before ends; for the
-                        // caller to set after sort_carve
     W *sample;          // [samples] words of the samples
     sort_ranks *ranks;  // [samples]
     W *split_word;      // [buckets] the splitters; the first is unused
@@ -97,18 +94,17 @@ SPIRA_API status sort_source(const source &from, int32_t rows, int bits, W *sort
     }
     const W end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
     const int row = bits_for((uint64_t)rows - 1);
-    const bool crowded = sort_is_crowded(shape), programmatic = s->programmatic;
-    const int threads = crowded ? sort_crowded_threads : sort_bucket_threads;
-    SPIRA_TRY(kernel_launch(sort_sample_kernel<W, source>, sort_groups * sort_parts, sort_threads,
-                            0, false, 1, stream, "sort", from, *shape, s->sample, s->ranks));
-    SPIRA_TRY(kernel_launch(sort_split_kernel<W, source>, (unsigned)shape->blocks, sort_threads,
-                            sort_split_bytes<W>(shape), programmatic, 1, stream, "sort", from,
-                            *shape, s->sample, s->ranks, s->split_word, s->split_row, s->table,
-                            s->key));
-    return kernel_launch(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
-                                 : sort_buckets_kernel<W, sort_bucket_threads>,
-                         (unsigned)shape->buckets, (unsigned)threads, 0, programmatic, 1, stream,
-                         "sort", *shape, s->table, s->split_word, s->key, end, row, sorted, order);
+    sort_sample_kernel<W>
+        <<<sort_groups * sort_parts, sort_threads, 0, stream>>>(from, *shape, s->sample, s->ranks);
+    sort_split_kernel<W>
+        <<<(unsigned)shape->blocks, sort_threads, sort_split_bytes<W>(shape), stream>>>(
+            from, *shape, s->sample, s->ranks, s->split_word, s->split_row, s->table, s->key);
+    const bool crowded = sort_is_crowded(shape);
+    const auto buckets = crowded ? sort_buckets_kernel<W, sort_crowded_threads>
+                                 : sort_buckets_kernel<W, sort_bucket_threads>;
+    buckets<<<(unsigned)shape->buckets, crowded ? sort_crowded_threads : sort_bucket_threads, 0,
+              stream>>>(*shape, s->table, s->split_word, s->key, end, row, sorted, order);
+    return status_of_launch("sort");
 }
 
 // The same for words [rows] in memory.

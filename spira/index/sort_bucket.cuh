@@ -7,7 +7,6 @@
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
 #include "../base/async.cuh"
-#include "../base/launch.cuh"
 #include "../word.h"
 #include "sort_network.cuh"
 #include "sort_shape.h"
@@ -30,8 +29,8 @@ struct sort_pieces {
 // Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with
 // barriers inside.
 template <int threads>
-SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape, const uint32_t *table,
-                                          int bucket) {
+SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
+                                          const uint32_t *__restrict__ table, int bucket) {
     const int warps = threads / 32, groups = threads * sort_bucket_most / 32;
     __shared__ int32_t begin[threads], from[threads];
     __shared__ uint2 heads[groups];
@@ -99,7 +98,8 @@ SPIRA_DEVICE int sort_piece_find(const sort_pieces &p, int i) {
 
 // Calls use(i, key) for key i of a bucket, each by one thread of the block.
 template <int threads, typename W, typename consumer>
-SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *from, consumer use) {
+SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
+                              consumer use) {
 #pragma unroll 1
     for (int first = 0; first < p.count; first += sort_bucket_batch * threads) {
         sort_key<W> key[sort_bucket_batch];
@@ -129,7 +129,8 @@ struct sort_range {
 };
 
 template <typename W>
-SPIRA_DEVICE sort_range<W> sort_range_of(const W *split_word, int bucket, int buckets, W end) {
+SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
+                                         W end) {
     W base = bucket ? split_word[bucket] : 0;
     W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
     return {base < end ? base : end, last < end ? last : end, end};
@@ -185,110 +186,68 @@ SPIRA_DEVICE int32_t sort_unpack_row(const sort_packing &pack, uint32_t rest) {
 
 // ---- one bucket ---------------------------------------------------------------------------------
 
-// Orders keys with equal upper bits by the rest, if `key` is sorted by its upper bits. A key's
-// place is found by counting the keys of its run that precede it, so that runs of any length are
-// ordered, in a time that grows with the square of their length. rest: is put in the order of `key`
-// first. Called by all threads of a block, with barriers inside.
-template <int threads, int items, typename W>
-SPIRA_DEVICE void sort_runs(const sort_pieces &p, const sort_range<W> &range,
-                            const sort_packing &pack, const uint32_t *key, uint32_t *rest,
-                            W *sorted, int32_t *order) {
-    __shared__ uint32_t starts[items * threads / 32]; // which of 32 keys begin a run
-    const int thread = (int)threadIdx.x, lane = thread % 32;
-    uint32_t own[items];
-#pragma unroll
-    for (int j = 0; j < items; ++j) {
-        const int i = j * threads + thread;
-        if (j * threads < p.count) {
-            const int at = min(i, p.count - 1);
-            own[j] = rest[sort_number_of(pack, key[at])];
-            const bool start = i == 0 || i >= p.count || !sort_same(pack, key[i - 1], key[i]);
-            const uint32_t all = __ballot_sync(~0u, start);
-            if (lane == 0) {
-                starts[i / 32] = all;
-            }
+// Finds the place of each key among those with the same upper bits. Returns false if more than
+// sort_run_most keys share them; the order of these is unspecified then.
+template <typename W>
+SPIRA_DEVICE bool sort_runs(const sort_pieces &p, const sort_range<W> &range,
+                            const sort_packing &pack, int used, const uint32_t *key,
+                            const uint32_t *rest, W *sorted, int32_t *order) {
+    bool good = true;
+    for (int i = threadIdx.x; i < p.count; i += used) {
+        uint32_t mine = key[i], mine_rest = rest[sort_number_of(pack, mine)];
+        int begin = i, end = i + 1, to = i;
+        while (begin > 0 && i - begin < sort_run_most && sort_same(pack, key[begin - 1], mine)) {
+            to -= rest[sort_number_of(pack, key[--begin])] > mine_rest;
         }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < items; ++j) {
-        if (j * threads + thread < p.count) {
-            rest[j * threads + thread] = own[j];
+        while (end < p.count && end - i <= sort_run_most && sort_same(pack, key[end], mine)) {
+            to += rest[sort_number_of(pack, key[end++])] < mine_rest;
         }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int i = thread; i < p.count; i += threads) {
-        int first = i / 32, last = first; // words of `starts`
-        uint32_t begins = starts[first] & ~0u >> (31 - lane), ends = starts[last] & (~1u << lane);
-        while (!begins) {
-            begins = starts[--first];
-        }
-        while (!ends && (last + 1) * 32 < p.count) {
-            ends = starts[++last];
-        }
-        const int begin = first * 32 + 31 - __clz((int)begins);
-        const int end = ends ? min(last * 32 + __ffs((int)ends) - 1, p.count) : p.count;
-        const uint32_t mine = rest[i];
-        int to = begin;
-#pragma unroll 8
-        for (int k = begin; k < end; ++k) {
-            to += rest[k] < mine;
-        }
+        good = good && end - begin <= sort_run_most;
         if (to != i) {
-            sorted[p.first + to] = sort_word_at(range, (W)sort_unpack(pack, key[i], mine));
-            order[p.first + to] = sort_unpack_row(pack, mine);
+            sorted[p.first + to] = sort_word_at(range, (W)sort_unpack(pack, mine, mine_rest));
+            order[p.first + to] = sort_unpack_row(pack, mine_rest);
         }
     }
+    return !named_barrier_any(1, used, !good);
 }
 
-// Sorts a bucket by packed keys. key, rest [items * threads]. The first `used` threads sort, all
-// write the result. Called by all threads of a block, with barriers inside.
+// Sorts a bucket by packed keys, by the first `used` threads. key, rest [items * threads]. Returns
+// false if too many keys share their upper bits: `key` is sorted by its upper bits then.
 template <int threads, int items, typename W>
-SPIRA_DEVICE void sort_by_numbers(const sort_pieces &p, const sort_range<W> &range,
-                                  const sort_packing &pack, int used, uint32_t *key, uint32_t *rest,
-                                  W *sorted, int32_t *order) {
-    if ((int)threadIdx.x < used) {
-        uint32_t mine[items];
+SPIRA_DEVICE bool sort_by_numbers(const sort_pieces &p, const sort_range<W> &range,
+                                  const sort_packing &pack, int used, uint32_t *key,
+                                  const uint32_t *rest, W *sorted, int32_t *order) {
+    uint32_t mine[items];
 #pragma unroll
-        for (int j = 0; j < items; ++j) {
-            int i = j * used + (int)threadIdx.x;
-            mine[j] = i < p.count ? key[i] : ~0u;
-        }
-        sort_block<threads>(mine, used, key);
+    for (int j = 0; j < items; ++j) {
+        int i = j * used + (int)threadIdx.x;
+        mine[j] = i < p.count ? key[i] : ~0u;
     }
-    __syncthreads();
+    sort_block<threads>(mine, used, key);
     const int batch = items < sort_bucket_batch ? items : (int)sort_bucket_batch;
     bool same = false;
 #pragma unroll 1
-    for (int first = 0; first * threads < p.count; first += batch) {
+    for (int first = 0; first < items; first += batch) {
         uint32_t found[batch], found_rest[batch];
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            int i = (first + j) * threads + (int)threadIdx.x;
-            if ((first + j) * threads < p.count) {
-                found[j] = key[min(i, p.count - 1)]; // past the last, the last again
-                same |= i + 1 < p.count && sort_same(pack, found[j], key[i + 1]);
-            }
+            int i = (first + j) * used + (int)threadIdx.x;
+            found[j] = key[min(i, p.count - 1)]; // past the last, the last again
+            same |= sort_same(pack, found[j], key[i + 1]) & (i + 1 < p.count);
         }
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            if ((first + j) * threads < p.count) {
-                found_rest[j] = rest[sort_number_of(pack, found[j])];
-            }
+            found_rest[j] = rest[sort_number_of(pack, found[j])];
         }
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            if ((first + j) * threads < p.count) {
-                int at = p.first + min((first + j) * threads + (int)threadIdx.x, p.count - 1);
-                sorted[at] = sort_word_at(range, (W)sort_unpack(pack, found[j], found_rest[j]));
-                order[at] = sort_unpack_row(pack, found_rest[j]);
-            }
+            int at = p.first + min((first + j) * used + (int)threadIdx.x, p.count - 1);
+            sorted[at] = sort_word_at(range, (W)sort_unpack(pack, found[j], found_rest[j]));
+            order[at] = sort_unpack_row(pack, found_rest[j]);
         }
     }
-    if (__syncthreads_or(same)) {
-        sort_runs<threads, items>(p, range, pack, key, rest, sorted, order);
-    }
+    return !named_barrier_any(1, used, same) ||
+           sort_runs(p, range, pack, used, key, rest, sorted, order);
 }
 
 // Sorts a bucket by 64-bit keys, distance << row | row, by the first `used` threads. shared [items
@@ -312,41 +271,49 @@ SPIRA_DEVICE void sort_by_rows(const sort_pieces &p, const sort_range<W> &range,
 // bits of a row; these and the bits of a distance must be at most 64 together. shared [2 * items *
 // threads].
 template <int threads, int items, typename W>
-SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *from,
+SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restrict__ from,
                                const sort_range<W> &range, int row, uint32_t *shared, W *sorted,
                                int32_t *order) {
     const int used = (int)((uint32_t)p.count + 32 * items - 1) / (32 * items) * 32;
     const sort_packing pack = sort_packing_of(range, p.count, row);
-    if (sizeof(W) == 4 || pack.low + pack.row <= 32) { // 32-bit words always fit
-        uint32_t *rest = shared + items * threads;
+    const bool packs = sizeof(W) == 4 || pack.low + pack.row <= 32; // 32-bit words always fit
+    uint32_t *rest = shared + items * threads;
+    uint64_t *wide = (uint64_t *)shared, key[items];
+    if (packs) {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
             W away = sort_distance(range, k.word);
             shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
             rest[i] = (uint32_t)(away & (((W)1 << pack.low) - 1)) << row | (uint32_t)k.row;
         });
-        __syncthreads();
-        sort_by_numbers<threads, items>(p, range, pack, used, shared, rest, sorted, order);
+    } else {
+        sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
+            wide[i] = (uint64_t)sort_distance(range, k.word) << row | (uint64_t)k.row;
+        });
+    }
+    __syncthreads();
+    if ((int)threadIdx.x >= used ||
+        (packs &&
+         sort_by_numbers<threads, items>(p, range, pack, used, shared, rest, sorted, order))) {
         return;
     }
-    uint64_t *wide = (uint64_t *)shared, key[items];
-    sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
-        wide[i] = (uint64_t)sort_distance(range, k.word) << row | (uint64_t)k.row;
-    });
-    __syncthreads();
-    if ((int)threadIdx.x < used) {
 #pragma unroll
-        for (int j = 0; j < items; ++j) {
-            int i = j * used + (int)threadIdx.x;
-            key[j] = i < p.count ? wide[i] : UINT64_MAX;
+    for (int j = 0; j < items; ++j) {
+        int i = j * used + (int)threadIdx.x;
+        key[j] = UINT64_MAX;
+        if (i < p.count && !packs) {
+            key[j] = wide[i];
+        } else if (i < p.count) {
+            uint32_t k = shared[i], r = rest[sort_number_of(pack, k)];
+            key[j] = sort_unpack(pack, k, r) << row | (uint64_t)(uint32_t)sort_unpack_row(pack, r);
         }
-        sort_by_rows<threads, items>(p, range, row, used, key, wide, sorted, order);
     }
+    sort_by_rows<threads, items>(p, range, row, used, key, wide, sorted, order);
 }
 
 // Sorts a bucket of any size and range: in shared [bytes] if it fits, else in the result.
 template <typename W>
-SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *from, void *shared, int bytes,
-                           W *sorted, int32_t *order) {
+SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *__restrict__ from, void *shared,
+                           int bytes, W *sorted, int32_t *order) {
     bool fits = p.count <= bytes / (int)(sizeof(W) + sizeof(int32_t));
     sorted += p.first;
     order += p.first;
@@ -374,12 +341,12 @@ SPIRA_BOTH constexpr int sort_resident(int threads) {
 // row.
 template <typename W, int threads>
 SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
-    sort_buckets_kernel(sort_shape shape, const uint32_t *table, const W *split_word,
-                        const sort_key<W> *key, W end, int row, W *sorted, int32_t *order) {
+    sort_buckets_kernel(sort_shape shape, const uint32_t *__restrict__ table,
+                        const W *__restrict__ split_word, const sort_key<W> *__restrict__ key,
+                        W end, int row, W *sorted, int32_t *order) {
     const int most = sort_bucket_most, few = most / 2;
-    __shared__ __align__(16) uint32_t shared[2 * most * threads];
+    __shared__ alignas(16) uint32_t shared[2 * most * threads];
     const int bucket = blockIdx.x;
-    pdl_wait();
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
     if (p.count > most * threads || sort_range_bits(range) + row > 64) {

@@ -6,7 +6,6 @@
 #define SPIRA_INDEX_SORT_SAMPLE_CUH
 
 #include "../base/async.cuh"
-#include "../base/launch.cuh"
 #include "sort_source.cuh"
 
 namespace spira {
@@ -51,7 +50,6 @@ template <typename W, typename source>
 SPIRA_KERNEL void __launch_bounds__(sort_threads)
     sort_sample_kernel(source from, sort_shape shape, W *sample, sort_ranks *ranks) {
     __shared__ W word[sort_block_samples]; // the part, then the group
-    pdl_launch_dependents();
     const int samples = shape.buckets * shape.oversample, thread = (int)threadIdx.x;
     const int part = blockIdx.x % sort_parts, group = blockIdx.x / sort_parts;
     const int first = samples * part / sort_parts, mine = samples * group / sort_groups;

@@ -6,7 +6,6 @@
 #define SPIRA_INDEX_SORT_SPLIT_CUH
 
 #include "../base/async.cuh"
-#include "../base/launch.cuh"
 #include "../word.h"
 #include "sort_source.cuh"
 
@@ -42,7 +41,8 @@ struct sort_ranked {
 };
 
 template <typename W>
-SPIRA_DEVICE void sort_load_ranked(const W *sample, const sort_ranks *ranks, int samples,
+SPIRA_DEVICE void sort_load_ranked(const W *__restrict__ sample,
+                                   const sort_ranks *__restrict__ ranks, int samples,
                                    sort_ranked<W> &to) {
 #pragma unroll
     for (int j = 0; j < sort_most_samples; ++j) {
@@ -198,8 +198,9 @@ SPIRA_API size_t sort_split_bytes(const sort_shape *s) {
 // Writes a segment of the rows bucket by bucket.
 template <typename W, typename source>
 SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers are spilled
-    sort_split_kernel(source from, sort_shape shape, const W *sample, const sort_ranks *ranks,
-                      W *split_word, int32_t *split_row, uint32_t *table, sort_key<W> *key) {
+    sort_split_kernel(source from, sort_shape shape, const W *__restrict__ sample,
+                      const sort_ranks *__restrict__ ranks, W *split_word, int32_t *split_row,
+                      uint32_t *table, sort_key<W> *key) {
     extern __shared__ int4 sort_shared[];
     const int most = sort_threads * shape.each, first = blockIdx.x * most;
     const int last = min(first + most, shape.rows), buckets = shape.buckets;
@@ -210,12 +211,11 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     uint16_t *shared_local = (uint16_t *)shared_sample;                 // [most]
     const sort_splitters<W> splitters = {shared_word, shared_sample, buckets, height};
     sort_ranked<W> ranked;
+    sort_load_ranked(sample, ranks, buckets * shape.oversample, ranked);
     sort_loading<source, sort_most_rows> loading;
     sort_words_begin(from, last, loading, [&](int j) {
         return j < shape.each ? first + j * sort_threads + (int)threadIdx.x : last;
     });
-    pdl_wait(); // for the samples; the rows are the input
-    sort_load_ranked(sample, ranks, buckets * shape.oversample, ranked);
     sort_find_splitters(shape, ranked, splitters, split_word, split_row);
     W word[sort_most_rows];
     sort_words_end(from, loading, true, word);

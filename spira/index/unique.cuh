@@ -40,10 +40,9 @@ SPIRA_DEVICE bool unique_is_head(const W *sorted, int64_t i, int32_t rows) {
 // heads [blocks]: the number of heads in each segment.
 template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
-    unique_count_kernel(const W *sorted, int32_t rows, int32_t *heads) {
+    unique_count_kernel(const W *__restrict__ sorted, int32_t rows, int32_t *heads) {
     const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
     bool head[items];
-    pdl_wait();
 #pragma unroll
     for (int j = 0; j < items; ++j) {
         head[j] = unique_is_head(sorted, first + j * unique_threads, rows);
@@ -147,11 +146,13 @@ SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits
 // thread are in flight before it writes.
 template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
-    unique_write_kernel(const W *__restrict__ sorted, int32_t rows, const int32_t *heads,
-                        voxel_set<W> set, voxel_rows out, bool report, device_status *trouble) {
+    unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
+                        const int32_t *__restrict__ heads, voxel_set<W> set, voxel_rows out,
+                        bool report, device_status *trouble) {
     __shared__ int32_t sums[2], counts[items * unique_threads / 32];
     const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unique_counts read = unique_read_counts(heads, unique_threads);
     W word[items];
     uint32_t bits[items], lasts = 0;
     int32_t row[items], rank[items];
@@ -164,8 +165,6 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
         lasts |= (uint32_t)(i + 1 >= rows || sorted[i + 1] == word_none<W>()) << j;
         head[j] = unique_is_head(sorted, i, rows);
     }
-    pdl_wait(); // for the counts; the words are there already
-    const unique_counts read = unique_read_counts(heads, unique_threads);
     if (threadIdx.x < 2) {
         sums[threadIdx.x] = 0;
     }
@@ -210,21 +209,19 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
 // inputs   sorted [rows]: ascending; word_none() is no voxel and comes last
 //          heads [unique_cut_make().blocks]: scratch
 //          out.order [rows]: the row of each sorted word; out.voxel null: no rows are wanted
-//          programmatic: each kernel begins while the one before it ends. The one in front of both
-//          must release its dependents no earlier than it has waited for its predecessors
 // outputs  set; out.voxel, out.begin; trouble: duplicates if `report`, and a passed capacity
 template <typename W>
 SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, voxel_set<W> set,
-                               voxel_rows out, bool report, bool programmatic,
-                               device_status *trouble, cudaStream_t stream) {
+                               voxel_rows out, bool report, device_status *trouble,
+                               cudaStream_t stream) {
     const unique_cut cut = unique_cut_make(rows, set.capacity);
     const unsigned blocks = (unsigned)cut.blocks;
     auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
     auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
-    SPIRA_TRY(kernel_launch(count, blocks, unique_threads, 0, programmatic, 1, stream, "unique",
-                            sorted, rows, heads));
-    return kernel_launch(write, blocks, unique_threads, 0, programmatic, 1, stream, "unique",
-                         sorted, rows, heads, set, out, report, trouble);
+    SPIRA_TRY(kernel_launch(count, blocks, unique_threads, 0, false, 1, stream, "unique", sorted,
+                            rows, heads));
+    return kernel_launch(write, blocks, unique_threads, 0, false, 1, stream, "unique", sorted, rows,
+                         heads, set, out, report, trouble);
 }
 
 // ---- words in any order -------------------------------------------------------------------------
@@ -257,8 +254,7 @@ SPIRA_API status unique_sort_launch(const unique_scratch<W> *s, int first_bit, i
                                     voxel_set<W> out, device_status *trouble, cudaStream_t stream) {
     SPIRA_TRY(radix_sort_keys(&s->radix, s->sorted, first_bit, bits, stream));
     voxel_rows none = {nullptr, nullptr, nullptr};
-    return unique_launch(s->sorted, s->radix.rows, s->heads, out, none, false, false, trouble,
-                         stream);
+    return unique_launch(s->sorted, s->radix.rows, s->heads, out, none, false, trouble, stream);
 }
 
 } // namespace spira

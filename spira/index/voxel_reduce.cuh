@@ -16,14 +16,13 @@ namespace spira {
 enum {
     voxel_threads = 512,
     voxel_warps = voxel_threads / 32,
-    voxel_rows_few = voxel_partials, // rows that one thread reads
-    voxel_batch = 8,                 // rows of which its loads are in flight
-    voxel_group = 4,                 // channels of a warp
-    voxel_spread = 32 / voxel_group, // rows that a warp reads at a time
-    voxel_steps = 4,                 // times voxel_partials rows in flight
-    voxel_round = 128,               // chunks between two barriers
+    voxel_rows_few = voxel_partials,            // rows that one thread reads
+    voxel_batch = 8,                            // rows of which its loads are in flight
+    voxel_group = 4,                            // channels of a warp
+    voxel_spread = 32 / voxel_group,            // rows that a warp reads at a time
+    voxel_terms = voxel_chunk / voxel_partials, // of a partial sum
+    voxel_round = 128,                          // chunks between two barriers
 };
-static_assert(voxel_chunk % (voxel_steps * voxel_partials) == 0, "voxel_features: chunks");
 
 // How voxels and channels are divided among thread blocks: each has `voxels` voxels and one of
 // `tiles` tiles of `width` channels.
@@ -76,7 +75,8 @@ struct voxel_crowded {
     int32_t voxel[voxel_threads]; // by its place in the thread block
     int32_t begin[voxel_threads], rows[voxel_threads], chunk[voxel_threads];
     int32_t entries, chunks;
-    float sum[voxel_round][voxel_group]; // of the chunks of a round
+    float sum[voxel_round][voxel_group];                         // of the chunks of a round
+    float partial[voxel_warps][voxel_group][voxel_partials + 1]; // padded against bank conflicts
 };
 
 // What all threads of a block reduce together: voxel_group columns of the values.
@@ -88,48 +88,47 @@ struct voxel_reduction {
 };
 
 // A chunk of rows, by a warp. Lanes 0 .. voxel_group - 1 return the result of a channel each.
-// column: of channel lane % voxel_group; order, count: of the chunk.
+// column: of channel lane % voxel_group; order, count: of the chunk; partial: shared memory of the
+// warp.
 template <voxel_feature kind>
 SPIRA_DEVICE float voxel_reduce_chunk(const voxel_reduction &r, int column, const int32_t *order,
-                                      int32_t count) {
-    enum { sets = voxel_partials / voxel_spread, batch = voxel_steps * sets };
+                                      int32_t count, float (*partial)[voxel_partials + 1]) {
     const int lane = (int)(threadIdx.x % 32), channel = lane % voxel_group;
-    const int own = lane / voxel_group;
     const bool reads = channel < r.width;
-    int32_t row[voxel_chunk / 32];
+    const float *values = r.values + column;
+    int32_t row[voxel_terms];
+    const auto read_rows = [&](int j) {
 #pragma unroll
-    for (int j = 0; j < voxel_chunk / 32; ++j) {
-        row[j] = j * 32 + lane < count ? order[j * 32 + lane] : 0;
-    }
-    float partial[sets] = {};
-#pragma unroll
-    for (int step = 0; step < voxel_chunk / voxel_partials; step += voxel_steps) {
-        const int first = step * voxel_partials;
-        float value[batch];
-        if (first >= count) {
-            break;
+        for (int i = 0; i < voxel_terms; ++i) {
+            row[i] = j + i * voxel_partials < count ? order[j + i * voxel_partials] : 0;
         }
+    };
+    read_rows(lane / voxel_group);
+#pragma unroll 1
+    for (int j = lane / voxel_group; j < voxel_partials; j += voxel_spread) {
+        float value[voxel_terms];
 #pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            const int at = first + j * voxel_spread;
-            const int64_t from = __shfl_sync(~0u, row[at / 32], at % 32 + own);
-            value[j] = at + own < count && reads ? r.values[from * r.columns + column] : 0;
+        for (int i = 0; i < voxel_terms; ++i) {
+            const bool has = j + i * voxel_partials < count && reads;
+            value[i] = has ? values[(int64_t)row[i] * r.columns] : 0;
         }
+        read_rows(j + voxel_spread); // of the next partial sum, while these values are on their way
+        float all = value[0];
 #pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            const int to = j % sets;
-            const float next =
-                step == 0 && j < sets ? value[j] : voxel_feature_join(kind, partial[to], value[j]);
-            partial[to] = first + j * voxel_spread + own < count ? next : partial[to];
+        for (int i = 1; i < voxel_terms; ++i) {
+            const float next = voxel_feature_join(kind, all, value[i]);
+            all = j + i * voxel_partials < count ? next : all;
         }
+        partial[channel][j] = all;
     }
-    float all = 0; // of the partial sums, in order
+    __syncwarp();
+    float all = partial[channel][0];
 #pragma unroll
-    for (int j = 0; j < voxel_partials; ++j) {
-        const float next =
-            __shfl_sync(~0u, partial[j / voxel_spread], j % voxel_spread * voxel_group + channel);
-        all = j == 0 ? next : j < count ? voxel_feature_join(kind, all, next) : all;
+    for (int j = 1; j < voxel_partials; ++j) {
+        const float next = voxel_feature_join(kind, all, partial[channel][j]);
+        all = j < count ? next : all;
     }
+    __syncwarp();
     return all;
 }
 
@@ -178,9 +177,9 @@ SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, vo
         for (int32_t chunk = round + warp; chunk < last; chunk += voxel_warps) {
             const int e = voxel_find_entry(*s, chunk);
             const int32_t first = (chunk - s->chunk[e]) * voxel_chunk;
-            const float sum =
-                voxel_reduce_chunk<kind>(r, column, r.order + s->begin[e] + first,
-                                         min(s->rows[e] - first, (int32_t)voxel_chunk));
+            const float sum = voxel_reduce_chunk<kind>(
+                r, column, r.order + s->begin[e] + first,
+                min(s->rows[e] - first, (int32_t)voxel_chunk), s->partial[warp]);
             if (lane < voxel_group) {
                 s->sum[chunk - round][lane] = sum;
             }

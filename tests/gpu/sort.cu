@@ -1,6 +1,5 @@
 // tests/gpu/sort.cu: the sort of words and their rows, against a stable sort on the host.
 #include "../../spira/index/sort.cuh"
-#include "../support/gpu.cuh"
 #include "../support/sets.cuh"
 
 using namespace spira;
@@ -188,7 +187,6 @@ device_run<W> device_run_make(const std::vector<W> &words, int32_t room) {
     w = workspace_begin(device_new<char>((int64_t)bytes));
     CHECK_OK(sort_carve(&w, d.rows, &d.scratch));
     CHECK_EQUAL(w.used, bytes);
-    d.scratch.programmatic = gpu()->programmatic && d.rows % 2;
     return d;
 }
 

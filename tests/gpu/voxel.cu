@@ -1,7 +1,7 @@
 // tests/gpu/voxel.cu: voxelisation and voxel features on the GPU, bit for bit those of the host
 // loops.
 #include "../../spira/voxel.cuh"
-#include "../support/gpu.cuh"
+#include "../support/device.cuh"
 #include "../support/reference.h"
 #include "../support/sets.h"
 
@@ -109,8 +109,8 @@ device_run<W> device_run_make(rows_of *r, int32_t capacity) {
 
 template <typename W>
 status device_run_start(const word_layout *layout, const device_run<W> *d) {
-    return voxelize<W>(gpu(), layout, &d->in, d->set, d->rows, d->trouble, d->scratch,
-                       d->scratch_bytes, stream_get());
+    return voxelize<W>(layout, &d->in, d->set, d->rows, d->trouble, d->scratch, d->scratch_bytes,
+                       stream_get());
 }
 
 template <typename T>

@@ -1,7 +1,7 @@
 // tests/gpu/voxel_limits.cu: the range and the cap of a voxelisation, and the features of limited
 // voxels, on the GPU: bit for bit those of the host loops.
 #include "../../spira/voxel.cuh"
-#include "../support/gpu.cuh"
+#include "../support/device.cuh"
 #include "../support/reference.h"
 #include "../support/sets.h"
 
@@ -108,8 +108,8 @@ void check_limits(limits_scene *s, int batches, int32_t count, int32_t capacity,
     char *scratch = device_new<char>((int64_t)bytes);
     for (int run = 0; run < 2; ++run) {
         device_status *trouble = device_zeros<device_status>(1);
-        CHECK_OK((voxelize<W, voxel_limits_any>(gpu(), &layout, &in, set, out, trouble, scratch,
-                                                bytes, stream_get())));
+        CHECK_OK((voxelize<W, voxel_limits_any>(&layout, &in, set, out, trouble, scratch, bytes,
+                                                stream_get())));
         const device_status got = device_value(trouble);
         CHECK_EQUAL(memcmp(&got, &wanted, sizeof got), 0);
         CHECK_EQUAL(got.dropped_voxels, wanted.dropped_voxels);
@@ -187,8 +187,8 @@ struct crowd_work {
 };
 
 status crowd_voxelize(const crowd_work *w, cudaStream_t stream) {
-    return voxelize<uint32_t>(gpu(), &w->layout, &w->in, w->set, w->rows, w->trouble, w->scratch,
-                              w->bytes, stream);
+    return voxelize<uint32_t>(&w->layout, &w->in, w->set, w->rows, w->trouble, w->scratch, w->bytes,
+                              stream);
 }
 
 status crowd_features(const crowd_work *w, voxel_feature kind, cudaStream_t stream) {

@@ -95,9 +95,8 @@ voxels<W> voxelize_emulated(const word_layout *layout, const voxel_input *in, in
         CHECK_OK(cap_launch(layout, in, cap, sorted, v.rows.order, &v.trouble, nullptr));
     }
     int32_t *heads = guarded_new<int32_t>(unique_cut_make(in->rows, capacity).blocks);
-    v.returned =
-        unique_launch(sorted, in->rows, heads, v.set, v.rows, in->duplicates == duplicates_report,
-                      emulate::seed % 2, &v.trouble, nullptr);
+    v.returned = unique_launch(sorted, in->rows, heads, v.set, v.rows,
+                               in->duplicates == duplicates_report, &v.trouble, nullptr);
     return v;
 }
 
