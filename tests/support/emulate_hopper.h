@@ -536,6 +536,16 @@ inline void named_barrier_sync(int number, int threads, int line = __builtin_LIN
     emulate::meet_barrier(number, threads, line);
 }
 
+inline bool named_barrier_any(int number, int threads, bool mine, int line = __builtin_LINE()) {
+    static thread_local int votes[32]; // as in __syncthreads_count
+    votes[number] += mine;
+    named_barrier_sync(number, threads, line);
+    const bool any = votes[number] > 0;
+    named_barrier_sync(number, threads, line);
+    votes[number] -= mine;
+    return any;
+}
+
 inline uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     return shared % emulate::apart + (rank + 1) * emulate::apart;
 }
