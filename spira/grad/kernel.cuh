@@ -12,7 +12,7 @@
 
 namespace spira {
 
-// Writes a warp's sums. put(row, column, value).
+// Writes a warp's sums. put(row, column, value, value of column + 1).
 template <typename T, typename F>
 SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
                                  const float (&sum)[T::fragments][T::bands][4], F put) {
@@ -24,8 +24,8 @@ SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
 #pragma unroll
         for (int i = 0; i < T::bands; ++i) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                put(row + i * 16 + e / 2 * 8, column + j * 8 + e % 2, sum[j][i][e]);
+            for (int e = 0; e < 4; e += 2) {
+                put(row + i * 16 + e / 2 * 8, column + j * 8, sum[j][i][e], sum[j][i][e + 1]);
             }
         }
     }
@@ -37,13 +37,14 @@ template <typename T>
 SPIRA_DEVICE void grad_flush(const grad_target &to, const grad_warp &own,
                              const float (&sum)[T::fragments][T::bands][4], float *shared) {
     if (T::split == 1) {
-        grad_sums_each<T>(
-            own, sum, [&](int row, int column, float value) { grad_put(to, row, column, value); });
+        grad_sums_each<T>(own, sum, [&](int row, int column, float first, float second) {
+            grad_put_2(to, row, column, first, second);
+        });
         return;
     }
     float *mine = shared + own.split * (T::elements);
-    grad_sums_each<T>(own, sum, [&](int row, int column, float value) {
-        mine[row * T::columns + column] = value;
+    grad_sums_each<T>(own, sum, [&](int row, int column, float first, float second) {
+        *(float2 *)(mine + row * T::columns + column) = make_float2(first, second);
     });
     __syncthreads();
     for (int i = (int)threadIdx.x; i < T::elements; i += T::threads) {

@@ -1,8 +1,11 @@
 // spira/grad/reduce.cuh: adds the sums that parts have left in slots to the weight gradient.
 //
 // For each list: the part that it begins in has written the gradient. The later ones have written
-// slots, which are added in ascending order, the same on every run. Lists without pairs become
-// zero.
+// slots, which are added in a fixed order, the same on every run. Lists without pairs become zero.
+//
+// A thread has 4 neighbouring elements of a tile. With many parts, groups of warps share the slots
+// of an element: each adds every second (fourth, eighth) slot in ascending order, and the first
+// group adds up the groups.
 #ifndef SPIRA_GRAD_REDUCE_CUH
 #define SPIRA_GRAD_REDUCE_CUH
 
@@ -12,30 +15,84 @@
 namespace spira {
 
 enum {
-    grad_reduce_warps = 8,
-    grad_reduce_warp = 64, // elements of a warp: 2 a lane
-    grad_reduce_batch = 8, // slots that a warp loads together
+    grad_reduce_threads = 256,
+    grad_reduce_each = 4,  // elements of a thread
+    grad_reduce_batch = 4, // slots that a thread loads together
 };
 
-// Warps that share the slots of an element, with so many parts.
-SPIRA_API int grad_reduce_along(int parts) {
-    return parts > 192 ? 8 : parts > 96 ? 4 : parts > 48 ? 2 : 1;
+// Groups that share the slots of an element, with so many parts.
+SPIRA_API int grad_reduce_groups(int parts) {
+    return parts > 192 ? 8 : parts > 144 ? 4 : parts > 72 ? 2 : 1;
 }
 
-SPIRA_DEVICE void grad_add(float2 &to, const float2 &v) {
+// How the kernel is cut.
+struct grad_reduce_cut {
+    int rows, columns; // of a tile
+    int groups;        // grad_reduce_groups
+};
+
+SPIRA_DEVICE void grad_add(float4 &to, const float4 &v) {
     to.x += v.x;
     to.y += v.y;
+    to.z += v.z;
+    to.w += v.w;
 }
 
-// Thread blocks: x elements of a tile, y tiles, z lists. rows, columns: of a tile.
-template <int rows, int columns>
-SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
-    grad_reduce_kernel(const __grid_constant__ grad_params p) {
-    __shared__ float2 shared[grad_reduce_warps][32];
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int rank = warp % p.along, group = warp / p.along, j = (int)blockIdx.z;
-    const int at =
-        ((int)blockIdx.x * (grad_reduce_warps / p.along) + group) * grad_reduce_warp + lane * 2;
+// The sum of slots first, first + step, ... last of 4 elements. from: those of slot 0; slot: floats
+// from one to the next.
+SPIRA_DEVICE float4 grad_slots_sum(const float *from, int64_t slot, uint32_t first, uint32_t last,
+                                   uint32_t step) {
+    float4 sum = make_float4(0, 0, 0, 0);
+    for (uint32_t at = first; at <= last; at += step * grad_reduce_batch) {
+        float4 v[grad_reduce_batch]; // loaded together; past the last, the last again
+#pragma unroll
+        for (uint32_t i = 0; i < grad_reduce_batch; ++i) {
+            const uint32_t own = at + i * step;
+            v[i] = *(const float4 *)(from + (own < last ? own : last) * slot);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < grad_reduce_batch; ++i) {
+            if (at + i * step <= last) {
+                grad_add(sum, v[i]);
+            }
+        }
+    }
+    return sum;
+}
+
+// Adds to 4 elements of the gradient, or sets them. to: the first; left: that are there.
+SPIRA_DEVICE void grad_reduce_put(float *to, int left, bool wide, bool set, const float4 &sum) {
+    float4 v = sum;
+    if (wide && left > 0) { // all 4 are there
+        if (!set) {
+            v = *(const float4 *)to;
+            grad_add(v, sum);
+        }
+        *(float4 *)to = v;
+        return;
+    }
+    const float all[4] = {sum.x, sum.y, sum.z, sum.w};
+    for (int i = 0; i < 4; ++i) {
+        if (i < left) {
+            to[i] = set ? all[i] : to[i] + all[i];
+        }
+    }
+}
+
+// Thread blocks: x elements of a tile, y tiles, z lists.
+SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
+    grad_reduce_kernel(const __grid_constant__ grad_params p, grad_reduce_cut cut) {
+    __shared__ float4 shared[grad_reduce_threads];
+    const int across = grad_reduce_threads / cut.groups, own = (int)threadIdx.x % across;
+    const int group = (int)threadIdx.x / across, elements = cut.rows * cut.columns;
+    const int at = ((int)blockIdx.x * across + own) * grad_reduce_each, j = (int)blockIdx.z;
+    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, cut.rows, cut.columns, 1);
+    const int row = at / cut.columns, column = at % cut.columns;
+    const int left = at < elements && row < tile.in.left ? tile.out.left - column : 0;
+    float *const to =
+        p.weight_grad +
+        (((int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + row) * p.cout +
+         tile.column + column);
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
@@ -47,43 +104,22 @@ SPIRA_KERNEL void __launch_bounds__(32 * grad_reduce_warps)
         return;
     }
     // ---- add
-    float2 sum = make_float2(0, 0);
-    if (at < rows * columns) {
-        const int64_t slot = (int64_t)p.down * p.across * (rows * columns);
-        const float *from = p.slots + (int64_t)blockIdx.y * (rows * columns) + at;
-        for (uint32_t part = first + 1 + (uint32_t)rank; part <= last;
-             part += (uint32_t)(p.along * grad_reduce_batch)) {
-            float2 v[grad_reduce_batch]; // loaded together; past the last, the last again
-#pragma unroll
-            for (int i = 0; i < grad_reduce_batch; ++i) {
-                const uint32_t own = part + (uint32_t)(i * p.along);
-                v[i] = *(const float2 *)(from + (own < last ? own : last) * slot);
-            }
-#pragma unroll
-            for (int i = 0; i < grad_reduce_batch; ++i) {
-                if (part + (uint32_t)(i * p.along) <= last) {
-                    grad_add(sum, v[i]);
-                }
-            }
+    float4 sum = make_float4(0, 0, 0, 0);
+    if (left > 0 && !empty) {
+        const int64_t slot = (int64_t)p.down * p.across * elements;
+        sum = grad_slots_sum(p.slots + (int64_t)blockIdx.y * elements + at, slot,
+                             first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
+    }
+    if (cut.groups > 1) {
+        shared[threadIdx.x] = sum;
+        __syncthreads();
+        for (int i = 1; group == 0 && i < cut.groups; ++i) {
+            grad_add(sum, shared[i * across + own]);
         }
     }
-    shared[warp][lane] = sum;
-    __syncthreads();
-    if (rank || at >= rows * columns) {
-        return;
-    }
-    for (int i = 1; i < p.along; ++i) {
-        grad_add(sum, shared[warp + i][lane]);
-    }
     // ---- write
-    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, rows, columns, 1);
-    const int row = at / columns, column = at % columns;
-    const int64_t k = grad_list_offset(p, j);
-    float *to =
-        p.weight_grad + ((k * (p.cin + p.cin2) + tile.row + row) * p.cout + tile.column + column);
-    const float v[2] = {sum.x, sum.y};
-    for (int i = 0; i < 2 && row < tile.in.left && column + i < tile.out.left; ++i) {
-        to[i] = empty ? 0.0f : to[i] + v[i];
+    if (group == 0) {
+        grad_reduce_put(to, left, p.wide_grad, empty, sum);
     }
 }
 

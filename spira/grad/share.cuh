@@ -30,8 +30,9 @@ struct grad_params {
     int down1, down; // tiles along the input channels: of the first source, of both
     int across;      // tiles along the output channels
     int chunk;       // pairs: parts are a multiple of it
-    int along;       // warps that share the slots of an element: grad/reduce.cuh
+    int stages;      // of the ring: grad/hopper/
     bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
+    bool wide_grad;                   // the same of weight_grad
     bool programmatic;                // lists and count may be read before pdl_wait
 };
 
@@ -215,6 +216,7 @@ struct grad_target {
     float *to;         // the tile's first element
     int pitch;         // floats to the next row
     int rows, columns; // elements that are there
+    bool wide;         // rows are aligned to 16 bytes
 };
 
 // list: that has ended; rows, columns: of a tile.
@@ -226,6 +228,7 @@ SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t
         g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (rows * columns);
         g.rows = rows;
         g.pitch = g.columns = columns;
+        g.wide = true;
         return g;
     }
     const int64_t k = grad_list_offset(p, list.list);
@@ -233,6 +236,7 @@ SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t
     g.pitch = p.cout;
     g.rows = t.in.left;
     g.columns = t.out.left;
+    g.wide = p.wide_grad;
     return g;
 }
 
@@ -240,6 +244,18 @@ SPIRA_DEVICE void grad_put(const grad_target &g, int row, int column, float valu
     if (row < g.rows && column < g.columns) {
         g.to[(int64_t)row * g.pitch + column] = value;
     }
+}
+
+// The same of two neighbouring columns, the first of which is even.
+SPIRA_DEVICE void grad_put_2(const grad_target &g, int row, int column, float first, float second) {
+    if (g.wide) { // an even number of columns
+        if (row < g.rows && column < g.columns) {
+            *(float2 *)(g.to + (int64_t)row * g.pitch + column) = make_float2(first, second);
+        }
+        return;
+    }
+    grad_put(g, row, column, first);
+    grad_put(g, row, column + 1, second);
 }
 
 } // namespace spira

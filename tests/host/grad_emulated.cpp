@@ -45,7 +45,7 @@ bool wide(const void *p, int channels, numeric type) {
 
 // How a problem is run.
 struct how {
-    int tile; // 0: chosen; -1: the exact kernel
+    int tile; // 0: chosen; -1: the exact kernel; -2: Hopper's, chosen
     int multiprocessors;
     bool programmatic;
 };
@@ -75,18 +75,23 @@ grad_params params_put(const grad_problem *p, const grad_cut *c) {
     g.down = c->down;
     g.across = c->across;
     g.chunk = c->chunk;
-    g.along = grad_reduce_along(c->parts);
+    g.stages = c->stages;
     g.wide_in = wide(g.in, s->cin, s->type);
     g.wide_in2 = !s->cin2 || wide(g.in2, s->cin2, s->type);
     g.wide_out = wide(g.out_grad, s->cout, s->type);
+    g.wide_grad = wide(g.weight_grad, s->cout, numeric_f32);
     return g;
 }
 
 // Runs the kernels. Returns the gradient.
 const float *problem_run(const grad_problem *p, const how &h) {
-    device_info d = device_made(h.tile < 0 ? 75 : 86, h.multiprocessors, 99 * 1024, false);
+    const bool hopper = h.tile == -2;
+    device_info d = device_made(hopper       ? 90
+                                : h.tile < 0 ? 75
+                                             : 86,
+                                h.multiprocessors, (hopper ? 227 : 99) * 1024, hopper);
     d.programmatic = h.programmatic;
-    const grad_cut c = grad_cut_of(&p->shape, &d, h.tile);
+    const grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
     grad_params g = params_put(p, &c);
     g.programmatic = h.programmatic;
     const numeric type = p->shape.type;
@@ -102,7 +107,11 @@ const float *problem_run(const grad_problem *p, const how &h) {
             }
         };
     }
-    if (!c.tensor) {
+    if (c.form == grad_form_hopper) {
+        CHECK_OK(type == numeric_f16
+                     ? grad_hopper_run<__half>(g, c.rows, c.columns, &d, nullptr)
+                     : grad_hopper_run<__nv_bfloat16>(g, c.rows, c.columns, &d, nullptr));
+    } else if (c.form == grad_form_exact) {
         CHECK_OK(type == numeric_f16    ? grad_exact_launch<__half>(g, &d, nullptr)
                  : type == numeric_bf16 ? grad_exact_launch<__nv_bfloat16>(g, &d, nullptr)
                                         : grad_exact_launch<float>(g, &d, nullptr));
@@ -173,7 +182,34 @@ TEST(grad_emulated_every_kernel) {
             }
         }
     }
-    CHECK_EQUAL(launched.size(), (size_t)(3 * 4 + 2 + 5));
+    CHECK_EQUAL(launched.size(), (size_t)(3 * 4 + 2 + 1));
+}
+
+// Hopper's kernel: every tile, with ragged channels and without, rows that are not aligned, two
+// sources; lists that many parts share, and many lists in a part.
+TEST(grad_emulated_hopper) {
+    const struct {
+        int cin, cin2, cout, volume, most;
+    } layers[] = {{64, 0, 128, 3, 90},  {128, 0, 128, 3, 150}, {128, 0, 256, 2, 60},
+                  {256, 0, 128, 2, 60}, {72, 0, 40, 9, 20},    {100, 0, 130, 3, 70},
+                  {61, 0, 77, 5, 40},   {40, 96, 72, 3, 40},   {3, 0, 100, 27, 9}};
+    std::set<const void *> &launched = emulate::launched;
+    launched.clear();
+    int turn = 0;
+    for (const auto &l : layers) {
+        for (numeric type : {numeric_f16, numeric_bf16}) {
+            if (++turn % 2 && test_quick()) {
+                continue;
+            }
+            random_state random = random_make((uint64_t)turn);
+            grad_problem p =
+                grad_problem_make(&random, shape_make(l.volume, l.cin, l.cin2, l.cout, type),
+                                  sides_random(&random, l.volume), 70, 80, l.most, turn % 3 * 5);
+            p.off.in = turn % 4 == 1 ? 8 : turn % 7 == 1 ? 3 : 0;
+            problem_check(&p, {-2, 1 + turn % 5, turn % 2 == 0});
+        }
+    }
+    CHECK(test_quick() || launched.size() == (size_t)(2 * 4 + 1));
 }
 
 TEST(grad_emulated_exact) {
@@ -299,9 +335,9 @@ TEST(grad_cuts) {
     const device_info h200 = device_made(90, 132, 227 * 1024, true);
     const struct {
         int cin, cin2, cout, tile;
-    } expected[] = {{16, 0, 16, 16},    {4, 0, 16, 16},   {32, 0, 32, 32},    {64, 0, 64, 64},
-                    {128, 0, 128, 128}, {96, 0, 96, 128}, {256, 0, 256, 256}, {64, 0, 128, 128},
-                    {40, 0, 40, 64},    {96, 96, 96, 128}};
+    } expected[] = {{16, 0, 16, 16},    {4, 0, 16, 16},    {32, 0, 32, 32},    {64, 0, 64, 64},
+                    {128, 0, 128, 128}, {96, 0, 96, 128},  {256, 0, 256, 128}, {64, 0, 128, 64},
+                    {40, 0, 40, 64},    {96, 96, 96, 128}, {256, 0, 128, 256}};
     for (const auto &e : expected) {
         const conv_shape s = shape_make(27, e.cin, e.cin2, e.cout, numeric_f16);
         const grad_cut c = grad_cut_of(&s, &h200);
@@ -314,7 +350,7 @@ TEST(grad_cuts) {
                 const conv_shape s = shape_make(kernel_volume_max, cin, 0, cout, type);
                 const grad_cut c = grad_cut_of(&s, &h200);
                 CHECK(c.down * c.rows >= cin && c.across * c.columns >= cout);
-                CHECK(!c.tensor ||
+                CHECK(c.form != grad_form_tensor ||
                       grad_bytes(c.rows, numeric_size(type), s.volume) <= h200.shared_max);
                 CHECK(grad_slots(&c) <= 3 * 132 * 128 * 128 || c.parts == 1);
             }
