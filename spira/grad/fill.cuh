@@ -25,7 +25,7 @@ SPIRA_DEVICE void grad_gather(const grad_side &side, int32_t own, F place) {
     const int bytes = side.left * (int)sizeof(E) - piece * 16; // of the row from the piece on
     const char *base = side.base + (bytes > 0 ? piece * 16 : 0);
     if (side.wide) {
-#pragma unroll
+#pragma unroll(copies < 8 ? copies : 8)
         for (int i = 0; i < copies; ++i) { // the address of a missing row is not read
             const int r = i * (32 / pieces) + first;
             const int32_t row = __shfl_sync(~0u, own, r);

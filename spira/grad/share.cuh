@@ -246,16 +246,15 @@ SPIRA_DEVICE void grad_put(const grad_target &g, int row, int column, float valu
     }
 }
 
-// The same of two neighbouring columns, the first of which is even.
+// The same of two neighbouring columns, the first of which is even. wide: g.wide.
+template <bool wide>
 SPIRA_DEVICE void grad_put_2(const grad_target &g, int row, int column, float first, float second) {
-    if (g.wide) { // an even number of columns
-        if (row < g.rows && column < g.columns) {
-            *(float2 *)(g.to + (int64_t)row * g.pitch + column) = make_float2(first, second);
-        }
-        return;
+    if (!wide) {
+        grad_put(g, row, column, first);
+        grad_put(g, row, column + 1, second);
+    } else if (row < g.rows && column < g.columns) { // an even number of columns
+        *(float2 *)(g.to + (int64_t)row * g.pitch + column) = make_float2(first, second);
     }
-    grad_put(g, row, column, first);
-    grad_put(g, row, column + 1, second);
 }
 
 } // namespace spira

@@ -99,8 +99,8 @@ SPIRA_DEVICE void grad_hopper_multiply(uint32_t stage, int warpgroup,
     wgmma_end();
 }
 
-// Writes the sums of a list that has ended in the part.
-template <typename T>
+// Writes the sums of a list that has ended in the part. wide: to.wide.
+template <typename T, bool wide>
 SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
                                     const float (&sum)[T::bands][T::columns / 2]) {
     const int warp = (int)threadIdx.x / 32 % 4, lane = (int)threadIdx.x % 32;
@@ -109,8 +109,8 @@ SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
     for (int i = 0; i < T::bands; ++i) {
 #pragma unroll
         for (int j = 0; j < T::columns / 4; ++j) { // rows + 0 and + 8 of 8 columns
-            grad_put_2(to, row + i * grad_hopper_panel + j % 2 * 8, j / 2 * 8 + lane % 4 * 2,
-                       sum[i][2 * j], sum[i][2 * j + 1]);
+            grad_put_2<wide>(to, row + i * grad_hopper_panel + j % 2 * 8, j / 2 * 8 + lane % 4 * 2,
+                             sum[i][2 * j], sum[i][2 * j + 1]);
         }
     }
 }
@@ -154,8 +154,12 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
         }
         grad_hopper_release(ring, before);
         // ---- write its sums
-        grad_hopper_flush<T>(grad_target_of(p, tile, part, first.at, list, T::rows, T::columns),
-                             warpgroup, sum);
+        const grad_target to = grad_target_of(p, tile, part, first.at, list, T::rows, T::columns);
+        if (to.wide) {
+            grad_hopper_flush<T, true>(to, warpgroup, sum);
+        } else {
+            grad_hopper_flush<T, false>(to, warpgroup, sum);
+        }
     }
 }
 

@@ -68,7 +68,7 @@ struct grad_hopper_traits {
 
     // Producers give registers to consumers (setmaxnreg): all threads begin with 168.
     static constexpr bool registers_move = threads == 384 && bands * columns > 128;
-    static constexpr int registers_producer = 104, registers_consumer = 200;
+    static constexpr int registers_producer = 88, registers_consumer = 208;
 
     static_assert(sizeof(E) == 2, "wgmma transposes operands of 16 bits");
     static_assert(registers_producer + 2 * registers_consumer == 3 * 168, "one for two");
