@@ -36,15 +36,10 @@ SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
 template <typename T>
 SPIRA_DEVICE void grad_flush(const grad_target &to, const grad_warp &own,
                              const float (&sum)[T::fragments][T::bands][4], float *shared) {
-    if (T::split == 1 && to.wide) {
-        grad_sums_each<T>(own, sum, [&](int row, int column, float first, float second) {
-            grad_put_2<true>(to, row, column, first, second);
-        });
-        return;
-    }
     if (T::split == 1) {
         grad_sums_each<T>(own, sum, [&](int row, int column, float first, float second) {
-            grad_put_2<false>(to, row, column, first, second);
+            grad_put(to, row, column, first);
+            grad_put(to, row, column + 1, second);
         });
         return;
     }

@@ -118,9 +118,15 @@ DEVICE_TEST(gpu_grad_weight_many_pairs) {
             random_state random = random_make((uint64_t)channels);
             const grad_problem p =
                 grad_problem_make(&random, shape_make(4, channels, 0, channels, type),
-                                  pairs_sides_one, 5000, 5000, test_quick() ? 2000 : 10000);
+                                  pairs_sides_one, 5000, 5000, channels < 64 ? 10000 : 2000);
             grad_check(&p);
         }
+    }
+    for (numeric type : {numeric_f16, numeric_bf16}) {
+        random_state random = random_make(11);
+        const grad_problem p = grad_problem_make(&random, shape_make(4, 256, 0, 200, type),
+                                                 pairs_sides_one, 1000, 1000, 600);
+        grad_check(&p);
     }
     random_state random = random_make(9);
     const grad_problem p = grad_problem_make(&random, shape_make(1331, 16, 0, 16, numeric_f16),
