@@ -18,9 +18,11 @@ SPIRA_KERNEL void __launch_bounds__(voxel_features_grad_threads)
     const int64_t v = i / columns;
     if (v < min_of(*a.count, a.capacity)) {
         const E *grad = (const E *)a.features_grad + v * a.features_channels;
-        voxel_features_grad_put(a, v, c, voxel_features_grad_sum(a, c, [&](int channel) {
-                                    return element_to_float(grad[channel]);
-                                }));
+        const voxel_features_grad_from from = voxel_features_grad_from_of(a, c);
+        const float own = from.own < 0 ? 0.0f : element_to_float(grad[from.own]);
+        const float centre = from.centre < 0 ? 0.0f : element_to_float(grad[from.centre]);
+        const float mean = from.mean < 0 ? 0.0f : element_to_float(grad[from.mean]);
+        voxel_features_grad_put(a, v, c, {own + centre + mean, mean});
     }
 }
 

@@ -67,28 +67,26 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     return pointer_check(a->values_grad, alignof(float), "values_grad");
 }
 
+// The channels of features_grad that the gradient of a column is made of; -1: none.
+struct voxel_features_grad_from {
+    int own, centre, mean;
+};
+
+SPIRA_BOTH voxel_features_grad_from voxel_features_grad_from_of(const voxel_features_grad_args &a,
+                                                                int column) {
+    const bool centre = a.append & voxel_append_centre, mean = a.append & voxel_append_mean;
+    voxel_features_grad_from from;
+    from.own = column < a.channels ? column : -1;
+    from.centre = column < 3 && centre ? a.channels + column : -1;
+    from.mean = column < 3 && mean ? a.channels + (centre ? 3 : 0) + column : -1;
+    return from;
+}
+
 // What the rows of a voxel get of one column.
 struct voxel_features_grad_column {
     float feature; // the gradient of the feature
     float mean;    // that of the mean of the rows, which is subtracted
 };
-
-// load(c): channel c of the voxel's features_grad.
-template <typename F>
-SPIRA_BOTH voxel_features_grad_column voxel_features_grad_sum(const voxel_features_grad_args &a,
-                                                              int column, F load) {
-    voxel_features_grad_column g = {column < a.channels ? load(column) : 0.0f, 0.0f};
-    int more = a.channels + column;
-    if (column < 3 && (a.append & voxel_append_centre)) {
-        g.feature += load(more);
-        more += 3;
-    }
-    if (column < 3 && (a.append & voxel_append_mean)) {
-        g.mean = load(more);
-        g.feature += g.mean;
-    }
-    return g;
-}
 
 // A row's share of a mean.
 SPIRA_BOTH float voxel_features_grad_share(float grad, int32_t rows) {
@@ -145,11 +143,13 @@ SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) 
     memset(args->values_grad, 0, (size_t)args->row_capacity * (size_t)columns * sizeof(float));
     for (int64_t v = 0; v < max_of(min_of(*args->count, args->capacity), 0); ++v) {
         for (int c = 0; c < columns; ++c) {
+            const voxel_features_grad_from from = voxel_features_grad_from_of(*args, c);
             auto load = [&](int channel) {
-                return numeric_load(args->type, args->features_grad,
-                                    v * args->features_channels + channel);
+                const int64_t at = v * args->features_channels + channel;
+                return channel < 0 ? 0.0f : numeric_load(args->type, args->features_grad, at);
             };
-            voxel_features_grad_put(*args, v, c, voxel_features_grad_sum(*args, c, load));
+            const float mean = load(from.mean);
+            voxel_features_grad_put(*args, v, c, {load(from.own) + load(from.centre) + mean, mean});
         }
     }
     return status_success();
