@@ -3,9 +3,9 @@
 // For each list: the part that it begins in has written the gradient. The later ones have written
 // slots, which are added in a fixed order, the same on every run. Lists without pairs become zero.
 //
-// A thread has 4 neighbouring elements of a tile. With many parts, groups of warps share the slots
-// of an element: each adds every second (fourth, eighth) slot in ascending order, and the first
-// group adds up the groups.
+// A thread has 4 elements of a tile (grad_fragment). With many parts, groups of warps share the
+// slots of an element: each adds every second (fourth, eighth) slot in ascending order, and the
+// first group adds up the groups.
 #ifndef SPIRA_GRAD_REDUCE_CUH
 #define SPIRA_GRAD_REDUCE_CUH
 
@@ -60,22 +60,18 @@ SPIRA_DEVICE float4 grad_slots_sum(const float *from, int64_t slot, uint32_t fir
     return sum;
 }
 
-// Adds to 4 elements of the gradient, or sets them. to: the first; left: that are there.
-SPIRA_DEVICE void grad_reduce_put(float *to, int left, bool wide, bool set, const float4 &sum) {
-    float4 v = sum;
-    if (wide && left > 0) { // all 4 are there
-        if (!set) {
-            v = *(const float4 *)to;
-            grad_add(v, sum);
-        }
-        *(float4 *)to = v;
+// Adds to 2 elements of the gradient, or sets them. to: the first; left: that are there.
+SPIRA_DEVICE void grad_reduce_put(float *to, int left, bool wide, bool set, float2 v) {
+    if (wide && left > 0) { // both are there
+        const float2 old = set ? make_float2(0, 0) : *(const float2 *)to;
+        *(float2 *)to = set ? v : make_float2(old.x + v.x, old.y + v.y);
         return;
     }
-    const float all[4] = {sum.x, sum.y, sum.z, sum.w};
-    for (int i = 0; i < 4; ++i) {
-        if (i < left) {
-            to[i] = set ? all[i] : to[i] + all[i];
-        }
+    if (left > 0) {
+        to[0] = set ? v.x : to[0] + v.x;
+    }
+    if (left > 1) {
+        to[1] = set ? v.y : to[1] + v.y;
     }
 }
 
@@ -87,12 +83,10 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
     const int group = (int)threadIdx.x / across, elements = cut.rows * cut.columns;
     const int at = ((int)blockIdx.x * across + own) * grad_reduce_each, j = (int)blockIdx.z;
     const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, cut.rows, cut.columns, 1);
-    const int row = at / cut.columns, column = at % cut.columns;
-    const int left = at < elements && row < tile.in.left ? tile.out.left - column : 0;
-    float *const to =
-        p.weight_grad +
-        (((int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + row) * p.cout +
-         tile.column + column);
+    const grad_fragment own4 = grad_fragment_of(at / 4, cut.columns);
+    // Those that are there from the thread's first element on.
+    const int rows = at < elements ? tile.in.left - own4.row : 0;
+    const int columns = tile.out.left - own4.column;
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
@@ -105,7 +99,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
     }
     // ---- add
     float4 sum = make_float4(0, 0, 0, 0);
-    if (left > 0 && !empty) {
+    if (rows > 0 && columns > 0 && !empty) {
         const int64_t slot = (int64_t)p.down * p.across * elements;
         sum = grad_slots_sum(p.slots + (int64_t)blockIdx.y * elements + at, slot,
                              first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
@@ -118,8 +112,13 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
         }
     }
     // ---- write
-    if (group == 0) {
-        grad_reduce_put(to, left, p.wide_grad, empty, sum);
+    if (group == 0 && rows > 0) {
+        const int64_t row =
+            (int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + own4.row;
+        float *const to = p.weight_grad + (row * p.cout + tile.column + own4.column);
+        grad_reduce_put(to, columns, p.wide_grad, empty, make_float2(sum.x, sum.y));
+        grad_reduce_put(to + (int64_t)8 * p.cout, rows > 8 ? columns : 0, p.wide_grad, empty,
+                        make_float2(sum.z, sum.w));
     }
 }
 

@@ -99,18 +99,17 @@ SPIRA_DEVICE void grad_hopper_multiply(uint32_t stage, int warpgroup,
     wgmma_end();
 }
 
-// Writes the sums of a list that has ended in the part. wide: to.wide.
-template <typename T, bool wide>
+// Writes the sums of a list that has ended in the part.
+template <typename T, grad_put_kind kind>
 SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
                                     const float (&sum)[T::bands][T::columns / 2]) {
-    const int warp = (int)threadIdx.x / 32 % 4, lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32 % 4, lane = warp_lane();
     const int row = warpgroup * T::bands * grad_hopper_panel + warp * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
 #pragma unroll
-        for (int j = 0; j < T::columns / 4; ++j) { // rows + 0 and + 8 of 8 columns
-            grad_put_2<wide>(to, row + i * grad_hopper_panel + j % 2 * 8, j / 2 * 8 + lane % 4 * 2,
-                             sum[i][2 * j], sum[i][2 * j + 1]);
+        for (int j = 0; j < T::columns / 8; ++j) {
+            grad_put_4<kind>(to, row + i * grad_hopper_panel, j * 8 + lane % 4 * 2, sum[i] + 4 * j);
         }
     }
 }
@@ -155,10 +154,12 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
         grad_hopper_release(ring, before);
         // ---- write its sums
         const grad_target to = grad_target_of(p, tile, part, first.at, list, T::rows, T::columns);
-        if (to.wide) {
-            grad_hopper_flush<T, true>(to, warpgroup, sum);
+        if (to.slot) {
+            grad_hopper_flush<T, grad_put_slot>(to, warpgroup, sum);
+        } else if (to.wide) {
+            grad_hopper_flush<T, grad_put_wide>(to, warpgroup, sum);
         } else {
-            grad_hopper_flush<T, false>(to, warpgroup, sum);
+            grad_hopper_flush<T, grad_put_each>(to, warpgroup, sum);
         }
     }
 }
