@@ -18,7 +18,7 @@ enum {
     grad_hopper_panel_bytes = grad_hopper_chunk * wgmma_row_most,
     grad_hopper_warpgroup = 128,
     grad_hopper_producers = 4, // warps: they fill a stage each, in turn
-    grad_hopper_stages_most = 12,
+    grad_hopper_stages_most = 16,
 };
 
 // Consumer warpgroups: each has half of the rows of a tile, or all of 64.
@@ -49,8 +49,8 @@ struct grad_hopper_shared {
 // Stages that fit; fewer than there are producers: the variant does not run. shared: bytes that a
 // thread block may have.
 SPIRA_BOTH int grad_hopper_stages(int rows, int columns, int volume, int shared) {
-    const int room =
-        shared - grad_hopper_bytes(rows, columns, volume, 0) - (int)sizeof(grad_hopper_shared);
+    const int room = shared - grad_hopper_bytes(rows, columns, volume, 0) -
+                     (int)round_up(sizeof(grad_hopper_shared), 128);
     return (int)min_of(room / grad_hopper_stage_bytes(rows, columns), grad_hopper_stages_most);
 }
 
