@@ -34,7 +34,8 @@ device_grad grad_upload(const grad_problem *p) {
     d.args.sides = p->sides;
     d.args.count = device_upload(&p->outputs, 1);
     d.args.capacity = std::max(p->outputs + p->room, 1);
-    d.args.weight_grad = device_new<float>(grad_elements(s));
+    const int off = p->off.in > 0; // the gradient is then not aligned either
+    d.args.weight_grad = device_new<float>(grad_elements(s) + off) + off;
     CHECK_OK(conv_grad_weight_workspace(gpu(), s, &d.bytes));
     d.scratch = device_new<char>((int64_t)d.bytes);
     return d;

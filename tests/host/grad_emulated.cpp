@@ -61,7 +61,8 @@ grad_params params_put(const grad_problem *p, const grad_cut *c) {
                    (int32_t)p->input.size()};
     }
     g.count = array_put(std::vector<int32_t>(1, p->outputs));
-    g.weight_grad = guarded_new<float>(grad_elements(s));
+    const int off = p->off.in > 0; // the gradient is then not aligned either
+    g.weight_grad = guarded_new<float>(grad_elements(s) + off) + off;
     g.slots = guarded_new<float>(grad_slots(c));
     g.sides = p->sides;
     g.capacity = std::max(p->outputs + p->room, 1);
@@ -196,8 +197,8 @@ TEST(grad_emulated_hopper) {
     const struct {
         int cin, cin2, cout, volume, most;
     } layers[] = {{64, 0, 128, 3, 90},  {128, 0, 128, 3, 110}, {128, 0, 256, 2, 60},
-                  {256, 0, 128, 2, 60}, {72, 0, 40, 9, 12},    {100, 0, 130, 3, 70},
-                  {61, 0, 77, 5, 40},   {40, 96, 72, 3, 40},   {3, 0, 100, 9, 9}};
+                  {256, 0, 128, 2, 60}, {72, 0, 40, 9, 12},    {104, 0, 136, 3, 70},
+                  {88, 0, 72, 5, 40},   {40, 96, 72, 3, 40},   {8, 0, 104, 9, 9}};
     std::set<const void *> &launched = emulate::launched;
     launched.clear();
     int turn = 0;
@@ -352,7 +353,8 @@ TEST(grad_cuts) {
         int cin, cin2, cout, tile;
     } expected[] = {{16, 0, 16, 16},    {4, 0, 16, 16},    {32, 0, 32, 32},    {64, 0, 64, 64},
                     {128, 0, 128, 128}, {96, 0, 96, 128},  {256, 0, 256, 128}, {64, 0, 128, 64},
-                    {40, 0, 40, 64},    {96, 96, 96, 128}, {256, 0, 128, 256}};
+                    {40, 0, 40, 64},    {96, 96, 96, 128}, {256, 0, 128, 256}, {100, 0, 100, 128},
+                    {100, 0, 256, 128}};
     for (const auto &e : expected) {
         const conv_shape s = shape_make(27, e.cin, e.cin2, e.cout, numeric_f16);
         const grad_cut c = grad_cut_of(&s, &h200);

@@ -34,12 +34,14 @@ SPIRA_API grad_hopper_tile grad_hopper_tile_choose(const conv_shape *s) {
     return best;
 }
 
-// Whether the kernel computes a layer: 16 bits, and more channels than the tiles of grad/kernel.cuh
-// gather once.
+// Whether the kernel computes a layer: 16 bits, more channels than the tiles of grad/kernel.cuh
+// gather once, and rows that asynchronous copies can read. (Four producer warps are too few to read
+// rows element by element. They do it where a pointer is not aligned.)
 SPIRA_API bool grad_hopper_takes(const conv_shape *s, const device_info *d) {
     const grad_hopper_tile t = grad_hopper_tile_choose(s);
     return d->hopper && numeric_size(s->type) == 2 &&
            max_of(max_of(s->cin, s->cin2), s->cout) > SPIRA_GRAD_HOPPER_ABOVE &&
+           (s->cin | s->cin2 | s->cout) % 8 == 0 &&
            grad_hopper_stages(t.rows, t.columns, s->volume, d->shared_max) >= grad_hopper_producers;
 }
 
