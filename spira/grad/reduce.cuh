@@ -60,46 +60,62 @@ SPIRA_DEVICE float4 grad_slots_sum(const float *from, int64_t slot, uint32_t fir
     return sum;
 }
 
-// Adds to 2 elements of the gradient, or sets them. to: the first; left: that are there.
-SPIRA_DEVICE void grad_reduce_put(float *to, int left, bool wide, bool set, float2 v) {
+// 2 elements of the gradient. from: the first; left: that are there.
+SPIRA_DEVICE float2 grad_reduce_load(const float *from, int left, bool wide) {
     if (wide && left > 0) { // both are there
-        const float2 old = set ? make_float2(0, 0) : *(const float2 *)to;
-        *(float2 *)to = set ? v : make_float2(old.x + v.x, old.y + v.y);
+        return *(const float2 *)from;
+    }
+    return make_float2(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f);
+}
+
+SPIRA_DEVICE void grad_reduce_store(float *to, int left, bool wide, float x, float y) {
+    if (wide && left > 0) {
+        *(float2 *)to = make_float2(x, y);
         return;
     }
     if (left > 0) {
-        to[0] = set ? v.x : to[0] + v.x;
+        to[0] = x;
     }
     if (left > 1) {
-        to[1] = set ? v.y : to[1] + v.y;
+        to[1] = y;
     }
 }
 
-// Thread blocks: x elements of a tile, y tiles, z lists.
-SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
+// Thread blocks: x elements of a tile, y tiles, z lists: the last one first, since it is the
+// longest of a half map.
+SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads, 6)
     grad_reduce_kernel(const __grid_constant__ grad_params p, grad_reduce_cut cut) {
     __shared__ float4 shared[grad_reduce_threads];
     const int across = grad_reduce_threads / cut.groups, own = (int)threadIdx.x % across;
     const int group = (int)threadIdx.x / across, elements = cut.rows * cut.columns;
-    const int at = ((int)blockIdx.x * across + own) * grad_reduce_each, j = (int)blockIdx.z;
-    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, cut.rows, cut.columns, 1);
-    const grad_fragment own4 = grad_fragment_of(at / 4, cut.columns);
-    // Those that are there from the thread's first element on.
-    const int rows = at < elements ? tile.in.left - own4.row : 0;
-    const int columns = tile.out.left - own4.column;
+    const int at = ((int)blockIdx.x * across + own) * grad_reduce_each;
+    const int j = p.volume - 1 - (int)blockIdx.z;
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
     const uint32_t each = grad_part_size(p, grad_list_start(p, outputs, p.volume));
     const bool empty = start == end;
     const uint32_t first = start / each, last = empty ? first : (end - 1) / each;
+    // ---- which elements
+    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, cut.rows, cut.columns, 1);
+    const grad_fragment from = grad_fragment_of(at / 4, cut.columns);
+    const int64_t row = (int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + from.row;
+    float *const to = p.weight_grad + (row * p.cout + tile.column + from.column);
+    const int rows = at < elements ? tile.in.left - from.row : 0; // from the first element on
+    const int low = rows > 0 ? tile.out.left - from.column : 0;   // elements of its row
+    const int high = rows > 8 ? low : 0;                          // of the row 8 further
     pdl_wait();
     if (!empty && first == last) {
         return;
     }
     // ---- add
     float4 sum = make_float4(0, 0, 0, 0);
-    if (rows > 0 && columns > 0 && !empty) {
+    float2 old[2] = {};
+    if (group == 0 && !empty) {
+        old[0] = grad_reduce_load(to, low, p.wide_grad);
+        old[1] = grad_reduce_load(to + (int64_t)8 * p.cout, high, p.wide_grad);
+    }
+    if (low > 0 && !empty) {
         const int64_t slot = (int64_t)p.down * p.across * elements;
         sum = grad_slots_sum(p.slots + (int64_t)blockIdx.y * elements + at, slot,
                              first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
@@ -112,13 +128,10 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads)
         }
     }
     // ---- write
-    if (group == 0 && rows > 0) {
-        const int64_t row =
-            (int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + own4.row;
-        float *const to = p.weight_grad + (row * p.cout + tile.column + own4.column);
-        grad_reduce_put(to, columns, p.wide_grad, empty, make_float2(sum.x, sum.y));
-        grad_reduce_put(to + (int64_t)8 * p.cout, rows > 8 ? columns : 0, p.wide_grad, empty,
-                        make_float2(sum.z, sum.w));
+    if (group == 0) {
+        grad_reduce_store(to, low, p.wide_grad, old[0].x + sum.x, old[0].y + sum.y);
+        grad_reduce_store(to + (int64_t)8 * p.cout, high, p.wide_grad, old[1].x + sum.z,
+                          old[1].y + sum.w);
     }
 }
 

@@ -150,7 +150,7 @@ pairs_sides sides_random(random_state *random, int volume) {
 } // namespace
 
 TEST(grad_emulated_random_layers) {
-    for (int seed = 0; seed < (test_quick() ? 6 : 20); ++seed) {
+    for (int seed = 0; seed < (test_quick() ? 6 : 12); ++seed) {
         random_state random = random_make((uint64_t)seed);
         const int volume = random_int(&random, 0, 5) ? random_int(&random, 1, 9) : 40;
         conv_shape s = shape_random(&random, volume, formats[seed % 3], edges);
