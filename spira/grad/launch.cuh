@@ -105,7 +105,7 @@ SPIRA_API int64_t grad_slots(const grad_cut *c) {
 // rows, columns: of a tile.
 SPIRA_LAUNCHER status grad_reduce_launch(const grad_params &p, int rows, int columns,
                                          const device_info *d, cudaStream_t stream) {
-    const grad_reduce_cut cut = {rows, columns, grad_reduce_groups(p.parts)};
+    const grad_reduce_cut cut = {rows, columns, grad_reduce_groups(p.parts, rows * columns)};
     const int elements = grad_reduce_threads / cut.groups * grad_reduce_each;
     const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
                     (unsigned)p.volume);

@@ -3,9 +3,9 @@
 // For each list: the part that it begins in has written the gradient. The later ones have written
 // slots, which are added in a fixed order, the same on every run. Lists without pairs become zero.
 //
-// A thread has 4 elements of a tile (grad_fragment). With many parts, groups of warps share the
-// slots of an element: each adds every second (fourth, eighth) slot in ascending order, and the
-// first group adds up the groups.
+// A thread has 4 elements of a tile (grad_fragment). With many parts, groups of threads share the
+// slots of an element: each adds every second (fourth, ..) slot in ascending order, and the first
+// group adds up the groups.
 #ifndef SPIRA_GRAD_REDUCE_CUH
 #define SPIRA_GRAD_REDUCE_CUH
 
@@ -20,9 +20,10 @@ enum {
     grad_reduce_batch = 4, // slots that a thread loads together
 };
 
-// Groups that share the slots of an element, with so many parts.
-SPIRA_API int grad_reduce_groups(int parts) {
-    return parts > 192 ? 8 : parts > 144 ? 4 : parts > 72 ? 2 : 1;
+// Groups that share the slots of an element, with so many parts. elements: of a tile; small ones
+// leave room for more thread blocks.
+SPIRA_API int grad_reduce_groups(int parts, int elements) {
+    return parts > 192 ? (elements > 1024 ? 8 : 16) : parts > 144 ? 4 : parts > 72 ? 2 : 1;
 }
 
 // How the kernel is cut.

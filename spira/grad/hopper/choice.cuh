@@ -4,12 +4,10 @@
 
 #include "traits.cuh"
 
-// For measurements: the kernel computes layers with more channels than this on one of the sides.
-#ifndef SPIRA_GRAD_HOPPER_ABOVE
-#define SPIRA_GRAD_HOPPER_ABOVE 64
-#endif
-
 namespace spira {
+
+// The kernel computes layers with more channels than this on one of the sides.
+enum { grad_hopper_above = 64 };
 
 struct grad_hopper_tile {
     int rows, columns; // input channels, output channels
@@ -40,7 +38,7 @@ SPIRA_API grad_hopper_tile grad_hopper_tile_choose(const conv_shape *s) {
 SPIRA_API bool grad_hopper_takes(const conv_shape *s, const device_info *d) {
     const grad_hopper_tile t = grad_hopper_tile_choose(s);
     return d->hopper && numeric_size(s->type) == 2 &&
-           max_of(max_of(s->cin, s->cin2), s->cout) > SPIRA_GRAD_HOPPER_ABOVE &&
+           max_of(max_of(s->cin, s->cin2), s->cout) > grad_hopper_above &&
            (s->cin | s->cin2 | s->cout) % 8 == 0 &&
            grad_hopper_stages(t.rows, t.columns, s->volume, d->shared_max) >= grad_hopper_producers;
 }
