@@ -3,8 +3,9 @@
 //
 // order_build launches three kernels, each over all maps:
 //   order_sample_kernel      order/samples.cuh  sorts samples, from which the classes follow
-//   order_class_kernel       order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by class
-//   order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions; writes
+//   order_class_kernel       order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by
+//   class order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions;
+//   writes
 //                                               rows, masks, sources and the schedule
 // For maps of more than 8 columns that are not compact, it launches one before, and one behind:
 //   order_sample_key_kernel  order/samples.cuh  keys of the samples

@@ -15,7 +15,7 @@ using namespace spira;
 
 namespace {
 
-const device_info device = device_made(90, 4, 232448, false);
+const device_info device = device_made(90, 2, 232448, false);
 
 // ---- maps ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ namespace spira {
 enum {
     order_class_bits = 11,
     order_tree_bits = order_class_bits - 1,
-    order_row_bits = 10,                              // of a row's number in its chunk
+    order_row_bits = 10,                                // of a row's number in its chunk
     order_classes_each = order_classes / order_threads, // of a thread
 };
 
@@ -27,63 +27,64 @@ typedef uint32_t order_trees[order_lists][order_list_classes];
 
 struct __align__(16) order_class_shared {
     union {
-        order_trees tree; // before the sort
+        uint32_t key[order_run]; // of a map that is not compact; before the trees
+        order_trees tree;        // before the sort
         order_shared sort;
     };
     int rows[order_classes]; // of each class in the chunk
+    int all;                 // rows of the chunk; here to save a register
     order_sets sets;
 };
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// Finds the keys of this thread's rows of a chunk, of which `rows` exist; then releases the
-// dependents. The others get UINT32_MAX. Called by all threads of a block; calls pdl_wait.
+// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all);
+// then releases the dependents. Rows that do not exist get UINT32_MAX. Called by all threads of a
+// block; calls pdl_wait.
 //
 // Compact maps are read before the previous kernel has ended: order_sample_kernel writes none. It
 // has waited for the kernel that made them before this kernel began.
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
                                   const order_scratch &s, int32_t begin,
-                                  uint32_t (&key)[order_items], int *rows, order_sets &sets) {
+                                  uint32_t (&key)[order_items], order_class_shared &shared) {
     const order_request &r = task.request;
     const int first = order_first(), lane = threadIdx.x % 32;
     if (!r.compact) {
-        order_fill_sets(batch, task, sets);
+        order_fill_sets(batch, task, shared.sets);
         pdl_wait();
     }
-    const int32_t count = order_find_count(r);
-    *rows = min(count - begin, (int)order_run);
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        key[i] = 0;
-    }
-    if (r.compact && *rows > 0) {
+    const int rows = min(order_find_count(r) - begin, (int)order_run);
+    shared.all = rows; // the same in all threads
+    if (r.compact && rows > 0) {
         int32_t row[order_items];
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-            row[i] = min(begin + first + i * 32, count - 1);
+            row[i] = begin + min(first + i * 32, rows - 1);
         }
         order_find_compact_keys_any(r, row, key);
     } else {
 #pragma unroll 1
         for (int i = 0; i < order_items; ++i) {
-            const int there = *rows - (first - lane) - i * 32; // of the warp's 32 rows
+            const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
             if (there <= 0) {
                 break;
             }
             const order_found own =
-                order_find_key<false>(task, begin + first + i * 32, there, sets);
+                order_find_key<false>(task, begin + first + i * 32, there, shared.sets);
             if (lane < there && order_is_wide(r)) {
                 s.directions[task.first_row + begin + first + i * 32] = own.directions;
             }
-#pragma unroll
-            for (int j = 0; j < order_items; ++j) {
-                key[j] = i == j ? own.key : key[j];
-            }
+            shared.key[first + i * 32] = own.key;
         }
+#pragma unroll
+        for (int i = 0; i < order_items; ++i) {
+            key[i] = shared.key[first + i * 32];
+        }
+        __syncthreads(); // the keys have been read
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        key[i] = first + i * 32 < *rows ? key[i] : UINT32_MAX;
+        key[i] = first + i * 32 < shared.all ? key[i] : UINT32_MAX;
     }
     if (r.compact) {
         pdl_wait();
@@ -154,8 +155,8 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
         }
     }
     *(uint4 *)(s.piece + (int64_t)task.first[order_by_run] * order_classes +
-               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {
-        piece[0], piece[1], piece[2], piece[3]};
+               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1],
+                                                                                piece[2], piece[3]};
 }
 
 // Sorts items by class. class_of: of each item; in a chunk, class and row number fit one word,
@@ -193,9 +194,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 3)
     const int32_t begin = chunk * order_run;
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
-    int rows;
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
-    order_find_keys(batch, task, s, begin, key, &rows, shared.sets);
+    order_find_keys(batch, task, s, begin, key, shared);
+    const int rows = shared.all;
     if (rows <= 0) {
         return;
     }

@@ -173,10 +173,11 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     uint32_t has[rows][K];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
+        const int32_t *from = r.compact + compact_at(K, r.capacity, 0, row[i]) + K;
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] =
-                (uint32_t)order_load_now(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] = (uint32_t)order_load_now(from);
+            from += compact_at(K, r.capacity, 1, 0);
         }
     }
 #pragma unroll

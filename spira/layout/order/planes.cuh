@@ -20,8 +20,7 @@ SPIRA_DEVICE void order_load_plane(const order_request &r, int plane,
                                    int32_t (&record)[order_items][order_size + 1]) {
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        const int32_t *from =
-            r.compact + compact_at(order_size, r.capacity, plane, max(row[i], 0));
+        const int32_t *from = r.compact + compact_at(order_size, r.capacity, plane, max(row[i], 0));
 #pragma unroll
         for (int j = 0; j < order_size + 1; j += 2) {
             const int2 v = row[i] >= 0 ? __ldg((const int2 *)(from + j)) : int2{0, 0};

@@ -82,8 +82,8 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
                                    const order_range &run, order_run_shared &s) {
     __syncthreads(); // the classes are known; the heads are clear
     const unsigned first_class = (unsigned)s.first_class, last_class = (unsigned)s.last_class;
-    int32_t skip = -s.first_begin;             // rows of the first class in runs before
-    int32_t take = run.rows - s.last_begin;    // rows of the last class in the run
+    int32_t skip = -s.first_begin;          // rows of the first class in runs before
+    int32_t take = run.rows - s.last_begin; // rows of the last class in the run
     int32_t place = 0;
     for (int32_t some = 0; some < chunks; some += order_threads) {
         const int32_t chunk = some + (int32_t)threadIdx.x;
@@ -99,8 +99,7 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
         const int before_last = block_exclusive_sum<order_threads>(last_rows, s.scan[1], &last_all);
         const int from = (int)(first & 0xffff) + min(max(skip - before_first, 0), first_rows);
         const int to = (int)(last & 0xffff) + min(max(take - before_last, 0), last_rows);
-        const int at =
-            place + block_exclusive_sum<order_threads>(to - from, s.scan[2], &all);
+        const int at = place + block_exclusive_sum<order_threads>(to - from, s.scan[2], &all);
         if (to > from) {
             s.head[at] = chunk * order_run + from;
         }

@@ -34,8 +34,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_key_threads)
     pdl_wait();
     const int32_t count = order_find_count(task.request);
     if (order_is_wide(task.request) && count > 0) {
-        const order_found found =
-            order_find_key<true>(task, order_sample_row(i, count), 32, sets);
+        const order_found found = order_find_key<true>(task, order_sample_row(i, count), 32, sets);
         s.key[number * order_samples + i] = found.key;
     }
 }

@@ -14,7 +14,8 @@ namespace spira {
 enum { order_digit_bits = 8, order_digits = 1 << order_digit_bits };
 
 static_assert(order_threads == 2 * order_digits, "two threads add up the warps of a digit");
-static_assert(order_warps == 16 && order_items == 2, "16 counts of a digit, two elements of a lane");
+static_assert(order_warps == 16 && order_items == 2,
+              "16 counts of a digit, two elements of a lane");
 
 // How many elements of each warp have each digit; then the position of the first one. Two more
 // columns spread digits over the banks.

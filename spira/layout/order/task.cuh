@@ -14,7 +14,7 @@ enum {
     order_maps_max = 16, // of one batch
     order_words_max = (kernel_volume_max + order_word_bits - 1) / order_word_bits,
     order_lane_columns = 8, // of a map that lanes read row by row
-    order_threads = 512, // of a chunk of rows, or a run of positions
+    order_threads = 512,    // of a chunk of rows, or a run of positions
     order_warps = order_threads / 32,
     order_items = order_run / order_threads,
     order_run_pairs = order_run / (2 * order_rows), // group pairs
