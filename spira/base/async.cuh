@@ -167,16 +167,6 @@ SPIRA_DEVICE uint32_t poll_nonzero(const uint32_t *from) {
     return word;
 }
 
-// Reads a counter in global memory until it has a value, `most` times at most. Returns whether it
-// has.
-SPIRA_DEVICE bool poll_equal(const int32_t *from, int32_t value, int most) {
-    int polls = 0;
-    while (polls < most && *(const volatile int32_t *)from != value) {
-        ++polls;
-    }
-    return polls < most;
-}
-
 // ---- asynchronous copies ------------------------------------------------------------------------
 
 // Copies 16 bytes, both sides aligned to 16. If `there` is false, writes zeros and does not read.

@@ -82,8 +82,8 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
     const unsigned runs = (unsigned)batch.units[order_by_run];
     SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
                             "order_build", batch, s));
-    SPIRA_TRY(kernel_launch(order_group_kernel<0>, runs + (unsigned)batch.units[order_by_scope],
-                            order_threads, 0, programmatic, 1, stream, "order_build", batch, s));
+    SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
+                            0, programmatic, 1, stream, "order_build", batch, s));
     return order_launch_apart(programmatic, batch, stream);
 }
 

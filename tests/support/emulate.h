@@ -537,15 +537,6 @@ inline uint32_t poll_nonzero(const uint32_t *from) {
     return *from;
 }
 
-inline bool poll_equal(const int32_t *from, int32_t value, int most) {
-    int polls = 0;
-    while (polls < most && *(const volatile int32_t *)from != value) {
-        ++polls;
-        emulate::wait(emulate::running);
-    }
-    return polls < most;
-}
-
 inline void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
     device_status_note(s, flag, row);
 }

@@ -92,11 +92,10 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads)
     const int first = (number * order_lists + list) * order_list_samples;
     if (part == 0) {
         ((int2 *)(s.total + first))[threadIdx.x] = {0, 0};
-        int32_t *arrived = s.arrived + task.first[order_by_run];
+        uint2 *weight = (uint2 *)s.weight + task.first[order_by_run];
         const int32_t runs = order_count_runs(task.request.capacity);
-        for (int32_t run = (int)threadIdx.x * order_scope_runs; list == 0 && run < runs;
-             run += order_threads * order_scope_runs) {
-            arrived[run] = 0;
+        for (int32_t run = threadIdx.x; list == 0 && run < runs; run += order_threads) {
+            weight[run] = {0, 0};
         }
     }
     if (count <= 0) {

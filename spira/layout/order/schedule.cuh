@@ -1,10 +1,8 @@
 // spira/layout/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
 //
-// The thread blocks of order_group_kernel announce their runs, when they have written the weights.
-// A scope's counter has the number of runs that have been announced, plus order_claim while a
-// thread block of its own waits to write the scope's schedule. It writes it while the others write
-// sources. Nothing guarantees that the others run, too: it gives up after order_polls. Where
-// it has not begun, or has given up, the last run's thread block writes the schedule.
+// Thread blocks of their own in order_group_kernel write it, while the others write sources. They
+// wait for the weights, which are not zero once they are there. They are few (order_schedulers), so
+// that a GPU runs some of the others at the same time, in whatever order it begins them.
 #ifndef SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 #define SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 
@@ -12,11 +10,8 @@
 
 namespace spira {
 
-enum { order_claim = 1 << 30, order_polls = 256 };
-
-static_assert(order_weight_most < order_digits - 1, "a digit holds a weight");
+static_assert(order_weight_most + 1 < order_digits, "a digit holds a weight plus 1");
 static_assert(order_run_pairs == sizeof(uint2), "the weights of a run");
-static_assert((int)order_scope_runs < (int)order_claim, "a counter holds runs and a claim");
 
 struct order_schedule_shared {
     uint32_t weight[order_scope / 4]; // four pairs in a word
@@ -33,58 +28,45 @@ SPIRA_DEVICE int order_weigh(const order_task &task, uint32_t directions) {
     return warp_sum(directions >> lane & 1 ? task.weight[lane] : 0);
 }
 
-// A scope of a map.
-struct order_part {
-    int32_t first; // its first pair
-    int pairs;     // that have outputs; not positive: none
-    int32_t runs;  // that have outputs
-    int32_t *arrived;
-    uint8_t *weight; // [pairs]
-};
-
-SPIRA_DEVICE order_part order_part_make(const order_task &task, const order_scratch &s,
-                                        int32_t count, int32_t scope) {
-    const int32_t run = task.first[order_by_run] + scope * order_scope_runs;
-    order_part p;
-    p.first = scope * order_scope;
-    p.pairs = min(order_pairs(order_count(count)) - p.first, (int)order_scope);
-    p.runs = min(order_count_runs(count) - scope * order_scope_runs, (int)order_scope_runs);
-    p.arrived = s.arrived + run;
-    p.weight = s.weight + (int64_t)run * order_run_pairs;
-    return p;
-}
-
-// Announces a run, whose weights this thread has written. Returns what order_is_last takes.
-SPIRA_DEVICE int32_t order_announce(const order_part &p) {
-    return counter_add_release(p.arrived, 1);
-}
-
-// Returns whether the thread block that announced a run has to write the schedule.
-SPIRA_DEVICE bool order_is_last(const order_part &p, int32_t before) {
-    return before + 1 == p.runs;
-}
-
-// Waits until all runs of a scope have been announced. Returns whether the calling thread block has
-// to write the schedule. Called by one thread.
-SPIRA_DEVICE bool order_await(const order_part &p) {
-    if (counter_add_release(p.arrived, order_claim) == p.runs) {
-        return false; // the last run's thread block has seen no claim
+// Writes the weights, plus 1, of a run whose row groups have taps in these directions. Called by
+// all threads of a block; has barriers inside.
+//
+// directions: of this warp's row group; run: among those of all maps
+// shared [order_warps], weights: shared memory
+SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratch &s, int32_t run,
+                                      uint32_t directions, uint32_t *shared, uint2 *weights) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane == 0) {
+        shared[warp] = directions;
     }
-    return poll_equal(p.arrived, order_claim + p.runs, order_polls) ||
-           counter_add_release(p.arrived, -order_claim) == order_claim + p.runs;
+    __syncthreads();
+    if (warp < order_run_pairs) {
+        const int weight = order_weigh(task, shared[2 * warp] | shared[2 * warp + 1]);
+        if (lane == 0) {
+            ((uint8_t *)weights)[warp] = (uint8_t)(weight + 1);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        const uint32_t four = threadIdx.x ? weights->y : weights->x;
+        *(volatile uint32_t *)(s.weight + (int64_t)run * order_run_pairs + threadIdx.x * 4) = four;
+    }
 }
 
 // ---- schedule -----------------------------------------------------------------------------------
 
-// Writes the schedule of a scope. Called by all threads of a block, after all runs have been
-// announced.
-SPIRA_DEVICE void order_write_schedule(const order_part &p, int32_t *schedule,
-                                       order_schedule_shared &s) {
+// Writes the schedule of a scope, when the weights of its pairs are there. Called by all threads of
+// a block.
+//
+// weight: of the scope's pairs; first: the number of its first pair; pairs: those with outputs
+SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int pairs,
+                                       int32_t *schedule, order_schedule_shared &s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int each = (p.pairs + order_threads - 1) / order_threads, begin = warp * each * 32;
+    const int each = (pairs + order_threads - 1) / order_threads, begin = warp * each * 32;
     const uint8_t *own = (const uint8_t *)s.weight;
-    for (int i = threadIdx.x; i * 4 < p.pairs; i += order_threads) {
-        s.weight[i] = order_load_now((const uint32_t *)p.weight + i);
+    __syncthreads(); // the scope before no longer uses the weights
+    for (int i = threadIdx.x; i * 4 < pairs; i += order_threads) {
+        s.weight[i] = poll_nonzero((const uint32_t *)weight + i);
     }
     order_clear_counts(s.count);
     __syncthreads();
@@ -92,9 +74,9 @@ SPIRA_DEVICE void order_write_schedule(const order_part &p, int32_t *schedule,
     const uint32_t last = order_digits - 1;
 #pragma unroll 1
     for (int pair = begin + lane; pair < begin + each * 32; pair += 32) {
-        const uint32_t digit = pair < p.pairs ? last - own[pair] : last;
+        const uint32_t digit = pair < pairs ? last - own[pair] : last;
         const int rank = order_rank_in_warp(digit, warp_peers<order_digit_bits>(digit), s.count);
-        if (pair < p.pairs) {
+        if (pair < pairs) {
             s.rank[pair] = (uint16_t)rank;
         }
     }
@@ -102,8 +84,25 @@ SPIRA_DEVICE void order_write_schedule(const order_part &p, int32_t *schedule,
     order_place_counts(s.count, s.scan);
     __syncthreads();
 #pragma unroll 1
-    for (int pair = begin + lane; pair < min(begin + each * 32, p.pairs); pair += 32) {
-        schedule[p.first + s.rank[pair] + s.count[last - own[pair]][warp]] = p.first + pair;
+    for (int pair = begin + lane; pair < min(begin + each * 32, pairs); pair += 32) {
+        schedule[first + s.rank[pair] + s.count[last - own[pair]][warp]] = first + pair;
+    }
+}
+
+// Writes the schedules of every n-th scope of all maps, from `scope` on; n: order_schedulers.
+// Called by all threads of a block.
+SPIRA_DEVICE void order_write_schedules(const order_batch &batch, const order_scratch &s, int scope,
+                                        order_schedule_shared &shared) {
+    for (; scope < batch.units[order_by_scope]; scope += batch.schedulers) {
+        const order_task &task = batch.task[order_find_task(batch, order_by_scope, scope)];
+        const int32_t number = scope - task.first[order_by_scope], first = number * order_scope;
+        const int32_t pairs = order_pairs(order_count(order_find_count(task.request))) - first;
+        const int64_t run = task.first[order_by_run] + number * order_scope_runs;
+        if (pairs > 0) {
+            order_write_schedule(s.weight + run * order_run_pairs, first,
+                                 min(pairs, (int)order_scope), task.request.layout.schedule,
+                                 shared);
+        }
     }
 }
 

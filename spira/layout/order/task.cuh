@@ -44,6 +44,7 @@ struct order_batch {
     order_numbers numbers;
     int tasks;
     int parts;                  // thread blocks that rank a list of samples
+    int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
     int32_t volume;             // the largest of the wide maps, at least 1
@@ -62,8 +63,7 @@ struct order_scratch {
     int32_t *total;       // [maps, order_classes] rows of each class
     uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
     order_item *item;     // [rows] of all maps; each chunk sorted by class
-    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair
-    int32_t *arrived;     // [runs] of all maps; at the first run of a scope: see schedule.cuh
+    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair, plus 1
 };
 
 static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
@@ -159,7 +159,6 @@ SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_
     s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
     s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
-    s.arrived = workspace_take<int32_t>(w, runs);
     return s;
 }
 
@@ -197,6 +196,12 @@ SPIRA_API int order_count_parts(const device_info *gpu, int maps) {
     return parts;
 }
 
+// Returns how many thread blocks of order_group_kernel write the schedules of so many scopes. They
+// wait for others, so they must not occupy the whole GPU.
+SPIRA_API int order_count_schedulers(const device_info *gpu, int32_t scopes) {
+    return (int)min_of(scopes, max_of(gpu->multiprocessors / 4, 1));
+}
+
 SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_request *request,
                                        int maps) {
     order_batch batch = {};
@@ -224,6 +229,7 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
         batch.rows += r->capacity;
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
+    batch.schedulers = order_count_schedulers(gpu, batch.units[order_by_scope]);
     return batch;
 }
 
