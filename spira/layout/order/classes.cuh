@@ -65,7 +65,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     } else {
 #pragma unroll 1
         for (int i = 0; i < order_items; ++i) {
-            const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
+            const int there = shared.all - (first - lane) - i * 32; // of the warp's 32 rows
             if (there <= 0) {
                 break;
             }
