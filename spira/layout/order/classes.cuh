@@ -32,7 +32,9 @@ struct __align__(16) order_class_shared {
         order_shared sort;
     };
     int rows[order_classes]; // of each class in the chunk
-    int all;                 // rows of the chunk; here to save a register
+    // Of the chunk: its number and its rows. Here to save registers.
+    int32_t chunk;
+    int all;
     order_sets sets;
 };
 
@@ -45,9 +47,10 @@ struct __align__(16) order_class_shared {
 // Compact maps are read before the previous kernel has ended: order_sample_kernel writes none. It
 // has waited for the kernel that made them before this kernel began.
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
-                                  const order_scratch &s, int32_t begin,
-                                  uint32_t (&key)[order_items], order_class_shared &shared) {
+                                  const order_scratch &s, uint32_t (&key)[order_items],
+                                  order_class_shared &shared) {
     const order_request &r = task.request;
+    const int32_t begin = shared.chunk * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
     if (!r.compact) {
         order_fill_sets(batch, task, shared.sets);
@@ -65,14 +68,14 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     } else {
 #pragma unroll 1
         for (int i = 0; i < order_items; ++i) {
-            const int there = shared.all - (first - lane) - i * 32; // of the warp's 32 rows
+            const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
             if (there <= 0) {
                 break;
             }
-            const order_found own =
-                order_find_key<false>(task, begin + first + i * 32, there, shared.sets);
+            const int32_t row = begin + first + i * 32;
+            const order_found own = order_find_key<false>(task, row, there, shared.sets);
             if (lane < there && order_is_wide(r)) {
-                s.directions[task.first_row + begin + first + i * 32] = own.directions;
+                s.directions[task.first_row + row] = own.directions;
             }
             shared.key[first + i * 32] = own.key;
         }
@@ -159,13 +162,14 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
                                                                                 piece[2], piece[3]};
 }
 
-// Sorts items by class. class_of: of each item; in a chunk, class and row number fit one word,
-// which stands in for the row.
-SPIRA_DEVICE void order_sort_by_class(const uint32_t (&class_of)[order_items], int32_t begin,
+// Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
+SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
+                                      const uint32_t (&class_of)[order_items], int32_t begin,
                                       order_item (&item)[order_items], order_shared &s) {
+    const int first = order_first();
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        item[i].row = (int32_t)(class_of[i] << order_row_bits | (uint32_t)(item[i].row - begin));
+        item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
     }
 #pragma unroll 1
     for (int shift = order_row_bits; shift < order_row_bits + order_class_bits;
@@ -185,36 +189,34 @@ SPIRA_DEVICE void order_sort_by_class(const uint32_t (&class_of)[order_items], i
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 3)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_class_shared shared;
     const int number = order_find_task(batch, order_by_run, (int)blockIdx.x);
     const order_task &task = batch.task[number];
-    const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
-    const int32_t begin = chunk * order_run;
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
-    order_find_keys(batch, task, s, begin, key, shared);
+    shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
+    order_find_keys(batch, task, s, key, shared);
     const int rows = shared.all;
     if (rows <= 0) {
         return;
     }
     order_make_trees(s.sample + number * order_samples, shared.tree);
     order_find_classes_of(shared.tree, key, class_of);
-    order_item item[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        const int place = first + i * 32;
-        item[i] = {key[i], begin + place};
-        if (place < rows) {
+        if (first + i * 32 < rows) {
             atomicAdd(shared.rows + class_of[i], 1);
         } else {
             class_of[i] = order_classes - 1; // the end of the last class
         }
     }
-    order_write_classes(task, s, number, chunk, shared.rows, shared.sort.scan);
-    order_sort_by_class(class_of, begin, item, shared.sort);
+    order_write_classes(task, s, number, shared.chunk, shared.rows, shared.sort.scan);
+    const int32_t begin = shared.chunk * order_run;
+    order_item item[order_items];
+    order_sort_by_class(key, class_of, begin, item, shared.sort);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         if (first + i * 32 < rows) {

@@ -107,7 +107,7 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
     }
 }
 
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 3)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_group_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_group_shared shared;
     const int unit = (int)blockIdx.x - batch.schedulers;

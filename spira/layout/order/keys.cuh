@@ -90,7 +90,6 @@ SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int
     const int volume = task.request.layout.volume, many = __popc(task.directions);
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
-    const bool narrow = volume <= order_lane_columns;
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_word_bits) {
         const int columns = min(volume - k, (int)order_word_bits);
@@ -98,8 +97,7 @@ SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int
         if (scattered) {
             has = order_gather_taps(map, volume, row, k, columns);
         } else {
-            has = narrow ? order_find_taps<order_lane_columns>(first, volume, rows, k, columns)
-                         : order_find_taps<8>(first, volume, rows, k, columns);
+            has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
         }
         directions |= order_columns_listed(task) ? order_find_directions(task, has)
                                                  : order_find_sets(has, sets + k, many);

@@ -42,7 +42,7 @@ SPIRA_DEVICE uint32_t order_plane_mask(const uint32_t *any, int w) {
     return mask;
 }
 
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_planes_threads, 4)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(order_planes_threads, 3)
     order_put_planes_kernel(const __grid_constant__ order_batch batch) {
     __shared__ order_offsets any;
     const order_task &task = batch.task[order_find_task(batch, order_by_pair, (int)blockIdx.x)];

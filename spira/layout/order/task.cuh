@@ -24,6 +24,13 @@ enum {
 
 static_assert(32 * order_items == order_rows, "a warp for a row group");
 
+// Thread blocks of order_threads that a multiprocessor runs at a time. Turing has 1024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+enum { order_residents = 2 };
+#else
+enum { order_residents = 3 };
+#endif
+
 // What a thread block of a launch works on: a chunk of rows or a run of positions, both of
 // order_run; a scope of the schedule; a group pair of a compact map of size 5; a word of offsets of
 // a group pair of a wide map.
