@@ -15,9 +15,9 @@ using namespace spira;
 
 namespace {
 
-// Few thread blocks for a list of samples, and some.
+// One thread block for a list of samples, and several.
 const device_info device = device_made(90, 1, 232448, false);
-const device_info larger = device_made(90, 9, 232448, false);
+const device_info larger = device_made(90, 2 * order_parts, 232448, false);
 
 // ---- maps ---------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0,
     for (int run = 0; run < 2; ++run) {
         emulate::launched.clear();
         emulate::seed += 1;
-        emulate::side_by_side = run ? 1 : 2 + emulate::seed % 2;
+        emulate::side_by_side = run ? 1 : 1 + emulate::seed / 2 % 3;
         emulate::previous = {hide, show};
         CHECK_OK(run ? order_build(gpu, requests.data(), maps, scratch, bytes, nullptr)
                      : order_build_dependent(gpu, requests.data(), maps, scratch, bytes, nullptr));

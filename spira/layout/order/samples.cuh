@@ -1,15 +1,18 @@
 // spira/layout/order/samples.cuh: the first kernel of order_build: sorts the lists of samples, from
 // which the classes follow (order/key.h). It also clears the maps' counters.
 //
-// Several thread blocks share a list. Each finds the keys of all its samples, then ranks some of
-// them: it counts the samples that come before. That has no chain of barriers as a sort has. The
-// keys of a wide map (order_is_wide) take too long to be found several times; a kernel of their own
-// finds them before.
+// Of few maps, several thread blocks share a list. Each finds the keys of all its samples, then
+// ranks some of them: it counts the samples that come before. That has no chain of barriers as a
+// sort has. Of many maps, a thread block sorts a list.
+//
+// The keys of a wide map (order_is_wide) take too long to be found several times; a kernel of their
+// own finds them before.
 #ifndef SPIRA_LAYOUT_ORDER_SAMPLES_CUH
 #define SPIRA_LAYOUT_ORDER_SAMPLES_CUH
 
 #include "../../base/launch.cuh"
 #include "keys.cuh"
+#include "sort.cuh"
 
 namespace spira {
 
@@ -19,6 +22,8 @@ enum {
     order_key_blocks = order_samples / order_key_threads, // of each map
     order_quads = order_list_samples / (4 * 32),          // of samples, that a lane compares with
 };
+
+static_assert((int)order_list_items == (int)order_items, "a list is sorted as a run");
 
 // ---- keys of wide maps --------------------------------------------------------------------------
 
@@ -41,14 +46,19 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_key_threads)
 
 // ---- lists --------------------------------------------------------------------------------------
 
-// Finds the keys of this thread's samples of a list: samples threadIdx.x + i * order_threads.
+union order_list_shared {
+    uint32_t key[order_list_samples];
+    order_shared sort;
+};
+
+// Finds the keys of this thread's samples of a list: samples order_first() + i * 32.
 SPIRA_DEVICE void order_find_samples(const order_task &task, const order_scratch &s, int number,
                                      int list, int32_t count, uint32_t (&key)[order_list_items]) {
     int32_t row[order_list_items];
     int sample[order_list_items];
 #pragma unroll
     for (int i = 0; i < order_list_items; ++i) {
-        sample[i] = order_lists * ((int)threadIdx.x + i * order_threads) + list;
+        sample[i] = order_lists * (order_first() + i * 32) + list;
         row[i] = order_sample_row(sample[i], count);
     }
     if (task.request.compact) {
@@ -80,12 +90,52 @@ SPIRA_DEVICE int order_rank_sample(const uint4 (&lane_keys)[order_quads], uint32
     return warp_sum(rank);
 }
 
+// Ranks the samples of a part of a list. Called by all threads of a block. sorted: of the list
+SPIRA_DEVICE void order_rank_samples(const uint32_t (&own)[order_list_items], int part, int parts,
+                                     uint32_t *sorted, uint32_t (&key)[order_list_samples]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int i = 0; i < order_list_items; ++i) {
+        key[order_first() + i * 32] = own[i];
+    }
+    __syncthreads();
+    uint4 lane_keys[order_quads];
+#pragma unroll
+    for (int m = 0; m < order_quads; ++m) {
+        lane_keys[m] = ((const uint4 *)key)[m * 32 + lane];
+    }
+    const int each = order_list_samples / parts / order_warps,
+              begin = (part * order_warps + warp) * each;
+#pragma unroll 1
+    for (int i = begin; i < begin + each; ++i) {
+        const int rank = order_rank_sample(lane_keys, key[i], i);
+        if (lane == 0) {
+            sorted[rank] = key[i];
+        }
+    }
+}
+
+// Sorts the samples of a list. Called by all threads of a block.
+SPIRA_DEVICE void order_sort_samples(const uint32_t (&own)[order_list_items], int bits,
+                                     uint32_t *sorted, order_shared &s) {
+    order_item item[order_list_items];
+#pragma unroll
+    for (int i = 0; i < order_list_items; ++i) {
+        item[i] = {own[i], 0};
+    }
+    order_sort_by_key(bits, ~0u, item, s);
+#pragma unroll
+    for (int i = 0; i < order_list_items; ++i) {
+        sorted[order_first() + i * 32] = item[i].key;
+    }
+}
+
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads)
     order_sample_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    __shared__ __align__(16) uint32_t keys[order_list_samples];
+    __shared__ __align__(16) order_list_shared shared;
     const int number = (int)blockIdx.x / (order_lists * batch.parts);
     const int list = (int)blockIdx.x / batch.parts % order_lists;
-    const int part = (int)blockIdx.x % batch.parts, lane = threadIdx.x % 32;
+    const int part = (int)blockIdx.x % batch.parts;
     const order_task &task = batch.task[number];
     pdl_wait();
     const int32_t count = order_find_count(task.request);
@@ -103,24 +153,10 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads)
     }
     uint32_t own[order_list_items];
     order_find_samples(task, s, number, list, count, own);
-#pragma unroll
-    for (int i = 0; i < order_list_items; ++i) {
-        keys[threadIdx.x + i * order_threads] = own[i];
-    }
-    __syncthreads();
-    uint4 lane_keys[order_quads];
-#pragma unroll
-    for (int m = 0; m < order_quads; ++m) {
-        lane_keys[m] = ((const uint4 *)keys)[m * 32 + lane];
-    }
-    const int each = order_list_samples / batch.parts / order_warps; // samples of a warp
-    const int begin = (part * order_warps + (int)threadIdx.x / 32) * each;
-#pragma unroll 1
-    for (int i = begin; i < begin + each; ++i) {
-        const int rank = order_rank_sample(lane_keys, keys[i], i);
-        if (lane == 0) {
-            s.sample[first + rank] = keys[i];
-        }
+    if (batch.parts == 1) {
+        order_sort_samples(own, order_key_bits(task), s.sample + first, shared.sort);
+    } else {
+        order_rank_samples(own, part, batch.parts, s.sample + first, shared.key);
     }
 }
 

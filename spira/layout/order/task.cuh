@@ -8,6 +8,10 @@
 #include "key.h"
 #include "layout.h"
 
+#ifndef SPIRA_ORDER_PARTS
+#define SPIRA_ORDER_PARTS 32
+#endif
+
 namespace spira {
 
 enum {
@@ -20,6 +24,7 @@ enum {
     order_run_pairs = order_run / (2 * order_rows), // group pairs
     order_scope_runs = order_scope / order_run_pairs,
     order_put_threads = 2 * order_rows,
+    order_parts = SPIRA_ORDER_PARTS, // thread blocks that rank a list of samples, at most
 };
 
 static_assert(32 * order_items == order_rows, "a warp for a row group");
@@ -50,7 +55,7 @@ struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    int parts;                  // thread blocks that rank a list of samples
+    int parts;                  // thread blocks that rank a list of samples; 1: it sorts
     int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
@@ -193,14 +198,10 @@ SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task
     }
 }
 
-// Returns how many thread blocks rank a list of samples: a power of two, up to 32, so that those of
-// all lists run at once.
+// Returns how many thread blocks rank a list of samples: order_parts if those of all lists run at
+// once, each on a multiprocessor of its own; else 1.
 SPIRA_API int order_count_parts(const device_info *gpu, int maps) {
-    int parts = 1;
-    while (parts < 32 && 2 * parts * maps * order_lists <= 2 * gpu->multiprocessors) {
-        parts *= 2;
-    }
-    return parts;
+    return maps * order_lists * order_parts <= gpu->multiprocessors ? order_parts : 1;
 }
 
 // Returns how many thread blocks of order_group_kernel write the schedules of so many scopes. They
