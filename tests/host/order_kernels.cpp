@@ -258,6 +258,22 @@ TEST(order_kernels_many_maps) {
     check_scenes(scenes, 1);
 }
 
+// The keys of compact maps are found in another way than others.
+TEST(order_kernels_keys) {
+    random_state random = random_make(9);
+    for (int i = 0; i < 5000; ++i) {
+        uint32_t has = (uint32_t)random_int(&random, 0, (1 << order_directions) - 1);
+        has &= i % 3 ? (uint32_t)random_int(&random, 0, (1 << order_directions) - 1) : ~0u;
+        uint32_t directions = 0;
+        for (int k = 0; k < order_directions; ++k) {
+            directions |= has >> k & 1 ? 1u << order_number(k) : 0;
+        }
+        CHECK_EQUAL(order_offsets_key(has), order_key(true, directions));
+        const uint32_t key = order_key(false, directions);
+        CHECK_EQUAL(key ^ key >> 1, directions);
+    }
+}
+
 TEST(order_kernels_planted_errors_are_found) {
     random_state random = random_make(5);
     const scene s = scene_make({3, 3, 3}, 500, 500, fill_by_offset, true);
