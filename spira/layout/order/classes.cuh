@@ -31,11 +31,11 @@ struct __align__(16) order_class_shared {
         order_trees tree;        // before the sort
         order_shared sort;
     };
+    order_sets sets;
     int rows[order_classes]; // of each class in the chunk
     // Of the chunk: its number and its rows. Here to save registers.
     int32_t chunk;
     int all;
-    order_sets sets;
 };
 
 // ---- keys ---------------------------------------------------------------------------------------
