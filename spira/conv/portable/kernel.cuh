@@ -27,6 +27,7 @@ struct portable_ring {
     uint32_t barrier;  // address of its mbarriers: full, and `empty` behind it empty
     uint32_t barriers; // bytes of those that are full
     uint32_t phase;
+    uint32_t depth, reciprocal; // stages; 2^32 / stages, rounded up
 };
 
 enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
@@ -41,6 +42,8 @@ SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_
     r.barrier = shared_address(shared.full);
     r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
     r.phase = 0;
+    r.depth = (uint32_t)p.size.depth;
+    r.reciprocal = ~0u / r.depth + 1;
     return r;
 }
 
@@ -55,47 +58,80 @@ SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
     }
 }
 
-// Fills all stages. An entry's source rows are requested portable_ahead entries before.
+// Leaves out some stages.
+template <typename T>
+SPIRA_DEVICE void portable_ring_skip(portable_ring &r, int stages) {
+    const auto rounds = (uint32_t)((uint64_t)(uint32_t)stages * r.reciprocal >> 32);
+    const uint32_t rest = (uint32_t)stages - rounds * r.depth;
+    r.at += rest * T::stage_bytes;
+    r.barrier += rest * (uint32_t)sizeof(uint64_t);
+    r.phase ^= rounds & 1;
+    if (r.at >= r.end) {
+        r.at -= r.bytes;
+        r.barrier -= r.barriers;
+        r.phase ^= 1;
+    }
+}
+
+// Fills a stage and goes to the next. number: of the entry's chunk.
+template <typename T>
+SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_work &work,
+                                      const portable_filling<T::warp_fragments> &f,
+                                      const portable_target &target, int number,
+                                      portable_ring &ring) {
+    mbarrier_wait(ring.barrier + portable_empty, ring.phase ^ 1);
+    portable_fill<T>(p, work, f, target, number, ring.at);
+    mbarrier_arrive_copies(ring.barrier);
+    if (target.header) {
+        mbarrier_arrive(ring.barrier);
+    }
+    portable_ring_next<T>(ring);
+}
+
+// Fills the team's stages. An entry's source rows are requested portable_ahead entries before.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
                                    typename T::shared &shared, portable_ring ring) {
-    const portable_target target = portable_target_of<T>();
-    const portable_source source = portable_source_of<T>(p, work);
+    const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
     for (int i = 0; i < portable_ahead; ++i) {
-        const uint32_t slot = slots + i * T::slot_bytes;
-        portable_entry_next<T>(p, work, cursor, slot, slot + lane);
+        portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
         async_copy_commit();
     }
     portable_filling<T::warp_fragments> filling;
-    bool begin = p.programmatic;
+    if (p.programmatic) {
+        pdl_wait(); // before features
+    }
+#pragma unroll 1
     for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
         async_copy_wait_but<portable_ahead - 1>();
         __syncwarp();
-        const uint32_t from = slots + entry * T::slot_bytes;
-        portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
-        if (!__any_sync(~0u, filling.stages)) {
+        portable_filling_begin<T>(p, work, target, slots + entry * portable_slot_bytes, filling);
+        if (filling.what & portable_none) {
             break;
         }
-        const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
-        portable_entry_next<T>(p, work, cursor, to, to + lane);
+        portable_entry_next<T>(p, work, cursor,
+                               slots +
+                                   (entry + portable_ahead) % portable_slots * portable_slot_bytes);
         async_copy_commit();
+        portable_ring_skip<T>(ring, filling.skip);
+        int number = filling.what & portable_later ? portable_run_stages : 0;
 #pragma unroll 1
-        do {
-            mbarrier_wait(ring.barrier + portable_empty, ring.phase ^ 1);
-            portable_fill<T>(p, work, source, filling, target, begin, ring.at);
-            begin = false;
-            mbarrier_arrive_copies(ring.barrier);
-            if (target.header) {
-                mbarrier_arrive(ring.barrier);
+        for (;;) {
+            const int end = min(number + portable_run_stages, filling.stages);
+#pragma unroll 1
+            do {
+                portable_stage_fill<T>(p, work, filling, target, number, ring);
+            } while (++number < end);
+            number += portable_run_stages;
+            if (number >= filling.stages) {
+                break;
             }
-            portable_ring_next<T>(ring);
-            portable_filling_next<T>(p, filling);
-        } while (__any_sync(~0u, filling.stages));
+            portable_ring_skip<T>(ring, portable_run_stages);
+        }
     }
     async_copy_wait();
 }
@@ -122,11 +158,7 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
     }
     for (int tile = 0; tile < work.tiles;) {
         mbarrier_wait(ring.barrier, ring.phase);
-        const uint32_t state = portable_state_load(ring.at, origin);
-        if (portable_flagged(state, portable_flag_scale)) {
-            portable_scale<T>(shared.ratio + from, sum);
-        }
-        portable_multiply_any<T>(ring.at, origin, state, sum);
+        const uint32_t state = portable_multiply_any<T>(ring.at, origin, shared.ratio + from, sum);
         const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
         portable_ring_next<T>(ring);
         if (!portable_flagged(state, portable_flag_last)) {
@@ -159,8 +191,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.size.depth) {
-        // Producer lanes with their copies, and one of each warp with its stores; consumer warps.
-        mbarrier_init(&shared.full[threadIdx.x], T::producers * 33);
+        // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
+        mbarrier_init(&shared.full[threadIdx.x], T::pairs * 33);
         mbarrier_init(&shared.empty[threadIdx.x], T::consumers);
     }
     __syncthreads();

@@ -64,7 +64,6 @@ template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin &from,
                                           uint32_t state, float (&sum)[T::fragments][T::bands][4]) {
     enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
-    static_assert(!T::halves, "registers are short");
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
 #pragma unroll 1
     for (uint32_t piece = 0; piece < pieces; ++piece) {
@@ -92,13 +91,20 @@ SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin 
     }
 }
 
+// Multiplies a stage and returns its state.
 template <typename T>
-SPIRA_DEVICE void portable_multiply_any(uint32_t stage, const portable_origin &from, uint32_t state,
-                                        float (&sum)[T::fragments][T::bands][4]) {
+SPIRA_DEVICE uint32_t portable_multiply_any(uint32_t stage, const portable_origin &from,
+                                            const float *ratio,
+                                            float (&sum)[T::fragments][T::bands][4]) {
     if constexpr (T::exact) {
+        const uint32_t state = portable_state_of(portable_header_load(stage, from), from);
+        if (portable_flagged(state, portable_flag_scale)) {
+            portable_scale<T>(ratio, sum);
+        }
         portable_multiply_exact<T>(stage, from, state, sum);
+        return state;
     } else {
-        portable_multiply<T>(stage, from, state, sum);
+        return portable_multiply<T>(stage, from, ratio, sum);
     }
 }
 
