@@ -157,8 +157,9 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
         pdl_wait(); // before residual, sums and outputs
     }
     for (int tile = 0; tile < work.tiles;) {
+        const portable_place_in in = portable_origin_in(ring.at, origin);
         mbarrier_wait(ring.barrier, ring.phase);
-        const uint32_t state = portable_multiply_any<T>(ring.at, origin, shared.ratio + from, sum);
+        const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
         const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
         portable_ring_next<T>(ring);
         if (!portable_flagged(state, portable_flag_last)) {

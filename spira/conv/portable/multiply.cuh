@@ -77,43 +77,53 @@ SPIRA_DEVICE uint32_t portable_rows_at() {
     return portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next;
 }
 
-// Where a lane reads in a stage, from its first byte on.
+// Where a lane reads in a stage, from its first byte on. Two registers, not four: they are short.
 struct portable_origin {
-    uint32_t rows, weights;
-    uint32_t header, bits; // the word of the header that the lane looks at, and its bits
+    uint32_t operands; // of rows; of weights: from bit 16 on
+    uint32_t header;   // the word that the lane looks at; from bit 16 on its first bit there, from
+                       // bit 24 on a mask of its bits
 };
 
+// The same in a stage.
+struct portable_place_in {
+    uint32_t rows, weights, header, bits;
+};
+
+SPIRA_DEVICE portable_place_in portable_origin_in(uint32_t stage, const portable_origin &o) {
+    const uint32_t operands = portable_here(o.operands), header = portable_here(o.header);
+    portable_place_in in;
+    in.rows = stage + (operands & 0xffff);
+    in.weights = stage + (operands >> 16);
+    in.header = stage + (header & 0xffff);
+    in.bits = header >> 24 << (header >> 16 & 31);
+    return in;
+}
+
+// rows, weights: the lane's first bytes.
 template <typename T>
-SPIRA_DEVICE void portable_origin_header(const portable_place &own, portable_origin &o) {
+SPIRA_DEVICE portable_origin portable_origin_make(const portable_place &own, uint32_t rows,
+                                                  uint32_t weights) {
+    static_assert(T::stage_bytes < 1 << 16, "16 bits");
     const int lane = (int)threadIdx.x % 32;
     const int fragment = portable_fragment_of<T>(own, lane % T::fragments);
     const bool flag = lane >= portable_state_flags;
-    o.header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
-    o.bits = flag ? lane < portable_state_flags + 8 ? 1u << (lane - portable_state_flags) : 0
-                  : 3u << fragment % portable_word_fragments * portable_word_bits;
-    o.header = portable_keep(o.header);
-    o.bits = portable_keep(o.bits);
+    const uint32_t header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
+    const uint32_t bit = (uint32_t)(flag ? (lane - portable_state_flags) % 8
+                                         : fragment % portable_word_fragments * portable_word_bits);
+    const uint32_t mask = flag ? lane < portable_state_flags + 8 : 3;
+    return {portable_keep(rows | weights << 16), portable_keep(header | bit << 16 | mask << 24)};
 }
 
 template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
-    portable_origin o;
-    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>();
-    o.weights =
-        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
-    o.rows = portable_keep(o.rows);
-    o.weights = portable_keep(o.weights);
-    portable_origin_header<T>(own, o);
-    return o;
+    return portable_origin_make<T>(
+        own, (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>(),
+        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at());
 }
 
-// The word of the header that the lane looks at; of these words the state of the stage.
-SPIRA_DEVICE uint32_t portable_header_load(uint32_t stage, const portable_origin &from) {
-    return shared_load(stage + from.header);
-}
-
-SPIRA_DEVICE uint32_t portable_state_of(uint32_t word, const portable_origin &from) {
+// Returns the state of a stage. word: of the header, the one that the lane looks at.
+SPIRA_DEVICE uint32_t portable_state_of(uint32_t word, const portable_place_in &from) {
     return __ballot_sync(~0u, (word & from.bits) != 0);
 }
 
@@ -132,10 +142,10 @@ SPIRA_DEVICE void portable_rows_load(uint32_t rows, int i, portable_operands<T> 
 
 // Loads a half, as far as registers go. half: 0 or 1.
 template <typename T>
-SPIRA_DEVICE void portable_half_load(uint32_t stage, const portable_origin &from, int half,
+SPIRA_DEVICE void portable_half_load(const portable_place_in &from, int half,
                                      portable_operands<T> &h) {
-    const uint32_t weights = stage + (from.weights ^ (uint32_t)half * 32);
-    const uint32_t rows = stage + (from.rows ^ (uint32_t)half * 32);
+    const uint32_t weights = from.weights ^ (uint32_t)half * 32;
+    const uint32_t rows = from.rows ^ (uint32_t)half * 32;
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
         h.a[i] = matrix_load_4(weights + i / 2 * 2048 + i % 2 * 128);
@@ -147,11 +157,11 @@ SPIRA_DEVICE void portable_half_load(uint32_t stage, const portable_origin &from
 // Multiplies a half. Fragments are skipped by predicates: branches would keep the loads from
 // overlapping with the products.
 template <typename T>
-SPIRA_DEVICE void portable_half_multiply(uint32_t stage, const portable_origin &from, int half,
-                                         uint32_t state, portable_operands<T> &h,
+SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half, uint32_t state,
+                                         portable_operands<T> &h,
                                          float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    const uint32_t rows = stage + (from.rows ^ (uint32_t)half * 32);
+    const uint32_t rows = from.rows ^ (uint32_t)half * 32;
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         if (j % 2 == 0 && j >= 2 && j + 2 < T::fragments) {
@@ -182,22 +192,21 @@ SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][
     }
 }
 
-// Multiplies a stage and returns its state. The first half is loaded while the header is. stage:
-// its address; ratio: of the warp's channels, portable_scale.
+// Multiplies a stage and returns its state. The first half is loaded while the header is. from: the
+// lane's addresses; ratio: of the warp's channels, portable_scale.
 template <typename T>
-SPIRA_DEVICE uint32_t portable_multiply(uint32_t stage, const portable_origin &from,
-                                        const float *ratio,
+SPIRA_DEVICE uint32_t portable_multiply(const portable_place_in &from, const float *ratio,
                                         float (&sum)[T::fragments][T::bands][4]) {
     portable_operands<T> h;
-    const uint32_t word = portable_header_load(stage, from);
-    portable_half_load<T>(stage, from, 0, h);
+    const uint32_t word = shared_load(from.header);
+    portable_half_load<T>(from, 0, h);
     const uint32_t state = portable_state_of(word, from);
     if (portable_flagged(state, portable_flag_scale)) {
         portable_scale<T>(ratio, sum);
     }
-    portable_half_multiply<T>(stage, from, 0, state, h, sum);
-    portable_half_load<T>(stage, from, 1, h);
-    portable_half_multiply<T>(stage, from, 1, state, h, sum);
+    portable_half_multiply<T>(from, 0, state, h, sum);
+    portable_half_load<T>(from, 1, h);
+    portable_half_multiply<T>(from, 1, state, h, sum);
     return state;
 }
 

@@ -43,9 +43,9 @@ SPIRA_BOTH constexpr int portable_producers(int rows) {
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
 // each 128 rows, with a bit for each 4 rows of which one has a source; a word of portable_flag; and
-// a tile's last stage its output rows (-1: none).
+// a tile's last stage its output rows (-1: none). Stages are aligned to 128 bytes.
 SPIRA_BOTH constexpr int portable_header_bytes(int rows) {
-    return (4 + rows) * (int)sizeof(uint32_t);
+    return ((4 + rows) * (int)sizeof(uint32_t) + 127) / 128 * 128;
 }
 
 enum portable_flag : uint32_t {
@@ -115,7 +115,7 @@ struct portable_traits {
     static constexpr int resident = portable_resident(columns, rows);
 
     // Rows whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = (sizeof(E) == 4 ? 2 : 4) / (fragments > 4 ? 2 : 1);
+    static constexpr int batch = (sizeof(E) == 4 ? 4 : 8) / (fragments > 4 ? 4 : 1);
 
     typedef portable_shared<columns, producers> shared;
     static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
