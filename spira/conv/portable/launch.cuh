@@ -50,6 +50,11 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
                                     : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
         }
     }
+    if constexpr (PORTABLE_WIDE64) {
+        if (p.size.slices == 2 && p.size.tiles > 1) {
+            return portable_launch<portable_traits<E, 4, 4, 1, 8>>(p, d, stream);
+        }
+    }
     return p.size.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream)
                               : portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
 }
