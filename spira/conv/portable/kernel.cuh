@@ -20,14 +20,12 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
     }
 }
 
-// The ring, and where a warp stands in it.
+// The ring, and where a warp is in it. One register changes.
 struct portable_ring {
-    uint32_t at, end;  // addresses of the next stage, and behind the last
-    uint32_t bytes;    // of all stages
-    uint32_t barrier;  // address of its mbarriers: full, and `empty` behind it empty
-    uint32_t barriers; // bytes of those that are full
-    uint32_t phase;
-    uint32_t depth, reciprocal; // stages; 2^32 / stages, rounded up
+    uint32_t memory;   // address of the first stage
+    uint32_t barriers; // of its mbarriers: full, and `empty` behind it empty
+    uint32_t depth;    // stages
+    uint32_t turn;     // 2 * the next stage, + the parity of its phase
 };
 
 enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
@@ -35,42 +33,34 @@ enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
 template <typename T>
 SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_t memory,
                                             const typename T::shared &shared) {
-    portable_ring r;
-    r.at = memory;
-    r.bytes = (uint32_t)p.size.depth * T::stage_bytes;
-    r.end = memory + r.bytes;
-    r.barrier = shared_address(shared.full);
-    r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
-    r.phase = 0;
-    r.depth = (uint32_t)p.size.depth;
-    r.reciprocal = ~0u / r.depth + 1;
-    return r;
+    return {memory, shared_address(shared.full), (uint32_t)p.size.depth, 0};
 }
 
+// The next stage: its address, its mbarrier, its parity.
 template <typename T>
-SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
-    r.at += T::stage_bytes;
-    r.barrier += sizeof(uint64_t);
-    if (r.at == r.end) {
-        r.at -= r.bytes;
-        r.barrier -= r.barriers;
-        r.phase ^= 1;
-    }
+SPIRA_DEVICE uint32_t portable_ring_at(const portable_ring &r) {
+    return r.memory + (r.turn >> 1) * T::stage_bytes;
 }
 
-// Leaves out some stages.
-template <typename T>
-SPIRA_DEVICE void portable_ring_skip(portable_ring &r, int stages) {
-    const auto rounds = (uint32_t)((uint64_t)(uint32_t)stages * r.reciprocal >> 32);
-    const uint32_t rest = (uint32_t)stages - rounds * r.depth;
-    r.at += rest * T::stage_bytes;
-    r.barrier += rest * (uint32_t)sizeof(uint64_t);
-    r.phase ^= rounds & 1;
-    if (r.at >= r.end) {
-        r.at -= r.bytes;
-        r.barrier -= r.barriers;
-        r.phase ^= 1;
-    }
+SPIRA_DEVICE uint32_t portable_ring_barrier(const portable_ring &r) {
+    return r.barriers + (r.turn >> 1) * (uint32_t)sizeof(uint64_t);
+}
+
+SPIRA_DEVICE uint32_t portable_ring_parity(const portable_ring &r) {
+    return r.turn & 1;
+}
+
+// Leaves out a few stages, at most as many as there are.
+SPIRA_DEVICE void portable_ring_step(portable_ring &r, uint32_t stages) {
+    r.turn += 2 * stages;
+    r.turn = r.turn >= 2 * r.depth ? (r.turn - 2 * r.depth) ^ 1 : r.turn;
+}
+
+// Leaves out any number of stages. reciprocal: 2^32 / depth, rounded up.
+SPIRA_DEVICE void portable_ring_skip(portable_ring &r, uint32_t stages, uint32_t reciprocal) {
+    const auto rounds = (uint32_t)((uint64_t)stages * reciprocal >> 32);
+    r.turn ^= rounds & 1;
+    portable_ring_step(r, stages - rounds * r.depth);
 }
 
 // Fills a stage and goes to the next. number: of the entry's chunk.
@@ -79,13 +69,14 @@ SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_wo
                                       const portable_filling<T::warp_fragments> &f,
                                       const portable_target &target, int number,
                                       portable_ring &ring) {
-    mbarrier_wait(ring.barrier + portable_empty, ring.phase ^ 1);
-    portable_fill<T>(p, work, f, target, number, ring.at);
-    mbarrier_arrive_copies(ring.barrier);
+    const uint32_t barrier = portable_ring_barrier(ring);
+    mbarrier_wait(barrier + portable_empty, portable_ring_parity(ring) ^ 1);
+    portable_fill<T>(p, work, f, target, number, portable_ring_at<T>(ring));
+    mbarrier_arrive_copies(barrier);
     if (target.header) {
-        mbarrier_arrive(ring.barrier);
+        mbarrier_arrive(barrier);
     }
-    portable_ring_next<T>(ring);
+    portable_ring_step(ring, 1);
 }
 
 // Fills the team's stages. An entry's source rows are requested portable_ahead entries before.
@@ -94,6 +85,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
                                    typename T::shared &shared, portable_ring ring) {
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
+    const uint32_t reciprocal = ~0u / ring.depth + 1;
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
@@ -117,7 +109,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
                                slots +
                                    (entry + portable_ahead) % portable_slots * portable_slot_bytes);
         async_copy_commit();
-        portable_ring_skip<T>(ring, filling.skip);
+        portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
         int number = filling.what & portable_later ? portable_run_stages : 0;
 #pragma unroll 1
         for (;;) {
@@ -130,7 +122,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
             if (number >= filling.stages) {
                 break;
             }
-            portable_ring_skip<T>(ring, portable_run_stages);
+            portable_ring_step(ring, portable_run_stages);
         }
     }
     async_copy_wait();
@@ -157,18 +149,18 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
         pdl_wait(); // before residual, sums and outputs
     }
     for (int tile = 0; tile < work.tiles;) {
-        const portable_place_in in = portable_origin_in(ring.at, origin);
-        mbarrier_wait(ring.barrier, ring.phase);
+        const uint32_t at = portable_ring_at<T>(ring), barrier = portable_ring_barrier(ring);
+        const portable_place_in in = portable_origin_in(at, origin);
+        mbarrier_wait(barrier, portable_ring_parity(ring));
         const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
-        const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
-        portable_ring_next<T>(ring);
+        portable_ring_step(ring, 1);
         if (!portable_flagged(state, portable_flag_last)) {
-            portable_release(empty);
+            portable_release(barrier + portable_empty);
             continue;
         }
         int row[T::fragments][2];
         portable_outputs_load<T>(at, own, row);
-        portable_release(empty);
+        portable_release(barrier + portable_empty);
         portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
         portable_clear<T>(sum);
         ++tile;
