@@ -26,8 +26,8 @@ enum {
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead = 3,          // entries whose source rows are on their way (cursor.cuh)
-    portable_slots = 4,          // of a warp, for entries: one more, a power of two
+    portable_ahead = 2, // entries of a warp whose source rows are on their way (cursor.cuh)
+    portable_slots = portable_ahead + 1,
 };
 
 // ---- variants -----------------------------------------------------------------------------------
