@@ -205,6 +205,15 @@ TEST(portable_emulated_mbarriers_are_needed) {
     CHECK(!fails(1));
 }
 
+// Few tiles are thread blocks of their own; many are shared out to those that have room.
+TEST(portable_workers) {
+    CHECK_EQUAL(portable_workers(0, 264), 0);
+    CHECK_EQUAL(portable_workers(717, 264), 717);
+    CHECK_EQUAL(portable_workers(4 * 264, 264), 4 * 264);
+    CHECK_EQUAL(portable_workers(4 * 264 + 1, 264), 264);
+    CHECK_EQUAL(portable_workers(9, 0), 0); // more slices than room: the launch has one worker each
+}
+
 // Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much
 // and with little shared memory.
 TEST(portable_sizes) {

@@ -4,10 +4,6 @@
 
 #include "traits.cuh"
 
-#ifndef PORTABLE_WIDE64 // experiment: tiles of 256 rows with 64 columns
-#define PORTABLE_WIDE64 0
-#endif
-
 namespace spira {
 
 // Formats that Hopper's kernel has.
@@ -61,8 +57,7 @@ SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv
     return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
            size->split == 1 &&
            (size->tiles == 1 ||
-            (size->tiles == 2 &&
-             (columns == 128 || (columns == 64 && (PORTABLE_WIDE64 || type == numeric_f32))))) &&
+            (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
@@ -99,10 +94,6 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
     const bool shared = columns == 128 || portable_resident_on(columns, 256, d->shared_max) > 1;
     const conv_sizes large = {2, slices, 1, 1};
-    if (PORTABLE_WIDE64 && columns == 64 && s->type != numeric_f32 &&
-        pairs > 2 * d->multiprocessors && portable_sizes_fit(s->type, d, &large)) {
-        return large;
-    }
     return shared && (many || alone) && portable_sizes_fit(s->type, d, &large)
                ? large
                : conv_sizes{1, slices, 1, 1};

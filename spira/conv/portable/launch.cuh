@@ -8,15 +8,12 @@
 
 namespace spira {
 
-#ifndef PORTABLE_ROUNDS
-#define PORTABLE_ROUNDS 4
-#endif
-
 // Workers of a slice. Where there are few tiles for each thread block that has room, each tile is a
 // worker's: the GPU then starts the next thread block, heavy tiles first, wherever one has ended.
 // Otherwise workers stay for several tiles, and the next tile's stages are filled while one ends.
 SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room) {
-    return tiles <= PORTABLE_ROUNDS * room ? tiles : room;
+    enum { rounds = 4 };
+    return tiles <= rounds * room ? tiles : room;
 }
 
 // T: portable_traits.
@@ -48,11 +45,6 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
         if (p.size.slices == 4) {
             return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
                                     : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
-        }
-    }
-    if constexpr (PORTABLE_WIDE64) {
-        if (p.size.slices == 2 && p.size.tiles > 1) {
-            return portable_launch<portable_traits<E, 4, 4, 1, 8>>(p, d, stream);
         }
     }
     return p.size.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream)

@@ -57,71 +57,34 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
     }
 }
 
-// Weights of 4 input channels; rows 2 t and 2 t + 1 of a fragment.
-template <typename T>
-struct portable_weights_exact {
-    float4 channel[4][T::bands / 2];
-};
-
-struct portable_rows_exact {
-    float4 low, high;
-};
-
-// Loads the weights of a piece's k-th channel. from: the lane's address of the piece's first.
-template <typename T>
-SPIRA_DEVICE void portable_weights_load(uint32_t from, int k, portable_weights_exact<T> &w) {
-    enum { weights_row = portable_exact_out * sizeof(float) };
-#pragma unroll
-    for (int q = 0; q < T::bands / 2; ++q) {
-        w.channel[k][q] = portable_floats(
-            shared_load_4(from + k * weights_row + q * (portable_exact_in * weights_row)));
-    }
-}
-
-SPIRA_DEVICE portable_rows_exact portable_rows_load_exact(uint32_t from) {
-    return {portable_floats(shared_load_4(from)),
-            portable_floats(shared_load_4(from + conv_chunk_bytes))};
-}
-
-// Element k of four.
-SPIRA_DEVICE float portable_element(const float4 &v, int k) {
-    return k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w;
-}
-
-// Multiplies the pieces of a stage, 4 input channels each. Rows are loaded one fragment ahead, and
-// weights as soon as the last fragment has used those of the piece before.
+// Pieces of 4 input channels follow each other. Shared memory is what bounds this loop: it loads
+// nothing that it does not multiply.
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_t state,
                                           float (&sum)[T::fragments][T::bands][4]) {
-    enum { piece_bytes = 4 * portable_exact_out * sizeof(float), last = T::fragments - 1 };
-    static_assert(T::fragments % 2 == 0, "rows of a piece's first fragment are rows[0]");
+    enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
-    portable_weights_exact<T> w;
-    portable_rows_exact rows[2];
-    rows[0] = portable_rows_load_exact(from.rows);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        portable_weights_load<T>(from.weights, k, w);
-    }
 #pragma unroll 1
     for (uint32_t piece = 0; piece < pieces; ++piece) {
-        const uint32_t next = min(piece + 1, pieces - 1);
-        const uint32_t now_rows = from.rows ^ piece * conv_lane_bytes;
-        const uint32_t next_rows = from.rows ^ next * conv_lane_bytes;
+        const uint32_t rows = from.rows ^ piece * conv_lane_bytes;
+        const uint32_t weights = from.weights + piece * (4 * weights_row);
+        float4 w[4][quads];
 #pragma unroll
-        for (int j = 0; j <= last; ++j) {
-            rows[(j + 1) % 2] = portable_rows_load_exact(
-                j == last ? next_rows : now_rows + (j + 1) * T::down * portable_fragment_bytes);
-            const portable_rows_exact &own = rows[j % 2];
+        for (int i = 0; i < 4 * quads; ++i) {
+            const int k = i / quads, q = i % quads;
+            w[k][q] = portable_floats(
+                shared_load_4(weights + k * weights_row + q * (portable_exact_in * weights_row)));
+        }
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                if (portable_valid(state, j)) {
-                    portable_add_exact<T>(portable_element(own.low, k),
-                                          portable_element(own.high, k), w.channel[k], sum[j]);
-                }
-                if (j == last) {
-                    portable_weights_load<T>(from.weights + next * piece_bytes, k, w);
-                }
+        for (int j = 0; j < T::fragments; ++j) {
+            if (portable_valid(state, j)) {
+                const uint32_t at = rows + j * T::down * portable_fragment_bytes;
+                const float4 low = portable_floats(shared_load_4(at));
+                const float4 high = portable_floats(shared_load_4(at + conv_chunk_bytes));
+                portable_add_exact<T>(low.x, high.x, w[0], sum[j]);
+                portable_add_exact<T>(low.y, high.y, w[1], sum[j]);
+                portable_add_exact<T>(low.z, high.z, w[2], sum[j]);
+                portable_add_exact<T>(low.w, high.w, w[3], sum[j]);
             }
         }
     }
