@@ -207,11 +207,15 @@ TEST(portable_emulated_mbarriers_are_needed) {
 
 // Few tiles are thread blocks of their own; many are shared out to those that have room.
 TEST(portable_workers) {
-    CHECK_EQUAL(portable_workers(0, 264), 0);
-    CHECK_EQUAL(portable_workers(717, 264), 717);
-    CHECK_EQUAL(portable_workers(4 * 264, 264), 4 * 264);
-    CHECK_EQUAL(portable_workers(4 * 264 + 1, 264), 264);
-    CHECK_EQUAL(portable_workers(9, 0), 0); // more slices than room: the launch has one worker each
+    CHECK_EQUAL(portable_workers(0, 264, 2), 0);
+    CHECK_EQUAL(portable_workers(717, 264, 2), 717);
+    CHECK_EQUAL(portable_workers(4 * 264, 264, 1), 4 * 264);
+    CHECK_EQUAL(portable_workers(4 * 264 + 1, 264, 4), 264);
+    CHECK_EQUAL(portable_workers(717, 132, 4), 132); // more chunks, more thread blocks
+    CHECK_EQUAL(portable_workers(717, 132, 8), 717);
+    CHECK_EQUAL(portable_workers(2000, 132, 100), 132);
+    CHECK_EQUAL(portable_workers(9, 0, 2),
+                0); // more slices than room: the launch has one worker each
 }
 
 // Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much

@@ -2,8 +2,9 @@
 // weights.
 //
 // A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
-// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled with
-// zeros by the same copies; the header says which rows are there.
+// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows of a fragment are
+// filled with zeros by the same copies. Fragments without a source are left as they are; the header
+// says which.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
@@ -145,7 +146,7 @@ SPIRA_DEVICE void portable_fill_weights(const char *weights, const portable_targ
     }
 }
 
-// Copies the warp's rows of the chunk.
+// Copies the warp's rows of the chunk, of fragments that have a source: the others are not read.
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f,
                                      const portable_chunk &chunk, uint32_t to) {
@@ -153,9 +154,12 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
     if (chunk.wide) {
 #pragma unroll
         for (int i = 0; i < T::warp_fragments; ++i) {
-            async_copy_16_signed(to + i * portable_fragment_bytes,
-                                 chunk.base + conv_multiply_wide((uint32_t)f.row[i], chunk.pitch),
-                                 f.row[i] | (chunk.left - 1));
+            const char *const from =
+                chunk.base + conv_multiply_wide((uint32_t)f.row[i], chunk.pitch);
+            if (f.valid >> i * portable_word_bits & 3) {
+                async_copy_16_signed(to + i * portable_fragment_bytes, from,
+                                     f.row[i] | (chunk.left - 1));
+            }
         }
         return;
     }
