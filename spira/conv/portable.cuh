@@ -3,8 +3,8 @@
 //
 // Reads the ordered layout (layout/order.h), as conv/hopper.cuh does, and the packed weights of
 // conv/tensor.cuh, or in exact fp32 its own. A tile is one pair of row groups (128 rows) or two. A
-// thread block computes one tile at a time for a slice of the output channels, and stays for
-// several tiles.
+// thread block computes one tile at a time for a slice of the output channels. Where there are many
+// tiles it stays for several.
 //
 //     producer warps                  ring of 3 to 8 stages             consumer warps
 //     --------------                  ---------------------             --------------

@@ -12,7 +12,8 @@
 #include "../support/gpu.cuh"
 #undef gpu
 
-static int shared_most; // bytes of shared memory; 0: all
+static int shared_most;          // bytes of shared memory; 0: all
+static int multiprocessors_most; // that the launcher counts on; 0: all
 
 // The GPU without its Hopper kernels.
 static const spira::device_info *gpu() {
@@ -20,6 +21,7 @@ static const spira::device_info *gpu() {
     info = *gpu_queried();
     info.hopper = false;
     info.shared_max = shared_most ? shared_most : info.shared_max;
+    info.multiprocessors = multiprocessors_most ? multiprocessors_most : info.multiprocessors;
     return &info;
 }
 
@@ -45,36 +47,46 @@ status start(const device_problem *d) {
         a->shape.type, [&](auto tag) { return conv_run_portable(tag, a, gpu(), stream_get()); });
 }
 
-// The same bits twice, by `sizes` or, if that is null, as the rules choose.
-std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
-    device_joined d;
-    device_joined_make(p, &d);
-    d.main.args.sizes = sizes;
-    std::vector<char> out =
-        device_problem_run(&p->main, &d.main, true, [&] { return start(&d.main); });
-    guarded_finish();
-    return out;
+// One run over outputs of NaN, by `sizes` or, if that is null, as the rules choose.
+std::vector<char> joined_run(const joined_problem *p, device_joined *d, const conv_sizes *sizes) {
+    const problem *main = &p->main;
+    d->main.args.sizes = sizes;
+    CUDA_CHECK(cudaMemset(d->main.args.out, 0xff,
+                          (size_t)main->outputs * (size_t)main->shape.cout *
+                              (size_t)numeric_size(main->shape.type)));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CHECK_OK(start(&d->main));
+    return device_problem_fetch(main, &d->main);
 }
 
-// In all cuts, whose outputs are the same bits: the order of the additions does not depend on them.
+// In all cuts, with all shared memory and with little. All outputs are the same bits, as the order
+// of the additions does not depend on the cut: those of the first run are compared with sums in
+// double.
 void joined_check(joined_problem *p, const char *what) {
     static conv_sizes sizes[conv_sizes_most];
     char more[80];
     snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
     problem_name(&p->main, what, more);
+    device_joined d;
+    device_joined_make(p, &d);
+    d.main.args.sizes = nullptr;
+    const std::vector<char> out =
+        device_problem_run(&p->main, &d.main, true, [&] { return start(&d.main); });
+    const reference_verdict v =
+        p->own.shape.cin ? joined_judge(p, out.data()) : problem_judge(&p->main, out.data());
+    reference_conv_good(v, p->main.name);
     for (int shared : {0, (int)small_shared}) {
         shared_most = shared;
-        const std::vector<char> out = joined_run(p, nullptr);
-        const reference_verdict v =
-            p->own.shape.cin ? joined_judge(p, out.data()) : problem_judge(&p->main, out.data());
-        reference_conv_good(v, p->main.name);
         const int count = conv_sizes_list(&p->main.shape, 0, gpu(), sizes);
-        CHECK(count >= 4);
-        for (int i = 0; i < count; ++i) {
-            test_check(joined_run(p, &sizes[i]) == out, __FILE__, __LINE__, p->main.name);
+        CHECK(count >= 2);
+        for (int i = shared ? -1 : 0; i < count; ++i) {
+            test_check(joined_run(p, &d, i < 0 ? nullptr : &sizes[i]) == out, __FILE__, __LINE__,
+                       p->main.name);
         }
     }
     shared_most = 0;
+    CHECK(device_problem_untouched(&p->main, &d.main));
+    guarded_finish();
 }
 
 // Whether the GPU runs the kernel.
@@ -153,7 +165,8 @@ DEVICE_TEST(gpu_portable_every_count) {
     }
 }
 
-// More tiles than thread blocks, so that tiles follow each other.
+// More tiles than thread blocks, so that tiles follow each other: on a part of the GPU. Once on all
+// of it.
 DEVICE_TEST(gpu_portable_many_tiles) {
     NEED_PORTABLE();
     int seed = 0;
@@ -164,11 +177,18 @@ DEVICE_TEST(gpu_portable_many_tiles) {
             }
             random_state random = random_make((uint64_t)channels);
             joined_problem p = joined_make(&random, shape_make(3, channels, 0, channels, type), 0,
-                                           0, 3000, test_quick() ? 20000 : 90000, 77);
+                                           0, 3000, 5000, 77);
             joined_fill(&random, &p, 30, with_all, 0, activation_relu);
+            multiprocessors_most = 2;
             joined_check(&p, "many tiles");
+            multiprocessors_most = 0;
         }
     }
+    random_state random = random_make(7);
+    joined_problem p = joined_make(&random, shape_make(9, 34, 0, 64, numeric_f16), 0, 0, 3000,
+                                   test_quick() ? 20000 : 150000, 77);
+    joined_fill(&random, &p, 10, with_all, 0, activation_relu);
+    joined_check(&p, "many tiles on the whole GPU");
 }
 
 // The last offsets as sums that the others begin from.
@@ -236,14 +256,16 @@ DEVICE_TEST(gpu_portable_many_channels) {
     NEED_PORTABLE();
     const int shapes[][4] = {
         {1, 4096, 0, 4096}, {2, 1040, 0, 1040}, {9, 4096, 4096, 33}, {9, 130, 0, 4096}};
+    int turn = 0;
     for (auto &c : shapes) {
-        for (numeric type : formats) {
+        for (int i = 0; i < 2; ++i) { // two formats of each shape
+            const numeric type = formats[turn++ % 4];
             if (test_quick() && c[0] * c[1] * c[3] > 100000) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
             const conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
-            joined_problem p = joined_make(&random, s, c[0] > 2 ? 4096 : 0, 0, 66, 66, 0);
+            joined_problem p = joined_make(&random, s, c[0] > 2 ? 4096 : 0, 0, 34, 34, 0);
             joined_fill(&random, &p, 50, with_all, with_all, activation_relu);
             joined_check(&p, "many channels");
         }

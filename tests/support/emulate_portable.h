@@ -28,6 +28,9 @@ SPIRA_API device_info layer_device(const layer *l) {
         d.shared_max -= 1024;
     }
     d.programmatic = l->programmatic;
+    if (l->seed % 2) {
+        d.multiprocessors = 0; // one thread block for all tiles of a slice
+    }
     return d;
 }
 

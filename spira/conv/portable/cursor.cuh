@@ -4,9 +4,14 @@
 // stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile
 // without either has one entry of no rows.
 //
-// A warp's next entries stand in slots of shared memory, with the source rows of the 32 rows that
-// it gathers: asynchronous copies bring these. Loaded into registers, they would have to arrive
-// before the compiler moves them from one register to another, in the middle of other work.
+// Two teams of producer warps take turns: each fills a run of two stages of an entry, then leaves
+// out the other team's. With rings of at least three stages, a team is never a whole ring ahead of
+// the other: a barrier's parity is then enough to tell its phases apart. Each warp of a team
+// gathers 128 rows.
+//
+// A warp's next entries are in slots of shared memory, with the source rows of its 128 rows:
+// asynchronous copies bring these. Loaded into registers, they would have to arrive before the
+// compiler moves them from one register to another, in the middle of other work.
 #ifndef SPIRA_CONV_PORTABLE_CURSOR_CUH
 #define SPIRA_CONV_PORTABLE_CURSOR_CUH
 
@@ -14,14 +19,14 @@
 
 namespace spira {
 
-// What a slot says of its entry, behind the source rows (-1: none), and before the number of the
-// warp's first row in the layout: the offset, and
+// What a slot says of its entry, behind the source rows (-1: none). The next words are the warp's
+// first row in the layout, and the stages between the team's last run and its first of this entry.
 enum : uint32_t {
     portable_offset = portable_volume_most - 1,
     portable_last = 1u << 10,        // it is the tile's last
     portable_of_shortcut = 1u << 11, // its rows and weights are those of the shortcut
     portable_none = 1u << 12,        // there are no more entries
-    portable_wide = 1u << 13,        // the rows that are being read are aligned (fill.cuh)
+    portable_later = 1u << 13,       // the first run is the other team's
 };
 
 // Keeps a value that depends on the thread in a register: the compiler would compute it again and
@@ -30,25 +35,46 @@ SPIRA_DEVICE uint32_t portable_keep(uint32_t v) {
     return __shfl_sync(~0u, v, warp_lane());
 }
 
-// The word that a lane has, in each lane. The compiler sees that the result of a vote is the same
-// in all lanes, and that of a shuffle not: branches that depend on it would be divergent ones.
+// Keeps the compiler from computing what depends on a value before it gets here.
+template <typename V>
+SPIRA_DEVICE V portable_here(V v) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(V) == 8) {
+        asm volatile("" : "+l"(v));
+    } else {
+        asm volatile("" : "+r"(v));
+    }
+#endif
+    return v;
+}
+
+// A word that is the same in all lanes. The compiler sees that the result of a vote is the same in
+// all lanes, and of a load or a shuffle not: branches that depend on it would be divergent ones.
+SPIRA_DEVICE uint32_t portable_uniform(uint32_t v) {
+    return __ballot_sync(~0u, v >> threadIdx.x % 32 & 1);
+}
+
+// The word that a lane has, in each lane.
 SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
-    return __ballot_sync(~0u, __shfl_sync(~0u, v, lane) >> threadIdx.x % 32 & 1);
+    return portable_uniform(__shfl_sync(~0u, v, lane));
 }
 
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
-    int tile;                               // of the worker's tiles
-    int row;                                // the lane's first, in the layout
-    const int32_t *source;                  // of this row, for offset 0
-    uint32_t rest, own;                     // offsets first .. first + 31: those of the tile that
-    int first;                              // are still to come; those of the warp's row group
-    uint32_t all[2];                        // the lane's 32 offsets, of the tile and the row group
-    uint32_t words;                         // lanes whose all[0] is still to come
-    bool shortcut;                          // the tile's shortcut is still to come
-    int pair[pairs];                        // of the lane's of 32 tiles: portable_pairs_load
-    int next[pairs];                        // pairs of the next tile
+    int tile;              // of the worker's tiles
+    int row;               // the lane's first of four, in the layout
+    const int32_t *source; // of this row, for offset 0
+    uint32_t rest, own;    // offsets first .. first + 31: those of the tile that are still to
+    int first;             // come; those of the lane's row group
+    uint32_t all;          // the lane's 32 offsets, of the tile,
+    uint32_t of[2];        // and of the row groups of the warp's pair
+    uint32_t words;        // lanes whose `all` is still to come
+    bool shortcut;         // the tile's shortcut is still to come
+    uint32_t turn;         // 0: the next entry's first run is the team's
+    int skip;              // stages since the team's last run
+    int pair[pairs];       // of the lane's of 32 tiles: portable_pairs_load
+    int next[pairs];       // pairs of the next tile
     uint32_t mask[pairs][conv_pair_groups]; // of the next tile
 };
 
@@ -83,92 +109,145 @@ SPIRA_DEVICE void portable_tile_load(const conv_tensor_params &p, const conv_wor
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
-    const int own = (int)threadIdx.x / 32 * T::gathered / order_rows; // row group of the tile
-    int group = 0;
-    c.all[0] = c.all[1] = 0;
+    const int own = (int)threadIdx.x / 32 % T::pairs, at = warp_lane() * portable_lane_rows;
+    int pair = 0;
+    c.all = c.of[0] = c.of[1] = 0;
 #pragma unroll
-    for (int g = 0; g < T::pairs * conv_pair_groups; ++g) {
-        const int pair = g / conv_pair_groups, in_pair = g % conv_pair_groups;
-        c.all[0] |= c.mask[pair][in_pair];
-        c.all[1] = own == g ? c.mask[pair][in_pair] : c.all[1];
-        group = own == g ? c.next[pair] * conv_pair_groups + in_pair : group;
+    for (int i = 0; i < T::pairs; ++i) {
+        c.all |= c.mask[i][0] | c.mask[i][1];
+        c.of[0] = own == i ? c.mask[i][0] : c.of[0];
+        c.of[1] = own == i ? c.mask[i][1] : c.of[1];
+        pair = own == i ? c.next[i] : pair;
     }
-    const int in_group = (int)threadIdx.x / 32 * T::gathered % order_rows + warp_lane();
-    c.row = group * order_rows + in_group;
+    const int group = pair * conv_pair_groups + at / order_rows;
+    c.row = group * order_rows + at % order_rows;
     if (p.order.row) {
-        c.source = p.order.source + ((int64_t)group * p.volume * order_rows + in_group);
+        c.source = p.order.source + ((int64_t)group * p.volume * order_rows + at % order_rows);
     }
-    c.words = __ballot_sync(~0u, c.all[0] != 0);
+    c.words = __ballot_sync(~0u, c.all != 0);
     ++c.tile;
     c.shortcut = p.shortcut.parts > 0 && c.tile < work.tiles;
     portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
-// Before the first tile.
+// Before the first tile. The team's number is 0 or 1.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
                                         portable_cursor<T::pairs> &c) {
     c.tile = -1;
-    c.row = c.first = 0;
+    c.row = c.first = c.skip = 0;
     c.source = nullptr;
     c.rest = c.own = c.words = 0;
     c.shortcut = false;
+    c.turn = portable_uniform(threadIdx.x / 32 / T::pairs);
     portable_tile_load<T>(p, work, 0, c);
 }
 
-// Behind a tile's offsets: the shortcut, or an entry of no rows. Returns what the slot says, and
-// where the lane's source row is.
-SPIRA_DEVICE uint32_t portable_entry_end(const conv_tensor_params &p, const conv_work &work,
-                                         int tile, int row, bool shortcut, const int32_t *&from) {
-    from = p.order.row + row;
-    return shortcut ? 0u + portable_of_shortcut : tile >= work.tiles ? 0u + portable_none : 0;
+// Finds offsets of which some are still to come: of this tile, or of the next one.
+template <typename T>
+SPIRA_DEVICE void portable_cursor_refill(const conv_tensor_params &p, const conv_work &work,
+                                         portable_cursor<T::pairs> &c) {
+    if (!c.words && !c.shortcut && c.tile < work.tiles) {
+        portable_tile_next<T>(p, work, c);
+    }
+    if (c.words) {
+        const int word = __ffs((int)c.words) - 1;
+        const uint32_t low = portable_spread(c.of[0], word), high = portable_spread(c.of[1], word);
+        c.words &= c.words - 1;
+        c.rest = portable_spread(c.all, word);
+        c.own = warp_lane() * portable_lane_rows < order_rows ? low : high;
+        c.first = word * 32;
+    }
 }
 
-// Puts the next entry into a slot; its source rows are on their way. own: the slot's address for
-// the lane's source row; slot: of the first lane's.
-template <typename T>
-SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
-                                      portable_cursor<T::pairs> &c, uint32_t slot, uint32_t own) {
-    if (!c.rest) {
-        if (!c.words && !c.shortcut && c.tile < work.tiles) {
-            portable_tile_next<T>(p, work, c);
-        }
-        if (c.words) {
-            const int word = __ffs((int)c.words) - 1;
-            c.words &= c.words - 1;
-            c.rest = portable_spread(c.all[0], word);
-            c.own = portable_spread(c.all[1], word);
-            c.first = word * 32;
-        }
-    }
-    uint32_t what;
-    bool there;
-    const int32_t *from;
-    if (c.rest) {
-        const int bit = __ffs((int)c.rest) - 1;
-        c.rest &= c.rest - 1;
-        there = c.own >> bit & 1;
-        what = (uint32_t)(c.first + bit);
-        from = c.source + what * order_rows;
-    } else {
-        there = c.shortcut;
-        what = portable_entry_end(p, work, c.tile, c.row, c.shortcut, from);
-        c.shortcut = false;
-    }
-    what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
-    __syncwarp(); // the slot's last entry has been read
-    if (own == slot) {
-        shared_store(slot + T::gathered * 4, what);
-        shared_store(slot + T::gathered * 4 + 4, (uint32_t)c.row);
+// Stages of an entry.
+SPIRA_DEVICE int portable_entry_stages(const conv_tensor_params &p, bool of_shortcut) {
+    return of_shortcut ? p.shortcut.parts : p.chunks;
+}
+
+// Leaves out the stages of an entry that follow the team's last run, or all, and goes on to the
+// next entry.
+SPIRA_DEVICE void portable_turn_next(int stages, uint32_t &turn, int &skip) {
+    const int runs = (stages + portable_run_stages - 1) / portable_run_stages;
+    const int own = (runs - 1 - (int)turn) / 2 * 2 + (int)turn; // the team's last run
+    const bool some = (int)turn < runs;
+    skip = some ? max(stages - (own + 1) * portable_run_stages, 0) : skip + stages;
+    turn ^= (uint32_t)runs & 1;
+}
+
+// Copies four source rows into a slot, as many as are `there`; -1 for the others.
+SPIRA_DEVICE void portable_rows_copy(uint32_t to, const int32_t *from, int there) {
+    if (there >= portable_lane_rows && (uintptr_t)from % 16 == 0) {
+        async_copy_16(to, from, true);
+        return;
     }
 #pragma unroll
-    for (int i = 0; i < T::gathered; i += 32) {
-        const bool output = there && c.row + i < work.outputs;
-        if (output && p.order.row) {
-            async_copy_4_cached(own + i * 4, from + i);
+    for (int i = 0; i < portable_lane_rows; ++i) {
+        if (i < there) {
+            async_copy_4_cached(to + i * 4, from + i);
         } else {
-            shared_store(own + i * 4, output ? (uint32_t)(c.row + i) : ~0u);
+            shared_store(to + i * 4, ~0u);
         }
+    }
+}
+
+// The same of the identity: row, row + 1, ..
+SPIRA_DEVICE void portable_rows_count(uint32_t to, int row, int there) {
+#pragma unroll
+    for (int i = 0; i < portable_lane_rows; ++i) {
+        shared_store(to + i * 4, i < there ? (uint32_t)(row + i) : ~0u);
+    }
+}
+
+// Puts the team's next entry into a slot; its source rows are on their way.
+template <typename T>
+SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
+                                      portable_cursor<T::pairs> &c, uint32_t slot) {
+    uint32_t what;
+    bool there;
+    bool others;
+    do {
+        if (!c.rest) {
+            portable_cursor_refill<T>(p, work, c);
+        }
+        if (c.rest) {
+            const int bit = __ffs((int)c.rest) - 1;
+            c.rest &= c.rest - 1;
+            there = c.own >> bit & 1;
+            what = (uint32_t)(c.first + bit);
+        } else {
+            there = c.shortcut;
+            what = c.shortcut             ? 0u + portable_of_shortcut
+                   : c.tile >= work.tiles ? 0u + portable_none
+                                          : 0;
+            c.shortcut = false;
+        }
+        const int stages = portable_entry_stages(p, what & portable_of_shortcut);
+        others = c.turn && stages <= portable_run_stages && !(what & portable_none);
+        if (others) {
+            portable_turn_next(stages, c.turn, c.skip);
+        }
+    } while (others);
+    what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
+    what |= c.turn ? 0u + portable_later : 0u;
+    __syncwarp(); // the slot's last entry has been read
+    const int lane = warp_lane();
+    if (lane == 0) {
+        shared_store_4(slot + T::gathered * 4,
+                       make_uint4(what, (uint32_t)c.row,
+                                  (uint32_t)(c.skip + (c.turn ? portable_run_stages : 0)), 0));
+    }
+    portable_turn_next(portable_entry_stages(p, what & portable_of_shortcut), c.turn, c.skip);
+    const uint32_t own = slot + (uint32_t)lane * (portable_lane_rows * 4);
+    const int rows = there ? work.outputs - c.row : 0;
+    if (p.order.row) {
+        portable_rows_copy(own,
+                           what & portable_of_shortcut
+                               ? p.order.row + c.row
+                               : c.source + (what & portable_offset) * order_rows,
+                           rows);
+    } else {
+        portable_rows_count(own, c.row, rows);
     }
 }
 

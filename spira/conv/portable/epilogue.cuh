@@ -53,25 +53,43 @@ SPIRA_DEVICE void portable_sums_add(const conv_tensor_params &p, int channel,
     }
 }
 
-// Finishes four channels of an output. first: their number in the layer. vectors: their scales in
-// shared memory, and their shifts T::columns behind.
-template <typename T, bool wide>
-SPIRA_DEVICE void portable_finish(const conv_tensor_params &p, const float *vectors, int row,
-                                  int first, float4 sum,
-                                  const conv_quad<typename T::element> &residual) {
-    typedef typename T::element E;
+// Scale and shift of four channels.
+struct portable_affine {
+    float4 scale, shift;
+};
+
+// vectors: address of their scales in shared memory; their shifts are T::columns behind.
+template <typename T>
+SPIRA_DEVICE portable_affine portable_affine_load(uint32_t vectors) {
+    return {portable_floats(shared_load_4(vectors)),
+            portable_floats(shared_load_4(vectors + T::columns * (int)sizeof(float)))};
+}
+
+// Four channels of an output before the residual is added.
+SPIRA_DEVICE void portable_affine_apply(const portable_affine &a, float4 sum, float (&v)[4]) {
+    v[0] = fmaf(sum.x, a.scale.x, a.shift.x);
+    v[1] = fmaf(sum.y, a.scale.y, a.shift.y);
+    v[2] = fmaf(sum.z, a.scale.z, a.shift.z);
+    v[3] = fmaf(sum.w, a.scale.w, a.shift.w);
+}
+
+// Finishes four channels of an output. plain: without residual and leaky activation.
+template <typename E, bool plain>
+SPIRA_DEVICE conv_quad<E> portable_finish(const conv_tensor_params &p, const portable_affine &a,
+                                          float4 sum, const conv_quad<E> &residual) {
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    const bool leaky = p.epilogue.act == activation_leaky;
-    const float4 scale = *(const float4 *)vectors, shift = *(const float4 *)(vectors + T::columns);
-    float v[4] = {fmaf(sum.x, scale.x, shift.x), fmaf(sum.y, scale.y, shift.y),
-                  fmaf(sum.z, scale.z, shift.z), fmaf(sum.w, scale.w, shift.w)};
+    const bool leaky = !plain && p.epilogue.act == activation_leaky;
+    float v[4];
+    portable_affine_apply(a, sum, v);
     conv_quad<E> out;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-        v[e] += p.residual ? element_to_float(residual.element[e]) : 0.0f;
+        if constexpr (!plain) {
+            v[e] += p.residual ? element_to_float(residual.element[e]) : 0.0f;
+        }
         out.element[e] = element_from_float<E>(conv_activate(v[e], floor, leaky, p.epilogue.slope));
     }
-    conv_quad_store<E, wide>((E *)p.out + ((int64_t)row * p.cout + first), p.cout - first, out);
+    return out;
 }
 
 // Four neighbouring elements as words: the compiler would keep each 16-bit element in a register of
@@ -106,35 +124,44 @@ SPIRA_DEVICE const conv_quad<E> &portable_packed_quad(portable_packed<E> &v) {
 }
 
 // Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
-// before the outputs of the batch are stored. channel: the lane's first.
-template <typename T>
-SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, const float *vectors,
-                                       int channel, const int (&row)[T::fragments][2],
+// before the outputs of the batch are stored. channel: the lane's first; vectors: of this channel,
+// portable_affine_load.
+template <typename T, bool plain>
+SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, uint32_t vectors, int channel,
+                                       const int (&row)[T::fragments][2],
                                        const float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
-    enum { quads = T::bands / 2 };
+    const auto pitch = (uint32_t)(p.cout * (int)sizeof(E));
 #pragma unroll
-    for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
-        portable_packed<E> residual[T::batch][quads] = {};
-        if (p.residual) {
+    for (int q = 0; q < T::bands / 2; ++q) {
+        const int first = channel + 32 * q;
+        const bool inside = first < p.cout;
+        const portable_affine affine =
+            portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
-            for (int i = 0; i < T::batch * quads; ++i) {
-                const int u = i / quads, q = i % quads;
-                const int own = row[(begin + u) / 2][(begin + u) % 2], first = channel + 32 * q;
-                if (own >= 0 && first < p.cout) {
-                    portable_packed_load((const E *)p.residual + ((int64_t)own * p.cout + first),
-                                         residual[u][q]);
+        for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
+            portable_packed<E> residual[T::batch] = {};
+            if (!plain && p.residual) {
+#pragma unroll
+                for (int u = 0; u < T::batch; ++u) {
+                    const int own = row[(begin + u) / 2][u % 2];
+                    if (own >= 0 && inside) {
+                        const char *const from =
+                            (const char *)p.residual + conv_multiply_wide((uint32_t)own, pitch);
+                        portable_packed_load((const E *)from + first, residual[u]);
+                    }
                 }
             }
-        }
 #pragma unroll
-        for (int i = 0; i < T::batch * quads; ++i) {
-            const int u = i / quads, q = i % quads, j = (begin + u) / 2, h = (begin + u) % 2;
-            const int own = row[j][h], first = channel + 32 * q;
-            if (own >= 0 && first < p.cout) {
-                portable_finish<T, true>(p, vectors + 32 * q, own, first,
-                                         portable_quad<T::bands>(sum[j], q, h),
-                                         portable_packed_quad(residual[u][q]));
+            for (int u = 0; u < T::batch; ++u) {
+                const int j = (begin + u) / 2, h = u % 2, own = row[j][h];
+                if (own >= 0 && inside) {
+                    const conv_quad<E> out =
+                        portable_finish<E, plain>(p, affine, portable_quad<T::bands>(sum[j], q, h),
+                                                  portable_packed_quad(residual[u]));
+                    char *const to = (char *)p.out + conv_multiply_wide((uint32_t)own, pitch);
+                    conv_quad_store<E, true>((E *)to + first, 4, out);
+                }
             }
         }
     }
@@ -143,7 +170,7 @@ SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, const float 
 // Finishes unaligned outputs in a compact loop, in which the accumulators move down through their
 // registers, two bands at a time.
 template <typename T>
-SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, const float *vectors,
+SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, uint32_t vectors,
                                             int channel, int (&row)[T::fragments][2],
                                             float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
@@ -151,6 +178,8 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, const f
 #pragma unroll 1
     for (int i = 0; i < T::fragments * quads; ++i) {
         const int q = i % quads, first = channel + 32 * q;
+        const portable_affine affine =
+            portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (row[0][h] >= 0 && first < p.cout) {
@@ -160,8 +189,10 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, const f
                                                             ((int64_t)row[0][h] * p.cout + first),
                                                         p.cout - first);
                 }
-                portable_finish<T, false>(p, vectors + 32 * q, row[0][h], first,
-                                          portable_quad<T::bands>(sum[0], 0, h), residual);
+                const conv_quad<E> out = portable_finish<E, false>(
+                    p, affine, portable_quad<T::bands>(sum[0], 0, h), residual);
+                conv_quad_store<E, false>((E *)p.out + ((int64_t)row[0][h] * p.cout + first),
+                                          p.cout - first, out);
             }
         }
 #pragma unroll
@@ -183,13 +214,15 @@ SPIRA_DEVICE void portable_finish_any(const conv_tensor_params &p, const float *
                                       int channel, int (&row)[T::fragments][2],
                                       float (&sum)[T::fragments][T::bands][4]) {
     const int own = portable_g<T>() * 4;
-    const float *const vectors = scale + from + own;
+    const uint32_t vectors = shared_address(scale + from + own);
     channel += own;
     if (p.sums) {
         portable_sums_add<T>(p, channel, row, sum);
     }
-    if (p.wide_out) {
-        portable_finish_wide<T>(p, vectors, channel, row, sum);
+    if (p.wide_out && !p.residual && p.epilogue.act != activation_leaky) {
+        portable_finish_wide<T, true>(p, vectors, channel, row, sum);
+    } else if (p.wide_out) {
+        portable_finish_wide<T, false>(p, vectors, channel, row, sum);
     } else {
         portable_finish_unaligned<T>(p, vectors, channel, row, sum);
     }

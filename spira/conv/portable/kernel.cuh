@@ -20,13 +20,12 @@ SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work 
     }
 }
 
-// The ring, and where a warp stands in it.
+// The ring, and where a warp is in it. One register changes.
 struct portable_ring {
-    uint32_t at, end;  // addresses of the next stage, and behind the last
-    uint32_t bytes;    // of all stages
-    uint32_t barrier;  // address of its mbarriers: full, and `empty` behind it empty
-    uint32_t barriers; // bytes of those that are full
-    uint32_t phase;
+    uint32_t memory;   // address of the first stage
+    uint32_t barriers; // of its mbarriers: full, and `empty` behind it empty
+    uint32_t depth;    // stages
+    uint32_t turn;     // 2 * the next stage, + the parity of its phase
 };
 
 enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
@@ -34,68 +33,97 @@ enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
 template <typename T>
 SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_t memory,
                                             const typename T::shared &shared) {
-    portable_ring r;
-    r.at = memory;
-    r.bytes = (uint32_t)p.size.depth * T::stage_bytes;
-    r.end = memory + r.bytes;
-    r.barrier = shared_address(shared.full);
-    r.barriers = (uint32_t)p.size.depth * sizeof(uint64_t);
-    r.phase = 0;
-    return r;
+    return {memory, shared_address(shared.full), (uint32_t)p.size.depth, 0};
 }
 
+// The next stage: its address, its mbarrier, its parity.
 template <typename T>
-SPIRA_DEVICE void portable_ring_next(portable_ring &r) {
-    r.at += T::stage_bytes;
-    r.barrier += sizeof(uint64_t);
-    if (r.at == r.end) {
-        r.at -= r.bytes;
-        r.barrier -= r.barriers;
-        r.phase ^= 1;
-    }
+SPIRA_DEVICE uint32_t portable_ring_at(const portable_ring &r) {
+    return r.memory + (r.turn >> 1) * T::stage_bytes;
 }
 
-// Fills all stages. An entry's source rows are requested portable_ahead entries before.
+SPIRA_DEVICE uint32_t portable_ring_barrier(const portable_ring &r) {
+    return r.barriers + (r.turn >> 1) * (uint32_t)sizeof(uint64_t);
+}
+
+SPIRA_DEVICE uint32_t portable_ring_parity(const portable_ring &r) {
+    return r.turn & 1;
+}
+
+// Leaves out a few stages, at most as many as there are.
+SPIRA_DEVICE void portable_ring_step(portable_ring &r, uint32_t stages) {
+    r.turn += 2 * stages;
+    r.turn = r.turn >= 2 * r.depth ? (r.turn - 2 * r.depth) ^ 1 : r.turn;
+}
+
+// Leaves out any number of stages. reciprocal: 2^32 / depth, rounded up.
+SPIRA_DEVICE void portable_ring_skip(portable_ring &r, uint32_t stages, uint32_t reciprocal) {
+    const auto rounds = (uint32_t)((uint64_t)stages * reciprocal >> 32);
+    r.turn ^= rounds & 1;
+    portable_ring_step(r, stages - rounds * r.depth);
+}
+
+// Fills a stage and goes to the next. number: of the entry's chunk.
+template <typename T>
+SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_work &work,
+                                      const portable_filling<T::warp_fragments> &f,
+                                      const portable_target &target, int number,
+                                      portable_ring &ring) {
+    const uint32_t barrier = portable_ring_barrier(ring);
+    mbarrier_wait(barrier + portable_empty, portable_ring_parity(ring) ^ 1);
+    portable_fill<T>(p, work, f, target, number, portable_ring_at<T>(ring));
+    mbarrier_arrive_copies(barrier);
+    if (target.header) {
+        mbarrier_arrive(barrier);
+    }
+    portable_ring_step(ring, 1);
+}
+
+// Fills the team's stages. An entry's source rows are requested portable_ahead entries before.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
                                    typename T::shared &shared, portable_ring ring) {
-    const portable_target target = portable_target_of<T>();
-    const portable_source source = portable_source_of<T>(p, work);
+    const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    const uint32_t lane = threadIdx.x % 32 * 4, quarter = lane / 16 * 4;
+    const uint32_t reciprocal = ~0u / ring.depth + 1;
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
     for (int i = 0; i < portable_ahead; ++i) {
-        const uint32_t slot = slots + i * T::slot_bytes;
-        portable_entry_next<T>(p, work, cursor, slot, slot + lane);
+        portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
         async_copy_commit();
     }
     portable_filling<T::warp_fragments> filling;
-    bool begin = p.programmatic;
+    if (p.programmatic) {
+        pdl_wait(); // before features
+    }
+#pragma unroll 1
     for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
         async_copy_wait_but<portable_ahead - 1>();
         __syncwarp();
-        const uint32_t from = slots + entry * T::slot_bytes;
-        portable_filling_begin<T>(p, work, source, from, from + lane, from + quarter, filling);
-        if (!__any_sync(~0u, filling.stages)) {
+        portable_filling_begin<T>(p, work, target, slots + entry * portable_slot_bytes, filling);
+        if (filling.what & portable_none) {
             break;
         }
-        const uint32_t to = slots + (entry + portable_ahead) % portable_slots * T::slot_bytes;
-        portable_entry_next<T>(p, work, cursor, to, to + lane);
+        portable_entry_next<T>(p, work, cursor,
+                               slots +
+                                   (entry + portable_ahead) % portable_slots * portable_slot_bytes);
         async_copy_commit();
+        portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
+        int number = filling.what & portable_later ? portable_run_stages : 0;
 #pragma unroll 1
-        do {
-            mbarrier_wait(ring.barrier + portable_empty, ring.phase ^ 1);
-            portable_fill<T>(p, work, source, filling, target, begin, ring.at);
-            begin = false;
-            mbarrier_arrive_copies(ring.barrier);
-            if (target.header) {
-                mbarrier_arrive(ring.barrier);
+        for (;;) {
+            const int end = min(number + portable_run_stages, filling.stages);
+#pragma unroll 1
+            do {
+                portable_stage_fill<T>(p, work, filling, target, number, ring);
+            } while (++number < end);
+            number += portable_run_stages;
+            if (number >= filling.stages) {
+                break;
             }
-            portable_ring_next<T>(ring);
-            portable_filling_next<T>(p, filling);
-        } while (__any_sync(~0u, filling.stages));
+            portable_ring_step(ring, portable_run_stages);
+        }
     }
     async_copy_wait();
 }
@@ -121,21 +149,18 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
         pdl_wait(); // before residual, sums and outputs
     }
     for (int tile = 0; tile < work.tiles;) {
-        mbarrier_wait(ring.barrier, ring.phase);
-        const uint32_t state = portable_state_load(ring.at, origin);
-        if (portable_flagged(state, portable_flag_scale)) {
-            portable_scale<T>(shared.ratio + from, sum);
-        }
-        portable_multiply_any<T>(ring.at, origin, state, sum);
-        const uint32_t at = ring.at, empty = ring.barrier + portable_empty;
-        portable_ring_next<T>(ring);
+        const uint32_t at = portable_ring_at<T>(ring), barrier = portable_ring_barrier(ring);
+        const portable_place_in in = portable_origin_in(at, origin);
+        mbarrier_wait(barrier, portable_ring_parity(ring));
+        const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
+        portable_ring_step(ring, 1);
         if (!portable_flagged(state, portable_flag_last)) {
-            portable_release(empty);
+            portable_release(barrier + portable_empty);
             continue;
         }
         int row[T::fragments][2];
         portable_outputs_load<T>(at, own, row);
-        portable_release(empty);
+        portable_release(barrier + portable_empty);
         portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
         portable_clear<T>(sum);
         ++tile;
@@ -159,8 +184,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.size.depth) {
-        // Producer lanes with their copies, and one of each warp with its stores; consumer warps.
-        mbarrier_init(&shared.full[threadIdx.x], T::producers * 33);
+        // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
+        mbarrier_init(&shared.full[threadIdx.x], T::pairs * 33);
         mbarrier_init(&shared.empty[threadIdx.x], T::consumers);
     }
     __syncthreads();

@@ -8,6 +8,14 @@
 
 namespace spira {
 
+// Workers of a slice. Where there are few tiles for each thread block that has room, each tile is a
+// worker's: the GPU then starts the next thread block, heavy tiles first, wherever one has ended.
+// Otherwise workers stay for several tiles, and the next tile's stages are filled while one ends:
+// what a new thread block costs matters less where tiles have many chunks.
+SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room, int chunks) {
+    return tiles <= min_of(max_of(chunks, 4), 8) * room ? tiles : room;
+}
+
 // T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cudaStream_t stream) {
@@ -19,7 +27,8 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
-    const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(min_of(tiles, room), 1));
+    const int64_t workers = portable_workers(tiles, room, p.chunks);
+    const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers, 1));
     auto kernel = portable_kernel<T>;
     SPIRA_TRY(status_from_cuda(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),

@@ -63,117 +63,113 @@ SPIRA_DEVICE bool portable_flagged(uint32_t state, uint32_t flag) {
 }
 
 // Where a lane's row of 16 bytes is, of the four that ldmatrix reads for the first half of a chunk:
-// of the weights of a band, rows g and g + 8 of both pieces; of a fragment, all pieces of row g.
-// The second half of the weights is at ^ 32.
+// of the weights of a band, rows g and g + 8 of both pieces. The second half is at ^ 32.
 SPIRA_DEVICE uint32_t portable_weights_at() {
     const uint32_t lane = threadIdx.x % 32, g = lane % 8, which = lane / 8;
     return portable_weight_place(g * 256 + which % 2 * 64 + which / 2 * conv_lane_bytes);
 }
 
-// With halves (portable_multiply_halves): pieces 0 and 1 of row g of the warp's fragments j and
-// j + 1.
+// Of two fragments of the warp that follow each other, pieces 0 and 1 of row g.
 template <typename T>
 SPIRA_DEVICE uint32_t portable_rows_at() {
     const uint32_t lane = threadIdx.x % 32, which = lane / 8, row = lane % 8 * conv_chunk_bytes;
     const uint32_t next = T::down * portable_fragment_bytes;
-    return T::halves ? portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next
-                     : portable_row_place(row + which * conv_lane_bytes);
+    return portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next;
 }
 
-// Where a lane reads in a stage, from its first byte on.
+// Where a lane reads in a stage, from its first byte on. Two registers, not four: they are short.
 struct portable_origin {
-    uint32_t rows, weights;
-    uint32_t header, bits; // the word of the header that the lane looks at, and its bits
+    uint32_t operands; // of rows; of weights: from bit 16 on
+    uint32_t header;   // the word that the lane looks at; from bit 16 on its first bit there, from
+                       // bit 24 on a mask of its bits
 };
 
+// The same in a stage.
+struct portable_place_in {
+    uint32_t rows, weights, header, bits;
+};
+
+SPIRA_DEVICE portable_place_in portable_origin_in(uint32_t stage, const portable_origin &o) {
+    const uint32_t operands = portable_here(o.operands), header = portable_here(o.header);
+    portable_place_in in;
+    in.rows = stage + (operands & 0xffff);
+    in.weights = stage + (operands >> 16);
+    in.header = stage + (header & 0xffff);
+    in.bits = header >> 24 << (header >> 16 & 31);
+    return in;
+}
+
+// rows, weights: the lane's first bytes.
 template <typename T>
-SPIRA_DEVICE void portable_origin_header(const portable_place &own, portable_origin &o) {
+SPIRA_DEVICE portable_origin portable_origin_make(const portable_place &own, uint32_t rows,
+                                                  uint32_t weights) {
+    static_assert(T::stage_bytes < 1 << 16, "16 bits");
     const int lane = (int)threadIdx.x % 32;
     const int fragment = portable_fragment_of<T>(own, lane % T::fragments);
     const bool flag = lane >= portable_state_flags;
-    o.header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
-    o.bits = flag ? lane < portable_state_flags + 8 ? 1u << (lane - portable_state_flags) : 0
-                  : 0xffu << fragment % portable_word_fragments * portable_fragment;
-    o.header = portable_keep(o.header);
-    o.bits = portable_keep(o.bits);
+    const uint32_t header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
+    const uint32_t bit = (uint32_t)(flag ? (lane - portable_state_flags) % 8
+                                         : fragment % portable_word_fragments * portable_word_bits);
+    const uint32_t mask = flag ? lane < portable_state_flags + 8 : 3;
+    return {portable_keep(rows | weights << 16), portable_keep(header | bit << 16 | mask << 24)};
 }
 
 template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_of(const portable_place &own) {
     enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
-    portable_origin o;
-    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>();
-    o.weights =
-        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at();
-    o.rows = portable_keep(o.rows);
-    o.weights = portable_keep(o.weights);
-    portable_origin_header<T>(own, o);
-    return o;
+    return portable_origin_make<T>(
+        own, (uint32_t)(own.down * portable_fragment_bytes) + portable_rows_at<T>(),
+        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) + portable_weights_at());
 }
 
-// Returns the state of a stage: bits of its fragments, and its flags.
-SPIRA_DEVICE uint32_t portable_state_load(uint32_t stage, const portable_origin &from) {
-    return __ballot_sync(~0u, (shared_load(stage + from.header) & from.bits) != 0);
+// Returns the state of a stage. word: of the header, the one that the lane looks at.
+SPIRA_DEVICE uint32_t portable_state_of(uint32_t word, const portable_place_in &from) {
+    return __ballot_sync(~0u, (word & from.bits) != 0);
 }
 
-// With 8 fragments, registers are short: the first half of the chunk is multiplied before the
-// weights of the second are loaded. An ldmatrix reads this half of two fragments.
+// Operands of half a chunk: the weights of all bands, and the rows of four fragments, two of them
+// in each `b`.
 template <typename T>
-SPIRA_DEVICE void portable_multiply_halves(uint32_t stage, const portable_origin &from,
-                                           uint32_t state,
-                                           float (&sum)[T::fragments][T::bands][4]) {
-    typedef typename T::element E;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const uint32_t weights = stage + (from.weights ^ half * 32);
-        const uint32_t rows = stage + (from.rows ^ half * 32);
-        uint4 a[T::bands], b[2];
-#pragma unroll
-        for (int i = 0; i < T::bands; ++i) {
-            a[i] = matrix_load_4(weights + i / 2 * 2048 + i % 2 * 128);
-        }
-        b[0] = matrix_load_4(rows);
-#pragma unroll
-        for (int j = 0; j < T::fragments; ++j) {
-            if (j % 2 == 0 && j + 2 < T::fragments) {
-                b[(j / 2 + 1) % 2] =
-                    matrix_load_4(rows + (j + 2) * T::down * portable_fragment_bytes);
-            }
-            if (portable_valid(state, j)) {
-                const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j / 2 % 2]) : b[j / 2 % 2];
-                mma_steps<E>(sum[j], a, j % 2 ? v.z : v.x, j % 2 ? v.w : v.y);
-            }
-        }
-    }
+struct portable_operands {
+    uint4 a[T::bands], b[2];
+};
+
+// Loads the rows of fragments 2 i and 2 i + 1. rows: the lane's address of the first.
+template <typename T>
+SPIRA_DEVICE void portable_rows_load(uint32_t rows, int i, portable_operands<T> &h) {
+    h.b[i % 2] = matrix_load_4(rows + 2 * i * T::down * portable_fragment_bytes);
 }
 
-// stage: its address.
+// Loads a half, as far as registers go. half: 0 or 1.
 template <typename T>
-SPIRA_DEVICE void portable_multiply(uint32_t stage, const portable_origin &from, uint32_t state,
-                                    float (&sum)[T::fragments][T::bands][4]) {
-    typedef typename T::element E;
-    if constexpr (T::halves) {
-        portable_multiply_halves<T>(stage, from, state, sum);
-        return;
-    }
-    const uint32_t rows = stage + from.rows;
-    const uint32_t weights[2] = {stage + from.weights, stage + (from.weights ^ 32)};
-    uint4 a[2][T::bands], b[2];
+SPIRA_DEVICE void portable_half_load(const portable_place_in &from, int half,
+                                     portable_operands<T> &h) {
+    const uint32_t weights = from.weights ^ (uint32_t)half * 32;
+    const uint32_t rows = from.rows ^ (uint32_t)half * 32;
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
-        a[0][i] = matrix_load_4(weights[0] + i / 2 * 2048 + i % 2 * 128);
-        a[1][i] = matrix_load_4(weights[1] + i / 2 * 2048 + i % 2 * 128);
+        h.a[i] = matrix_load_4(weights + i / 2 * 2048 + i % 2 * 128);
     }
-    b[0] = matrix_load_4(rows);
+    portable_rows_load<T>(rows, 0, h);
+    portable_rows_load<T>(rows, 1, h);
+}
+
+// Multiplies a half. Fragments are skipped by predicates: branches would keep the loads from
+// overlapping with the products.
+template <typename T>
+SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half, uint32_t state,
+                                         portable_operands<T> &h,
+                                         float (&sum)[T::fragments][T::bands][4]) {
+    typedef typename T::element E;
+    const uint32_t rows = from.rows ^ (uint32_t)half * 32;
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
-        if (j + 1 < T::fragments) {
-            b[(j + 1) % 2] = matrix_load_4(rows + (j + 1) * T::down * portable_fragment_bytes);
+        if (j % 2 == 0 && j >= 2 && j + 2 < T::fragments) {
+            portable_rows_load<T>(rows, j / 2 + 1, h);
         }
         if (portable_valid(state, j)) {
-            const uint4 v = sizeof(E) == 4 ? conv_tf32(b[j % 2]) : b[j % 2];
-            mma_steps<E>(sum[j], a[0], v.x, v.y);
-            mma_steps<E>(sum[j], a[1], v.z, v.w);
+            const uint4 v = sizeof(E) == 4 ? conv_tf32(h.b[j / 2 % 2]) : h.b[j / 2 % 2];
+            mma_steps<E>(sum[j], h.a, j % 2 ? v.z : v.x, j % 2 ? v.w : v.y);
         }
     }
 }
@@ -194,6 +190,24 @@ SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][
             sum[j][i][3] *= r.y;
         }
     }
+}
+
+// Multiplies a stage and returns its state. The first half is loaded while the header is. from: the
+// lane's addresses; ratio: of the warp's channels, portable_scale.
+template <typename T>
+SPIRA_DEVICE uint32_t portable_multiply(const portable_place_in &from, const float *ratio,
+                                        float (&sum)[T::fragments][T::bands][4]) {
+    portable_operands<T> h;
+    const uint32_t word = shared_load(from.header);
+    portable_half_load<T>(from, 0, h);
+    const uint32_t state = portable_state_of(word, from);
+    if (portable_flagged(state, portable_flag_scale)) {
+        portable_scale<T>(ratio, sum);
+    }
+    portable_half_multiply<T>(from, 0, state, h, sum);
+    portable_half_load<T>(from, 1, h);
+    portable_half_multiply<T>(from, 1, state, h, sum);
+    return state;
 }
 
 template <typename T>

@@ -21,12 +21,10 @@ template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_exact(const portable_place &own) {
     enum { warp_bytes = T::bands * portable_band * conv_chunk_bytes };
     const uint32_t row = (uint32_t)portable_t<T>() * 2 * conv_chunk_bytes;
-    portable_origin o;
-    o.rows = (uint32_t)(own.down * portable_fragment_bytes) + portable_row_place(row);
-    o.weights = T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) +
-                (uint32_t)portable_g<T>() * conv_lane_bytes;
-    portable_origin_header<T>(own, o);
-    return o;
+    return portable_origin_make<T>(
+        own, (uint32_t)(own.down * portable_fragment_bytes) + portable_row_place(row),
+        T::rows * conv_chunk_bytes + (uint32_t)(own.across * warp_bytes) +
+            (uint32_t)portable_g<T>() * conv_lane_bytes);
 }
 
 template <typename T>
@@ -59,17 +57,17 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
     }
 }
 
-// stage: its address. Its pieces of 4 input channels follow each other.
+// Pieces of 4 input channels follow each other. Shared memory is what bounds this loop: it loads
+// nothing that it does not multiply.
 template <typename T>
-SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin &from,
-                                          uint32_t state, float (&sum)[T::fragments][T::bands][4]) {
+SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_t state,
+                                          float (&sum)[T::fragments][T::bands][4]) {
     enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
-    static_assert(!T::halves, "registers are short");
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
 #pragma unroll 1
     for (uint32_t piece = 0; piece < pieces; ++piece) {
-        const uint32_t rows = stage + (from.rows ^ piece * conv_lane_bytes);
-        const uint32_t weights = stage + from.weights + piece * (4 * weights_row);
+        const uint32_t rows = from.rows ^ piece * conv_lane_bytes;
+        const uint32_t weights = from.weights + piece * (4 * weights_row);
         float4 w[4][quads];
 #pragma unroll
         for (int i = 0; i < 4 * quads; ++i) {
@@ -92,13 +90,19 @@ SPIRA_DEVICE void portable_multiply_exact(uint32_t stage, const portable_origin 
     }
 }
 
+// Multiplies a stage and returns its state.
 template <typename T>
-SPIRA_DEVICE void portable_multiply_any(uint32_t stage, const portable_origin &from, uint32_t state,
-                                        float (&sum)[T::fragments][T::bands][4]) {
+SPIRA_DEVICE uint32_t portable_multiply_any(const portable_place_in &from, const float *ratio,
+                                            float (&sum)[T::fragments][T::bands][4]) {
     if constexpr (T::exact) {
-        portable_multiply_exact<T>(stage, from, state, sum);
+        const uint32_t state = portable_state_of(shared_load(from.header), from);
+        if (portable_flagged(state, portable_flag_scale)) {
+            portable_scale<T>(ratio, sum);
+        }
+        portable_multiply_exact<T>(from, state, sum);
+        return state;
     } else {
-        portable_multiply<T>(stage, from, state, sum);
+        return portable_multiply<T>(from, ratio, sum);
     }
 }
 

@@ -4,8 +4,8 @@
 // A variant is given by the part of the output that a warp computes (bands of 16 output channels,
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
 // (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
-// exact fp32, fused multiply-adds. These are the consumer warps. Producer warps, which stand before
-// them, gather an equal share of the tile's rows each.
+// exact fp32, fused multiply-adds. These are the consumer warps. Producer warps stand before them:
+// two teams, with a warp for each pair of row groups of a tile.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -17,12 +17,17 @@ enum {
     portable_band = 16,                                             // output channels
     portable_fragment = 8,                                          // rows
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
-    portable_word_fragments = 4,                                    // of a word of the header
+    portable_word_fragments = 16,                                   // of a word of the header
+    portable_word_bits = 2,                                         // of a fragment in it
+    portable_teams = 2,                                             // of producer warps
+    portable_run_stages = 2, // stages that a team fills before it is the other's turn
+    portable_gathered = conv_pair_groups * order_rows, // rows of a producer warp
+    portable_lane_rows = portable_gathered / 32,
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead = 6,          // entries whose source rows are on their way (cursor.cuh)
-    portable_slots = 8,          // for entries: at least two more, a power of two
+    portable_ahead = 2, // entries of a warp whose source rows are on their way (cursor.cuh)
+    portable_slots = portable_ahead + 1,
 };
 
 // ---- variants -----------------------------------------------------------------------------------
@@ -32,16 +37,15 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
     return rows > 128 ? 1 : columns > 32 ? 2 : 3;
 }
 
-// Producer warps: few where registers are short, as all warps have the same number.
-SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
-    return rows <= 128 && columns != 64 ? 2 : 4;
+SPIRA_BOTH constexpr int portable_producers(int rows) {
+    return portable_teams * (rows / portable_gathered);
 }
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
-// each 32 rows, with a bit for each row that has a source; a word of portable_flag; and a tile's
-// last stage its output rows (-1: none).
+// each 128 rows, with a bit for each 4 rows of which one has a source; a word of portable_flag; and
+// a tile's last stage its output rows (-1: none). Stages are aligned to 128 bytes.
 SPIRA_BOTH constexpr int portable_header_bytes(int rows) {
-    return (rows / 32 + 4 + rows) * (int)sizeof(uint32_t);
+    return ((4 + rows) * (int)sizeof(uint32_t) + 127) / 128 * 128;
 }
 
 enum portable_flag : uint32_t {
@@ -55,18 +59,20 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
     return (rows + columns) * conv_chunk_bytes + portable_header_bytes(rows);
 }
 
+enum { portable_slot_bytes = (portable_gathered + 4) * (int)sizeof(uint32_t) };
+
 // Static shared memory.
-template <int columns, int producers, int gathered>
+template <int columns, int producers>
 struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
     uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
-    uint32_t slot[producers][portable_slots][gathered + 2];           // cursor.cuh
+    alignas(16) uint32_t slot[producers][portable_slots][portable_slot_bytes / 4]; // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    const int slots = portable_slots * (rows + 2 * portable_producers(columns, rows)) * 4;
+    const int slots = portable_slots * portable_producers(rows) * portable_slot_bytes;
     return (3 * columns * (int)sizeof(float) + portable_stages_most * 16 + slots + 127) / 128 * 128;
 }
 
@@ -100,26 +106,21 @@ struct portable_traits {
     static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
     static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
-    static constexpr int flags = header + rows / 32 * 4;               // and in it, its flags
-    static constexpr int outputs = flags + 16;                         // and output rows
-    static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
+    static constexpr int flags = header + 8;                           // and in it, its flags
+    static constexpr int outputs = header + 16;                        // and output rows
+    static constexpr int producers = portable_producers(rows), consumers = across * down;
     static constexpr int threads = 32 * (producers + consumers);
-    static constexpr int gathered = rows / producers; // rows that a producer gathers: 32, 64
-    static constexpr int warp_fragments = gathered / portable_fragment; // and their fragments
+    static constexpr int gathered = portable_gathered; // rows of a producer warp
+    static constexpr int warp_fragments = gathered / portable_fragment;
     static constexpr int resident = portable_resident(columns, rows);
 
-    static constexpr bool halves = fragments > 4; // how they are multiplied: registers are short
-
     // Rows whose residual is loaded in one batch, as registers allow.
-    static constexpr int batch = (sizeof(E) == 4 ? 2 : 4) / (fragments > 4 ? 2 : 1);
+    static constexpr int batch = (sizeof(E) == 4 ? 4 : 8) / (fragments > 4 ? 4 : 1);
 
-    static constexpr int words = gathered / 32; // of a warp, in the header
-    static constexpr int slot_bytes = (gathered + 2) * (int)sizeof(int32_t);
-
-    typedef portable_shared<columns, producers, gathered> shared;
+    typedef portable_shared<columns, producers> shared;
     static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
     static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
-    static_assert(gathered == 32 || gathered == 64, "whole words, of one row group");
+    static_assert(rows <= 2 * gathered, "two words of the header");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(fragments <= 8, "portable_state");
 };
