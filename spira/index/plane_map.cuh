@@ -111,20 +111,18 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
             break;
         }
         plane_found<K> found[plane_ahead(K)];
-        const bool near = plane_near(search);
-        if (near) {
-            plane_find<W, K>(task.walk, queries, search.window, g, found);
-        }
+        plane_find<W, K>(task.walk, search, g, found);
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
-        if (!near) {
-            plane_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
-        } else if (cut) {
+        if (cut) {
             plane_put<W, K, K * K / 2, columns>(search, found, g, to);
         } else {
             plane_put<W, K, K * K, columns>(search, found, g, to);
+        }
+        if (plane_gaps(search)) {
+            plane_put_gaps<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
         }
         proxy_fence();
         __syncthreads();

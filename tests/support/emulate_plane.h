@@ -117,16 +117,6 @@ void plane_step_word(uint32_t *at, uint32_t key) {
     *at += plane_word<step - 1>(*at) < key ? step * 4 : 0;
 }
 
-template <int step>
-void plane_far_step(uint32_t *at, uint32_t key) {
-    plane_step_word<step>(at, key);
-}
-
-template <int step>
-void plane_far_step(uint32_t *at, uint64_t key) {
-    *at += shared_at<uint64_t>(*at + (step - 1) * 8) < key ? step * 8 : 0;
-}
-
 inline uint32_t plane_bit(uint32_t above) {
     return above < 32 ? 1u << above : 0;
 }
