@@ -31,9 +31,16 @@ SPIRA_DEVICE uint32_t plane_tap(uint32_t bits, int *position) {
     return tap;
 }
 
-// The inverse of shared_address.
-SPIRA_DEVICE const void *shared_pointer(uint32_t address) {
-    return __cvta_shared_to_generic(address);
+// Returns v. The compiler computes what follows from it anew where this is called, instead of
+// keeping it in registers.
+SPIRA_DEVICE uint32_t plane_again(uint32_t v) {
+    asm volatile("" : "+r"(v));
+    return v;
+}
+
+SPIRA_DEVICE uint64_t plane_again(uint64_t v) {
+    asm volatile("" : "+l"(v));
+    return v;
 }
 
 // ---- pair lists ---------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ template <typename W, int K>
 SPIRA_DEVICE void plane_far_load(const search_sets<W> &sets, int begin, int spacing,
                                  uint32_t *buffer) {
     // Without spacing, also the words that are read behind the last anchor.
-    const int loads = (plane_samples<W>() + K + plane_far_chunk + 31) / 32;
+    const int loads = (plane_samples<W> + K + plane_far_chunk + 31) / 32;
     const uint32_t lane = threadIdx.x & 31;
     static_assert(loads * 32 * sizeof(W) <= plane_window_words(K) * sizeof(uint32_t), "buffer");
     W word[loads];
@@ -75,10 +75,10 @@ SPIRA_DEVICE plane_far_row plane_far_look(const search_walk<W> &walk, const W *w
     return row;
 }
 
-// The record of output g of this lane in the buffer: word y is [32 * y].
-template <int K, typename U>
-SPIRA_DEVICE U *plane_far_record(U *buffer, int g) {
-    return buffer + g * 32 * (K + 1) + (threadIdx.x & 31);
+// Place in the buffer of the record of output g of this lane. Its words are 32 words apart.
+template <int K>
+SPIRA_DEVICE int plane_far_record(int g) {
+    return g * 32 * (K + 1) + (int)(threadIdx.x & 31);
 }
 
 // Searches all rows of the outputs in a sampled window, and replaces the samples by records: the
@@ -88,23 +88,26 @@ template <typename W, int K>
 SPIRA_DEVICE bool plane_far_search(const search_walk<W> &walk, const search_sets<W> &sets,
                                    const plane_outputs<W, K> &queries, int plane, int begin,
                                    int spacing, uint32_t *buffer) {
-    const int groups = plane_rows(K) / 32, searches = groups * K, steps = plane_far_steps<W>();
-    const int words = K + plane_far_chunk - 1;
+    const int groups = plane_rows(K) / 32, searches = groups * K, words = K + plane_far_chunk - 1;
+    constexpr int steps = plane_far_steps<W>();
     static_assert(groups * 32 * (K + 1) <= plane_window_words(K), "records fit the buffer");
     const W *samples = (const W *)buffer;
-    const auto key = [&](int r) {
-        return plane_far_key(walk, queries.word[r / K], plane, r % K);
+    const W first = plane_far_key<W>(walk, 0, plane, 0);
+    const auto key = [&](W base, int r) {
+        return queries.word[r / K] + (base + (W)(r % K) * walk.step_y);
     };
+    constexpr int longest = plane_step(steps - 1);
     int at[searches];
 #pragma unroll
     for (int r = 0; r < searches; ++r) {
         at[r] = 0;
     }
 #pragma unroll 1
-    for (int n = 0, step = plane_step(steps - 1); n < steps; ++n, step = (step + 1) / 2) {
+    for (int n = 0, step = longest; n < steps; ++n, step = (step + 1) / 2) {
+        const W base = plane_again(first); // keys are many registers
 #pragma unroll
         for (int r = 0; r < searches; ++r) {
-            at[r] += samples[at[r] + step - 1] < key(r) ? step : 0;
+            at[r] += samples[at[r] + step - 1] < key(base, r) ? step : 0;
         }
     }
 #pragma unroll
@@ -113,22 +116,24 @@ SPIRA_DEVICE bool plane_far_search(const search_walk<W> &walk, const search_sets
     }
 #pragma unroll 1
     for (int step = (1 << spacing) / 2; step >= plane_far_chunk; step /= 2) {
+        const W base = plane_again(first);
 #pragma unroll
         for (int r = 0; r < searches; ++r) {
-            at[r] += plane_far_word(sets, (uint32_t)(at[r] + step - 1)) < key(r) ? step : 0;
+            at[r] += plane_far_word(sets, (uint32_t)(at[r] + step - 1)) < key(base, r) ? step : 0;
         }
     }
     uint32_t has[groups];
     bool any = false;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
+        const W base = plane_again(first);
         has[g] = 0;
 #pragma unroll
         for (int r = g * K; r < g * K + K; ++r) {
             // Without spacing the samples are the words. With it there are `words` words.
             at[r] = spacing ? min(at[r], sets.count - words) : at[r];
             const W *from = spacing ? sets.source + at[r] : samples + (at[r] - begin);
-            const plane_far_row row = plane_far_look<W, K, words>(walk, from, key(r));
+            const plane_far_row row = plane_far_look<W, K, words>(walk, from, key(base, r));
             at[r] += row.below;
             has[g] |= row.bits << (r % K * K) | (row.gaps ? (uint32_t)plane_far_gaps : 0u);
         }
@@ -137,11 +142,11 @@ SPIRA_DEVICE bool plane_far_search(const search_walk<W> &walk, const search_sets
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < searches; ++r) {
-        plane_far_record<K>(buffer, r / K)[r % K * 32] = (uint32_t)at[r];
+        buffer[plane_far_record<K>(r / K) + r % K * 32] = (uint32_t)at[r];
     }
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-        plane_far_record<K>(buffer, g)[K * 32] = has[g];
+        buffer[plane_far_record<K>(g) + K * 32] = has[g];
     }
     return __any_sync(~0u, any);
 }
@@ -152,12 +157,12 @@ template <int K>
 SPIRA_DEVICE void plane_far_find(const plane_window &window, int g, plane_found<K> *found) {
 #pragma unroll
     for (int a = 0; a < plane_ahead(K); ++a) {
-        const uint32_t *record =
-            plane_far_record<K>((const uint32_t *)shared_pointer(window.words), g + a);
+        const uint32_t record = window.words + (uint32_t)plane_far_record<K>(g + a) * 4;
+        const uint32_t has = search_load<K * 32>(record);
 #pragma unroll
         for (int y = 0; y < K; ++y) {
-            found[a].position[y] = (int)record[y * 32];
-            found[a].bits[y] = record[K * 32] >> (y * K);
+            found[a].position[y] = (int)search_load<0>(record + (uint32_t)y * 128);
+            found[a].bits[y] = has >> (y * K);
         }
     }
 }
@@ -165,13 +170,13 @@ SPIRA_DEVICE void plane_far_find(const plane_window &window, int g, plane_found<
 // Calls output(a, word) for each output a of a pass whose rows may have gaps. For windows that
 // plane_far_search found to have such rows.
 template <typename W, int K, typename F>
-SPIRA_DEVICE void plane_far_each_gap(const plane_window &window,
-                                     const plane_outputs<W, K> &queries, int g, F output) {
+SPIRA_DEVICE void plane_far_each_gap(const plane_window &window, const plane_outputs<W, K> &queries,
+                                     int g, F output) {
     static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
-    const uint32_t *records = (const uint32_t *)shared_pointer(window.words);
 #pragma unroll 1
     for (int a = 0; a < plane_ahead(K); ++a) {
-        if (plane_far_record<K>(records, g + a)[K * 32] & plane_far_gaps) {
+        const uint32_t record = window.words + (uint32_t)plane_far_record<K>(g + a) * 4;
+        if (search_load<K * 32>(record) & plane_far_gaps) {
             output(a, a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g]);
         }
     }

@@ -72,7 +72,8 @@ SPIRA_DEVICE void plane_store_rows(const plane_found<K> &found, uint32_t to) {
 // inputs   walk: from search_walk_make, for a cubic kernel of size K that compact_takes accepts
 //          queries: from plane_read and plane_limit
 //          buffer [plane_window_words(K)]: shared memory of this warp alone
-// returns  the window. It has 0 steps if it was sampled. `begin` is not above the lower bound of the
+// returns  the window. It has 0 steps if it was sampled. `begin` is not above the lower bound of
+// the
 //          plane's first query
 template <typename W, int K>
 SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_sets<W> &sets,
@@ -110,7 +111,7 @@ SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_se
 // searches are interleaved.
 template <typename W, int K>
 SPIRA_DEVICE void plane_near_find(const search_walk<W> &walk, const plane_outputs<W, K> &queries,
-                             const plane_window &window, int g, plane_found<K> *found) {
+                                  const plane_window &window, int g, plane_found<K> *found) {
     const int searches = K * plane_ahead(K);
     uint32_t at[searches], key[searches];
     uint32_t second = window.words + (uint32_t)window.length.first * (uint32_t)sizeof(uint32_t);

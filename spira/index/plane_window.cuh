@@ -84,18 +84,19 @@ struct plane_search_length {
 
 // Words that the search can pass. Requires 6 steps or more.
 SPIRA_BOTH int plane_reach_of(plane_search_length length) {
-    return length.first + (length.steps < plane_steps_most ? length.first + length.steps - 5
-                                                           : plane_reach(plane_steps_most - 1));
+    constexpr int rest = plane_reach(plane_steps_most - 1); // constexpr: it is recursive
+    return length.first +
+           (length.steps < plane_steps_most ? length.first + length.steps - 5 : rest);
 }
 
 // Returns the shortest search that can pass `words` words, at most plane_words_most(K). The first
 // step of the longest search is as short as possible: the buffer ends soon behind the words.
 SPIRA_BOTH plane_search_length plane_length_for(int words) {
+    constexpr int most = plane_reach(plane_steps_most - 1);
     plane_search_length length = {plane_steps_least, plane_step(plane_steps_least - 1)};
     while (length.steps < plane_steps_most && words > plane_reach_of(length)) {
         length.steps += 1;
-        length.first = length.steps < plane_steps_most ? 2 * length.first - 1
-                                                       : words - plane_reach(length.steps - 1);
+        length.first = length.steps < plane_steps_most ? 2 * length.first - 1 : words - most;
     }
     return length;
 }
@@ -163,9 +164,7 @@ SPIRA_BOTH constexpr int plane_far_steps() {
 }
 
 template <typename W>
-SPIRA_BOTH constexpr int plane_samples() {
-    return plane_reach(plane_far_steps<W>());
-}
+constexpr int plane_samples = plane_reach(plane_far_steps<W>());
 
 // Returns word i of the source; word_none() behind its end.
 template <typename W>
@@ -178,11 +177,11 @@ template <typename W>
 SPIRA_DEVICE W plane_far_probe(const search_sets<W> &sets, int begin) {
     const uint32_t lane = threadIdx.x & 31;
     const bool there = lane < (uint32_t)plane_far_spacing_most;
-    return there ? plane_far_word(sets, (uint32_t)begin + ((uint32_t)plane_samples<W>() << lane))
+    return there ? plane_far_word(sets, (uint32_t)begin + ((uint32_t)plane_samples<W> << lane))
                  : word_none<W>();
 }
 
-// Returns the least s for which plane_samples<W>() << s words hold the words up to `top`. probe:
+// Returns the least s for which plane_samples<W> << s words hold the words up to `top`. probe:
 // from plane_far_probe, for the first of them. Called by a whole warp.
 template <typename W>
 SPIRA_DEVICE int plane_far_spacing(W probe, W top) {
@@ -227,7 +226,7 @@ SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W bas
             spacing = plane_far_spacing(probe, base + span);
         }
         loaded += 32 * loads;
-    } while (loaded < capacity && (plane_samples<W>() << spacing) < 2 * plane_words_most(K) &&
+    } while (loaded < capacity && (plane_samples<W> << spacing) < 2 * plane_words_most(K) &&
              __any_sync(~0u, lane == 31 && within[loads - 1]));
 #pragma unroll
     for (int j = 0; j < loads; ++j) {

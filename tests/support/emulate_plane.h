@@ -94,10 +94,6 @@ T &shared_at(uint32_t address) {
     return *(T *)((char *)map_shared + ((int64_t)address - emulate_plane::base));
 }
 
-inline const void *shared_pointer(uint32_t address) {
-    return (const char *)map_shared + ((int64_t)address - emulate_plane::base);
-}
-
 inline void shared_store(uint32_t to, uint32_t v) {
     shared_at<uint32_t>(to) = v;
 }
@@ -119,6 +115,11 @@ void plane_step_word(uint32_t *at, uint32_t key) {
 
 inline uint32_t plane_bit(uint32_t above) {
     return above < 32 ? 1u << above : 0;
+}
+
+template <typename W>
+W plane_again(W v) {
+    return v;
 }
 
 template <int m>
