@@ -63,10 +63,9 @@ SPIRA_DEVICE void map_compact_gaps(const map_plane_task<W> &task, const search_s
     plane_far_each_gap<W, K>(search.window, search.queries, g, [&](int a, W word) {
         const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
         int32_t *record = to + row * compact_record_words(K);
-        if (row < search.queries.rows &&
-            map_compact_walk<W, K>(task, sets, search, word, record)) {
+        if (row < search.queries.rows && map_compact_walk<W, K>(task, sets, search, word, record)) {
             device_status_raise(task.trouble, device_flag_lattice,
-                                (uint32_t)(search.queries.first + row));
+                                (uint32_t)(map_plane_first<W, K>(task) + row));
         }
     });
 }
@@ -87,7 +86,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
     const plane_search<W, K> search = plane_begin<W, K>(
         task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
-    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
+    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, map_plane_first<W, K>(task));
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
         plane_found<K> found[plane_ahead(K)];

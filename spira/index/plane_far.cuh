@@ -18,7 +18,7 @@
 
 namespace spira {
 
-enum { plane_far_chunk = 4 }; // words of a chunk that are read at once, with the members
+enum { plane_far_chunk = 2 }; // words of a chunk that are read at once, with the members
 
 // In the presence bits of a record: its rows may have gaps.
 enum : uint32_t { plane_far_gaps = 1u << 31 };
@@ -122,18 +122,23 @@ SPIRA_DEVICE bool plane_far_search(const search_walk<W> &walk, const search_sets
             at[r] += plane_far_word(sets, (uint32_t)(at[r] + step - 1)) < key(base, r) ? step : 0;
         }
     }
+    // Without spacing the samples are the words. With it there are `words` words.
+    const W *from = spacing ? sets.source : samples;
+    const int origin = spacing ? 0 : begin, last = spacing ? sets.count - words : INT32_MAX;
     uint32_t has[groups];
     bool any = false;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
+        if (g == groups / 2) {
+            __syncwarp(); // no more loads ahead than there are registers for
+        }
         const W base = plane_again(first);
         has[g] = 0;
 #pragma unroll
         for (int r = g * K; r < g * K + K; ++r) {
-            // Without spacing the samples are the words. With it there are `words` words.
-            at[r] = spacing ? min(at[r], sets.count - words) : at[r];
-            const W *from = spacing ? sets.source + at[r] : samples + (at[r] - begin);
-            const plane_far_row row = plane_far_look<W, K, words>(walk, from, key(base, r));
+            at[r] = min(at[r], last);
+            const plane_far_row row =
+                plane_far_look<W, K, words>(walk, from + (at[r] - origin), key(base, r));
             at[r] += row.below;
             has[g] |= row.bits << (r % K * K) | (row.gaps ? (uint32_t)plane_far_gaps : 0u);
         }

@@ -57,9 +57,15 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
     plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
     *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
-    int rows = min(sets->total - first, plane_rows(K));
+    int rows = (int)plane_again((uint32_t)min(sets->total - first, plane_rows(K)));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
     return rows > 0;
+}
+
+// The first output of this thread block's tile, computed again: no register keeps it meanwhile.
+template <typename W, int K>
+SPIRA_DEVICE int map_plane_first(const map_plane_task<W> &task) {
+    return ((int)plane_again((uint32_t)blockIdx.x) - task.block) * plane_rows(K);
 }
 
 // Returns the task of this thread block.
@@ -104,6 +110,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + plane * K * K);
     const plane_search<W, K> search =
         plane_begin<W, K>(task.walk, sets, queries, plane, windows + plane * plane_window_words(K));
+    const int first = map_plane_first<W, K>(task);
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32; g += plane_ahead(K)) {
         const int left = queries.rows - g * 32;
@@ -127,8 +134,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
         proxy_fence();
         __syncthreads();
         map_copy_rows<32 * plane_count(K, half)>(taps, min(left, plane_ahead(K) * 32) * columns,
-                                                 task.to +
-                                                     (int64_t)(queries.first + g * 32) * columns);
+                                                 task.to + (int64_t)(first + g * 32) * columns);
     }
     map_copy_wait();
     pdl_wait();

@@ -251,9 +251,9 @@ SPIRA_DEVICE uint32_t map_plane_put_counts(const uint32_t (&counts)[map_count_wo
 // Thread blocks per multiprocessor that the kernel below has registers for, without spills.
 SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return K <= 3 ? 10 : 6;
+    return word > 4 && K <= 3 ? 9 : K <= 3 ? 10 : 6;
 #else
-    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
+    return word > 4 ? (K <= 3 ? 9 : 5) : (K <= 3 ? 12 : 8);
 #endif
 }
 

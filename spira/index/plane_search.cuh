@@ -87,21 +87,23 @@ SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_se
     W base = queries.lowest + walk.base + (W)plane * walk.step_x;
     W span = queries.highest - queries.lowest + (W)(K - 1) * walk.step_y + walk.span;
     int near = search_warp_bracket(sets.source, sets.count, base, hint, 31);
-    plane_window window = {shared_address(buffer), near, {0, -1}};
+    plane_window window = {shared_address(buffer), near, {0, 0}};
+    bool fits = false;
+    int spacing = -1; // unknown
     if (span < (W)(UINT32_MAX - plane_key_margin) &&
         plane_on_lattice<W, K>(queries, ((W)1 << walk.shift) - 1)) {
-        window = plane_load<W, K>(sets, near, base, span, walk.shift, buffer);
+        fits = plane_load<W, K>(sets, near, base, span, walk.shift, buffer, &window, &spacing);
     }
     __syncwarp();
-    if (window.length.steps == 0) {
-        int spacing = window.length.first;
+    if (!fits) {
         if (spacing < 0) {
             spacing = plane_far_spacing(plane_far_probe(sets, near), base + span);
         }
         plane_far_load<W, K>(sets, window.begin, spacing, buffer);
         __syncwarp();
-        window.length.first =
+        const bool gaps =
             plane_far_search<W, K>(walk, sets, queries, plane, window.begin, spacing, buffer);
+        window.length = {0, gaps};
         __syncwarp();
     }
     return window;

@@ -189,15 +189,16 @@ SPIRA_DEVICE int plane_far_spacing(W probe, W top) {
 }
 
 // Copies the words within [base, base + span] as distances from base, in row steps. At most 32 of
-// the words from `near` on may be below base. Returns a window without steps if they do not fit:
-// then `first` is from plane_far_spacing.
+// the words from `near` on may be below base. Returns false if they do not fit: then the window's
+// length is unspecified, and *spacing is from plane_far_spacing.
 template <typename W, int K>
-SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W base, W span,
-                                     int shift, uint32_t *buffer) {
+SPIRA_DEVICE bool plane_load(const search_sets<W> &sets, int near, W base, W span, int shift,
+                             uint32_t *buffer, plane_window *window, int *spacing) {
     const int loads = plane_loads(K), capacity = plane_window_words(K);
-    int lane = threadIdx.x & 31, loaded = 0, below = 0, words = 0, spacing = 0;
+    int lane = threadIdx.x & 31, loaded = 0, below = 0, words = 0;
     W mask = ((W)1 << shift) - 1, off = 0;
     bool within[loads];
+    *spacing = 0;
     do {
         W word[loads], probe = 0;
         if (loaded) {
@@ -223,10 +224,10 @@ SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W bas
             }
         }
         if (loaded) {
-            spacing = plane_far_spacing(probe, base + span);
+            *spacing = plane_far_spacing(probe, base + span);
         }
         loaded += 32 * loads;
-    } while (loaded < capacity && (plane_samples<W> << spacing) < 2 * plane_words_most(K) &&
+    } while (loaded < capacity && (plane_samples<W> << *spacing) < 2 * plane_words_most(K) &&
              __any_sync(~0u, lane == 31 && within[loads - 1]));
 #pragma unroll
     for (int j = 0; j < loads; ++j) {
@@ -239,10 +240,8 @@ SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W bas
     for (int i = loaded - below + lane; i < padded; i += 32) {
         buffer[i] = UINT32_MAX;
     }
-    if (!fits || __any_sync(~0u, (off & mask) != 0)) {
-        length = {0, spacing};
-    }
-    return {shared_address(buffer), near + below, length};
+    *window = {shared_address(buffer), near + below, length};
+    return fits && !__any_sync(~0u, (off & mask) != 0);
 }
 
 // What a search finds for one output in a plane: for each row, K presence bits and the source
