@@ -55,17 +55,26 @@ SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_s
     return gaps;
 }
 
-// Writes the records of the outputs of a pass whose rows may have gaps. to: of the tile's first
-// output.
+// Searches a pass of a sampled window and writes its records. to: of the tile's first output.
 template <typename W, int K>
-SPIRA_DEVICE void map_compact_gaps(const map_plane_task<W> &task, const search_sets<W> &sets,
-                                   const plane_search<W, K> &search, int g, int32_t *to) {
-    plane_far_each_gap<W, K>(search.window, search.queries, g, [&](int a, W word) {
+SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_sets<W> &sets,
+                                  const plane_search<W, K> &search, int g, int32_t *to) {
+    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
         const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
+        if (row >= search.queries.rows) {
+            return;
+        }
         int32_t *record = to + row * compact_record_words(K);
-        if (row < search.queries.rows && map_compact_walk<W, K>(task, sets, search, word, record)) {
+        uint32_t has = 0;
+        const auto put = [&](int y, uint32_t bits, int position) {
+            record[y] = position;
+            has |= bits << (y * K);
+        };
+        if (plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put)) {
+            record[K] = (int32_t)has;
+        } else if (map_compact_walk<W, K>(task, sets, search, word, record)) {
             device_status_raise(task.trouble, device_flag_lattice,
-                                (uint32_t)(map_plane_first<W, K>(task) + row));
+                                (uint32_t)(search.queries.first + row));
         }
     });
 }
@@ -86,11 +95,15 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
     const plane_search<W, K> search = plane_begin<W, K>(
         task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
-    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, map_plane_first<W, K>(task));
+    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
+        if (!plane_near(search)) {
+            map_compact_far<W, K>(task, sets, search, g, to);
+            continue;
+        }
         plane_found<K> found[plane_ahead(K)];
-        plane_find<W, K>(task.walk, search, g, found);
+        plane_find<W, K>(task.walk, queries, search.window, g, found);
 #pragma unroll
         for (int a = 0; a < plane_ahead(K); ++a) {
             const int row = (g + a) * 32 + lane;
@@ -99,9 +112,6 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
                 map_compact_record<K>(found[a], record);
                 map_compact_write<K>(record, to + row * compact_record_words(K));
             }
-        }
-        if (plane_gaps(search)) {
-            map_compact_gaps<W, K>(task, sets, search, g, to);
         }
     }
     pdl_wait();

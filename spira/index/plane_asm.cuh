@@ -31,16 +31,25 @@ SPIRA_DEVICE uint32_t plane_tap(uint32_t bits, int *position) {
     return tap;
 }
 
-// Returns v. The compiler computes what follows from it anew where this is called, instead of
-// keeping it in registers.
-SPIRA_DEVICE uint32_t plane_again(uint32_t v) {
-    asm volatile("" : "+r"(v));
-    return v;
+// The inverse of shared_address.
+SPIRA_DEVICE const void *shared_pointer(uint32_t address) {
+    return __cvta_shared_to_generic(address);
 }
 
-SPIRA_DEVICE uint64_t plane_again(uint64_t v) {
-    asm volatile("" : "+l"(v));
-    return v;
+// As search_step (search.cuh), of words of either width.
+template <int step>
+SPIRA_DEVICE void plane_far_step(uint32_t *at, uint32_t key) {
+    search_step<step>(at, key);
+}
+
+template <int step>
+SPIRA_DEVICE void plane_far_step(uint32_t *at, uint64_t key) {
+    asm volatile("{ .reg .pred below; .reg .b64 word;\n"
+                 "ld.shared.u64 word, [%0 + %2];\n"
+                 "setp.lt.u64 below, word, %1;\n"
+                 "@below add.u32 %0, %0, %3; }"
+                 : "+r"(*at)
+                 : "l"(key), "n"(step * 8 - 8), "n"(step * 8));
 }
 
 // ---- pair lists ---------------------------------------------------------------------------------

@@ -57,15 +57,9 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
     plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
     *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
-    int rows = (int)plane_again((uint32_t)min(sets->total - first, plane_rows(K)));
+    int rows = min(sets->total - first, plane_rows(K));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
     return rows > 0;
-}
-
-// The first output of this thread block's tile, computed again: no register keeps it meanwhile.
-template <typename W, int K>
-SPIRA_DEVICE int map_plane_first(const map_plane_task<W> &task) {
-    return ((int)plane_again((uint32_t)blockIdx.x) - task.block) * plane_rows(K);
 }
 
 // Returns the task of this thread block.
@@ -110,7 +104,6 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + plane * K * K);
     const plane_search<W, K> search =
         plane_begin<W, K>(task.walk, sets, queries, plane, windows + plane * plane_window_words(K));
-    const int first = map_plane_first<W, K>(task);
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32; g += plane_ahead(K)) {
         const int left = queries.rows - g * 32;
@@ -118,23 +111,26 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
             break;
         }
         plane_found<K> found[plane_ahead(K)];
-        plane_find<W, K>(task.walk, search, g, found);
+        const bool near = plane_near(search);
+        if (near) {
+            plane_find<W, K>(task.walk, queries, search.window, g, found);
+        }
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
-        if (cut) {
+        if (!near) {
+            plane_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
+        } else if (cut) {
             plane_put<W, K, K * K / 2, columns>(search, found, g, to);
         } else {
             plane_put<W, K, K * K, columns>(search, found, g, to);
         }
-        if (plane_gaps(search)) {
-            plane_put_gaps<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
-        }
         proxy_fence();
         __syncthreads();
         map_copy_rows<32 * plane_count(K, half)>(taps, min(left, plane_ahead(K) * 32) * columns,
-                                                 task.to + (int64_t)(first + g * 32) * columns);
+                                                 task.to +
+                                                     (int64_t)(queries.first + g * 32) * columns);
     }
     map_copy_wait();
     pdl_wait();

@@ -122,43 +122,37 @@ SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int 
     }
 }
 
-// As map_plane_record_put, for a sampled window. Returns whether the plane is lost for this lane:
-// then only the presence bits are right.
+// Searches a pass of a sampled window and records it, as map_plane_record_put does. Returns whether
+// the plane is lost for this lane: then only the presence bits are right.
 template <typename W, int K>
 SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                       const plane_search<W, K> &search, const plane_found<K> *row,
-                                       int g, map_plane_record<K> *found, uint32_t *bits) {
+                                       const plane_search<W, K> &search, int g,
+                                       map_plane_record<K> *found, uint32_t *bits) {
     const int lane = threadIdx.x & 31, base = search.window.begin;
     const int at = search.queries.first % map_stretch + g * 32;
     bool lost = false;
-#pragma unroll
-    for (int a = 0; a < plane_ahead(K); ++a) {
-        const int leaps = (row[a].position[0] - base) / map_leap_words;
-        lost = lost || leaps > map_leaps_most;
-#pragma unroll
-        for (int y = 0; y < K; ++y) {
-            const int from = row[a].position[y] - base - leaps * map_leap_words;
-            const uint32_t has = row[a].bits[y] & ((1u << K) - 1);
-            lost = lost || (has && from > UINT16_MAX);
+    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
+        uint32_t has = 0;
+        int leaps = 0;
+        const auto put = [&](int y, uint32_t row, int position) {
+            leaps = y ? leaps : (position - base) / map_leap_words;
+            const int from = position - base - leaps * map_leap_words;
+            lost = lost || leaps > map_leaps_most || (row && from > UINT16_MAX);
             found->from[y][at + a * 32 + lane] = (uint16_t)from;
-            bits[a] |= has << (y * K);
-        }
-        bits[a] |= (uint32_t)(leaps & map_leaps_most) << map_leap_bit;
-    }
-    if (plane_gaps(search)) {
-        plane_far_each_gap<W, K>(search.window, search.queries, g, [&](int a, W word) {
-            uint32_t has = 0;
+            has |= row << (y * K);
+        };
+        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+            has = 0;
+            leaps = 0;
             lost = true;
             plane_far_walk<W, K>(walk, sets, base, word, search.plane,
                                  [&](int c, int tap) { has |= tap >= 0 ? 1u << c : 0; });
-            bits[0] = a ? bits[0] : has;
-            bits[plane_ahead(K) - 1] = a || plane_ahead(K) == 1 ? has : bits[plane_ahead(K) - 1];
-        });
-    }
-#pragma unroll
-    for (int a = 0; a < plane_ahead(K); ++a) {
-        bits[a] = (g + a) * 32 + lane < search.queries.rows ? bits[a] : 0;
-    }
+        }
+        has |= (uint32_t)(leaps & map_leaps_most) << map_leap_bit;
+        has = (g + a) * 32 + lane < search.queries.rows ? has : 0;
+        bits[0] = a ? bits[0] : has;
+        bits[plane_ahead(K) - 1] = a || plane_ahead(K) == 1 ? has : bits[plane_ahead(K) - 1];
+    });
     if (lane < plane_ahead(K)) {
         found->base[at / 32 + lane] = base;
     }
@@ -209,12 +203,12 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
             map_plane_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
             continue;
         }
-        plane_found<K> row[ahead];
-        plane_find<W, K>(walk, search, g, row);
-        if (search.window.length.steps) {
+        if (plane_near(search)) {
+            plane_found<K> row[ahead];
+            plane_find<W, K>(walk, queries, search.window, g, row);
             map_plane_record_put<K>(row, begin, at + g * 32, queries.rows - g * 32, found, bits);
         } else {
-            lost = map_plane_record_far<W, K>(walk, sets, search, row, g, found, bits) || lost;
+            lost = map_plane_record_far<W, K>(walk, sets, search, g, found, bits) || lost;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
@@ -251,9 +245,9 @@ SPIRA_DEVICE uint32_t map_plane_put_counts(const uint32_t (&counts)[map_count_wo
 // Thread blocks per multiprocessor that the kernel below has registers for, without spills.
 SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return word > 4 && K <= 3 ? 9 : K <= 3 ? 10 : 6;
+    return K <= 3 ? 10 : 6;
 #else
-    return word > 4 ? (K <= 3 ? 9 : 5) : (K <= 3 ? 12 : 8);
+    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
 #endif
 }
 

@@ -33,15 +33,6 @@ SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
 #endif
 }
 
-// The same of the search in 64-bit words.
-SPIRA_BOTH constexpr int map_small_wide_blocks_per_sm() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return 2;
-#else
-    return 3;
-#endif
-}
-
 // ---- search -------------------------------------------------------------------------------------
 
 // Writes the sums of a bundle. counts: of its stretches, in shared memory.
@@ -64,9 +55,8 @@ SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words
 // Stretches without outputs get records and counts, too: the move loads both before it knows the
 // number of outputs.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), sizeof(W) > 4
-                                                              ? map_small_wide_blocks_per_sm()
-                                                              : map_small_blocks_per_sm())
+SPIRA_KERNEL void __launch_bounds__(map_small_threads(K),
+                                    sizeof(W) > 4 ? 3 : map_small_blocks_per_sm())
     map_small_find_kernel(const __grid_constant__ map_plane_task<W> task,
                           const __grid_constant__ map_plane_lists<K> lists) {
     __shared__ __align__(16) uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];

@@ -12,11 +12,11 @@
 // nothing beforehand.
 //
 // A window that is too long for its buffer, whose words are too far apart for 32 bits, or off the
-// row's lattice, is sampled instead: plane_far.cuh searches all of its rows at once and leaves
-// records in the buffer.
+// row's lattice, is sampled instead, and its rows are searched as plane_far.cuh says.
 //
-// A warp calls plane_read, plane_limit and plane_begin. Then for each pass it calls plane_find and,
-// if it wants taps in shared memory, plane_put; and for windows with gaps what these need.
+// A warp calls plane_read, plane_limit and plane_begin. Then for each pass of a near window it
+// calls plane_find, and plane_put if it wants taps in shared memory; of a sampled one
+// plane_far_find, or plane_put_far.
 #ifndef SPIRA_INDEX_PLANE_SEARCH_CUH
 #define SPIRA_INDEX_PLANE_SEARCH_CUH
 
@@ -72,8 +72,7 @@ SPIRA_DEVICE void plane_store_rows(const plane_found<K> &found, uint32_t to) {
 // inputs   walk: from search_walk_make, for a cubic kernel of size K that compact_takes accepts
 //          queries: from plane_read and plane_limit
 //          buffer [plane_window_words(K)]: shared memory of this warp alone
-// returns  the window. It has 0 steps if it was sampled. `begin` is not above the lower bound of
-// the
+// returns  the window. It has 0 steps if it is sampled. `begin` is not above the lower bound of the
 //          plane's first query
 template <typename W, int K>
 SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_sets<W> &sets,
@@ -87,33 +86,24 @@ SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_se
     W base = queries.lowest + walk.base + (W)plane * walk.step_x;
     W span = queries.highest - queries.lowest + (W)(K - 1) * walk.step_y + walk.span;
     int near = search_warp_bracket(sets.source, sets.count, base, hint, 31);
-    plane_window window = {shared_address(buffer), near, {0, 0}};
-    bool fits = false;
-    int spacing = -1; // unknown
+    plane_window window = {0, near, {0, 0}};
     if (span < (W)(UINT32_MAX - plane_key_margin) &&
         plane_on_lattice<W, K>(queries, ((W)1 << walk.shift) - 1)) {
-        fits = plane_load<W, K>(sets, near, base, span, walk.shift, buffer, &window, &spacing);
+        window = plane_load<W, K>(sets, near, base, span, walk.shift, buffer);
     }
     __syncwarp();
-    if (!fits) {
-        if (spacing < 0) {
-            spacing = plane_far_spacing(plane_far_probe(sets, near), base + span);
-        }
-        plane_far_load<W, K>(sets, window.begin, spacing, buffer);
-        __syncwarp();
-        const bool gaps =
-            plane_far_search<W, K>(walk, sets, queries, plane, window.begin, spacing, buffer);
-        window.length = {0, gaps};
+    if (window.length.steps == 0) {
+        window = plane_far_load<W, K>(sets, near, base + span, hint, buffer);
         __syncwarp();
     }
     return window;
 }
 
-// Searches the rows of outputs g .. g + plane_ahead(K) - 1 of each lane in a near window. The
-// searches are interleaved.
+// Searches the rows of outputs g .. g + plane_ahead(K) - 1 of each lane. The searches are
+// interleaved.
 template <typename W, int K>
-SPIRA_DEVICE void plane_near_find(const search_walk<W> &walk, const plane_outputs<W, K> &queries,
-                                  const plane_window &window, int g, plane_found<K> *found) {
+SPIRA_DEVICE void plane_find(const search_walk<W> &walk, const plane_outputs<W, K> &queries,
+                             const plane_window &window, int g, plane_found<K> *found) {
     const int searches = K * plane_ahead(K);
     uint32_t at[searches], key[searches];
     uint32_t second = window.words + (uint32_t)window.length.first * (uint32_t)sizeof(uint32_t);
@@ -125,7 +115,7 @@ SPIRA_DEVICE void plane_near_find(const search_walk<W> &walk, const plane_output
         key[r] = (uint32_t)(away >> walk.shift) + (uint32_t)(r % K) * step_y;
         at[r] = word < key[r] ? second : window.words;
     }
-    plane_walk<plane_steps_most - 2, searches>(at, key, window.length.steps);
+    plane_walk<plane_steps_most(K) - 2, searches>(at, key, window.length.steps);
     int offset = window.begin - (int)(window.words >> 2);
 #pragma unroll
     for (int r = 0; r < searches; ++r) {
@@ -153,22 +143,10 @@ SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const se
     return {queries, plane_open<W, K>(walk, sets, queries, plane, buffer), plane};
 }
 
-// Whether the rows of some outputs of a sampled window may have gaps.
+// Whether the window is near: not sampled.
 template <typename W, int K>
-SPIRA_DEVICE bool plane_gaps(const plane_search<W, K> &search) {
-    return search.window.length.steps == 0 && search.window.length.first;
-}
-
-// Finds the rows of outputs g .. g + plane_ahead(K) - 1 of each lane; of a row with gaps,
-// unspecified members.
-template <typename W, int K>
-SPIRA_DEVICE void plane_find(const search_walk<W> &walk, const plane_search<W, K> &search, int g,
-                             plane_found<K> *found) {
-    if (search.window.length.steps) {
-        plane_near_find<W, K>(walk, search.queries, search.window, g, found);
-    } else {
-        plane_far_find<K>(search.window, g, found);
-    }
+SPIRA_DEVICE bool plane_near(const plane_search<W, K> &search) {
+    return search.window.length.steps != 0;
 }
 
 // Stores the first `taps` taps of each output of a pass that plane_find has searched.
@@ -186,19 +164,40 @@ SPIRA_DEVICE void plane_put(const plane_search<W, K> &search, const plane_found<
     }
 }
 
-// As plane_put, of the outputs of a pass whose rows may have gaps; taps of outputs that a lane does
-// not have are unspecified.
+// Calls output(a, word) for each output a of a pass, also for those that a lane does not have. For
+// sampled windows: one output after the other, in code that is there once.
+template <typename W, int K, typename F>
+SPIRA_DEVICE void plane_far_pass(const plane_outputs<W, K> &queries, int g, F output) {
+    static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
+#pragma unroll 1
+    for (int a = 0; a < plane_ahead(K); ++a) {
+        output(a, a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g]);
+    }
+}
+
+// Searches a pass of a sampled window and stores its taps, as plane_put does; taps of outputs that
+// a lane does not have are unspecified.
 template <typename W, int K, int columns>
-SPIRA_DEVICE void plane_put_gaps(const search_walk<W> &walk, const search_sets<W> &sets,
-                                 const plane_search<W, K> &search, int g, int taps, uint32_t to) {
-    plane_far_each_gap<W, K>(search.window, search.queries, g, [&](int a, W word) {
+SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                const plane_search<W, K> &search, int g, int taps, uint32_t to) {
+    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
         const uint32_t out = to + (uint32_t)(a * 32 * columns) * 4;
         const auto store = [&](int c, int tap) {
             if (c < taps) {
                 shared_store(out + (uint32_t)c * 4, (uint32_t)tap);
             }
         };
-        plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
+        const auto put = [&](int y, uint32_t bits, int position) {
+#pragma unroll
+            for (int m = 0; m < K; ++m) {
+                const bool has = bits >> m & 1;
+                store(y * K + m, has ? position : -1);
+                position += has;
+            }
+        };
+        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+            plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
+        }
     });
 }
 

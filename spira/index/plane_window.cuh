@@ -67,14 +67,10 @@ SPIRA_BOTH constexpr int plane_reach(int steps) {
 enum {
     plane_steps_least = 6,
     plane_key_margin = 64, // least distance between a key and the padding
-    plane_far_spacing_most = 22,
 };
 
-enum { plane_steps_most = 10 };
-
-// Most words of a window: a search reads K words from its anchor on.
-SPIRA_BOTH constexpr int plane_words_most(int K) {
-    return plane_window_words(K) - K;
+SPIRA_BOTH constexpr int plane_steps_most(int K) {
+    return plane_reach(9) + K <= plane_window_words(K) ? 9 : 8;
 }
 
 // Number of steps of a search, and the words that its first step may pass.
@@ -82,21 +78,17 @@ struct plane_search_length {
     int steps, first;
 };
 
-// Words that the search can pass. Requires 6 steps or more.
+// plane_reach(length.steps); requires 5 steps or more.
 SPIRA_BOTH int plane_reach_of(plane_search_length length) {
-    constexpr int rest = plane_reach(plane_steps_most - 1); // constexpr: it is recursive
-    return length.first +
-           (length.steps < plane_steps_most ? length.first + length.steps - 5 : rest);
+    return 2 * length.first + length.steps - 5;
 }
 
-// Returns the shortest search that can pass `words` words, at most plane_words_most(K). The first
-// step of the longest search is as short as possible: the buffer ends soon behind the words.
-SPIRA_BOTH plane_search_length plane_length_for(int words) {
-    constexpr int most = plane_reach(plane_steps_most - 1);
+// Returns the shortest search that can pass `words` words; one of most + 1 steps if there is none.
+SPIRA_BOTH plane_search_length plane_length_for(int words, int most) {
     plane_search_length length = {plane_steps_least, plane_step(plane_steps_least - 1)};
-    while (length.steps < plane_steps_most && words > plane_reach_of(length)) {
+    while (length.steps <= most && words > plane_reach_of(length)) {
         length.steps += 1;
-        length.first = length.steps < plane_steps_most ? 2 * length.first - 1 : words - most;
+        length.first = 2 * length.first - 1;
     }
     return length;
 }
@@ -110,8 +102,8 @@ struct plane_outputs {
 };
 
 // The window of a plane: source [begin, ...), as distances from the lowest query in row steps.
-// Without steps the window was sampled (plane_far.cuh): the buffer holds records, and `first` says
-// whether rows may have gaps.
+// Without steps the window is sampled (plane_far.cuh): then `first` is log2 of the distance between
+// two samples.
 struct plane_window {
     uint32_t words; // shared address
     int begin;
@@ -157,53 +149,17 @@ SPIRA_DEVICE bool plane_on_lattice(const plane_outputs<W, K> &queries, W mask) {
     return !__any_sync(~0u, (off & mask) != 0);
 }
 
-// Steps of a search in samples (plane_far.cuh), and samples: as many as it can pass.
-template <typename W>
-SPIRA_BOTH constexpr int plane_far_steps() {
-    return sizeof(W) > 4 ? 8 : 9;
-}
-
-template <typename W>
-constexpr int plane_samples = plane_reach(plane_far_steps<W>());
-
-// Returns word i of the source; word_none() behind its end.
-template <typename W>
-SPIRA_DEVICE W plane_far_word(const search_sets<W> &sets, uint32_t i) {
-    return i < (uint32_t)sets.count ? sets.source[i] : word_none<W>();
-}
-
-// Words by which plane_far_spacing finds the size of a window: one for each lane.
-template <typename W>
-SPIRA_DEVICE W plane_far_probe(const search_sets<W> &sets, int begin) {
-    const uint32_t lane = threadIdx.x & 31;
-    const bool there = lane < (uint32_t)plane_far_spacing_most;
-    return there ? plane_far_word(sets, (uint32_t)begin + ((uint32_t)plane_samples<W> << lane))
-                 : word_none<W>();
-}
-
-// Returns the least s for which plane_samples<W> << s words hold the words up to `top`. probe:
-// from plane_far_probe, for the first of them. Called by a whole warp.
-template <typename W>
-SPIRA_DEVICE int plane_far_spacing(W probe, W top) {
-    return __popc(__ballot_sync(~0u, probe <= top));
-}
-
 // Copies the words within [base, base + span] as distances from base, in row steps. At most 32 of
-// the words from `near` on may be below base. Returns false if they do not fit: then the window's
-// length is unspecified, and *spacing is from plane_far_spacing.
+// the words from `near` on may be below base.
 template <typename W, int K>
-SPIRA_DEVICE bool plane_load(const search_sets<W> &sets, int near, W base, W span, int shift,
-                             uint32_t *buffer, plane_window *window, int *spacing) {
+SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W base, W span,
+                                     int shift, uint32_t *buffer) {
     const int loads = plane_loads(K), capacity = plane_window_words(K);
     int lane = threadIdx.x & 31, loaded = 0, below = 0, words = 0;
     W mask = ((W)1 << shift) - 1, off = 0;
     bool within[loads];
-    *spacing = 0;
     do {
-        W word[loads], probe = 0;
-        if (loaded) {
-            probe = plane_far_probe(sets, near + below);
-        }
+        W word[loads];
 #pragma unroll
         for (int j = 0; j < loads; ++j) {
             int i = near + loaded + 32 * j + lane;
@@ -223,29 +179,25 @@ SPIRA_DEVICE bool plane_load(const search_sets<W> &sets, int near, W base, W spa
                 out[32 * j] = within[j] ? (uint32_t)(away >> shift) : UINT32_MAX;
             }
         }
-        if (loaded) {
-            *spacing = plane_far_spacing(probe, base + span);
-        }
         loaded += 32 * loads;
-    } while (loaded < capacity && (plane_samples<W> << *spacing) < 2 * plane_words_most(K) &&
-             __any_sync(~0u, lane == 31 && within[loads - 1]));
+    } while (loaded < capacity && __any_sync(~0u, lane == 31 && within[loads - 1]));
 #pragma unroll
     for (int j = 0; j < loads; ++j) {
         words += __popc(__ballot_sync(~0u, within[j]));
     }
-    plane_search_length length = plane_length_for(words);
-    bool fits = words < loaded - below && words <= plane_words_most(K);
+    plane_search_length length = plane_length_for(words, plane_steps_most(K));
+    bool fits = words < loaded - below && length.steps <= plane_steps_most(K);
     int padded = fits ? plane_reach_of(length) + K : 0;
 #pragma unroll 1
     for (int i = loaded - below + lane; i < padded; i += 32) {
         buffer[i] = UINT32_MAX;
     }
-    *window = {shared_address(buffer), near + below, length};
-    return fits && !__any_sync(~0u, (off & mask) != 0);
+    length.steps = fits && !__any_sync(~0u, (off & mask) != 0) ? length.steps : 0;
+    return {shared_address(buffer), near + below, length};
 }
 
 // What a search finds for one output in a plane: for each row, K presence bits and the source
-// position of the first member. Bits from K on are unspecified.
+// position of the first member. A near search leaves bits from K on unspecified.
 template <int K>
 struct plane_found {
     uint32_t bits[K];

@@ -94,6 +94,10 @@ T &shared_at(uint32_t address) {
     return *(T *)((char *)map_shared + ((int64_t)address - emulate_plane::base));
 }
 
+inline const void *shared_pointer(uint32_t address) {
+    return (const char *)map_shared + ((int64_t)address - emulate_plane::base);
+}
+
 inline void shared_store(uint32_t to, uint32_t v) {
     shared_at<uint32_t>(to) = v;
 }
@@ -113,13 +117,18 @@ void plane_step_word(uint32_t *at, uint32_t key) {
     *at += plane_word<step - 1>(*at) < key ? step * 4 : 0;
 }
 
-inline uint32_t plane_bit(uint32_t above) {
-    return above < 32 ? 1u << above : 0;
+template <int step>
+void plane_far_step(uint32_t *at, uint32_t key) {
+    plane_step_word<step>(at, key);
 }
 
-template <typename W>
-W plane_again(W v) {
-    return v;
+template <int step>
+void plane_far_step(uint32_t *at, uint64_t key) {
+    *at += shared_at<uint64_t>(*at + (step - 1) * 8) < key ? step * 8 : 0;
+}
+
+inline uint32_t plane_bit(uint32_t above) {
+    return above < 32 ? 1u << above : 0;
 }
 
 template <int m>
