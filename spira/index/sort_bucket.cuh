@@ -396,7 +396,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
                         const W *__restrict__ split_word, const sort_key<W> *__restrict__ key,
                         W end, int row, W *sorted, int32_t *order) {
     const int most = sort_bucket_most, few = most / 2;
-    __shared__ alignas(16) uint32_t shared[2 * most * threads];
+    __shared__ __align__(16) uint32_t shared[2 * most * threads];
     const int bucket = blockIdx.x;
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
