@@ -48,8 +48,8 @@ struct expand_work {
 template <typename W>
 static spira::status expand_step(void *context, cudaStream_t stream) {
     const expand_work<W> *w = (const expand_work<W> *)context;
-    return spira::expand(&w->layout, &w->kernel, &w->rule, w->in, w->out, w->trouble, w->scratch,
-                         w->scratch_bytes, stream);
+    return spira::expand(bench_gpu(), &w->layout, &w->kernel, &w->rule, w->in, w->out, w->trouble,
+                         w->scratch, w->scratch_bytes, stream);
 }
 
 // The output set as the host makes it. Its capacity is its count.

@@ -15,8 +15,8 @@
 // list that is longer than a part leaves partial sums, which a second kernel adds up in a fixed
 // order.
 //
-// The machinery is in grad/: share (parts and lists), traits, fill, multiply, kernel, exact,
-// reduce, launch; transpose; bias.
+// The machinery is in grad/: share (parts and lists), traits, fill, multiply and kernel (sm_80 and
+// later), hopper/ (sm_90a), exact (fp32, older GPUs), reduce, launch; transpose; bias.
 #ifndef SPIRA_CONV_GRAD_CUH
 #define SPIRA_CONV_GRAD_CUH
 
@@ -203,14 +203,15 @@ SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_
     p.down = c->down;
     p.across = c->across;
     p.chunk = c->chunk;
-    p.along = grad_reduce_along(c->parts);
+    p.stages = c->stages;
     p.wide_in = conv_aligned(a->in, s->cin, element, 16);
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, 16);
     p.wide_out = conv_aligned(a->out_grad, s->cout, element, 16);
+    p.wide_grad = conv_aligned(a->weight_grad, s->cout, (int)sizeof(float), 16);
     return p;
 }
 
-// Bytes of scratch for conv_grad_weight: the partial sums of two to three thread blocks a
+// Bytes of scratch for conv_grad_weight: the partial sums of one to three thread blocks a
 // multiprocessor. It depends on the shape and the device alone.
 SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_shape *shape,
                                             size_t *bytes) {
@@ -237,8 +238,9 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 // errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
 // Asynchronous; two launches. Products of fp16 and bf16 are exact, tf32 rounds the features to 10
 // bits of fraction; sums are fp32. Bit-identical from run to run: the order of the additions
-// depends on the pairs, the shape and the device_info, not on the capacities. cost     (cin + cout)
-// elements gathered for each pair, times the tiles of up to 256 channels on
+// depends on the pairs, the shape and the device_info, not on the capacities.
+//
+// cost     (cin + cout) elements gathered for each pair, times the tiles of up to 256 channels on
 //          the other side; written and read once for each part: the sums of a tile
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight_args *args,

@@ -1,9 +1,11 @@
 // spira/conv_grad.h: gradients of a sparse convolution: what they are, and the host loops.
 //
-//   forward   out[o, n] = sum over k, c of in[map[o, k], c] * weight[k, c, n] + bias[n]
-//   input     in_grad[i, c] = sum over k, n of out_grad[o, n] * weight[k, c, n], where map[o, k] =
-//   i weight    weight_grad[k, c, n] = sum over the pairs (i, o) of offset k of in[i, c] *
-//   out_grad[o, n] bias      bias_grad[n] = sum over o of out_grad[o, n]
+//   forward  out[o, n] = bias[n] + sum over k, c of in[map[o, k], c] * weight[k, c, n]
+//
+//   input    in_grad[i, c] = sum over k, n of out_grad[o, n] * weight[k, c, n], with map[o, k] = i
+//   weight   weight_grad[k, c, n] = sum over the pairs (i, o) of offset k of
+//            in[i, c] * out_grad[o, n]
+//   bias     bias_grad[n] = sum over o of out_grad[o, n]
 //
 // The input gradient is a convolution of out_grad, with transposed weights [volume, cout, cin]:
 //   submanifold layers with odd kernels   the layer's own map; the weights are mirrored as well

@@ -6,6 +6,7 @@
 #ifndef SPIRA_EXPAND_CUH
 #define SPIRA_EXPAND_CUH
 
+#include "device.h"
 #include "expand.h"
 #include "index/expand_cells.cuh"
 #include "index/unique.cuh"
@@ -131,7 +132,9 @@ SPIRA_API status expand_workspace(const word_layout *layout, const kernel_shape 
 // The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
 // set of a strided layer of spconv or TorchSparse. The rule is in expand.h.
 //
-// inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
+// inputs   gpu: may be null, or left out; with gpu->programmatic the kernels behind the first one
+//          begin while the one before ends
+//          layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
 //          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
 // outputs  out: the set, then word_none(), and its count; map_build(kernel, in, out) is their map
 //          trouble: device_flag_range with the first voxel of `in` that is off the grid, of no
@@ -149,10 +152,10 @@ SPIRA_API status expand_workspace(const word_layout *layout, const kernel_shape 
 //          largest ones a radix sort of all that inputs touch (index/expand_box.h). An extent on
 //          all axes makes the box small; without one it is as large as the layout
 template <typename W>
-SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
-                        const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
-                        device_status *trouble, void *scratch, size_t scratch_bytes,
-                        cudaStream_t stream) {
+SPIRA_API status expand(const device_info *gpu, const word_layout *layout,
+                        const kernel_shape *kernel, const expand_rule *rule, voxel_set<W> in,
+                        voxel_set<W> out, device_status *trouble, void *scratch,
+                        size_t scratch_bytes, cudaStream_t stream) {
     expand_plan plan;
     SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &plan.axes));
     SPIRA_TRY(expand_plan_make(layout, kernel, rule, in, out.capacity, &plan));
@@ -169,7 +172,16 @@ SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
     marking.box = plan.box;
     marking.in = in;
     marking.trouble = trouble;
-    return expand_cells_launch(marking, plan.sizes, s, out, stream);
+    return expand_cells_launch(marking, plan.sizes, s, out, gpu && gpu->programmatic, stream);
+}
+
+template <typename W>
+SPIRA_API status expand(const word_layout *layout, const kernel_shape *kernel,
+                        const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
+                        device_status *trouble, void *scratch, size_t scratch_bytes,
+                        cudaStream_t stream) {
+    return expand((const device_info *)nullptr, layout, kernel, rule, in, out, trouble, scratch,
+                  scratch_bytes, stream);
 }
 
 } // namespace spira

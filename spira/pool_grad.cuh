@@ -60,9 +60,8 @@ SPIRA_KERNEL void __launch_bounds__(pool_grad_threads) pool_grad_kernel(pool_gra
 //          without outputs. Rows from the count on are not written
 // errors   null or misaligned pointers, sizes
 // Asynchronous, deterministic, equal to pool_grad_host; one launch, no scratch, no atomics.
-// cost     for each pair and channel, `volume` entries of the map; of a maximum, also the sources
-// of
-//          the pair's output
+// cost     for each pair and channel, `volume` entries of the map; of a maximum, also the
+//          sources of the pair's output
 template <numeric format = numeric_any>
 SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
     SPIRA_TRY(pool_grad_check(args));

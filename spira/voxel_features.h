@@ -14,7 +14,8 @@
 namespace spira {
 
 enum voxel_feature {
-    voxel_feature_mean,  // the mean of its rows: an fp32 sum in row order, divided by their number
+    voxel_feature_mean,  // the mean of its rows: an fp32 sum (its order: see voxel_partials),
+                         // divided by their number
     voxel_feature_first, // the value of its first row
     voxel_feature_max,   // the largest value of its rows, NaN if one is NaN; voxel_features_args
 };
@@ -37,23 +38,74 @@ SPIRA_API status voxel_feature_check(voxel_feature kind) {
     return status_success();
 }
 
-// One feature of one voxel. Both sides sum in row order, so that they round alike.
-SPIRA_BOTH float voxel_feature_value(voxel_feature kind, const float *values, int columns,
-                                     const voxel_rows *rows, int32_t voxel, int channel) {
-    int32_t begin = rows->begin[voxel], end = rows->begin[voxel + 1];
-    float sum = values[(int64_t)rows->order[begin] * columns + channel];
-    if (kind == voxel_feature_first) {
-        return sum;
-    }
-    for (int32_t i = begin + 1; i < end; ++i) {
-        sum += values[(int64_t)rows->order[i] * columns + channel];
+// ---- the values of a voxel's rows as one value --------------------------------------------------
+
+// The order of sums, on both sides. The rows of a voxel, in input order, are cut into chunks of
+// voxel_chunk. In a chunk, partial sum j adds rows j, j + voxel_partials, ...; the partial sums are
+// added in order, and so are the sums of the chunks. So up to voxel_partials rows are added one
+// after the other. A maximum follows the same order.
+enum { voxel_partials = 32, voxel_chunk = 256 };
+
+// NaN wins a maximum, as in the frameworks.
+SPIRA_BOTH float voxel_larger(float a, float b) {
+    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
+}
+
+// What two values of a voxel become; `a` is of the earlier rows.
+SPIRA_BOTH float voxel_feature_join(voxel_feature kind, float a, float b) {
+    return kind == voxel_feature_mean ? a + b : kind == voxel_feature_max ? voxel_larger(b, a) : a;
+}
+
+// The end of the computation. all: of all `count` rows that count.
+SPIRA_BOTH float voxel_feature_end(voxel_feature kind, float all, int32_t count) {
+    if (kind != voxel_feature_mean) {
+        return all;
     }
 #ifdef __CUDA_ARCH__
-    return __fdiv_rn(sum, (float)(end - begin));
+    return __fdiv_rn(all, (float)count);
 #else
-    return sum / (float)(end - begin);
+    return all / (float)count;
 #endif
 }
+
+// How many rows of a voxel count: the first max_points, or all if it is 0.
+SPIRA_BOTH int32_t voxel_feature_rows(int32_t max_points, int32_t rows) {
+    return max_points && rows > max_points ? max_points : rows;
+}
+
+// A chunk of rows, whose values are value(first), ..., value(first + count - 1).
+template <typename V>
+SPIRA_API float voxel_feature_chunk(voxel_feature kind, int32_t first, int32_t count,
+                                    const V &value) {
+    float all = 0;
+    for (int32_t j = 0; j < min_of(count, voxel_partials); ++j) {
+        float partial = value(first + j);
+        for (int32_t i = j + voxel_partials; i < count; i += voxel_partials) {
+            partial = voxel_feature_join(kind, partial, value(first + i));
+        }
+        all = j ? voxel_feature_join(kind, all, partial) : partial;
+    }
+    return all;
+}
+
+// A feature of a voxel from the first max_points of its rows; 0: from all. For the host loops.
+SPIRA_API float voxel_feature_value(voxel_feature kind, int32_t max_points, const float *values,
+                                    int columns, const voxel_rows *rows, int64_t voxel,
+                                    int channel) {
+    const int32_t *order = rows->order + rows->begin[voxel];
+    const int32_t count =
+        voxel_feature_rows(max_points, rows->begin[voxel + 1] - rows->begin[voxel]);
+    const auto value = [&](int32_t i) { return values[(int64_t)order[i] * columns + channel]; };
+    float all = 0;
+    for (int32_t first = 0; first < count; first += voxel_chunk) {
+        const float chunk =
+            voxel_feature_chunk(kind, first, (int32_t)min_of(count - first, voxel_chunk), value);
+        all = first ? voxel_feature_join(kind, all, chunk) : chunk;
+    }
+    return voxel_feature_end(kind, all, count);
+}
+
+// ---- all features -------------------------------------------------------------------------------
 
 // The features of the voxels from the values of their rows: the host loop of voxel_features.
 //
@@ -69,7 +121,7 @@ SPIRA_API status voxel_features_host(voxel_feature kind, const float *values, in
     for (int64_t v = 0; v < count; ++v) {
         for (int c = 0; c < channels; ++c) {
             numeric_store(type, features, v * channels + c,
-                          voxel_feature_value(kind, values, columns, &rows, (int32_t)v, c));
+                          voxel_feature_value(kind, 0, values, columns, &rows, v, c));
         }
     }
     return status_success();
@@ -139,34 +191,6 @@ SPIRA_API status voxel_features_args_check(const voxel_features_args<W> *args) {
     return status_success();
 }
 
-// NaN wins a maximum, as in the frameworks.
-SPIRA_BOTH float voxel_larger(float a, float b) {
-    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
-}
-
-// A feature of a voxel from the first max_points of its rows; 0: from all. In row order, as
-// voxel_feature_value.
-SPIRA_BOTH float voxel_feature_of_rows(voxel_feature kind, int32_t max_points, const float *values,
-                                       int columns, const voxel_rows *rows, int32_t voxel,
-                                       int channel) {
-    const int32_t begin = rows->begin[voxel];
-    int32_t end = rows->begin[voxel + 1];
-    end = max_points && end - begin > max_points ? begin + max_points : end;
-    float value = values[(int64_t)rows->order[begin] * columns + channel];
-    for (int32_t i = begin + 1; i < end && kind != voxel_feature_first; ++i) {
-        const float next = values[(int64_t)rows->order[i] * columns + channel];
-        value = kind == voxel_feature_max ? voxel_larger(next, value) : value + next;
-    }
-    if (kind != voxel_feature_mean) {
-        return value;
-    }
-#ifdef __CUDA_ARCH__
-    return __fdiv_rn(value, (float)(end - begin));
-#else
-    return value / (float)(end - begin);
-#endif
-}
-
 // The centre of a voxel on one axis, rounded once: origin + (index + 0.5) * size.
 SPIRA_BOTH float voxel_centre(int index, float size, float origin) {
 #ifdef __CUDA_ARCH__
@@ -184,25 +208,46 @@ SPIRA_BOTH float voxel_difference(float a, float b) {
 #endif
 }
 
-// One channel of one voxel, appended channels included. words: *args->words, where it is used.
+// What a channel of the features is made of: a column of the values, minus a place.
+struct voxel_channel {
+    int column;
+    voxel_append minus;
+};
+
 template <typename W>
-SPIRA_BOTH float voxel_features_value(const voxel_features_args<W> &args, const word_layout &words,
-                                      int32_t voxel, int channel) {
-    const bool own = channel < args.channels;
-    const int more = channel - args.channels, axis = own ? channel : more % 3;
-    const float value = voxel_feature_of_rows(args.kind, args.max_points, args.values, args.columns,
-                                              &args.rows, voxel, axis);
-    if (own) {
-        return value;
+SPIRA_BOTH voxel_channel voxel_channel_make(const voxel_features_args<W> &args, int channel) {
+    const int more = channel - args.channels;
+    if (more < 0) {
+        return {channel, voxel_append_none};
     }
-    if (more < 3 && (args.append & voxel_append_centre)) {
+    const bool centre = more < 3 && (args.append & voxel_append_centre);
+    return {more % 3, centre ? voxel_append_centre : voxel_append_mean};
+}
+
+// A channel of a voxel. value: of its column; mean: of its column, for voxel_append_mean. words:
+// *args->words, where it is used.
+template <typename W>
+SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const word_layout &words,
+                                   int64_t voxel, voxel_channel channel, float value, float mean) {
+    if (channel.minus == voxel_append_centre) {
         const struct voxel v = word_unpack<W>(&words, args.set.words[voxel]);
-        const int index = axis == 0 ? v.x : axis == 1 ? v.y : v.z;
+        const int axis = channel.column, index = axis == 0 ? v.x : axis == 1 ? v.y : v.z;
         return voxel_difference(value, voxel_centre(index, args.size[axis], args.origin[axis]));
     }
-    return voxel_difference(value,
-                            voxel_feature_of_rows(voxel_feature_mean, args.max_points, args.values,
-                                                  args.columns, &args.rows, voxel, axis));
+    return channel.minus == voxel_append_mean ? voxel_difference(value, mean) : value;
+}
+
+// A channel of a voxel, for the host loop.
+template <typename W>
+SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const word_layout &words,
+                                     int64_t voxel, int number) {
+    const voxel_channel channel = voxel_channel_make(args, number);
+    const auto column = [&](voxel_feature kind) {
+        return voxel_feature_value(kind, args.max_points, args.values, args.columns, &args.rows,
+                                   voxel, channel.column);
+    };
+    const float mean = channel.minus == voxel_append_mean ? column(voxel_feature_mean) : 0.0f;
+    return voxel_channel_end(args, words, voxel, channel, column(args.kind), mean);
 }
 
 // The features of the voxels: the host loop of voxel_features (voxel_features.cuh), with
@@ -219,7 +264,7 @@ SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
     for (int64_t v = 0; v < voxel_set_count(args->set); ++v) {
         for (int c = 0; c < channels; ++c) {
             numeric_store(args->type, args->features, v * channels + c,
-                          voxel_features_value(*args, words, (int32_t)v, c));
+                          voxel_features_value(*args, words, v, c));
         }
     }
     return status_success();

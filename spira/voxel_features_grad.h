@@ -1,7 +1,9 @@
 // spira/voxel_features_grad.h: the gradient of voxel features by the values of their rows.
 //
 // Of a mean, each row gets its share. Of the first and of the largest, one row gets all: of the
-// largest, the one that voxel_features takes.
+// largest, the one that voxel_features takes. Appended channels are differences of the same values
+// and a place: their gradient goes to x, y and z as well. A centre is constant; from a mean that is
+// subtracted, each row gets its share back.
 #ifndef SPIRA_VOXEL_FEATURES_GRAD_H
 #define SPIRA_VOXEL_FEATURES_GRAD_H
 
@@ -15,16 +17,27 @@ struct voxel_features_grad_args {
     int32_t max_points;        // as in voxel_features_args; 0: all rows
     const float *values;       // [rows, columns]; read for voxel_feature_max alone
     int columns, channels;     // columns >= channels
+    unsigned append;           // voxel_append bits, as in voxel_features_args
     voxel_rows rows;           // of voxelize; `voxel` is not used
     int32_t row_capacity;      // of `rows`, `values` and `values_grad`
     const int32_t *count;      // [1] voxels, at most `capacity`
     int32_t capacity;          //
     numeric type;              // of features_grad
     const void *features_grad; // [capacity, features_channels]
-    int features_channels;     // >= channels: appended ones are not read (they are differences of
-                               // the same values, and are usually left constant)
-    float *values_grad;        // [row_capacity, channels]
+    int features_channels;     // those of voxel_features_channels, appended ones included
+    float *values_grad;        // [row_capacity, voxel_features_grad_channels]
 };
+
+// Channels of features_grad, as voxel_features_channels.
+SPIRA_BOTH int voxel_features_grad_read(const voxel_features_grad_args &a) {
+    return a.channels + (a.append & voxel_append_centre ? 3 : 0) +
+           (a.append & voxel_append_mean ? 3 : 0);
+}
+
+// Columns of values_grad: those that features are made of. Appended channels need x, y and z.
+SPIRA_BOTH int voxel_features_grad_channels(const voxel_features_grad_args &a) {
+    return a.append && a.channels < 3 ? 3 : a.channels;
+}
 
 SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
@@ -33,10 +46,14 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
                   status_unsupported, "kind", a->kind);
     SPIRA_REQUIRE(a->max_points >= 0, status_bad_size, "max_points", a->max_points);
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_REQUIRE(a->channels >= 1 && a->channels <= INT32_MAX - 6, status_bad_size, "channels",
+                  a->channels);
+    SPIRA_REQUIRE(!(a->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
+                  status_unsupported, "append", a->append);
     if (a->kind == voxel_feature_max) {
         SPIRA_TRY(pointer_check(a->values, alignof(float), "values"));
-        SPIRA_REQUIRE(a->columns >= a->channels, status_bad_size, "columns", a->columns);
+        SPIRA_REQUIRE(a->columns >= voxel_features_grad_channels(*a), status_bad_size, "columns",
+                      a->columns);
     }
     SPIRA_TRY(pointer_check(a->rows.order, alignof(int32_t), "rows.order"));
     SPIRA_TRY(pointer_check(a->rows.begin, alignof(int32_t), "rows.begin"));
@@ -44,37 +61,74 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   a->capacity);
-    SPIRA_REQUIRE(a->features_channels >= a->channels, status_bad_size, "features_channels",
-                  a->features_channels);
+    SPIRA_REQUIRE(a->features_channels == voxel_features_grad_read(*a), status_bad_size,
+                  "features_channels", a->features_channels);
     SPIRA_TRY(pointer_check(a->features_grad, (size_t)numeric_size(a->type), "features_grad"));
     return pointer_check(a->values_grad, alignof(float), "values_grad");
 }
 
-// Writes what the rows of a voxel get of one channel; the others stay zero.
-SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64_t voxel,
-                                        int channel, float grad) {
-    const int32_t begin = a.rows.begin[voxel];
-    int32_t end = a.rows.begin[voxel + 1], winner = begin;
-    end = a.max_points && end - begin > a.max_points ? begin + a.max_points : end;
+// The channels of features_grad that the gradient of a column is made of; -1: none.
+struct voxel_features_grad_from {
+    int own, centre, mean;
+};
+
+SPIRA_BOTH voxel_features_grad_from voxel_features_grad_from_of(const voxel_features_grad_args &a,
+                                                                int column) {
+    const bool centre = a.append & voxel_append_centre, mean = a.append & voxel_append_mean;
+    voxel_features_grad_from from;
+    from.own = column < a.channels ? column : -1;
+    from.centre = column < 3 && centre ? a.channels + column : -1;
+    from.mean = column < 3 && mean ? a.channels + (centre ? 3 : 0) + column : -1;
+    return from;
+}
+
+// What the rows of a voxel get of one column.
+struct voxel_features_grad_column {
+    float feature; // the gradient of the feature
+    float mean;    // that of the mean of the rows, which is subtracted
+};
+
+// A row's share of a mean.
+SPIRA_BOTH float voxel_features_grad_share(float grad, int32_t rows) {
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(grad, (float)rows);
+#else
+    return grad / (float)rows;
+#endif
+}
+
+// The largest of rows begin .. end - 1 of a voxel, as voxel_features takes it: a place in
+// rows.order.
+SPIRA_BOTH int32_t voxel_features_grad_largest(const voxel_features_grad_args &a, int32_t begin,
+                                               int32_t end, int column) {
+    int32_t winner = begin;
     float largest = 0;
     for (int32_t i = begin; i < end; ++i) {
-        const int64_t row = a.rows.order[i];
-        if (a.kind == voxel_feature_mean) {
-#ifdef __CUDA_ARCH__
-            a.values_grad[row * a.channels + channel] = __fdiv_rn(grad, (float)(end - begin));
-#else
-            a.values_grad[row * a.channels + channel] = grad / (float)(end - begin);
-#endif
-        } else if (a.kind == voxel_feature_max) {
-            const float x = a.values[row * a.columns + channel];
-            const bool takes =
-                i == begin || float_is_nan(x) || (!float_is_nan(largest) && x > largest);
-            largest = takes ? x : largest;
-            winner = takes ? i : winner;
-        }
+        const float x = a.values[(int64_t)a.rows.order[i] * a.columns + column];
+        const bool takes = i == begin || float_is_nan(x) || (!float_is_nan(largest) && x > largest);
+        largest = takes ? x : largest;
+        winner = takes ? i : winner;
     }
-    if (a.kind != voxel_feature_mean && begin < end) {
-        a.values_grad[(int64_t)a.rows.order[winner] * a.channels + channel] = grad;
+    return winner;
+}
+
+// Writes what the rows of a voxel get of one column; the others stay zero.
+SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64_t voxel,
+                                        int column, const voxel_features_grad_column &grad) {
+    const int32_t begin = a.rows.begin[voxel];
+    int32_t end = a.rows.begin[voxel + 1];
+    end = a.max_points && end - begin > a.max_points ? begin + a.max_points : end;
+    const bool mean = a.kind == voxel_feature_mean, minus = a.append & voxel_append_mean;
+    const int32_t winner =
+        a.kind == voxel_feature_max ? voxel_features_grad_largest(a, begin, end, column) : begin;
+    const float share = mean ? voxel_features_grad_share(grad.feature, end - begin) : 0.0f;
+    const float back = minus ? voxel_features_grad_share(grad.mean, end - begin) : 0.0f;
+    for (int32_t i = begin; i < end; ++i) {
+        if (mean || minus || i == winner) {
+            const float own = mean ? share : i == winner ? grad.feature : 0.0f;
+            a.values_grad[(int64_t)a.rows.order[i] * voxel_features_grad_channels(a) + column] =
+                minus ? voxel_difference(own, back) : own;
+        }
     }
 }
 
@@ -82,15 +136,20 @@ SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64
 //
 // inputs   args: see voxel_features_grad_args
 // outputs  args->values_grad, all row_capacity rows: 0 for a row that no feature depends on
+// errors   null or misaligned pointers, sizes, bits of `append`
 SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) {
     SPIRA_TRY(voxel_features_grad_check(args));
-    const int64_t total = (int64_t)args->row_capacity * args->channels;
-    memset(args->values_grad, 0, (size_t)total * sizeof(float));
+    const int columns = voxel_features_grad_channels(*args);
+    memset(args->values_grad, 0, (size_t)args->row_capacity * (size_t)columns * sizeof(float));
     for (int64_t v = 0; v < max_of(min_of(*args->count, args->capacity), 0); ++v) {
-        for (int c = 0; c < args->channels; ++c) {
-            const float grad =
-                numeric_load(args->type, args->features_grad, v * args->features_channels + c);
-            voxel_features_grad_put(*args, v, c, grad);
+        for (int c = 0; c < columns; ++c) {
+            const voxel_features_grad_from from = voxel_features_grad_from_of(*args, c);
+            auto load = [&](int channel) {
+                const int64_t at = v * args->features_channels + channel;
+                return channel < 0 ? 0.0f : numeric_load(args->type, args->features_grad, at);
+            };
+            const float mean = load(from.mean);
+            voxel_features_grad_put(*args, v, c, {load(from.own) + load(from.centre) + mean, mean});
         }
     }
     return status_success();

@@ -79,6 +79,14 @@ SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, 
     wgmma_sums<E, columns>::step(sum, a, b, form);
 }
 
+// Both operands transposed: their rows are the depth, of which a step reads 16. a, b:
+// wgmma_address_transposed of the first of these rows; form: wgmma_form(7).
+template <typename E, int columns>
+SPIRA_DEVICE void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, uint32_t b,
+                                        uint32_t form) {
+    wgmma_sums<E, columns>::step_transposed(sum, a, b, form);
+}
+
 #define SPIRA_WGMMA_8(i)                                                                           \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -100,13 +108,13 @@ SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, 
                          ",%123,%124,%125,%126,%127"
 
 #if SPIRA_WGMMA
-#define SPIRA_WGMMA_ASM(TYPE, N, A, B, FORM, ...)                                                  \
+#define SPIRA_WGMMA_ASM(TYPE, N, TRANSPOSED, A, B, FORM, ...)                                      \
     asm volatile("{ .reg .pred add;\n.reg .b64 a, b;\n"                                            \
                  "mov.b64 a, {" A ", " FORM "};\n"                                                 \
                  "mov.b64 b, {" B ", " FORM "};\n"                                                 \
                  "setp.eq.u32 add, 0, 0;\n"                                                        \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                   \
-                 " {" SPIRA_WGMMA_LIST_##N "}, a, b, add, 1, 1, 0, 0; }"                           \
+                 " {" SPIRA_WGMMA_LIST_##N "}, a, b, add, 1, 1, " TRANSPOSED "; }"                 \
                  : __VA_ARGS__                                                                     \
                  : "r"(a), "r"(b), "r"(form)                                                       \
                  : "memory")
@@ -119,7 +127,11 @@ SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, 
     struct wgmma_sums<E, N> {                                                                      \
         static __device__ __forceinline__ void step(float (&d)[N / 2], uint32_t a, uint32_t b,     \
                                                     uint32_t form) {                               \
-            SPIRA_WGMMA_ASM(TYPE, N, A, B, FORM, __VA_ARGS__);                                     \
+            SPIRA_WGMMA_ASM(TYPE, N, "0, 0", A, B, FORM, __VA_ARGS__);                             \
+        }                                                                                          \
+        static __device__ __forceinline__ void step_transposed(float (&d)[N / 2], uint32_t a,      \
+                                                               uint32_t b, uint32_t form) {        \
+            SPIRA_WGMMA_ASM(TYPE, N, "1, 1", A, B, FORM, __VA_ARGS__);                             \
         }                                                                                          \
     };
 

@@ -33,6 +33,12 @@ SPIRA_BOTH uint32_t wgmma_address(uint32_t rows) {
     return (rows >> 4 & 0x3fff) | 1u << 16;
 }
 
+// The same of a transposed operand: rows are its depth, each with 64 channels in 128 bytes. apart:
+// bytes from 64 channels of all rows to the next 64 channels.
+SPIRA_BOTH uint32_t wgmma_address_transposed(uint32_t rows, uint32_t apart) {
+    return (rows >> 4 & 0x3fff) | apart >> 4 << 16;
+}
+
 } // namespace spira
 
 #endif

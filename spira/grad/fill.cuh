@@ -16,24 +16,21 @@ SPIRA_DEVICE grad_pair grad_pairs_load(const grad_cursor &c) {
     return grad_pair_load(c, lane < T::gathered ? warp * T::gathered + lane : T::chunk, T::chunk);
 }
 
-// Copies the warp's rows of one side. own: the row number of the lane's pair; to: of the side in
-// the stage.
-template <typename T, int pitch>
-SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to) {
-    typedef typename T::element E;
-    enum { pieces = pitch / 16, copies = T::gathered * pieces / 32 };
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int first = lane / pieces, piece = lane % pieces;
+// A warp copies rows of one side: `pieces` lanes have a piece of 16 bytes each of a row, and
+// `copies` times 32 pieces are all rows. own: the row number of the lane's pair; place(r): where
+// the lane's piece of pair r goes.
+template <typename E, int pieces, int copies, typename F>
+SPIRA_DEVICE void grad_gather(const grad_side &side, int32_t own, F place) {
+    const int lane = (int)threadIdx.x % 32, first = lane / pieces, piece = lane % pieces;
     const int bytes = side.left * (int)sizeof(E) - piece * 16; // of the row from the piece on
     const char *base = side.base + (bytes > 0 ? piece * 16 : 0);
     if (side.wide) {
-#pragma unroll
+#pragma unroll(copies < 8 ? copies : 8)
         for (int i = 0; i < copies; ++i) { // the address of a missing row is not read
             const int r = i * (32 / pieces) + first;
             const int32_t row = __shfl_sync(~0u, own, r);
-            async_copy_16_signed(
-                to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece),
-                base + conv_multiply_wide((uint32_t)row, side.pitch), row | (bytes - 1));
+            async_copy_16_signed(place(r), base + conv_multiply_wide((uint32_t)row, side.pitch),
+                                 row | (bytes - 1));
         }
         return;
     }
@@ -41,11 +38,22 @@ SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to
     for (int i = 0; i < copies; ++i) { // element by element
         const int r = i * (32 / pieces) + first;
         const int32_t row = __shfl_sync(~0u, own, r);
-        shared_store_4(
-            to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece),
-            conv_read_unaligned<E>(base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch),
-                                   row >= 0 ? bytes : 0));
+        shared_store_4(place(r), conv_read_unaligned<E>(
+                                     base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch),
+                                     row >= 0 ? bytes : 0));
     }
+}
+
+// Copies the warp's rows of one side. own: the row number of the lane's pair; to: of the side in
+// the stage.
+template <typename T, int pitch>
+SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to) {
+    typedef typename T::element E;
+    enum { pieces = pitch / 16 };
+    const uint32_t warp = threadIdx.x / 32, piece = threadIdx.x % pieces;
+    grad_gather<E, pieces, T::gathered * pieces / 32>(side, own, [&](int r) {
+        return to + grad_place<E, pitch>(warp * T::gathered + (uint32_t)r, piece);
+    });
 }
 
 // Fills a stage. stage: its address.

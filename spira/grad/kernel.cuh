@@ -12,7 +12,7 @@
 
 namespace spira {
 
-// Writes a warp's sums. put(row, column, value).
+// Writes a warp's sums. put(row, column, 4 elements of a fragment).
 template <typename T, typename F>
 SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
                                  const float (&sum)[T::fragments][T::bands][4], F put) {
@@ -23,10 +23,7 @@ SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
     for (int j = 0; j < T::fragments; ++j) {
 #pragma unroll
         for (int i = 0; i < T::bands; ++i) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                put(row + i * 16 + e / 2 * 8, column + j * 8 + e % 2, sum[j][i][e]);
-            }
+            put(row + i * 16, column + j * 8, sum[j][i]);
         }
     }
 }
@@ -36,23 +33,40 @@ SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
 template <typename T>
 SPIRA_DEVICE void grad_flush(const grad_target &to, const grad_warp &own,
                              const float (&sum)[T::fragments][T::bands][4], float *shared) {
+    if (T::split == 1 && to.slot) {
+        grad_sums_each<T>(own, sum, [&](int row, int column, const float *value) {
+            grad_put_4<grad_put_slot>(to, row, column, value);
+        });
+        return;
+    }
     if (T::split == 1) {
-        grad_sums_each<T>(
-            own, sum, [&](int row, int column, float value) { grad_put(to, row, column, value); });
+        grad_sums_each<T>(own, sum, [&](int row, int column, const float *value) {
+            grad_put_4<grad_put_each>(to, row, column, value);
+        });
         return;
     }
     float *mine = shared + own.split * (T::elements);
-    grad_sums_each<T>(own, sum, [&](int row, int column, float value) {
-        mine[row * T::columns + column] = value;
+    grad_sums_each<T>(own, sum, [&](int row, int column, const float *value) {
+        *(float4 *)(mine + grad_slot_place(row, column, T::columns)) =
+            make_float4(value[0], value[1], value[2], value[3]);
     });
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < T::elements; i += T::threads) {
-        float all = shared[i];
+    for (int i = (int)threadIdx.x * 4; i < T::elements; i += T::threads * 4) {
+        float all[4] = {};
 #pragma unroll
-        for (int s = 1; s < T::split; ++s) {
-            all += shared[s * (T::elements) + i];
+        for (int s = 0; s < T::split; ++s) {
+            const float4 v = *(const float4 *)(shared + s * (T::elements) + i);
+            all[0] += v.x;
+            all[1] += v.y;
+            all[2] += v.z;
+            all[3] += v.w;
         }
-        grad_put(to, i / T::columns, i % T::columns, all);
+        const grad_fragment at = grad_fragment_of(i / 4, T::columns);
+        if (to.slot) {
+            grad_put_4<grad_put_slot>(to, at.row, at.column, all);
+        } else {
+            grad_put_4<grad_put_each>(to, at.row, at.column, all);
+        }
     }
 }
 

@@ -3,23 +3,28 @@
 #define SPIRA_GRAD_LAUNCH_CUH
 
 #include "exact.cuh"
+#include "hopper/choice.cuh"
+#include "hopper/kernel.cuh"
 #include "kernel.cuh"
 #include "reduce.cuh"
 
-// For measurements: rows of a tile (grad/traits.cuh) of every layer whose format has it; 0: chosen.
-#ifndef SPIRA_GRAD_ROWS
-#define SPIRA_GRAD_ROWS 0
-#endif
-
 namespace spira {
+
+// The kernels of the weight gradient.
+enum grad_form : int {
+    grad_form_exact,  // grad/exact.cuh
+    grad_form_tensor, // grad/kernel.cuh
+    grad_form_hopper, // grad/hopper/
+};
 
 // Follows from the shape and the device alone, so that scratch can be counted without a map.
 struct grad_cut {
-    bool tensor;       // grad/kernel.cuh; else grad/exact.cuh
+    grad_form form;
     int rows, columns; // input and output channels of a tile
     int chunk;         // pairs
     int down1, down;   // tiles along the input channels: of the first source, of both
     int across, parts; // tiles along the output channels; parts of the pairs
+    int stages;        // of the ring of grad_form_hopper
 };
 
 SPIRA_API int grad_tiles_down(const conv_shape *s, int rows) {
@@ -50,9 +55,6 @@ SPIRA_API int grad_resident_on(const conv_shape *s, int rows, const device_info 
 
 SPIRA_API int grad_rows_choose(const conv_shape *s, const device_info *d) {
     int best = grad_rows_least;
-    if (SPIRA_GRAD_ROWS && grad_resident_on(s, SPIRA_GRAD_ROWS, d)) {
-        return SPIRA_GRAD_ROWS;
-    }
     for (int rows = 2 * best; rows <= grad_rows_most; rows *= 2) {
         const bool better = grad_cost(s, rows) < grad_cost(s, best);
         best = better && grad_resident_on(s, rows, d) ? rows : best;
@@ -60,18 +62,31 @@ SPIRA_API int grad_rows_choose(const conv_shape *s, const device_info *d) {
     return best;
 }
 
-// rows: of a tile; 0: chosen.
+SPIRA_API grad_form grad_form_choose(const conv_shape *s, const device_info *d) {
+    return s->type == numeric_f32 || d->capability < 80 ? grad_form_exact
+           : grad_hopper_takes(s, d)                    ? grad_form_hopper
+                                                        : grad_form_tensor;
+}
+
+// rows: of a tile of grad/kernel.cuh, or 0: form and tile are chosen.
 SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int rows = 0) {
     grad_cut c = {};
     int resident = grad_exact_resident;
-    c.tensor = s->type != numeric_f32 && d->capability >= 80;
+    c.form = rows ? grad_form_tensor : grad_form_choose(s, d);
     c.rows = c.columns = grad_exact_tile;
     c.chunk = grad_exact_chunk;
-    if (c.tensor) {
+    if (c.form == grad_form_tensor) {
         c.rows = rows ? rows : grad_rows_choose(s, d);
         c.columns = grad_columns(c.rows);
         c.chunk = grad_chunk(c.rows, numeric_size(s->type));
         resident = grad_resident_on(s, c.rows, d);
+    } else if (c.form == grad_form_hopper) {
+        const grad_hopper_tile tile = grad_hopper_tile_choose(s);
+        c.rows = tile.rows;
+        c.columns = tile.columns;
+        c.chunk = grad_hopper_chunk;
+        c.stages = grad_hopper_stages(c.rows, c.columns, s->volume, d->shared_max);
+        resident = 1;
     }
     c.down1 = (int)ceil_div(s->cin, c.rows);
     c.down = grad_tiles_down(s, c.rows);
@@ -85,14 +100,24 @@ SPIRA_API int64_t grad_slots(const grad_cut *c) {
     return (int64_t)c->parts * c->down * c->across * c->rows * c->columns;
 }
 
-template <int rows, int columns>
-SPIRA_API status grad_reduce_launch(const grad_params &p, const device_info *d,
-                                    cudaStream_t stream) {
-    const int elements = grad_reduce_warps / p.along * grad_reduce_warp;
+// ---- launches -----------------------------------------------------------------------------------
+
+// rows, columns: of a tile.
+SPIRA_LAUNCHER status grad_reduce_launch(const grad_params &p, int rows, int columns,
+                                         const device_info *d, cudaStream_t stream) {
+    const grad_reduce_cut cut = {rows, columns, grad_reduce_groups(p.parts, rows * columns)};
+    const int elements = grad_reduce_threads / cut.groups * grad_reduce_each;
     const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
                     (unsigned)p.volume);
-    return kernel_launch(grad_reduce_kernel<rows, columns>, grid, 32 * grad_reduce_warps, 0,
-                         d->programmatic, 1, stream, "conv_grad_weight", p);
+    return kernel_launch(grad_reduce_kernel<>, grid, grad_reduce_threads, 0, d->programmatic, 1,
+                         stream, "conv_grad_weight", p, cut);
+}
+
+template <typename K>
+SPIRA_API status grad_shared_set(K kernel, int bytes) {
+    return status_from_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "conv_grad_weight (shared memory)");
 }
 
 template <typename E, int rows>
@@ -101,13 +126,24 @@ SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
     typedef grad_traits<E, rows> T;
     const int bytes = grad_bytes(rows, sizeof(E), p.volume);
     const auto kernel = grad_kernel<T>;
-    SPIRA_TRY(status_from_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv_grad_weight (shared memory)"));
+    SPIRA_TRY(grad_shared_set(kernel, bytes));
     SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
                             T::threads, (size_t)bytes, p.programmatic, 1, stream,
                             "conv_grad_weight", p));
-    return grad_reduce_launch<T::rows, T::columns>(p, d, stream);
+    return grad_reduce_launch(p, T::rows, T::columns, d, stream);
+}
+
+template <typename E, int rows, int columns>
+SPIRA_API status grad_hopper_launch(const grad_params &p, const device_info *d,
+                                    cudaStream_t stream) {
+    typedef grad_hopper_traits<E, rows, columns> T;
+    const int bytes = grad_hopper_bytes(rows, columns, p.volume, p.stages);
+    const auto kernel = grad_hopper_kernel<T>;
+    SPIRA_TRY(grad_shared_set(kernel, bytes));
+    SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
+                            T::threads, (size_t)bytes, p.programmatic, 1, stream,
+                            "conv_grad_weight", p));
+    return grad_reduce_launch(p, rows, columns, d, stream);
 }
 
 template <typename E>
@@ -117,10 +153,10 @@ SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
     SPIRA_TRY(kernel_launch(
         grad_exact_kernel<E>, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
         grad_exact_threads, (size_t)bytes, p.programmatic, 1, stream, "conv_grad_weight", p));
-    return grad_reduce_launch<grad_exact_tile, grad_exact_tile>(p, d, stream);
+    return grad_reduce_launch(p, grad_exact_tile, grad_exact_tile, d, stream);
 }
 
-// Computes a weight gradient with tiles of grad_cut.rows.
+// Computes a weight gradient with tiles of `rows` (grad_cut.rows).
 template <typename E>
 SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_info *d,
                                  cudaStream_t stream) {
@@ -138,6 +174,23 @@ SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_in
         return grad_tensor_launch<E, 64>(p, d, stream);
     default:
         return grad_tensor_launch<E, 128>(p, d, stream);
+    }
+}
+
+// Computes a weight gradient with tiles of `rows` and `columns` (grad_cut).
+template <typename E>
+SPIRA_API status grad_hopper_run(const grad_params &p, int rows, int columns, const device_info *d,
+                                 cudaStream_t stream) {
+    switch (rows + columns) {
+    case 64 + 64:
+        return grad_hopper_launch<E, 64, 64>(p, d, stream);
+    case 64 + 128:
+        return grad_hopper_launch<E, 64, 128>(p, d, stream);
+    case 128 + 128:
+        return grad_hopper_launch<E, 128, 128>(p, d, stream);
+    default:
+        return rows < columns ? grad_hopper_launch<E, 128, 256>(p, d, stream)
+                              : grad_hopper_launch<E, 256, 128>(p, d, stream);
     }
 }
 

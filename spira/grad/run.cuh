@@ -12,13 +12,18 @@ template <typename tag>
 SPIRA_API status grad_run(tag, const grad_params &p, const grad_cut *cut, const device_info *d,
                           cudaStream_t stream) {
     typedef typename tag::element E;
+    if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
+        if (cut->form == grad_form_hopper) {
+            return grad_hopper_run<E>(p, cut->rows, cut->columns, d, stream);
+        }
+    }
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (cut->tensor) {
+        if (cut->form == grad_form_tensor) {
             return grad_tensor_run<E>(p, cut->rows, d, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (!cut->tensor) {
+        if (cut->form == grad_form_exact) {
             return grad_exact_launch<E>(p, d, stream);
         }
     }

@@ -30,8 +30,9 @@ struct grad_params {
     int down1, down; // tiles along the input channels: of the first source, of both
     int across;      // tiles along the output channels
     int chunk;       // pairs: parts are a multiple of it
-    int along;       // warps that share the slots of an element: grad/reduce.cuh
+    int stages;      // of the ring: grad/hopper/
     bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
+    bool wide_grad;                   // the same of weight_grad
     bool programmatic;                // lists and count may be read before pdl_wait
 };
 
@@ -210,11 +211,13 @@ SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, 
     return t;
 }
 
-// Where the sums of a list go.
+// Where the sums of a list go: to the gradient, row by row, or to a slot.
 struct grad_target {
     float *to;         // the tile's first element
-    int pitch;         // floats to the next row
+    int pitch;         // floats to the next row; of a slot: columns of the tile
     int rows, columns; // elements that are there
+    bool slot;
+    bool wide; // rows of the gradient are aligned to 16 bytes
 };
 
 // list: that has ended; rows, columns: of a tile.
@@ -222,7 +225,9 @@ SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t
                                         uint32_t part_first, const grad_cursor &list, int rows,
                                         int columns) {
     grad_target g;
-    if (list.start < part_first) {
+    g.slot = list.start < part_first;
+    g.wide = p.wide_grad;
+    if (g.slot) {
         g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (rows * columns);
         g.rows = rows;
         g.pitch = g.columns = columns;
@@ -236,9 +241,54 @@ SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t
     return g;
 }
 
+// Slots are [rows / 16, columns / 8] fragments, as matrix instructions leave them: lane l of a warp
+// has 2 x 2 elements: rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
+struct grad_fragment {
+    int row, column; // of the lane's first element
+};
+
+// The fragment of lane `quad % 32`: quad counts 4 floats of a slot.
+SPIRA_DEVICE grad_fragment grad_fragment_of(int quad, int columns) {
+    const int number = quad / 32, lane = quad % 32;
+    return {number / (columns / 8) * 16 + lane / 4, number % (columns / 8) * 8 + lane % 4 * 2};
+}
+
+// Where the 4 elements of a lane are in a slot, in floats.
+SPIRA_DEVICE int grad_slot_place(int row, int column, int columns) {
+    return ((row / 16 * (columns / 8) + column / 8) * 32 + row % 8 * 4 + column % 8 / 2) * 4;
+}
+
 SPIRA_DEVICE void grad_put(const grad_target &g, int row, int column, float value) {
-    if (row < g.rows && column < g.columns) {
-        g.to[(int64_t)row * g.pitch + column] = value;
+    if (g.slot) {
+        g.to[grad_slot_place(row, column, g.pitch) + row % 16 / 8 * 2 + column % 2] = value;
+    } else if (row < g.rows && column < g.columns) {
+        g.to[row * g.pitch + column] = value;
+    }
+}
+
+// The same of a lane's elements of a fragment. kind: grad_put_slot, if g.slot; else
+// grad_put_wide, if g.wide; else grad_put_each.
+enum grad_put_kind : int { grad_put_slot, grad_put_wide, grad_put_each };
+
+template <grad_put_kind kind>
+SPIRA_DEVICE void grad_put_4(const grad_target &g, int row, int column, const float *value) {
+    if constexpr (kind == grad_put_slot) {
+        *(float4 *)(g.to + grad_slot_place(row, column, g.pitch)) =
+            make_float4(value[0], value[1], value[2], value[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            float *const to = g.to + ((row + i * 4) * g.pitch + column);
+            const bool there = row + i * 4 < g.rows && column < g.columns;
+            if (there && kind == grad_put_wide) { // an even number of columns
+                *(float2 *)to = make_float2(value[i], value[i + 1]);
+            } else if (there) {
+                to[0] = value[i];
+                if (column + 1 < g.columns) {
+                    to[1] = value[i + 1];
+                }
+            }
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 // spira/index/bitmap.cuh: lists the set bits of a bitmap in order, in one launch.
 //
 // A thread block takes a tile of words, counts its bits, and learns from the tiles in front how
-// many bits precede it (a decoupled look-back). Threads then share the bits of the tile evenly,
-// however they are distributed over its words.
+// many bits precede it (a decoupled look-back); where there are few tiles, it counts the bits in
+// front itself. Threads then share the bits of the tile evenly, however they are distributed over
+// its words.
 #ifndef SPIRA_INDEX_BITMAP_CUH
 #define SPIRA_INDEX_BITMAP_CUH
 
@@ -14,14 +15,14 @@ namespace spira {
 
 // Words that a thread reads at once.
 template <int words>
-struct __align__(16) bitmap_group {
+struct __align__(words < 4 ? 4 * words : 16) bitmap_group {
     uint32_t word[words];
 };
 
 struct bitmap_source {
     const uint32_t *words; // of whole tiles, aligned to 16 bytes
-    uint32_t *state;       // [tiles], zeros; see bitmap_look_back
-    int32_t *drawn;        // [1], zero: tiles that have been drawn
+    uint32_t *state;       // [tiles], zeros; see bitmap_look_back. Null: not needed (few tiles)
+    int32_t *drawn;        // [1], zero: tiles that have been drawn; unused without `state`
 };
 
 template <int words>
@@ -63,9 +64,25 @@ SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
     }
 }
 
+// The number of bits in front of a tile, counted. Called by all threads of a block. Each returns
+// its share.
+SPIRA_DEVICE int bitmap_count_front(const uint32_t *words, int front) {
+    int bits = 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < front / 4; i += bitmap_threads) {
+        const bitmap_group<4> group = ((const bitmap_group<4> *)words)[i];
+        bits += __popc(group.word[0]) + __popc(group.word[1]) + __popc(group.word[2]) +
+                __popc(group.word[3]);
+    }
+    return bits;
+}
+
 // Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
 // with a barrier inside.
 SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, int *shared) {
+    if (!source.state) {
+        return (int)blockIdx.x;
+    }
     if (threadIdx.x == 0) {
         *shared = atomicAdd(source.drawn, 1);
     }
@@ -109,6 +126,8 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
     }
 
     // Count.
+    const int front =
+        source.state ? 0 : bitmap_count_front(source.words, tile * bitmap_threads * words);
     int bits = 0, total;
 #pragma unroll
     for (int j = 0; j < words; ++j) {
@@ -125,7 +144,13 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
     }
 
     // Learn the bits in front.
-    if (thread < 32) {
+    if (!source.state) {
+        __syncthreads();
+        const int all = block_sum<bitmap_threads>(front, s->sums);
+        if (thread == 0) {
+            s->before = all;
+        }
+    } else if (thread < 32) {
         if (thread == 0 && tile > 0) {
             bitmap_publish(source.state, tile, bitmap_flag_tile, total);
         }

@@ -111,7 +111,7 @@ SPIRA_DEVICE void dense_load(const I *features, int64_t row, int row_channels, i
 
 // Channels first. Thread blocks: [batch, depth, tiles, chunks].
 template <typename W, typename I, typename O>
-SPIRA_KERNEL void __launch_bounds__(dense_threads)
+SPIRA_KERNEL void __launch_bounds__(dense_threads, sizeof(I) == 2 ? 8 : 4)
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_tile];
     const int32_t count = voxel_set_count(task.set);

@@ -135,7 +135,10 @@ SPIRA_API expand_sizes expand_sizes_make(const expand_axes *axes, int64_t cells,
     expand_sizes s = {};
     if (way == expand_by_cells) {
         const bool many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
-        s.words = many ? bitmap_words_large : bitmap_words;
+        const int64_t small = ceil_div(words, bitmap_threads * bitmap_words_small);
+        s.words = small <= bitmap_tiles_few ? bitmap_words_small
+                  : many                    ? bitmap_words_large
+                                            : bitmap_words;
         s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
         return s;
     }

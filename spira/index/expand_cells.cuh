@@ -24,6 +24,7 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
                              const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
                              device_status *trouble) {
     __shared__ bitmap_shared<words> s;
+    pdl_wait();
     const int64_t tile_words = bitmap_threads * words,
                   end = listing.count ? *listing.count : gridDim.x * tile_words;
     const int tile = bitmap_draw_tile(listing.source, &s.tile);
@@ -51,6 +52,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
     expand_list_masks_kernel(bitmap_source source, int32_t *before, int32_t *count, uint32_t *mask,
                              uint32_t *place) {
     __shared__ bitmap_shared<bitmap_words> s;
+    pdl_wait();
     const int tile = bitmap_draw_tile(source, &s.tile), tiles = (int)gridDim.x;
     const int total = bitmap_list_tile<bitmap_words>(
         source, tile, (int64_t)tiles * bitmap_tile, &s,
@@ -79,35 +81,40 @@ SPIRA_API status expand_clear_launch(const expand_scratch &s, voxel_set<W> out,
 
 template <typename W>
 SPIRA_API status expand_mark_launch(const expand_marking<W> &m, const expand_scratch &s,
-                                    expand_marks marks, cudaStream_t stream) {
+                                    expand_marks marks, bool programmatic, cudaStream_t stream) {
     return kernel_launch(expand_mark_kernel<W>, (unsigned)ceil_div(m.in.capacity, 256), 256, 0,
-                         false, 1, stream, "expand", m, s, marks);
+                         programmatic, 1, stream, "expand", m, s, marks);
 }
 
-// The output set, by cells or by masks. s: of expand_carve for these sizes.
+// The output set, by cells or by masks. s: of expand_carve for these sizes. programmatic: all
+// kernels but the first one begin while the one before ends.
 template <typename W>
 SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_sizes &sizes,
-                                     const expand_scratch &s, voxel_set<W> out,
+                                     const expand_scratch &s, voxel_set<W> out, bool programmatic,
                                      cudaStream_t stream) {
     const expand_packing<W> packing = expand_packing_make<W>(&m.layout, &m.axes, &m.box);
     const bitmap_source source = {s.bitmap, s.state, s.drawn};
     SPIRA_TRY(expand_clear_launch(s, out, stream));
     if (sizes.masks == 0) {
-        const expand_listing cells = {source, nullptr, nullptr};
-        auto list = sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
-                                                : expand_list_cells_kernel<W, bitmap_words_large>;
-        SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, stream));
-        return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, false, 1, stream,
-                             "expand", cells, packing, out, m.trouble);
+        const bool few = sizes.words == bitmap_words_small;
+        const expand_listing cells = {
+            {s.bitmap, few ? nullptr : s.state, s.drawn}, nullptr, nullptr};
+        auto list = sizes.words == bitmap_words_small
+                        ? expand_list_cells_kernel<W, bitmap_words_small>
+                    : sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
+                                                  : expand_list_cells_kernel<W, bitmap_words_large>;
+        SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, programmatic, stream));
+        return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, programmatic, 1,
+                             stream, "expand", cells, packing, out, m.trouble);
     }
     const expand_listing cells = {{s.mask, s.mask_state, s.drawn + 1}, s.count, s.place};
-    SPIRA_TRY(expand_mark_launch(m, s, expand_mark_masks, stream));
+    SPIRA_TRY(expand_mark_launch(m, s, expand_mark_masks, programmatic, stream));
     SPIRA_TRY(kernel_launch(expand_list_masks_kernel<>, (unsigned)sizes.tiles, bitmap_threads, 0,
-                            false, 1, stream, "expand", source, s.before, s.count, s.mask,
+                            programmatic, 1, stream, "expand", source, s.before, s.count, s.mask,
                             s.place));
-    SPIRA_TRY(expand_mark_launch(m, s, expand_fill_masks, stream));
+    SPIRA_TRY(expand_mark_launch(m, s, expand_fill_masks, programmatic, stream));
     return kernel_launch(expand_list_cells_kernel<W, bitmap_words>, (unsigned)sizes.listed,
-                         bitmap_threads, 0, false, 1, stream, "expand", cells, packing, out,
+                         bitmap_threads, 0, programmatic, 1, stream, "expand", cells, packing, out,
                          m.trouble);
 }
 

@@ -2,6 +2,7 @@
 #ifndef SPIRA_INDEX_EXPAND_MARK_CUH
 #define SPIRA_INDEX_EXPAND_MARK_CUH
 
+#include "../base/launch.cuh"
 #include "../status.cuh"
 #include "bitmap.cuh"
 #include "expand_box.h"
@@ -14,6 +15,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     expand_clear_kernel(uint32_t *memory, int64_t cleared, voxel_set<W> out) {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
                   threads = (int64_t)gridDim.x * blockDim.x;
+    pdl_launch_dependents();
     for (int64_t i = first; i < cleared; i += threads) {
         ((bitmap_group<4> *)memory)[i] = {};
     }
@@ -54,18 +56,46 @@ SPIRA_DEVICE expand_column expand_column_make(const word_layout &l, const expand
     return c;
 }
 
+// The bits of neighbouring lanes with the same column, together: in the first one of these lanes;
+// the others get 0. Called by whole warps.
+template <typename W>
+SPIRA_DEVICE uint32_t expand_unite_columns(W column, uint32_t bits) {
+    const int lane = (int)(threadIdx.x % 32);
+    const bool first = __shfl_up_sync(~0u, column, 1) != column || lane == 0;
+    const uint32_t behind = __ballot_sync(~0u, first) & ~1u << lane;
+    const int last = behind ? __ffs((int)behind) - 2 : 31; // lane with this column
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_sync(~0u, bits, lane + step);
+        bits |= lane + step <= last ? other : 0;
+    }
+    return first ? bits : 0;
+}
+
 // Calls set(cell, pattern) for each column in which the voxel touches outputs: with the number of
-// the lowest one, and the pattern of expand_column. Returns false if the voxel is not on its grid
-// or an output is outside the layout.
+// the lowest one, and the pattern of expand_column. Voxels of neighbouring lanes in one column of
+// the input touch the same columns. If these have at most 32 cells in the box, the first lane calls
+// `set` for all of them. Waits for the kernel before this one before the first call. Returns false
+// if the voxel is not on its grid or an output is outside the layout. Called by whole warps. has:
+// there is a voxel.
 template <typename W, typename F>
 SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
-                                 const expand_box &box, W word, const F &set) {
+                                 const expand_box &box, bool has, W word, const F &set) {
     voxel v = word_unpack<W>(&l, word);
     expand_touches t;
     bool good = expand_touches_find(&l, &axes, v, &t);
-    const expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
-    if (!column.pattern && !column.cramped) {
-        return good;
+    expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
+    column.pattern = has ? column.pattern : 0;
+    const bool touches = has && (column.pattern || column.cramped);
+    if (box.size.z <= 32) {
+        const uint32_t own = column.pattern ? column.pattern << column.first : 0;
+        const uint32_t all = expand_unite_columns((W)(word >> l.shift_y), own);
+        column.first = all ? __ffs((int)all) - 1 : 0;
+        column.pattern = all >> column.first;
+    }
+    pdl_wait();
+    if (!touches && !column.pattern) {
+        return good || !has;
     }
     for (int i = 0; i < axes.x.most; ++i) {
         const expand_verdict at_x = expand_candidate(&axes.x, &t.x, i, l.lo.x, l.hi.x, &v.x);
@@ -74,7 +104,7 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
             const expand_verdict at_y = expand_candidate(&axes.y, &t.y, j, l.lo.y, l.hi.y, &v.y);
             const int y = t.y.index - j * axes.y.apart - box.first.y;
             const bool fits = at_x == expand_present && at_y == expand_present;
-            if (at_y) {
+            if (at_y && touches) {
                 good = good && fits && !column.cramped;
             }
             if (fits && column.pattern) {
@@ -82,7 +112,7 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
             }
         }
     }
-    return good;
+    return good || !has;
 }
 
 // What is marked.
@@ -116,22 +146,22 @@ SPIRA_DEVICE int expand_find_mask(const expand_scratch &s, uint32_t mask) {
 }
 
 // Marks the outputs that the inputs touch, a thread for each input. Records trouble, once for a
-// set.
+// set. The inputs are read while the kernel before this one, which clears the bitmap or lists the
+// masks, still runs.
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
     expand_mark_kernel(const __grid_constant__ expand_marking<W> m,
                        const __grid_constant__ expand_scratch s, expand_marks marks) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= m.in.capacity) {
-        return;
-    }
-    const W word = m.in.words[i]; // read before the count is known; garbage behind it
+    const W word = i < m.in.capacity ? m.in.words[i] : 0; // read before the count is known
     const int32_t given = *m.in.count;
     const bool report = marks != expand_fill_masks;
     if (i == 0 && report && given > m.in.capacity) {
         device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
     }
-    if (i >= given) {
+    const bool has = i < min(given, m.in.capacity); // behind the count there is garbage
+    if (!__any_sync(~0u, has)) {
+        pdl_wait();
         return;
     }
     const auto set = [&](uint32_t cell, uint32_t pattern) {
@@ -147,7 +177,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         }
         expand_set_bits(to, cell, pattern);
     };
-    if (!expand_columns<W>(m.layout, m.axes, m.box, word, set) && report) {
+    if (!expand_columns<W>(m.layout, m.axes, m.box, has, word, set) && report) {
         device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
     }
 }

@@ -187,28 +187,33 @@ SPIRA_DEVICE int32_t sort_unpack_row(const sort_packing &pack, uint32_t rest) {
 // ---- one bucket ---------------------------------------------------------------------------------
 
 // Finds the place of each key among those with the same upper bits. Returns false if more than
-// sort_run_most keys share them; the order of these is unspecified then.
+// sort_run_most keys share them; nothing is done then.
 template <typename W>
 SPIRA_DEVICE bool sort_runs(const sort_pieces &p, const sort_range<W> &range,
                             const sort_packing &pack, int used, const uint32_t *key,
                             const uint32_t *rest, W *sorted, int32_t *order) {
-    bool good = true;
+    bool is_long = false;
+    for (int i = threadIdx.x; i + sort_run_most < p.count; i += used) {
+        is_long = is_long || sort_same(pack, key[i], key[i + sort_run_most]);
+    }
+    if (named_barrier_any(1, used, is_long)) {
+        return false;
+    }
     for (int i = threadIdx.x; i < p.count; i += used) {
         uint32_t mine = key[i], mine_rest = rest[sort_number_of(pack, mine)];
         int begin = i, end = i + 1, to = i;
-        while (begin > 0 && i - begin < sort_run_most && sort_same(pack, key[begin - 1], mine)) {
+        while (begin > 0 && sort_same(pack, key[begin - 1], mine)) {
             to -= rest[sort_number_of(pack, key[--begin])] > mine_rest;
         }
-        while (end < p.count && end - i <= sort_run_most && sort_same(pack, key[end], mine)) {
+        while (end < p.count && sort_same(pack, key[end], mine)) {
             to += rest[sort_number_of(pack, key[end++])] < mine_rest;
         }
-        good = good && end - begin <= sort_run_most;
         if (to != i) {
             sorted[p.first + to] = sort_word_at(range, (W)sort_unpack(pack, mine, mine_rest));
             order[p.first + to] = sort_unpack_row(pack, mine_rest);
         }
     }
-    return !named_barrier_any(1, used, !good);
+    return true;
 }
 
 // Sorts a bucket by packed keys, by the first `used` threads. key, rest [items * threads]. Returns

@@ -2,12 +2,16 @@
 // maps at once.
 //
 // order_build launches three kernels, each over all maps:
-//   order_sample_kernel  order/samples.cuh  splitters of the classes
-//   order_class_kernel   order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by class
-//   order_group_kernel   order/groups.cuh   collects and sorts runs of 1024 positions; writes rows,
-//                                           masks, sources and the schedule
-// and a fourth for maps of more than 8 columns that are not compact:
-//   order_put_kernel     order/wide.cuh     writes masks and sources
+//   order_sample_kernel      order/samples.cuh  sorts samples, from which the classes follow
+//   order_class_kernel       order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by
+//   class order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions;
+//   writes
+//                                               rows, masks, sources and the schedule
+// For maps of more than 8 columns that are not compact, it launches one before, and one behind:
+//   order_sample_key_kernel  order/samples.cuh  keys of the samples
+//   order_put_kernel         order/wide.cuh     writes masks and sources
+// For compact maps of size 5, it launches one behind:
+//   order_put_planes_kernel  order/planes.cuh   writes masks and sources
 #ifndef SPIRA_LAYOUT_ORDER_CUH
 #define SPIRA_LAYOUT_ORDER_CUH
 
@@ -16,6 +20,7 @@
 #include "order.h"
 #include "order/classes.cuh"
 #include "order/groups.cuh"
+#include "order/planes.cuh"
 #include "order/samples.cuh"
 #include "order/wide.cuh"
 
@@ -33,6 +38,24 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
     return status_success();
 }
 
+// Launches the kernels of maps whose masks and sources order_group_kernel does not write.
+SPIRA_LAUNCHER status order_launch_apart(bool programmatic, const order_batch &batch,
+                                         cudaStream_t stream) {
+    const unsigned pairs = (unsigned)batch.units[order_by_pair];
+    const unsigned words = (unsigned)batch.units[order_by_word];
+    if (pairs) {
+        SPIRA_TRY(kernel_launch(order_put_planes_kernel<0>, pairs, order_planes_threads, 0,
+                                programmatic, 1, stream, "order_build", batch));
+    }
+    if (!words) {
+        return status_success();
+    }
+    const size_t taps =
+        (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
+    return kernel_launch(order_put_kernel<0>, words, order_put_threads, taps, programmatic, 1,
+                         stream, "order_build", batch);
+}
+
 // order_build, or order_build_dependent. first: the first launch is programmatic as well
 SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const order_request *request,
                                    int maps, void *scratch, size_t scratch_bytes,
@@ -44,26 +67,24 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
         SPIRA_TRY(order_request_check(request + m));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const order_batch batch = order_batch_make(request, maps);
+    const order_batch batch = order_batch_make(gpu, request, maps);
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
-    const unsigned runs = (unsigned)batch.units[order_by_run];
-    const unsigned words = (unsigned)batch.units[order_by_word];
     const bool programmatic = gpu->programmatic;
-    SPIRA_TRY(kernel_launch(order_sample_kernel<0>, (unsigned)(maps * order_lists),
-                            order_list_threads, 0, first && programmatic, 1, stream, "order_build",
-                            batch, s));
+    bool now = first && programmatic; // of the next launch
+    if (batch.units[order_by_word]) {
+        SPIRA_TRY(kernel_launch(order_sample_key_kernel<0>, (unsigned)(maps * order_key_blocks),
+                                order_key_threads, 0, now, 1, stream, "order_build", batch, s));
+        now = programmatic;
+    }
+    SPIRA_TRY(kernel_launch(order_sample_kernel<0>, (unsigned)(maps * order_lists * batch.parts),
+                            order_threads, 0, now, 1, stream, "order_build", batch, s));
+    const unsigned runs = (unsigned)batch.units[order_by_run];
     SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
                             "order_build", batch, s));
-    SPIRA_TRY(kernel_launch(order_group_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
-                            "order_build", batch, s));
-    if (!words) {
-        return status_success();
-    }
-    const size_t taps =
-        (size_t)order_put_threads * (size_t)order_pitch(batch.volume) * sizeof(int32_t);
-    return kernel_launch(order_put_kernel<0>, words, order_put_threads, taps, programmatic, 1,
-                         stream, "order_build", batch);
+    SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
+                            0, programmatic, 1, stream, "order_build", batch, s));
+    return order_launch_apart(programmatic, batch, stream);
 }
 
 // Builds the ordered layouts of up to 16 kernel maps.
@@ -76,7 +97,7 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
 //          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
 // errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
 //          is launched
-// Asynchronous, three or four launches; deterministic, the same bytes as order_build_host. From the
+// Asynchronous, three to six launches; deterministic, the same bytes as order_build_host. From the
 // second on, launches are programmatic where the device can (base/launch.cuh).
 // cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output

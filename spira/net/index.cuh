@@ -81,8 +81,8 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
     const voxel_set<W> to = net_voxels(p, s, run->input, memory);
     if (set->by == net_set_expanded) {
         const expand_rule rule = net_expand_rule(p, set);
-        return expand(&p->layout, &set->kernel, &rule, from, to, run->trouble, memory + p->scratch,
-                      p->scratch_bytes, stream);
+        return expand(&p->gpu, &p->layout, &set->kernel, &rule, from, to, run->trouble,
+                      memory + p->scratch, p->scratch_bytes, stream);
     }
     if (set->by == net_set_joined) {
         const join_args<W> args = net_join_args(p, s, run);

@@ -32,6 +32,7 @@ struct any_arguments {
     voxel_features_grad_args features_grad;
     tune_args tune;
     join_sum_args sums;
+    join_sum_grad_args sums_grad;
     net_plan plan;
     const float *weight;
     float *worst;
@@ -121,6 +122,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         pool_grad(&a->pool_grad, a->stream),
         voxel_features_grad(&a->features_grad, a->stream),
         join_sum(&a->gpu, &a->sums, a->stream),
+        join_sum_grad(&a->sums_grad, a->stream),
         net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
     };
     int failed = 0;

@@ -3,6 +3,7 @@
 #include "../../spira/expand.cuh"
 #include "../support/device.cuh"
 #include "../support/expand.h"
+#include "../support/gpu.cuh"
 
 namespace {
 
@@ -41,7 +42,8 @@ device_run<W> device_run_make(const word_layout *layout, const expand_layer *l,
 template <typename W>
 status device_run_start(const device_run<W> *d, cudaStream_t stream) {
     SPIRA_TRY(device_status_clear(d->marking.trouble, stream));
-    return expand_cells_launch(d->marking, d->sizes, d->scratch, d->out, stream);
+    return expand_cells_launch(d->marking, d->sizes, d->scratch, d->out, gpu()->programmatic,
+                               stream);
 }
 
 template <typename W>
@@ -293,8 +295,8 @@ DEVICE_TEST(gpu_expand_cells_or_masks_or_sort) {
         char *scratch = device_new<char>((int64_t)bytes);
         const int64_t cells = expand_box_cells(&d.marking.box);
         chosen[expand_way_choose(&d.marking.axes, cells, n, (int64_t)bytes)] = true;
-        REQUIRE_OK(expand(&layout, &l.kernel, &l.rule, d.marking.in, d.out, d.marking.trouble,
-                          scratch, bytes, stream_get()));
+        REQUIRE_OK(expand(gpu(), &layout, &l.kernel, &l.rule, d.marking.in, d.out,
+                          d.marking.trouble, scratch, bytes, stream_get()));
         CHECK_EQUAL(explain("expand", &l, device_run_fetch(&d), wanted), "");
         guarded_finish();
     }

@@ -1,11 +1,13 @@
-// tests/gpu/grad_around.cu: gradients of pooling, dense maps and voxel features on the GPU, against
-// the host loops.
+// tests/gpu/grad_around.cu: gradients of pooling, dense maps, voxel features and joined sets on the
+// GPU, against the host loops.
 #include "../../spira/dense_grad.cuh"
+#include "../../spira/join_grad.cuh"
 #include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 #include "../support/dense_problems.h"
 #include "../support/gpu.cuh"
+#include "../support/join_grad_problems.h"
 #include "../support/sets.cuh"
 
 using namespace spira;
@@ -189,16 +191,17 @@ DEVICE_TEST(gpu_grad_voxel_features) {
         voxel_features_grad_args a = {};
         a.kind = (voxel_feature)(seed % 3);
         a.max_points = seed / 3 % 3;
+        a.append = (unsigned)(seed / 9 % 4);
         a.channels = random_int(&r, 1, 5);
-        a.columns = a.channels + random_int(&r, 0, 2);
-        a.features_channels = a.channels + random_int(&r, 0, 3);
+        a.columns = std::max(a.channels + random_int(&r, 0, 2), 3);
+        a.features_channels = voxel_features_grad_read(a);
         a.row_capacity = rows;
         a.capacity = voxels + 3;
         a.type = formats[seed % 4];
         const std::vector<float> values = random_values(&r, numeric_f32, (int64_t)rows * a.columns);
         const std::vector<float> grad =
             random_values(&r, a.type, (int64_t)a.capacity * a.features_channels);
-        const int64_t total = (int64_t)rows * a.channels;
+        const int64_t total = (int64_t)rows * voxel_features_grad_channels(a);
         std::vector<float> host((size_t)total);
         std::vector<char> stored(grad.size() * (size_t)numeric_size(a.type));
         reference_store(a.type, grad.data(), (int64_t)grad.size(), stored.data());
@@ -217,6 +220,26 @@ DEVICE_TEST(gpu_grad_voxel_features) {
         REQUIRE_OK(voxel_features_grad(&a, stream_get()));
         const float *got = device_fetch(a.values_grad, total);
         CHECK(memcmp(got, host.data(), (size_t)total * sizeof(float)) == 0);
+        guarded_finish();
+    }
+}
+
+DEVICE_TEST(gpu_grad_join_sum) {
+    for (int seed = 0; seed < (test_quick() ? 6 : 40); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        const join_grad_problem p = join_grad_problem_make(&r, 3000);
+        join_sum_grad_args a = p.args;
+        a.out_grad = upload(p.out_grad);
+        a.rows = {upload(p.begin), upload(p.order)};
+        a.count = device_upload(&p.voxels, 1);
+        for (int s = 0; s < a.sets; ++s) {
+            a.in_grad[s] = device_new<char>((int64_t)join_sum_grad_bytes(&a, s));
+        }
+        REQUIRE_OK(join_sum_grad(&a, stream_get()));
+        for (int s = 0; s < a.sets; ++s) {
+            const int64_t bytes = (int64_t)join_sum_grad_bytes(&a, s);
+            CHECK(join_grad_good(&p, s, device_fetch((const char *)a.in_grad[s], bytes)));
+        }
         guarded_finish();
     }
 }

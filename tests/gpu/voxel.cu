@@ -830,7 +830,7 @@ DEVICE_TEST(gpu_voxel_features_match) {
     });
 }
 
-// One voxel with very many rows, whose sum must come in row order all the same.
+// One voxel with very many rows, whose sum must come in the documented order all the same.
 DEVICE_TEST(gpu_voxel_features_of_one_crowded_voxel) {
     random_state random = random_make(22);
     word_layout layout;

@@ -25,10 +25,10 @@ outcome<W> on_device(const word_layout *layout, const expand_layer *l, const std
     m.trouble = &o.trouble;
     const int64_t cells = expand_box_cells(&m.box);
     expand_sizes sizes = expand_sizes_make(&m.axes, cells, m.in.capacity, way);
-    if (way == expand_by_cells && sizes.words == bitmap_words &&
-        emulate::seed % 2) { // tiles of large boxes
-        sizes.words = bitmap_words_large;
-        sizes.tiles = (int32_t)ceil_div(sizes.tiles, bitmap_words_large / bitmap_words);
+    if (way == expand_by_cells && emulate::seed % 3) { // tiles of larger boxes
+        const int32_t words = sizes.tiles * sizes.words;
+        sizes.words = emulate::seed % 3 == 1 ? bitmap_words : bitmap_words_large;
+        sizes.tiles = (int32_t)ceil_div(words, sizes.words);
     }
     const size_t bytes = expand_sizes_bytes(&sizes);
     workspace w = workspace_begin(guarded_new<char>((int64_t)bytes));
@@ -36,7 +36,7 @@ outcome<W> on_device(const word_layout *layout, const expand_layer *l, const std
     expand_carve(&w, &sizes, &s);
     CHECK_EQUAL(w.used, bytes);
     const voxel_set<W> out = {made, &o.count, out_capacity};
-    CHECK_OK(expand_cells_launch(m, sizes, s, out, nullptr));
+    CHECK_OK(expand_cells_launch(m, sizes, s, out, emulate::seed % 2, nullptr));
     o.words.assign(made, made + out_capacity);
     return o;
 }
@@ -47,7 +47,7 @@ outcome<W> check_given(const word_layout *layout, const expand_layer *l,
                        const std::vector<W> &words, int32_t count, int32_t out_capacity) {
     const outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
     for (expand_way way : {expand_by_cells, expand_by_masks}) {
-        emulate::seed += way == expand_by_cells; // its last bit chooses the tile
+        emulate::seed += way == expand_by_cells; // chooses the tile
         CHECK_EQUAL(difference(on_device(layout, l, words, count, out_capacity, way), wanted), "");
     }
     guarded_finish();
@@ -147,7 +147,7 @@ TEST(expand_cells_full_boxes) {
     }
 }
 
-// Tiles that run side by side and look back at each other, and at more than a warp reads at a time.
+// Tiles that run side by side and look back at each other; small and large ones.
 TEST(expand_cells_many_tiles) {
     random_state r = random_make(3);
     expand_layer l = layer_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1});
@@ -169,9 +169,9 @@ SPIRA_KERNEL void look_back_kernel(const uint32_t *state, int tile, int *before)
 
 // Over more tiles than a warp reads at a time, to the nearest one that knows all bits in front.
 TEST(expand_cells_look_back) {
-    std::vector<uint32_t> state(100);
+    std::vector<uint32_t> state(600);
     std::vector<int> before(32);
-    for (int tile = 1; tile < 100; ++tile) {
+    for (int tile = 1; tile < 600; tile += tile < 70 ? 1 : 37) {
         for (int from : {0, tile / 2, tile - 1}) {
             int wanted = 1000;
             for (int i = 0; i < tile; ++i) {

@@ -1,6 +1,6 @@
 // tests/host/grad_around.cpp: gradients of what stands around convolutions: pooling, dense maps,
-// voxel features. Host loops against their definitions, and the kernels, run on the host
-// (emulate_numeric.h), against the host loops to the bit.
+// voxel features, joined sets. Host loops against their definitions, and the kernels, run on the
+// host (emulate_numeric.h), against the host loops to the bit.
 #include "../support/emulate_numeric.h"
 
 #include "../support/devices.h"
@@ -10,11 +10,13 @@ inline float __fdiv_rn(float a, float b) {
 }
 
 #include "../../spira/dense_grad.cuh"
+#include "../../spira/join_grad.cuh"
 #include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 
 #include "../support/dense_problems.h"
+#include "../support/join_grad_problems.h"
 #include "../support/reference_forms.h"
 
 using namespace spira;
@@ -313,16 +315,27 @@ TEST(grad_voxel_features) {
         voxel_features_args<uint32_t> f = {};
         f.kind = (voxel_feature)(seed % 3);
         f.max_points = seed / 3 % 3;
+        f.append = (unsigned)(seed / 9 % 4);
         f.channels = random_int(&r, 1, 5);
-        f.columns = f.channels + random_int(&r, 0, 2);
+        f.columns = std::max(f.channels + random_int(&r, 0, 2), f.append ? 3 : 1);
         std::vector<float> values = random_values(&r, numeric_f32, (int64_t)rows * f.columns);
+        const word_layout layout =
+            reference_layout<uint32_t>({0, 0, 0}, {19, 1, 1}, 1, {1, 1, 1}, {1, 1, 1});
+        std::vector<uint32_t> words((size_t)voxels + 3, word_none<uint32_t>());
+        for (int32_t v = 0; v < voxels; ++v) {
+            words[(size_t)v] = word_pack<uint32_t>(&layout, {0, v, 1, 0});
+        }
+        f.set.words = words.data();
+        f.words = &layout;
+        std::fill(f.size, f.size + 3, 0.25f);
         int32_t count = voxels;
         f.values = values.data();
         f.rows = {nullptr, put(order), put(begin)};
         f.set.count = &count;
         f.set.capacity = voxels + 3;
         f.type = numeric_f32;
-        const int64_t features = (int64_t)f.set.capacity * f.channels;
+        const int channels = voxel_features_channels(&f);
+        const int64_t features = (int64_t)f.set.capacity * channels;
         const numeric type = formats[seed % 4];
         const std::vector<float> grad = random_values(&r, type, features);
         auto loss = [&] {
@@ -330,7 +343,7 @@ TEST(grad_voxel_features) {
             f.features = out.data();
             CHECK_OK(voxel_features_host(&f));
             double sum = 0;
-            for (int64_t i = 0; i < (int64_t)voxels * f.channels; ++i) {
+            for (int64_t i = 0; i < (int64_t)voxels * channels; ++i) {
                 sum += (double)out[(size_t)i] * (double)grad[(size_t)i];
             }
             return sum;
@@ -340,18 +353,21 @@ TEST(grad_voxel_features) {
         a.max_points = f.max_points;
         a.values = f.values;
         a.columns = f.columns;
-        a.channels = a.features_channels = f.channels;
+        a.channels = f.channels;
+        a.features_channels = channels;
+        a.append = f.append;
         a.rows = f.rows;
         a.row_capacity = rows;
         a.count = &count;
         a.capacity = f.set.capacity;
         a.type = type;
         a.features_grad = stored(type, grad);
-        a.values_grad = guarded_new<float>((int64_t)rows * f.channels);
+        const int columns = voxel_features_grad_channels(a);
+        a.values_grad = guarded_new<float>((int64_t)rows * columns);
         REQUIRE_OK(voxel_features_grad_host(&a));
         const float *host = a.values_grad;
         for (int i = 0; i < 20; ++i) {
-            const int row = random_int(&r, 0, rows - 1), c = random_int(&r, 0, f.channels - 1);
+            const int row = random_int(&r, 0, rows - 1), c = random_int(&r, 0, columns - 1);
             float *value = &values[(size_t)(row * f.columns + c)];
             const float kept = *value, step = 0x1p-10f;
             *value = kept + step;
@@ -359,17 +375,80 @@ TEST(grad_voxel_features) {
             *value = kept - step;
             const double slope = (up - loss()) / (2 * (double)step);
             *value = kept;
-            CHECK(fabs((double)host[row * f.channels + c] - slope) <= 2e-3);
+            CHECK(fabs((double)host[row * columns + c] - slope) <= 2e-3);
         }
-        a.values_grad = guarded_new<float>((int64_t)rows * f.channels);
+        a.values_grad = guarded_new<float>((int64_t)rows * columns);
         emulate::seed = (uint64_t)seed;
         REQUIRE_OK(voxel_features_grad(&a, nullptr));
-        CHECK(memcmp(host, a.values_grad, (size_t)(rows * f.channels) * sizeof(float)) == 0);
+        CHECK(memcmp(host, a.values_grad, (size_t)(rows * columns) * sizeof(float)) == 0);
         a.rows.order = nullptr;
         CHECK_STATUS(voxel_features_grad(&a, nullptr), status_null_pointer);
         a.rows.order = f.rows.order;
-        a.features_channels = f.channels - 1;
+        a.features_channels = channels + 1;
         CHECK_STATUS(voxel_features_grad(&a, nullptr), status_bad_size);
+        a.append = 4;
+        CHECK_STATUS(voxel_features_grad(&a, nullptr), status_unsupported);
         guarded_finish();
     }
+}
+
+// ---- joined sets --------------------------------------------------------------------------------
+
+TEST(grad_join_sum) {
+    for (int seed = 0; seed < (test_quick() ? 8 : 40); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        const join_grad_problem p = join_grad_problem_make(&r, 60);
+        const int64_t off = seed % 3 ? 0 : numeric_size(p.args.type);
+        join_sum_grad_args a = p.args;
+        char *out = guarded_new<char>((int64_t)p.out_grad.size() + off) + off;
+        std::copy(p.out_grad.begin(), p.out_grad.end(), out);
+        a.out_grad = out;
+        a.rows = {put(p.begin), put(p.order)};
+        a.count = put(std::vector<int32_t>(1, p.voxels));
+        const int left_out = seed % 2 && a.sets > 1 ? random_int(&r, 0, a.sets - 1) : -1;
+        for (bool host : {true, false}) {
+            for (int s = 0; s < a.sets; ++s) {
+                const int64_t bytes = (int64_t)join_sum_grad_bytes(&a, s);
+                a.in_grad[s] = s == left_out ? nullptr : guarded_new<char>(bytes + off) + off;
+            }
+            emulate::seed = (uint64_t)seed;
+            REQUIRE_OK(host ? join_sum_grad_host(&a) : join_sum_grad(&a, nullptr));
+            for (int s = 0; s < a.sets; ++s) {
+                CHECK(s == left_out || join_grad_good(&p, s, (const char *)a.in_grad[s]));
+            }
+        }
+        guarded_finish();
+    }
+}
+
+TEST(grad_join_sum_refuses) {
+    int32_t words[4] = {};
+    float from[4] = {}, to[4] = {};
+    join_sum_grad_args good = {};
+    good.out_grad = from;
+    good.sets = good.channels = good.out_capacity = 1;
+    good.capacity[0] = 1;
+    good.rows = {words, words};
+    good.count = words;
+    good.in_grad[0] = to;
+    auto by = [&](status_code code, auto spoil) {
+        join_sum_grad_args a = good;
+        spoil(&a);
+        CHECK_STATUS(join_sum_grad_host(&a), code);
+        CHECK_STATUS(join_sum_grad(&a, nullptr), code);
+    };
+    by(status_ok, [](join_sum_grad_args *) {});
+    by(status_null_pointer, [](join_sum_grad_args *a) { a->out_grad = nullptr; });
+    by(status_null_pointer, [](join_sum_grad_args *a) { a->in_grad[0] = nullptr; });
+    by(status_null_pointer, [](join_sum_grad_args *a) { a->rows.order = nullptr; });
+    by(status_null_pointer, [](join_sum_grad_args *a) { a->count = nullptr; });
+    by(status_alignment,
+       [](join_sum_grad_args *a) { a->in_grad[0] = misaligned((float *)a->in_grad[0]); });
+    by(status_bad_size, [](join_sum_grad_args *a) { a->sets = join_sets_max + 1; });
+    by(status_bad_size, [](join_sum_grad_args *a) { a->capacity[0] = 0; });
+    by(status_bad_size, [](join_sum_grad_args *a) { a->channels = 0; });
+    by(status_bad_size, [](join_sum_grad_args *a) { a->out_capacity = 0; });
+    by(status_unsupported, [](join_sum_grad_args *a) { a->type = (numeric)99; });
+    by(status_unsupported, [](join_sum_grad_args *a) { a->in_grad[0] = (void *)a->out_grad; });
+    CHECK_STATUS(join_sum_grad_host(nullptr), status_null_pointer);
 }

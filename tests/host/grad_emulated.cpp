@@ -45,7 +45,7 @@ bool wide(const void *p, int channels, numeric type) {
 
 // How a problem is run.
 struct how {
-    int tile; // 0: chosen; -1: the exact kernel
+    int tile; // 0: chosen; -1: the exact kernel; -2: Hopper's, chosen
     int multiprocessors;
     bool programmatic;
 };
@@ -61,7 +61,8 @@ grad_params params_put(const grad_problem *p, const grad_cut *c) {
                    (int32_t)p->input.size()};
     }
     g.count = array_put(std::vector<int32_t>(1, p->outputs));
-    g.weight_grad = guarded_new<float>(grad_elements(s));
+    const int off = p->off.in > 0; // the gradient is then not aligned either
+    g.weight_grad = guarded_new<float>(grad_elements(s) + off) + off;
     g.slots = guarded_new<float>(grad_slots(c));
     g.sides = p->sides;
     g.capacity = std::max(p->outputs + p->room, 1);
@@ -75,18 +76,25 @@ grad_params params_put(const grad_problem *p, const grad_cut *c) {
     g.down = c->down;
     g.across = c->across;
     g.chunk = c->chunk;
-    g.along = grad_reduce_along(c->parts);
+    g.stages = c->stages;
     g.wide_in = wide(g.in, s->cin, s->type);
     g.wide_in2 = !s->cin2 || wide(g.in2, s->cin2, s->type);
     g.wide_out = wide(g.out_grad, s->cout, s->type);
+    g.wide_grad = wide(g.weight_grad, s->cout, numeric_f32);
     return g;
 }
 
+bool stopped; // of the last run of Hopper's kernel: the emulator has found an error
+
 // Runs the kernels. Returns the gradient.
 const float *problem_run(const grad_problem *p, const how &h) {
-    device_info d = device_made(h.tile < 0 ? 75 : 86, h.multiprocessors, 99 * 1024, false);
+    const bool hopper = h.tile == -2;
+    device_info d = device_made(hopper       ? 90
+                                : h.tile < 0 ? 75
+                                             : 86,
+                                h.multiprocessors, (hopper ? 227 : 99) * 1024, hopper);
     d.programmatic = h.programmatic;
-    const grad_cut c = grad_cut_of(&p->shape, &d, h.tile);
+    const grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
     grad_params g = params_put(p, &c);
     g.programmatic = h.programmatic;
     const numeric type = p->shape.type;
@@ -102,7 +110,12 @@ const float *problem_run(const grad_problem *p, const how &h) {
             }
         };
     }
-    if (!c.tensor) {
+    if (c.form == grad_form_hopper) {
+        const status ran = type == numeric_f16
+                               ? grad_hopper_run<__half>(g, c.rows, c.columns, &d, nullptr)
+                               : grad_hopper_run<__nv_bfloat16>(g, c.rows, c.columns, &d, nullptr);
+        stopped = ran.code != status_ok;
+    } else if (c.form == grad_form_exact) {
         CHECK_OK(type == numeric_f16    ? grad_exact_launch<__half>(g, &d, nullptr)
                  : type == numeric_bf16 ? grad_exact_launch<__nv_bfloat16>(g, &d, nullptr)
                                         : grad_exact_launch<float>(g, &d, nullptr));
@@ -119,7 +132,9 @@ const float *problem_run(const grad_problem *p, const how &h) {
 // Runs it twice with different interleavings: the same bits, within the bounds.
 void problem_check(const grad_problem *p, const how &h) {
     emulate::seed = (uint64_t)p->shape.cin;
+    stopped = false;
     const float *first = problem_run(p, h);
+    CHECK(!stopped);
     reference_conv_good(grad_judge(p, first), p->name);
     emulate::seed += 77;
     const float *again = problem_run(p, h);
@@ -135,7 +150,7 @@ pairs_sides sides_random(random_state *random, int volume) {
 } // namespace
 
 TEST(grad_emulated_random_layers) {
-    for (int seed = 0; seed < (test_quick() ? 6 : 20); ++seed) {
+    for (int seed = 0; seed < (test_quick() ? 6 : 12); ++seed) {
         random_state random = random_make((uint64_t)seed);
         const int volume = random_int(&random, 0, 5) ? random_int(&random, 1, 9) : 40;
         conv_shape s = shape_random(&random, volume, formats[seed % 3], edges);
@@ -173,7 +188,44 @@ TEST(grad_emulated_every_kernel) {
             }
         }
     }
-    CHECK_EQUAL(launched.size(), (size_t)(3 * 4 + 2 + 5));
+    CHECK_EQUAL(launched.size(), (size_t)(3 * 4 + 2 + 1));
+}
+
+// Hopper's kernel: every tile, with ragged channels and without, rows that are not aligned, two
+// sources; lists that many parts share, and many lists in a part.
+TEST(grad_emulated_hopper) {
+    const struct {
+        int cin, cin2, cout, volume, most;
+    } layers[] = {{64, 0, 128, 3, 90},  {128, 0, 128, 3, 110}, {128, 0, 256, 2, 60},
+                  {256, 0, 128, 2, 60}, {72, 0, 40, 9, 12},    {104, 0, 136, 3, 70},
+                  {88, 0, 72, 5, 40},   {40, 96, 72, 3, 40},   {8, 0, 104, 9, 9}};
+    std::set<const void *> &launched = emulate::launched;
+    launched.clear();
+    int turn = 0;
+    for (const auto &l : layers) {
+        const numeric type = turn < 4 ? numeric_f16 : numeric_bf16;
+        random_state random = random_make((uint64_t)++turn);
+        grad_problem p =
+            grad_problem_make(&random, shape_make(l.volume, l.cin, l.cin2, l.cout, type),
+                              sides_random(&random, l.volume), 70, 80,
+                              test_quick() ? l.most / 2 : l.most, turn % 3 * 5);
+        p.off.in = turn % 4 == 1 ? 8 : turn % 7 == 1 ? 3 : 0;
+        problem_check(&p, {-2, 1 + turn % 5, turn % 2 == 0});
+    }
+    CHECK(launched.size() >= 4 + 1 + 1); // tiles of fp16 and bf16, the second kernel
+}
+
+// Tests the test: producers that do not wait until a stage has been read are found.
+TEST(grad_emulated_hopper_stages_are_waited_for) {
+    random_state random = random_make(8);
+    const grad_problem p = grad_problem_make(&random, shape_make(3, 72, 0, 80, numeric_f16),
+                                             pairs_sides_one, 90, 90, 200);
+    const how h = {-2, 1, false};
+    CHECK(grad_judge(&p, problem_run(&p, h)).ratio <= 1 && !stopped);
+    emulate::wait_skipped = [] { return threadIdx.x >= 256; };
+    const float *got = problem_run(&p, h);
+    emulate::wait_skipped = nullptr;
+    CHECK(stopped || !(grad_judge(&p, got).ratio <= 1));
 }
 
 TEST(grad_emulated_exact) {
@@ -299,9 +351,10 @@ TEST(grad_cuts) {
     const device_info h200 = device_made(90, 132, 227 * 1024, true);
     const struct {
         int cin, cin2, cout, tile;
-    } expected[] = {{16, 0, 16, 16},    {4, 0, 16, 16},   {32, 0, 32, 32},    {64, 0, 64, 64},
-                    {128, 0, 128, 128}, {96, 0, 96, 128}, {256, 0, 256, 256}, {64, 0, 128, 128},
-                    {40, 0, 40, 64},    {96, 96, 96, 128}};
+    } expected[] = {{16, 0, 16, 16},    {4, 0, 16, 16},    {32, 0, 32, 32},    {64, 0, 64, 64},
+                    {128, 0, 128, 128}, {96, 0, 96, 128},  {256, 0, 256, 128}, {64, 0, 128, 64},
+                    {40, 0, 40, 64},    {96, 96, 96, 128}, {256, 0, 128, 256}, {100, 0, 100, 128},
+                    {100, 0, 256, 128}};
     for (const auto &e : expected) {
         const conv_shape s = shape_make(27, e.cin, e.cin2, e.cout, numeric_f16);
         const grad_cut c = grad_cut_of(&s, &h200);
@@ -314,7 +367,7 @@ TEST(grad_cuts) {
                 const conv_shape s = shape_make(kernel_volume_max, cin, 0, cout, type);
                 const grad_cut c = grad_cut_of(&s, &h200);
                 CHECK(c.down * c.rows >= cin && c.across * c.columns >= cout);
-                CHECK(!c.tensor ||
+                CHECK(c.form != grad_form_tensor ||
                       grad_bytes(c.rows, numeric_size(type), s.volume) <= h200.shared_max);
                 CHECK(grad_slots(&c) <= 3 * 132 * 128 * 128 || c.parts == 1);
             }

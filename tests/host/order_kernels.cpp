@@ -15,7 +15,9 @@ using namespace spira;
 
 namespace {
 
-const device_info device = device_made(90, 4, 232448, false);
+// One thread block for a list of samples, and several.
+const device_info device = device_made(90, 1, 232448, false);
+const device_info larger = device_made(90, 2 * order_parts, 232448, false);
 
 // ---- maps ---------------------------------------------------------------------------------------
 
@@ -177,7 +179,8 @@ void show() {
 
 // Builds the layouts of all scenes in one call, by the kernels, twice over the same memory, and
 // compares them with the host's. extra: row groups beyond the capacity
-void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
+void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0,
+                  const device_info *gpu = &device) {
     random_state random = random_make(emulate::seed + 1);
     std::vector<arrays> all;
     std::vector<order_request> requests;
@@ -206,11 +209,10 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
     for (int run = 0; run < 2; ++run) {
         emulate::launched.clear();
         emulate::seed += 1;
-        emulate::side_by_side = 1 + emulate::seed % 3;
+        emulate::side_by_side = run ? 1 : 1 + emulate::seed / 2 % 3;
         emulate::previous = {hide, show};
-        CHECK_OK(
-            run ? order_build(&device, requests.data(), maps, scratch, bytes, nullptr)
-                : order_build_dependent(&device, requests.data(), maps, scratch, bytes, nullptr));
+        CHECK_OK(run ? order_build(gpu, requests.data(), maps, scratch, bytes, nullptr)
+                     : order_build_dependent(gpu, requests.data(), maps, scratch, bytes, nullptr));
         emulate::previous = {};
         for (size_t i = 0; i < all.size(); ++i) {
             CHECK_EQUAL(difference(all[i].layout, wanted[i]), "");
@@ -226,7 +228,7 @@ TEST(order_kernels_every_size) {
     for (int32_t count : {0, 1, 65, 1024, 1025}) {
         check_scenes({scene_make({3, 3, 3}, count, count ? count : 1, fill_by_offset, true)});
     }
-    check_scenes({scene_make({3, 3, 3}, 2100, 3300, fill_sparse, true)}, 3);
+    check_scenes({scene_make({3, 3, 3}, 2100, 3300, fill_sparse, true)}, 3, &larger);
 }
 
 TEST(order_kernels_every_kernel) {
@@ -254,6 +256,22 @@ TEST(order_kernels_many_maps) {
     scenes[1].told = 1 << 30;
     scenes[2].threshold = 2;
     check_scenes(scenes, 1);
+}
+
+// The keys of compact maps are found in another way than others.
+TEST(order_kernels_keys) {
+    random_state random = random_make(9);
+    for (int i = 0; i < 5000; ++i) {
+        uint32_t has = (uint32_t)random_int(&random, 0, (1 << order_directions) - 1);
+        has &= i % 3 ? (uint32_t)random_int(&random, 0, (1 << order_directions) - 1) : ~0u;
+        uint32_t directions = 0;
+        for (int k = 0; k < order_directions; ++k) {
+            directions |= has >> k & 1 ? 1u << order_number(k) : 0;
+        }
+        CHECK_EQUAL(order_offsets_key(has), order_key(true, directions));
+        const uint32_t key = order_key(false, directions);
+        CHECK_EQUAL(key ^ key >> 1, directions);
+    }
 }
 
 TEST(order_kernels_planted_errors_are_found) {

@@ -393,13 +393,13 @@ template <typename T>
 T __shfl_sync(uint32_t, T value, int lane, int line = __builtin_LINE()) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "one word or two");
     lane &= 31;
-    const uint32_t low = emulate::meet(emulate::shuffle, (uint32_t)value, lane, line);
-    if (sizeof(T) == 4) {
-        return (T)low;
+    uint32_t word[2] = {};
+    memcpy(word, &value, sizeof(T));
+    for (size_t i = 0; i < sizeof(T) / 4; ++i) {
+        word[i] = emulate::meet(emulate::shuffle, word[i], lane, line);
     }
-    const uint32_t high =
-        emulate::meet(emulate::shuffle, (uint32_t)((uint64_t)value >> 32), lane, line);
-    return (T)((uint64_t)high << 32 | low);
+    memcpy(&value, word, sizeof(T));
+    return value;
 }
 
 template <typename T>

@@ -252,6 +252,7 @@ struct matrix_step {
     float *sum;
     uint32_t a, b, form;
     int columns;
+    bool transposed;     // both operands
     const float *values; // [65536] of all 16-bit numbers
 };
 
@@ -349,8 +350,27 @@ const float *values_of() {
     return values.data();
 }
 
+// Loads 16 elements of a row of a transposed operand: a column of the rows in memory.
+inline void matrix_column(const matrix_step &s, uint32_t operand, uint32_t column, float (&v)[16]) {
+    const int log = spira::wgmma_row_log_most;
+    const uint32_t first = (operand & 0x3fff) << 4, apart = (operand >> 16 & 0x3fff) << 4;
+    const uint32_t eight = (s.form & 0x3fff) << 4;
+    if (s.form != spira::wgmma_form(log)) {
+        fault("a transposed operand is not of rows of 128 bytes");
+    }
+    for (uint32_t i = 0; i < 16; ++i) {
+        const uint32_t at = first + column / 64 * apart + i / 8 * eight + (i % 8 << log);
+        v[i] = s.values[*(const uint16_t *)at_address(spira::wgmma_place(at + column % 64 * 2, log),
+                                                      2)];
+    }
+}
+
 // Loads 16 elements of a row of an operand, which is given by its descriptor's lower half.
 inline void matrix_row(const matrix_step &s, uint32_t operand, int row, float (&v)[16]) {
+    if (s.transposed) {
+        matrix_column(s, operand, (uint32_t)row, v);
+        return;
+    }
     const int log = spira::wgmma_row_log_most + 1 - (int)(s.form >> 30);
     const uint32_t first = (operand & 0x3fff) << 4, eight = (s.form & 0x3fff) << 4;
     for (uint32_t piece = 0; piece < 2; ++piece) {
@@ -536,6 +556,16 @@ inline void named_barrier_sync(int number, int threads, int line = __builtin_LIN
     emulate::meet_barrier(number, threads, line);
 }
 
+inline bool named_barrier_any(int number, int threads, bool mine, int line = __builtin_LINE()) {
+    static thread_local int votes[32]; // as in __syncthreads_count
+    votes[number] += mine;
+    named_barrier_sync(number, threads, line);
+    const bool any = votes[number] > 0;
+    named_barrier_sync(number, threads, line);
+    votes[number] -= mine;
+    return any;
+}
+
 inline uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     return shared % emulate::apart + (rank + 1) * emulate::apart;
 }
@@ -588,7 +618,13 @@ inline void wgmma_begin() {}
 
 template <typename E, int columns>
 void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
-    emulate::own_state().steps.push_back({sum, a, b, form, columns, emulate::values_of<E>()});
+    emulate::own_state().steps.push_back(
+        {sum, a, b, form, columns, false, emulate::values_of<E>()});
+}
+
+template <typename E, int columns>
+void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
+    emulate::own_state().steps.push_back({sum, a, b, form, columns, true, emulate::values_of<E>()});
 }
 
 // Reports threads of a warpgroup that have issued different steps.

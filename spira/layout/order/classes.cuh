@@ -10,69 +10,84 @@
 
 namespace spira {
 
-enum { order_class_bits = 11, order_tree_bits = order_class_bits - 1 };
+enum {
+    order_class_bits = 11,
+    order_tree_bits = order_class_bits - 1,
+    order_row_bits = 10,                                // of a row's number in its chunk
+    order_classes_each = order_classes / order_threads, // of a thread
+};
 
 static_assert(1 << order_class_bits == order_classes, "the bits of a class");
+static_assert(1 << order_row_bits == order_run, "the bits of a row");
 static_assert(order_lists == 2, "two trees, of half the classes each");
-static_assert(order_threads * 8 == order_classes, "a thread for the pieces of a sector");
+static_assert(order_classes_each == 4, "a thread for half the pieces of a sector");
 
 // The splitters of each list as a search tree (tree_node).
 typedef uint32_t order_trees[order_lists][order_list_classes];
 
-// Used one after the other.
-union __align__(16) order_class_shared {
+struct __align__(16) order_class_shared {
+    union {
+        uint32_t key[order_run]; // of a map that is not compact; before the trees
+        order_trees tree;        // before the sort
+        order_shared sort;
+    };
     order_sets sets;
-    order_trees tree;
-    order_shared<order_threads, order_items, order_class_bits> sort;
+    int rows[order_classes]; // of each class in the chunk
+    // Of the chunk: its number and its rows. Here to save registers.
+    int32_t chunk;
+    int all;
 };
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// Finds the keys of this thread's rows of a chunk, of which `rows` exist; then releases the
-// dependents. The others get UINT32_MAX. Called by all threads of a block; calls pdl_wait.
+// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all);
+// then releases the dependents. Rows that do not exist get UINT32_MAX. Called by all threads of a
+// block; calls pdl_wait.
 //
 // Compact maps are read before the previous kernel has ended: order_sample_kernel writes none. It
 // has waited for the kernel that made them before this kernel began.
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
-                                  const order_scratch &s, int32_t begin,
-                                  uint32_t (&key)[order_items], int *rows, order_sets &sets) {
+                                  const order_scratch &s, uint32_t (&key)[order_items],
+                                  order_class_shared &shared) {
     const order_request &r = task.request;
-    const int first = order_first<order_items>(), lane = threadIdx.x % 32;
+    const int32_t begin = shared.chunk * order_run;
+    const int first = order_first(), lane = threadIdx.x % 32;
     if (!r.compact) {
-        order_fill_sets(batch, task, sets);
+        order_fill_sets(batch, task, shared.sets);
         pdl_wait();
     }
-    const int32_t count = order_find_count(r);
-    *rows = min(count - begin, (int)order_run);
-    order_found found[order_items] = {};
-    if (r.compact && *rows > 0) {
+    const int rows = min(order_find_count(r) - begin, (int)order_run);
+    shared.all = rows; // the same in all threads
+    if (r.compact && rows > 0) {
         int32_t row[order_items];
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-            row[i] = min(begin + first + i * 32, count - 1);
+            row[i] = begin + min(first + i * 32, rows - 1);
         }
-        order_find_compact_keys_any(r, row, found);
+        order_find_compact_keys_any(r, row, key);
     } else {
 #pragma unroll 1
         for (int i = 0; i < order_items; ++i) {
-            const int there = *rows - (first - lane) - i * 32; // of the warp's 32 rows
+            const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
             if (there <= 0) {
                 break;
             }
-            const order_found own =
-                order_find_key<false>(task, begin + first + i * 32, there, sets);
+            const int32_t row = begin + first + i * 32;
+            const order_found own = order_find_key<false>(task, row, there, shared.sets);
             if (lane < there && order_is_wide(r)) {
-                s.directions[task.first_row + begin + first + i * 32] = own.directions;
+                s.directions[task.first_row + row] = own.directions;
             }
-#pragma unroll
-            for (int j = 0; j < order_items; ++j) {
-                found[j].key = i == j ? own.key : found[j].key;
-            }
+            shared.key[first + i * 32] = own.key;
         }
+#pragma unroll
+        for (int i = 0; i < order_items; ++i) {
+            key[i] = shared.key[first + i * 32];
+        }
+        __syncthreads(); // the keys have been read
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        key[i] = first + i * 32 < *rows ? found[i].key : UINT32_MAX;
+        key[i] = first + i * 32 < shared.all ? key[i] : UINT32_MAX;
     }
     if (r.compact) {
         pdl_wait();
@@ -81,19 +96,19 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
 
 // ---- classes ------------------------------------------------------------------------------------
 
-// Copies the trees of a map to shared memory. Called by all threads of a block; has barriers around
-// it.
-SPIRA_DEVICE void order_load_trees(const uint32_t *from, order_trees &tree) {
-    const int each = order_classes / 4 / order_threads;
-    uint4 part[each];
+// Makes the trees from the sorted samples of a map. Called by all threads of a block; has a barrier
+// at the end. A thread takes neighbouring samples of a list.
+SPIRA_DEVICE void order_make_trees(const uint32_t *sample, order_trees &tree) {
+    const int each = order_samples / order_threads, threads = order_threads / order_lists;
+    const int list = (int)threadIdx.x / threads, first = (int)threadIdx.x % threads * each;
+    const uint32_t *from = sample + list * order_list_samples + first;
+    const uint4 four = *(const uint4 *)from;
+    const uint32_t own[each + 1] = {first ? from[-1] : 0, four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-        part[j] = ((const uint4 *)from)[threadIdx.x + j * order_threads];
-    }
-    __syncthreads(); // the sets are no longer used
-#pragma unroll
-    for (int j = 0; j < each; ++j) {
-        ((uint4 *)tree)[threadIdx.x + j * order_threads] = part[j];
+        const int c = first + j;
+        tree[list][c ? tree_node(order_list_classes, c) : 0] =
+            own[j + 1] + (c > 1 && own[j + 1] == own[j]);
     }
     __syncthreads();
 }
@@ -123,66 +138,85 @@ SPIRA_DEVICE void order_find_classes_of(const order_trees &tree, const uint32_t 
     }
 }
 
-// Writes the pieces of a chunk, and adds its rows to the totals. rows: of the chunk; begin
-// [order_classes]: the position of each class in the chunk
+// Writes the pieces of a chunk, and adds its rows to the totals. Called by all threads of a block;
+// has barriers around it. rows [order_classes]: of each class in the chunk
 SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &s, int number,
-                                      int32_t chunk, int rows, const uint16_t *begin) {
+                                      int32_t chunk, const int *rows, int *scan) {
     const int32_t runs = order_count_runs(task.request.capacity);
-    const int c = 8 * (int)threadIdx.x;
-    uint32_t at[9], piece[8];
-    const uint4 own = *(const uint4 *)(begin + c);
-    const uint32_t pair[4] = {own.x, own.y, own.z, own.w};
+    const int c = order_classes_each * (int)threadIdx.x;
+    __syncthreads();
+    const int4 four = *(const int4 *)(rows + c);
+    const int own[order_classes_each] = {four.x, four.y, four.z, four.w};
+    int at = block_exclusive_sum<order_threads>(four.x + four.y + four.z + four.w, scan);
+    uint32_t piece[order_classes_each];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-        at[j] = pair[j / 2] >> j % 2 * 16 & 0xffff;
-    }
-    at[8] = c + 8 < order_classes ? begin[c + 8] : (uint32_t)rows;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-        piece[j] = at[j] | (at[j + 1] - at[j]) << 16;
-    }
-    uint4 *to = (uint4 *)(s.piece + (int64_t)task.first[order_by_run] * order_classes +
-                          order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs));
-    to[0] = {piece[0], piece[1], piece[2], piece[3]};
-    to[1] = {piece[4], piece[5], piece[6], piece[7]};
-    int32_t *total = s.total + number * order_classes;
-    for (int k = threadIdx.x; k < order_classes; k += order_threads) {
-        const int more = (k + 1 < order_classes ? begin[k + 1] : rows) - begin[k];
-        if (more) {
-            atomicAdd(total + k, more);
+    for (int j = 0; j < order_classes_each; ++j) {
+        piece[j] = (uint32_t)at | (uint32_t)own[j] << 16;
+        at += own[j];
+        if (own[j]) {
+            atomicAdd(s.total + number * order_classes + c + j, own[j]);
         }
+    }
+    *(uint4 *)(s.piece + (int64_t)task.first[order_by_run] * order_classes +
+               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1],
+                                                                                piece[2], piece[3]};
+}
+
+// Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
+SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
+                                      const uint32_t (&class_of)[order_items], int32_t begin,
+                                      order_item (&item)[order_items], order_shared &s) {
+    const int first = order_first();
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
+    }
+#pragma unroll 1
+    for (int shift = order_row_bits; shift < order_row_bits + order_class_bits;
+         shift += order_digit_bits) {
+        uint32_t digit[order_items];
+#pragma unroll
+        for (int i = 0; i < order_items; ++i) {
+            digit[i] = (uint32_t)item[i].row >> shift & (order_digits - 1);
+        }
+        order_sort_digit(digit, item, s);
+    }
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        item[i].row = begin + (item[i].row & (order_run - 1));
     }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, 4)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_class_shared shared;
     const int number = order_find_task(batch, order_by_run, (int)blockIdx.x);
     const order_task &task = batch.task[number];
-    const int32_t chunk = (int32_t)blockIdx.x - task.first[order_by_run];
-    const int32_t begin = chunk * order_run;
-    const int first = order_first<order_items>();
-    uint32_t key[order_items], found[order_items];
-    int rows, place[order_items];
-    order_find_keys(batch, task, s, begin, key, &rows, shared.sets);
+    const int first = order_first();
+    uint32_t key[order_items], class_of[order_items];
+    ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
+    shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
+    order_find_keys(batch, task, s, key, shared);
+    const int rows = shared.all;
     if (rows <= 0) {
         return;
     }
-    order_load_trees(s.tree + number * order_classes, shared.tree);
-    order_find_classes_of(shared.tree, key, found);
-    order_item item[order_items];
+    order_make_trees(s.sample + number * order_samples, shared.tree);
+    order_find_classes_of(shared.tree, key, class_of);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        // Elements past the last row go to the end of the last class, whose begin is unchanged.
-        found[i] = first + i * 32 < rows ? found[i] : (uint32_t)order_classes - 1;
-        item[i] = {key[i], begin + first + i * 32};
+        if (first + i * 32 < rows) {
+            atomicAdd(shared.rows + class_of[i], 1);
+        } else {
+            class_of[i] = order_classes - 1; // the end of the last class
+        }
     }
-    __syncthreads(); // the trees are no longer used
-    order_rank(found, place, shared.sort);
-    order_write_classes(task, s, number, chunk, rows, shared.sort.begin);
-    order_exchange(place, item, shared.sort);
+    order_write_classes(task, s, number, shared.chunk, shared.rows, shared.sort.scan);
+    const int32_t begin = shared.chunk * order_run;
+    order_item item[order_items];
+    order_sort_by_class(key, class_of, begin, item, shared.sort);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         if (first + i * 32 < rows) {

@@ -70,9 +70,16 @@ SPIRA_DEVICE uint32_t order_find_sets(uint32_t has, const uint32_t *sets, int ma
     return mask;
 }
 
+// Finds the key of this lane's row of a map of at most order_lane_columns columns.
+SPIRA_DEVICE uint32_t order_find_lane_key(const order_task &task, int32_t row) {
+    const uint32_t has = order_lane_taps(task.request.map, task.request.layout.volume, row);
+    return order_key(order_has_sectors(&task.request.kernel), order_find_directions(task, has));
+}
+
 // Finds the key of this lane's row. Called by a whole warp.
 //
-// scattered  the warp's rows are anywhere; else they are consecutive, and the first `rows` exist
+// scattered  the warp's rows are anywhere, and the map is wide; else they are consecutive, and the
+//            first `rows` exist
 //
 // The bits are numbered among the task's directions. That gives the order of order/key.h, since no
 // row has the others. For size 3 both numbers are equal: a threshold leaves out the last
@@ -83,17 +90,14 @@ SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int
     const int volume = task.request.layout.volume, many = __popc(task.directions);
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
-    const bool narrow = volume <= order_lane_columns;
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_word_bits) {
         const int columns = min(volume - k, (int)order_word_bits);
         uint32_t has;
         if (scattered) {
-            has = narrow ? order_lane_taps(map, volume, row)
-                         : order_gather_taps(map, volume, row, k, columns);
+            has = order_gather_taps(map, volume, row, k, columns);
         } else {
-            has = narrow ? order_find_taps<order_lane_columns>(first, volume, rows, k, columns)
-                         : order_find_taps<16>(first, volume, rows, k, columns);
+            has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
         }
         directions |= order_columns_listed(task) ? order_find_directions(task, has)
                                                  : order_find_sets(has, sets + k, many);
@@ -139,33 +143,58 @@ SPIRA_DEVICE uint32_t order_planes_directions(const uint32_t (&has)[K]) {
     return directions;
 }
 
+// Returns the offsets of a 3 x 3 x 3 kernel in sector n: bit k for offset k.
+SPIRA_BOTH constexpr uint32_t order_sector_offsets(int n) {
+    uint32_t offsets = 0;
+    for (int k = 0; k < order_directions; ++k) {
+        offsets |= order_sector_mask(order_sector_at(n)) >> order_number(k) & 1 ? 1u << k : 0;
+    }
+    return offsets;
+}
+
+// Returns the key of an output that has these offsets of a 3 x 3 x 3 kernel. Bit b of a number and
+// the bits below it are flipped in its rank (order_gray_rank) for each bit b that it has.
+template <int n = 0>
+SPIRA_DEVICE uint32_t order_offsets_key(uint32_t has) {
+    constexpr uint32_t offsets = order_sector_offsets(n);
+    uint32_t key = has & offsets ? (2u << (order_sectors - 1 - n)) - 1 : 0;
+    if constexpr (n + 1 < order_sectors) {
+        key ^= order_offsets_key<n + 1>(has);
+    }
+    return key;
+}
+
 // Finds the keys of `rows` rows of a compact map; their loads overlap.
 template <int K, int rows>
 SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t (&row)[rows],
-                                          order_found (&found)[rows]) {
+                                          uint32_t (&key)[rows]) {
     uint32_t has[rows][K];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
+        const int32_t *from = r.compact + compact_at(K, r.capacity, 0, row[i]) + K;
 #pragma unroll
         for (int s = 0; s < K; ++s) {
-            has[i][s] =
-                (uint32_t)order_load_now(r.compact + compact_at(K, r.capacity, s, row[i]) + K);
+            has[i][s] = (uint32_t)order_load_now(from);
+            from += compact_at(K, r.capacity, 1, 0);
         }
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-        found[i].directions = order_planes_directions<K>(has[i]);
-        found[i].key = order_key(K == 3, found[i].directions);
+        if constexpr (K == 3) {
+            key[i] = order_offsets_key(has[i][0] | has[i][1] << 9 | has[i][2] << 18);
+        } else {
+            key[i] = order_key(false, order_planes_directions<K>(has[i]));
+        }
     }
 }
 
 template <int rows>
 SPIRA_DEVICE void order_find_compact_keys_any(const order_request &r, const int32_t (&row)[rows],
-                                              order_found (&found)[rows]) {
+                                              uint32_t (&key)[rows]) {
     if (r.kernel.size.x == 3) {
-        order_find_compact_keys<3>(r, row, found);
+        order_find_compact_keys<3>(r, row, key);
     } else {
-        order_find_compact_keys<5>(r, row, found);
+        order_find_compact_keys<5>(r, row, key);
     }
 }
 

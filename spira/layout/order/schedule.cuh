@@ -1,6 +1,8 @@
-// spira/layout/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first. The
-// thread blocks of order_run_kernel count how many of a scope have weighed their pairs; the last
-// one writes the schedule.
+// spira/layout/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
+//
+// Thread blocks of their own in order_group_kernel write it, while the others write sources. They
+// wait for the weights, which are not zero once they are there. They are few (order_schedulers), so
+// that a GPU runs some of the others at the same time, in whatever order it begins them.
 #ifndef SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 #define SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 
@@ -8,17 +10,17 @@
 
 namespace spira {
 
-enum { order_weight_bits = 8 };
-
-static_assert(order_weight_most < (1 << order_weight_bits) - 1, "a byte holds a weight");
+static_assert(order_weight_most + 1 < order_digits, "a digit holds a weight plus 1");
 static_assert(order_run_pairs == sizeof(uint2), "the weights of a run");
-static_assert(order_threads / 32 == order_run_pairs, "a warp weighs a pair");
 
 struct order_schedule_shared {
     uint32_t weight[order_scope / 4]; // four pairs in a word
     uint16_t rank[order_scope];       // of a pair among those of its warp and weight
-    order_shared<order_threads, order_items, order_weight_bits> sort;
+    order_counts count;
+    int scan[order_warps];
 };
+
+// ---- weights ------------------------------------------------------------------------------------
 
 // Returns the weight of a group pair that has taps in these directions. Called by a whole warp.
 SPIRA_DEVICE int order_weigh(const order_task &task, uint32_t directions) {
@@ -26,57 +28,81 @@ SPIRA_DEVICE int order_weigh(const order_task &task, uint32_t directions) {
     return warp_sum(directions >> lane & 1 ? task.weight[lane] : 0);
 }
 
-// Announces the weights of a run. Returns, to thread 0, how many runs of the scope had been
-// announced before. Called by all threads of a block; has a barrier inside.
+// Writes the weights, plus 1, of a run whose row groups have taps in these directions. Called by
+// all threads of a block; has barriers inside.
 //
-// weight: of this warp's pair; run: of the map; weights [order_run_pairs]: shared memory
-SPIRA_DEVICE int order_announce(const order_task &task, const order_scratch &s, int32_t run,
-                                int weight, uint2 *weights) {
-    if (threadIdx.x % 32 == 0) {
-        ((uint8_t *)weights)[threadIdx.x / 32] = (uint8_t)weight;
+// directions: of this warp's row group; run: among those of all maps
+// shared [order_warps], weights: shared memory
+SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratch &s, int32_t run,
+                                      uint32_t directions, uint32_t *shared, uint2 *weights) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane == 0) {
+        shared[warp] = directions;
     }
     __syncthreads();
-    int before = 0;
-    if (threadIdx.x == 0) {
-        const int32_t begin = task.first[order_by_run];
-        ((uint2 *)s.weight)[begin + run] = *weights;
-        const int32_t scope = run / order_scope_runs * order_scope_runs;
-        before = counter_add_release(s.arrived + begin + scope, 1);
+    if (warp < order_run_pairs) {
+        const int weight = order_weigh(task, shared[2 * warp] | shared[2 * warp + 1]);
+        if (lane == 0) {
+            ((uint8_t *)weights)[warp] = (uint8_t)(weight + 1);
+        }
     }
-    return before;
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        const uint32_t four = threadIdx.x ? weights->y : weights->x;
+        *(volatile uint32_t *)(s.weight + (int64_t)run * order_run_pairs + threadIdx.x * 4) = four;
+    }
 }
 
-// Writes the schedule of a scope whose first pair is `first`. Called by all threads of a block.
+// ---- schedule -----------------------------------------------------------------------------------
+
+// Writes the schedule of a scope, when the weights of its pairs are there. Called by all threads of
+// a block.
 //
-// weight: of the scope's pairs, 8-byte aligned; pairs: those that have outputs
+// weight: of the scope's pairs; first: the number of its first pair; pairs: those with outputs
 SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int pairs,
                                        int32_t *schedule, order_schedule_shared &s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int each = (pairs + order_threads - 1) / order_threads, begin = warp * each * 32;
     const uint8_t *own = (const uint8_t *)s.weight;
+    __syncthreads(); // the scope before no longer uses the weights
     for (int i = threadIdx.x; i * 4 < pairs; i += order_threads) {
-        s.weight[i] = order_load_now((const uint32_t *)weight + i);
+        s.weight[i] = poll_nonzero((const uint32_t *)weight + i);
     }
-    order_clear_counts<order_weight_bits>(s.sort.count[warp]);
+    order_clear_counts(s.count);
     __syncthreads();
     // Pairs past the last come after all others.
-    const uint32_t last = (1 << order_weight_bits) - 1;
+    const uint32_t last = order_digits - 1;
 #pragma unroll 1
     for (int pair = begin + lane; pair < begin + each * 32; pair += 32) {
         const uint32_t digit = pair < pairs ? last - own[pair] : last;
-        const int rank = order_rank_in_warp<order_weight_bits>(digit, s.sort.count[warp]);
+        const int rank = order_rank_in_warp(digit, warp_peers<order_digit_bits>(digit), s.count);
         if (pair < pairs) {
             s.rank[pair] = (uint16_t)rank;
         }
     }
     __syncthreads();
-    order_count_digits(s.sort);
+    order_place_counts(s.count, s.scan);
     __syncthreads();
 #pragma unroll 1
     for (int pair = begin + lane; pair < min(begin + each * 32, pairs); pair += 32) {
-        const uint32_t digit = last - own[pair];
-        schedule[first + s.rank[pair] + s.sort.count[warp][digit] + s.sort.begin[digit]] =
-            first + pair;
+        schedule[first + s.rank[pair] + s.count[last - own[pair]][warp]] = first + pair;
+    }
+}
+
+// Writes the schedules of every n-th scope of all maps, from `scope` on; n: order_schedulers.
+// Called by all threads of a block.
+SPIRA_DEVICE void order_write_schedules(const order_batch &batch, const order_scratch &s, int scope,
+                                        order_schedule_shared &shared) {
+    for (; scope < batch.units[order_by_scope]; scope += batch.schedulers) {
+        const order_task &task = batch.task[order_find_task(batch, order_by_scope, scope)];
+        const int32_t number = scope - task.first[order_by_scope], first = number * order_scope;
+        const int32_t pairs = order_pairs(order_count(order_find_count(task.request))) - first;
+        const int64_t run = task.first[order_by_run] + number * order_scope_runs;
+        if (pairs > 0) {
+            order_write_schedule(s.weight + run * order_run_pairs, first,
+                                 min(pairs, (int)order_scope), task.request.layout.schedule,
+                                 shared);
+        }
     }
 }
 

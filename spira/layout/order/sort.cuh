@@ -1,8 +1,8 @@
-// spira/layout/order/sort.cuh: a radix sort of rows by key, inside one thread block, stable.
+// spira/layout/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
-// Element i of a lane is at position order_first<items>() + i * 32. A pass ranks the elements by
-// one digit and exchanges them through shared memory. Digits have 9 bits: three passes for the 24
-// sectors of size 3, one for the 8 directions of size 2.
+// Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
+// of 8 bits and exchanges them through shared memory: three passes for the 24 sectors of size 3,
+// one for the 8 directions of size 2.
 #ifndef SPIRA_LAYOUT_ORDER_SORT_CUH
 #define SPIRA_LAYOUT_ORDER_SORT_CUH
 
@@ -11,147 +11,112 @@
 
 namespace spira {
 
-enum { order_digit_bits = 9 };
+enum { order_digit_bits = 8, order_digits = 1 << order_digit_bits };
 
-// The shared memory of a sort of `items` elements for each of `threads` threads, by a digit of
-// `bits` bits.
-template <int threads, int items, int bits = order_digit_bits>
+static_assert(order_threads == 2 * order_digits, "two threads add up the warps of a digit");
+static_assert(order_warps == 16 && order_items == 2,
+              "16 counts of a digit, two elements of a lane");
+
+// How many elements of each warp have each digit; then the position of the first one. Two more
+// columns spread digits over the banks.
+typedef uint16_t order_counts[order_digits][order_warps + 2];
+
 struct __align__(16) order_shared {
-    union {
-        // Elements of each warp with each digit; then the number of such elements in the warps
-        // before.
-        uint16_t count[threads / 32][1 << bits];
-        order_item item[threads * items];
-        int32_t head[threads * items];
-        uint32_t sample[threads * items];
-    };
-    uint16_t begin[1 << bits]; // the position of the first element with each digit
-    int scan[threads / 32];    // of block_exclusive_sum
+    order_item item[order_run];
+    order_counts count;
+    int scan[order_warps]; // of block_exclusive_sum
 };
 
 // The position of a thread's first element.
-template <int items>
 SPIRA_DEVICE int order_first() {
-    return (int)threadIdx.x / 32 * items * 32 + (int)threadIdx.x % 32;
-}
-
-// The counts of 2 * words neighbouring digits. Shared memory moves them in one access.
-template <int words>
-struct __align__(4 * words) order_counts {
-    uint32_t pair[words]; // the first digit of a pair in the low half
-};
-
-// Replaces `count` by sums over the warps before, and fills `begin`. A thread takes neighbouring
-// digits, two at least.
-template <int threads, int items, int bits>
-SPIRA_DEVICE void order_count_digits(order_shared<threads, items, bits> &s) {
-    const int pairs = (1 << bits) / 2, each = pairs > threads ? pairs / threads : 1;
-    order_counts<each> *count = (order_counts<each> *)s.count + threadIdx.x, sum = {};
-    int own = 0;
-    if (threadIdx.x < pairs / each) {
-#pragma unroll
-        for (int w = 0; w < threads / 32; ++w) {
-            const order_counts<each> more = count[w * (pairs / each)];
-            count[w * (pairs / each)] = sum;
-#pragma unroll
-            for (int j = 0; j < each; ++j) {
-                sum.pair[j] += more.pair[j];
-            }
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < each; ++j) {
-        own += (int)((sum.pair[j] & 0xffff) + (sum.pair[j] >> 16));
-    }
-    uint32_t begin = (uint32_t)block_exclusive_sum<threads>(own, s.scan);
-#pragma unroll
-    for (int j = 0; j < each; ++j) {
-        const uint32_t second = begin + (sum.pair[j] & 0xffff), next = second + (sum.pair[j] >> 16);
-        sum.pair[j] = begin | second << 16;
-        begin = next;
-    }
-    if (threadIdx.x < pairs / each) {
-        ((order_counts<each> *)s.begin)[threadIdx.x] = sum;
-    }
+    return (int)threadIdx.x / 32 * order_items * 32 + (int)threadIdx.x % 32;
 }
 
 // Clears the counts of this warp.
-template <int bits>
-SPIRA_DEVICE void order_clear_counts(uint16_t *count) {
-    for (int i = (int)threadIdx.x % 32; i < (1 << bits) * 2 / 16; i += 32) {
-        ((uint4 *)count)[i] = {0, 0, 0, 0};
+SPIRA_DEVICE void order_clear_counts(order_counts &count) {
+#pragma unroll
+    for (int d = (int)threadIdx.x % 32; d < order_digits; d += 32) {
+        count[d][threadIdx.x / 32] = 0;
     }
     __syncwarp();
 }
 
 // Ranks an element of each lane among those of its warp with the same digit: after those that were
-// counted before and those of lower lanes. Counts them. count [1 << bits]: of the warp
-template <int bits>
-SPIRA_DEVICE int order_rank_in_warp(uint32_t digit, uint16_t *count) {
-    const uint32_t peers = warp_peers<bits>(digit);
-    const int before = __popc(peers & ((1u << (int)threadIdx.x % 32) - 1)), base = count[digit];
+// counted before and those of lower lanes. Counts them. peers: the lanes with the same digit
+SPIRA_DEVICE int order_rank_in_warp(uint32_t digit, uint32_t peers, order_counts &count) {
+    uint16_t &counted = count[digit][threadIdx.x / 32];
+    const int before = __popc(peers & ((1u << (int)threadIdx.x % 32) - 1)), base = counted;
     __syncwarp();
     if (before == 0) {
-        count[digit] = (uint16_t)(base + __popc(peers));
+        counted = (uint16_t)(base + __popc(peers));
     }
     __syncwarp();
     return base + before;
 }
 
-// Finds the position of each element in the order of the digits; equal digits keep their order.
-// Fills `begin`.
-template <int threads, int items, int bits>
-SPIRA_DEVICE void order_rank(const uint32_t (&digit)[items], int (&place)[items],
-                             order_shared<threads, items, bits> &s) {
-    uint16_t *count = s.count[threadIdx.x / 32];
-    order_clear_counts<bits>(count);
+// Replaces the counts by positions: a digit's elements follow those of the digits before, a warp's
+// those of the warps before. Called by all threads of a block; has a barrier inside, and needs one
+// before and after. A thread takes half the warps of a digit.
+SPIRA_DEVICE void order_place_counts(order_counts &count, int *scan) {
+    const int words = order_warps / 4;
+    uint32_t *pair = (uint32_t *)count[threadIdx.x / 2] + threadIdx.x % 2 * words, own[words];
+    int sum = 0;
 #pragma unroll
-    for (int i = 0; i < items; ++i) {
-        place[i] = order_rank_in_warp<bits>(digit[i], count);
+    for (int j = 0; j < words; ++j) {
+        own[j] = pair[j];
+        sum += (int)((own[j] & 0xffff) + (own[j] >> 16));
     }
-    __syncthreads();
-    order_count_digits(s);
-    __syncthreads();
+    uint32_t at = (uint32_t)block_exclusive_sum<order_threads>(sum, scan);
 #pragma unroll
-    for (int i = 0; i < items; ++i) {
-        place[i] += count[digit[i]] + s.begin[digit[i]];
+    for (int j = 0; j < words; ++j) {
+        const uint32_t second = at + (own[j] & 0xffff);
+        pair[j] = at | second << 16;
+        at = second + (own[j] >> 16);
     }
 }
 
-// Moves each element to its position.
-template <int threads, int items, int bits>
-SPIRA_DEVICE void order_exchange(const int (&place)[items], order_item (&item)[items],
-                                 order_shared<threads, items, bits> &s) {
-    const int first = order_first<items>();
+// Sorts by one digit. Called by all threads of a block. s.item is not stored to before all threads
+// have called.
+SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
+                                   order_item (&item)[order_items], order_shared &s) {
+    const int first = order_first();
+    uint32_t peers[order_items];
+    int rank[order_items];
+    order_clear_counts(s.count);
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        peers[i] = warp_peers<order_digit_bits>(digit[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        rank[i] = order_rank_in_warp(digit[i], peers[i], s.count);
+    }
+    __syncthreads();
+    order_place_counts(s.count, s.scan);
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < items; ++i) {
-        s.item[place[i]] = item[i];
+    for (int i = 0; i < order_items; ++i) {
+        s.item[s.count[digit[i]][threadIdx.x / 32] + rank[i]] = item[i];
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < items; ++i) {
+    for (int i = 0; i < order_items; ++i) {
         item[i] = s.item[first + i * 32];
     }
 }
 
 // Sorts by the lowest `bits` bits of the key. differ: the bits in which keys may differ; a digit
 // without such bits is skipped. Same arguments in all threads of the block.
-template <int threads, int items, int digit_bits>
-SPIRA_DEVICE void order_sort(int bits, uint32_t differ, order_item (&item)[items],
-                             order_shared<threads, items, digit_bits> &s) {
-    const uint32_t mask = (1 << digit_bits) - 1;
-    for (int shift = 0; shift < bits; shift += digit_bits) {
-        uint32_t digit[items];
-        int place[items];
-        if (differ >> shift & mask) {
+SPIRA_DEVICE void order_sort_by_key(int bits, uint32_t differ, order_item (&item)[order_items],
+                                    order_shared &s) {
+    for (int shift = 0; shift < bits; shift += order_digit_bits) {
+        uint32_t digit[order_items];
+        if (differ >> shift & (order_digits - 1)) {
 #pragma unroll
-            for (int i = 0; i < items; ++i) {
-                digit[i] = item[i].key >> shift & mask;
+            for (int i = 0; i < order_items; ++i) {
+                digit[i] = item[i].key >> shift & (order_digits - 1);
             }
-            __syncthreads(); // the elements before are no longer used
-            order_rank(digit, place, s);
-            order_exchange(place, item, s);
+            order_sort_digit(digit, item, s);
         }
     }
 }

@@ -4,8 +4,13 @@
 #define SPIRA_LAYOUT_ORDER_TASK_CUH
 
 #include "../../base/async.cuh"
+#include "../../device.h"
 #include "key.h"
 #include "layout.h"
+
+#ifndef SPIRA_ORDER_PARTS
+#define SPIRA_ORDER_PARTS 32
+#endif
 
 namespace spira {
 
@@ -13,19 +18,28 @@ enum {
     order_maps_max = 16, // of one batch
     order_words_max = (kernel_volume_max + order_word_bits - 1) / order_word_bits,
     order_lane_columns = 8, // of a map that lanes read row by row
-    order_list_threads = 512,
-    order_threads = 256, // of a chunk of rows, or a run of positions
+    order_threads = 512,    // of a chunk of rows, or a run of positions
+    order_warps = order_threads / 32,
     order_items = order_run / order_threads,
     order_run_pairs = order_run / (2 * order_rows), // group pairs
     order_scope_runs = order_scope / order_run_pairs,
     order_put_threads = 2 * order_rows,
+    order_parts = SPIRA_ORDER_PARTS, // thread blocks that rank a list of samples, at most
 };
 
-static_assert(32 * order_items == 2 * order_rows, "a warp for a group pair");
+static_assert(32 * order_items == order_rows, "a warp for a row group");
+
+// Thread blocks of order_threads that a multiprocessor runs at a time. Turing has 1024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+enum { order_residents = 2 };
+#else
+enum { order_residents = 3 };
+#endif
 
 // What a thread block of a launch works on: a chunk of rows or a run of positions, both of
-// order_run; or a word of offsets of a group pair of a wide map.
-enum order_unit { order_by_run, order_by_word, order_units };
+// order_run; a scope of the schedule; a group pair of a compact map of size 5; a word of offsets of
+// a group pair of a wide map.
+enum order_unit { order_by_run, order_by_scope, order_by_pair, order_by_word, order_units };
 
 // One map of a batch. Directions are numbered here among those that the columns have.
 struct order_task {
@@ -41,6 +55,8 @@ struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
+    int parts;                  // thread blocks that rank a list of samples; 1: it sorts
+    int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
     int32_t volume;             // the largest of the wide maps, at least 1
@@ -54,12 +70,12 @@ struct __align__(8) order_item {
 
 struct order_scratch {
     uint32_t *directions; // [rows] of all maps: those in which a row has taps; of wide maps only
-    uint32_t *tree;       // [maps, order_lists, order_list_classes] splitters, as search trees
+    uint32_t *key;        // [maps, order_samples] keys of the samples; of wide maps only
+    uint32_t *sample;     // [maps, order_lists, order_list_samples] keys of each list, ascending
     int32_t *total;       // [maps, order_classes] rows of each class
     uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
     order_item *item;     // [rows] of all maps; each chunk sorted by class
-    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair
-    int32_t *arrived;     // [runs] of all maps; at the first run of a scope: its weighed runs
+    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair, plus 1
 };
 
 static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
@@ -103,10 +119,15 @@ SPIRA_DEVICE int order_key_bits(const order_task &task) {
     return order_has_sectors(&task.request.kernel) ? (int)order_sectors : __popc(task.directions);
 }
 
-// Returns whether a map has more columns than a lane reads. Kernels of its own write its masks and
-// sources: order_put_kernel.
+// Returns whether a map has more columns than a lane reads.
 SPIRA_BOTH bool order_is_wide(const order_request &r) {
     return !r.compact && r.layout.volume > order_lane_columns;
+}
+
+// Returns whether another kernel than order_group_kernel writes masks and sources of a map:
+// order_put_kernel of wide maps, order_put_planes_kernel of compact maps of size 5.
+SPIRA_BOTH bool order_is_apart(const order_request &r) {
+    return r.compact ? r.kernel.size.x == compact_size_most : order_is_wide(r);
 }
 
 // A piece: the rows of a class in a chunk, as `begin | rows << 16`. They stand together among the
@@ -144,12 +165,12 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
     s.directions = workspace_take<uint32_t>(w, rows);
-    s.tree = workspace_take<uint32_t>(w, maps * order_classes);
+    s.key = workspace_take<uint32_t>(w, maps * order_samples);
+    s.sample = workspace_take<uint32_t>(w, maps * order_samples);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
     s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
-    s.arrived = workspace_take<int32_t>(w, runs);
     return s;
 }
 
@@ -177,18 +198,34 @@ SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task
     }
 }
 
-SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
+// Returns how many thread blocks rank a list of samples: order_parts if those of all lists run at
+// once, each on a multiprocessor of its own; else 1.
+SPIRA_API int order_count_parts(const device_info *gpu, int maps) {
+    return maps * order_lists * order_parts <= gpu->multiprocessors ? order_parts : 1;
+}
+
+// Returns how many thread blocks of order_group_kernel write the schedules of so many scopes. They
+// wait for others, so they must not occupy the whole GPU.
+SPIRA_API int order_count_schedulers(const device_info *gpu, int32_t scopes) {
+    return (int)min_of(scopes, max_of(gpu->multiprocessors / 4, 1));
+}
+
+SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_request *request,
+                                       int maps) {
     order_batch batch = {};
     batch.numbers = order_numbers_make();
     batch.tasks = maps;
+    batch.parts = order_count_parts(gpu, maps);
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
         order_task *task = batch.task + m;
+        const int32_t runs = order_count_runs(r->capacity);
+        const int32_t pairs = order_is_apart(*r) ? order_pairs(order_count(r->capacity)) : 0;
         int32_t units[order_units];
-        units[order_by_run] = order_count_runs(r->capacity);
-        units[order_by_word] = order_is_wide(*r) ? order_pairs(order_count(r->capacity)) *
-                                                       order_words(r->layout.volume)
-                                                 : 0;
+        units[order_by_run] = runs;
+        units[order_by_scope] = (int32_t)ceil_div(runs, order_scope_runs);
+        units[order_by_pair] = r->compact ? pairs : 0;
+        units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
         task->request = *r;
         order_task_weights(task);
         order_task_numbers(&batch.numbers, task);
@@ -200,6 +237,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         batch.rows += r->capacity;
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
+    batch.schedulers = order_count_schedulers(gpu, batch.units[order_by_scope]);
     return batch;
 }
 

@@ -1,0 +1,200 @@
+// spira/index/voxel_reduce.cuh: the values of a voxel's rows as one value, on the GPU
+// (voxel_features.cuh).
+//
+// A voxel of few rows is the work of the thread that writes its feature. The other voxels of a
+// thread block are listed, and its warps share their chunks, whichever voxel they belong to: a scan
+// of several sweeps has thousands of rows in a few voxels near the sensor. All sums are in the
+// order of voxel_partials (voxel_features.h).
+#ifndef SPIRA_INDEX_VOXEL_REDUCE_CUH
+#define SPIRA_INDEX_VOXEL_REDUCE_CUH
+
+#include "../base/async.cuh"
+#include "../voxel_features.h"
+
+namespace spira {
+
+enum {
+    voxel_threads = 512,
+    voxel_warps = voxel_threads / 32,
+    voxel_rows_few = voxel_partials,            // rows that one thread reads
+    voxel_batch = 8,                            // rows of which its loads are in flight
+    voxel_group = 4,                            // channels of a warp
+    voxel_spread = 32 / voxel_group,            // rows that a warp reads at a time
+    voxel_terms = voxel_chunk / voxel_partials, // of a partial sum
+    voxel_round = 128,                          // chunks between two barriers
+};
+
+// How voxels and channels are divided among thread blocks: each has `voxels` voxels and one of
+// `tiles` tiles of `width` channels.
+struct voxel_features_cut {
+    int channels, width, tiles, voxels;
+    int64_t blocks;
+};
+
+SPIRA_API voxel_features_cut voxel_features_cut_make(int32_t capacity, int channels) {
+    voxel_features_cut c;
+    c.channels = channels;
+    c.width = (int)min_of(channels, voxel_threads);
+    c.tiles = (int)ceil_div(channels, c.width);
+    c.voxels = voxel_threads / c.width;
+    c.blocks = ceil_div(capacity, c.voxels) * c.tiles;
+    return c;
+}
+
+// The rows of a voxel in row order, by one thread. count: at most voxel_rows_few.
+template <voxel_feature kind>
+SPIRA_DEVICE float voxel_reduce_few(const float *values, int columns, const int32_t *order,
+                                    int32_t count) {
+    float all = 0;
+    count = kind == voxel_feature_first ? 1 : count;
+    for (int32_t first = 0; first < count; first += voxel_batch) {
+        int32_t row[voxel_batch];
+        float value[voxel_batch];
+#pragma unroll
+        for (int j = 0; j < voxel_batch; ++j) {
+            row[j] = first + j < count ? order[first + j] : 0;
+        }
+#pragma unroll
+        for (int j = 0; j < voxel_batch; ++j) {
+            value[j] = first + j < count ? values[(int64_t)row[j] * columns] : 0;
+        }
+#pragma unroll
+        for (int j = 0; j < voxel_batch; ++j) {
+            const float next = first + j ? voxel_feature_join(kind, all, value[j]) : value[j];
+            all = first + j < count ? next : all;
+        }
+    }
+    return voxel_feature_end(kind, all, count);
+}
+
+// ---- many rows ----------------------------------------------------------------------------------
+
+// Voxels of a thread block with more than voxel_rows_few rows, in any order. Their chunks are
+// numbered: entry e has chunks [chunk[e], chunk[e] + ceil(rows[e] / voxel_chunk)).
+struct voxel_crowded {
+    int32_t voxel[voxel_threads]; // by its place in the thread block
+    int32_t begin[voxel_threads], rows[voxel_threads], chunk[voxel_threads];
+    int32_t entries, chunks;
+    float sum[voxel_round][voxel_group];                         // of the chunks of a round
+    float partial[voxel_warps][voxel_group][voxel_partials + 1]; // padded against bank conflicts
+};
+
+// What all threads of a block reduce together: voxel_group columns of the values.
+struct voxel_reduction {
+    const float *values; // [rows, columns]
+    int columns;
+    const int32_t *order;
+    int width; // channels of the group, at most voxel_group
+};
+
+// A chunk of rows, by a warp. Lanes 0 .. voxel_group - 1 return the result of a channel each.
+// column: of channel lane % voxel_group; order, count: of the chunk; partial: shared memory of the
+// warp.
+template <voxel_feature kind>
+SPIRA_DEVICE float voxel_reduce_chunk(const voxel_reduction &r, int column, const int32_t *order,
+                                      int32_t count, float (*partial)[voxel_partials + 1]) {
+    const int lane = (int)(threadIdx.x % 32), channel = lane % voxel_group;
+    const bool reads = channel < r.width;
+    const float *values = r.values + column;
+    int32_t row[voxel_terms];
+    const auto read_rows = [&](int j) {
+#pragma unroll
+        for (int i = 0; i < voxel_terms; ++i) {
+            row[i] = j + i * voxel_partials < count ? order[j + i * voxel_partials] : 0;
+        }
+    };
+    read_rows(lane / voxel_group);
+#pragma unroll 1
+    for (int j = lane / voxel_group; j < voxel_partials; j += voxel_spread) {
+        float value[voxel_terms];
+#pragma unroll
+        for (int i = 0; i < voxel_terms; ++i) {
+            const bool has = j + i * voxel_partials < count && reads;
+            value[i] = has ? values[(int64_t)row[i] * r.columns] : 0;
+        }
+        read_rows(j + voxel_spread); // of the next partial sum, while these values are on their way
+        float all = value[0];
+#pragma unroll
+        for (int i = 1; i < voxel_terms; ++i) {
+            const float next = voxel_feature_join(kind, all, value[i]);
+            all = j + i * voxel_partials < count ? next : all;
+        }
+        partial[channel][j] = all;
+    }
+    __syncwarp();
+    float all = partial[channel][0];
+#pragma unroll
+    for (int j = 1; j < voxel_partials; ++j) {
+        const float next = voxel_feature_join(kind, all, partial[channel][j]);
+        all = j < count ? next : all;
+    }
+    __syncwarp();
+    return all;
+}
+
+// The entry that a chunk belongs to. Called by whole warps.
+SPIRA_DEVICE int voxel_find_entry(const voxel_crowded &s, int32_t chunk) {
+    for (int first = 0;; first += 32) {
+        const int e = first + (int)(threadIdx.x % 32);
+        const bool own = e < s.entries && chunk >= s.chunk[e] &&
+                         chunk - s.chunk[e] < (s.rows[e] + voxel_chunk - 1) / voxel_chunk;
+        const uint32_t found = __ballot_sync(~0u, own);
+        if (found) {
+            return first + __ffs((int)found) - 1;
+        }
+    }
+}
+
+// Lists the voxels of threads with `lists`. Called by all threads of a block, with barriers inside.
+SPIRA_DEVICE void voxel_list_crowded(voxel_crowded *s, bool lists, int voxel, int32_t begin,
+                                     int32_t rows) {
+    if (threadIdx.x == 0) {
+        s->entries = s->chunks = 0;
+    }
+    __syncthreads();
+    if (lists) {
+        const int e = atomicAdd(&s->entries, 1);
+        s->voxel[e] = voxel;
+        s->begin[e] = begin;
+        s->rows[e] = rows;
+        s->chunk[e] = atomicAdd(&s->chunks, (rows + voxel_chunk - 1) / voxel_chunk);
+    }
+    __syncthreads();
+}
+
+// Reduces the rows of all entries. Thread e * r.width + c returns entry e and channel c. column: of
+// channel lane % voxel_group. Called by all threads of a block, with barriers inside.
+template <voxel_feature kind>
+SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, voxel_crowded *s) {
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    const int entry = (int)threadIdx.x / r.width, channel = (int)threadIdx.x % r.width;
+    const bool owns = entry < s->entries;
+    const int32_t own = owns ? s->chunk[entry] : 0, rows = owns ? s->rows[entry] : 0;
+    const int32_t end = own + (rows + voxel_chunk - 1) / voxel_chunk;
+    float all = 0;
+    for (int32_t round = 0; round < s->chunks; round += voxel_round) {
+        const int32_t last = min(s->chunks - round, (int32_t)voxel_round) + round;
+        for (int32_t chunk = round + warp; chunk < last; chunk += voxel_warps) {
+            const int e = voxel_find_entry(*s, chunk);
+            const int32_t first = (chunk - s->chunk[e]) * voxel_chunk;
+            const float sum = voxel_reduce_chunk<kind>(
+                r, column, r.order + s->begin[e] + first,
+                min(s->rows[e] - first, (int32_t)voxel_chunk), s->partial[warp]);
+            if (lane < voxel_group) {
+                s->sum[chunk - round][lane] = sum;
+            }
+        }
+        __syncthreads();
+#pragma unroll 4
+        for (int32_t chunk = max(own, round); chunk < min(end, last); ++chunk) {
+            const float next = s->sum[chunk - round][channel];
+            all = chunk == own ? next : voxel_feature_join(kind, all, next);
+        }
+        __syncthreads();
+    }
+    return voxel_feature_end(kind, all, rows);
+}
+
+} // namespace spira
+
+#endif
