@@ -23,21 +23,6 @@ static inline int __clzll(long long bits) {
     return bits ? __builtin_clzll((unsigned long long)bits) : 64;
 }
 
-namespace spira {
-
-// Of base/async.cuh: a barrier that also says whether any thread's `mine` is set.
-inline bool named_barrier_any(int number, int threads, bool mine) {
-    static thread_local bool any; // shared by the thread block
-    named_barrier_sync(number, threads);
-    any = false;
-    named_barrier_sync(number, threads);
-    any = any || mine;
-    named_barrier_sync(number, threads);
-    return any;
-}
-
-} // namespace spira
-
 #include "../../spira/index/sort_bucket.cuh"
 
 using namespace spira;
