@@ -4,10 +4,14 @@
 //
 // Bench "scenes": the scenes of scenes.h from 10,000 to 3,000,000 voxels, with words of 32 and 64
 // bits. `input` is the scene. Methods: "voxelize"; "downsample" by 2; "map" for K = 3 and 5 in the
-// layouts of bench_map: os, half, ws, compact, ordered (by way of the compact map). `ratio` is the
-// time over that of the uniform scene with as many voxels, the same words and the same step. A
-// scene with more pairs than the uniform one (`pairs`) has more to write in ws and ordered. Takes
-// no scans; those of the command line are left alone.
+// layouts of bench_map: os, half, ws, compact, ordered (by way of the compact map). Takes no scans;
+// those of the command line are left alone.
+//
+// `ratio` is the time over what as many voxels take in a scene without the scene's property: for a
+// map, interpolated linearly by its pairs between the scenes "uniform" (4 pairs per output for K =
+// 3) and "crowded" (14) with as many voxels and the same words; for downsample, by its outputs.
+// Below the fewer pairs or outputs of the two it is the time there; above the more, the line goes
+// on.
 //
 // Sets and os maps are compared with the host's: of maps of more than 120 million elements a
 // sample, and each offset's number of pairs. The other forms are compared with the os map on the
@@ -20,6 +24,11 @@ enum { scenes_exact_most = 100000, scenes_most_us = 40000, scenes_threads = 256 
 
 static const int scenes_voxels[] = {10000, 100000, 1000000, 3000000};
 
+// A measured time, and the pairs of the map or the outputs of the set that it is of.
+struct scenes_point {
+    double us, count;
+};
+
 // The steps of a scene, in the order in which they run.
 enum {
     scenes_step_voxelize,
@@ -28,9 +37,10 @@ enum {
     scenes_steps = scenes_step_maps + 2 * 5
 };
 
-// What the uniform scene of a size takes, for each width of the words and each step.
+// What the scenes "uniform" and "crowded" of a size take, for each width of the words and each
+// step.
 struct scenes_reference {
-    double us[2][scenes_steps];
+    scenes_point at[2][2][scenes_steps]; // [words, scene, step]
 };
 
 template <typename W>
@@ -180,23 +190,43 @@ static void scenes_check_begin(bench_session *s, const scenes_work<W> *w, int64_
 
 // ---- one step -----------------------------------------------------------------------------------
 
-// A scene's rows: those of the uniform scene are kept, those of the others compared with them.
+// A scene's rows: those of the first two scenes are kept, those of the others compared with them.
 struct scenes_lines {
     scenes_reference *reference;
-    bool uniform;
+    int kind;
     int wide; // 0: 32-bit words; 1: 64-bit words
 };
+
+// What a step of `count` pairs or outputs is expected to take (head comment).
+static double scenes_expected(scenes_point few, scenes_point many, double count) {
+    if (!(many.us > 0)) { // left out, for want of memory
+        return few.us;
+    }
+    if (few.count > many.count) {
+        const scenes_point swap = few;
+        few = many;
+        many = swap;
+    }
+    const double slope =
+        many.count > few.count ? fmax(many.us - few.us, 0.0) / (many.count - few.count) : 0;
+    return few.us + slope * fmax(count - few.count, 0.0);
+}
 
 // Times a step that was checked.
 template <typename W>
 static void scenes_time(bench_session *s, scenes_work<W> *w, scenes_lines *lines, bench_row *row,
                         int number, bench_step step) {
-    double *reference = &lines->reference->us[lines->wide][number];
+    scenes_reference *reference = lines->reference;
     row->time = bench_measure_within(s->stream, step, w, scenes_most_us);
-    if (lines->uniform) {
-        *reference = row->time.us;
+    const double count = row->pairs ? (double)row->pairs : (double)row->outputs;
+    if (lines->kind <= scenes_crowded) {
+        reference->at[lines->wide][lines->kind][number] = {row->time.us, count};
     }
-    row->ratio = *reference > 0 ? row->time.us / *reference : 0;
+    const scenes_point *few = &reference->at[lines->wide][scenes_uniform][number];
+    const scenes_point *many = &reference->at[lines->wide][scenes_crowded][number];
+    const double expected =
+        lines->kind <= scenes_crowded ? row->time.us : scenes_expected(*few, *many, count);
+    row->ratio = expected > 0 ? row->time.us / expected : 0;
     bench_print(s, row);
 }
 
@@ -358,7 +388,7 @@ static void scenes_run(bench_session *s, scenes_kind kind, int bits, int voxels,
     }
     BENCH_TRY(scenes_make(kind, bits, voxels, input.cloud.voxels));
     snprintf(input.name, sizeof input.name, "%s", scenes_names[kind]);
-    scenes_lines lines = {reference, kind == scenes_uniform, 0};
+    scenes_lines lines = {reference, kind, 0};
     if (bits == 32) {
         scenes_run_words<uint32_t>(s, &input, &lines);
     } else {
@@ -374,7 +404,7 @@ int main(int argc, char **argv) {
         if (s->options.quick && voxels > scenes_exact_most) {
             break;
         }
-        for (int kind = 0; kind < scenes_kinds; ++kind) { // the uniform scene is the first
+        for (int kind = 0; kind < scenes_kinds; ++kind) { // the first two are the others' measure
             scenes_run(s, (scenes_kind)kind, 32, voxels, &reference);
             scenes_run(s, (scenes_kind)kind, 64, voxels, &reference);
         }

@@ -2,8 +2,8 @@
 //
 // A kernel map's search reads the sources of a tile of outputs through windows of shared memory. A
 // plane with many voxels beside one with few, and voxels that are far from each other, make windows
-// that are longer than usual. Each scene here has one such property; "uniform" has none. Plain C++:
-// the host tests include this file.
+// that are longer than usual. Each scene here has one such property; "uniform" and "crowded" have
+// none. Plain C++: the host tests include this file.
 #ifndef SPIRA_BENCH_SCENES_H
 #define SPIRA_BENCH_SCENES_H
 
@@ -12,6 +12,7 @@
 
 enum scenes_kind {
     scenes_uniform,   // about 4 pairs per output for K = 3
+    scenes_crowded,   // the same with about 14 pairs per output: half of the cells
     scenes_walls_x,   // one plane of 1000 to 4000 voxels, then seven of 20 to 60, and so on along x
     scenes_walls_y,   // the same along y
     scenes_walls_z,   // the same along z
@@ -21,8 +22,8 @@ enum scenes_kind {
     scenes_kinds
 };
 
-static const char *const scenes_names[] = {"uniform", "walls x",   "walls y", "walls z",
-                                           "half",    "scattered", "dense"};
+static const char *const scenes_names[] = {"uniform", "crowded", "walls x",   "walls y",
+                                           "walls z", "half",    "scattered", "dense"};
 
 enum {
     scenes_reach = 16, // of the layout's guard margin, and its largest stride
@@ -116,7 +117,11 @@ SPIRA_API void scenes_cube(int64_t voxels, int32_t *out) {
 // errors:  those of scan_scene_random
 SPIRA_API spira::status scenes_make(scenes_kind kind, int bits, int64_t voxels, int32_t *out) {
     const int side = scenes_cube_side(voxels), extent[3] = {side, side, side};
+    const int crowded = (int)ceil(cbrt(2.0 * (double)voxels)),
+              full[3] = {crowded, crowded, crowded};
     switch (kind) {
+    case scenes_crowded:
+        return scan::scan_scene_random(4, voxels, full, out);
     case scenes_walls_x:
     case scenes_walls_y:
     case scenes_walls_z:

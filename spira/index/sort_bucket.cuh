@@ -337,6 +337,57 @@ SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *__restrict__
     }
 }
 
+// Sorts a bucket of at most items * threads keys whose words are too far apart for sort_quickly: by
+// the upper bits of the distances, above the number of the key in the bucket. Keys that share their
+// upper bits, and there are few such keys, are then ordered one by one. Returns false if more than
+// sort_run_most share them: the result is unspecified then. shared [items * threads]. Called by all
+// threads of a block, with barriers inside.
+template <int threads, int items, typename W>
+SPIRA_DEVICE bool sort_far_apart(const sort_pieces &p, const sort_key<W> *from,
+                                 const sort_range<W> &range, uint64_t *shared, W *sorted,
+                                 int32_t *order) {
+    const int number = 32 - __clz(p.count - 1), low = max(sort_range_bits(range) + number - 64, 0);
+    const int used = (int)((uint32_t)p.count + 32 * items - 1) / (32 * items) * 32;
+    sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
+        shared[i] = (uint64_t)sort_distance(range, k.word) >> low << number | (uint64_t)i;
+    });
+    __syncthreads();
+    if ((int)threadIdx.x < used) {
+        uint64_t key[items];
+#pragma unroll
+        for (int j = 0; j < items; ++j) {
+            const int i = j * used + (int)threadIdx.x;
+            key[j] = i < p.count ? shared[i] : UINT64_MAX;
+        }
+        sort_block<threads>(key, used, shared);
+    }
+    __syncthreads();
+    bool many = false;
+    for (int i = (int)threadIdx.x; i < p.count; i += threads) {
+        const uint64_t own = shared[i];
+        const auto key_at = [&](int j) {
+            return from[sort_piece_find(p, (int)(shared[j] & (((uint64_t)1 << number) - 1)))];
+        };
+        const auto same = [&](int j) { return (shared[j] ^ own) >> number == 0; };
+        const sort_key<W> mine = key_at(i);
+        const auto before = [&](int j) { // whether key j precedes this one
+            const sort_key<W> k = key_at(j);
+            return k.word != mine.word ? k.word < mine.word : k.row < mine.row;
+        };
+        int begin = i, end = i + 1, to = i;
+        while (begin > 0 && i - begin < sort_run_most && same(begin - 1)) {
+            to -= !before(--begin);
+        }
+        while (end < p.count && end - i <= sort_run_most && same(end)) {
+            to += before(end++);
+        }
+        many = many || end - begin > sort_run_most;
+        sorted[p.first + to] = mine.word;
+        order[p.first + to] = (int32_t)mine.row;
+    }
+    return !__syncthreads_or(many);
+}
+
 // Thread blocks per multiprocessor, for __launch_bounds__.
 SPIRA_BOTH constexpr int sort_resident(int threads) {
     return 1024 / threads;
@@ -354,8 +405,13 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     const int bucket = blockIdx.x;
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
-    if (p.count > most * threads || sort_range_bits(range) + row > 64) {
+    const bool apart = sizeof(W) > 4 && sort_range_bits(range) + row > 64;
+    if (p.count > (apart ? few : most) * threads) {
         sort_any(p, key, shared, (int)sizeof shared, sorted, order);
+    } else if (apart) {
+        if (!sort_far_apart<threads, few>(p, key, range, (uint64_t *)shared, sorted, order)) {
+            sort_any(p, key, shared, (int)sizeof shared, sorted, order);
+        }
     } else if (p.count <= few * threads) {
         sort_quickly<threads, few>(p, key, range, row, shared, sorted, order);
     } else {

@@ -149,7 +149,7 @@ void check_taps(const word_layout *layout, const std::vector<W> &source,
 
 template <typename W>
 void check_scenes() {
-    const int64_t voxels[scenes_kinds] = {300, 2600, 400, 400, 1100, 300, 700};
+    const int64_t voxels[scenes_kinds] = {300, 300, 2600, 400, 400, 1100, 300, 700};
     for (int kind = 0; kind < scenes_kinds; ++kind) {
         planes_scene<W>((scenes_kind)kind, voxels[kind], check_layer<W>);
     }

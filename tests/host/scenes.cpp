@@ -97,6 +97,25 @@ TEST(scenes_half_is_one_plane) {
     }
 }
 
+// The two scenes that the others are measured by.
+TEST(scenes_have_4_and_14_pairs) {
+    for (int kind : {scenes_uniform, scenes_crowded}) {
+        const std::vector<int32_t> scene = scene_of(kind, 32, 20000);
+        const word_layout layout = layout_of(scene);
+        const std::vector<uint32_t> words = words_of<uint32_t>(scene, &layout);
+        int64_t pairs = 0;
+        for (uint32_t word : words) {
+            for (int k = 0; k < 27; ++k) {
+                const triple by = triple_make(k / 9 - 1, k / 3 % 3 - 1, k % 3 - 1);
+                const uint32_t other = word + word_delta<uint32_t>(&layout, by);
+                pairs += std::binary_search(words.begin(), words.end(), other);
+            }
+        }
+        const double each = (double)pairs / (double)words.size();
+        CHECK(kind == scenes_uniform ? each > 3.5 && each < 4 : each > 12 && each < 14);
+    }
+}
+
 TEST(scenes_dense_is_a_cube) {
     std::vector<int> sides;
     for (int axis = 0; axis < 3; ++axis) {
