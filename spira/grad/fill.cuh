@@ -25,12 +25,16 @@ SPIRA_DEVICE void grad_gather(const grad_side &side, int32_t own, F place) {
     const int bytes = side.left * (int)sizeof(E) - piece * 16; // of the row from the piece on
     const char *base = side.base + (bytes > 0 ? piece * 16 : 0);
     if (side.wide) {
-#pragma unroll(copies < 8 ? copies : 8)
-        for (int i = 0; i < copies; ++i) { // the address of a missing row is not read
-            const int r = i * (32 / pieces) + first;
-            const int32_t row = __shfl_sync(~0u, own, r);
-            async_copy_16_signed(place(r), base + conv_multiply_wide((uint32_t)row, side.pitch),
-                                 row | (bytes - 1));
+        enum { batch = copies < 8 ? copies : 8 }; // as registers allow
+#pragma unroll 1
+        for (int from = 0; from < copies; from += batch) {
+#pragma unroll
+            for (int i = 0; i < batch; ++i) { // the address of a missing row is not read
+                const int r = (from + i) * (32 / pieces) + first;
+                const int32_t row = __shfl_sync(~0u, own, r);
+                async_copy_16_signed(place(r), base + conv_multiply_wide((uint32_t)row, side.pitch),
+                                     row | (bytes - 1));
+            }
         }
         return;
     }
@@ -50,9 +54,9 @@ template <typename T, int pitch>
 SPIRA_DEVICE void grad_fill_side(const grad_side &side, int32_t own, uint32_t to) {
     typedef typename T::element E;
     enum { pieces = pitch / 16 };
-    const uint32_t warp = threadIdx.x / 32, piece = threadIdx.x % pieces;
-    grad_gather<E, pieces, T::gathered * pieces / 32>(side, own, [&](int r) {
-        return to + grad_place<E, pitch>(warp * T::gathered + (uint32_t)r, piece);
+    const int warp = (int)threadIdx.x / 32, piece = (int)threadIdx.x % 32 % pieces;
+    grad_gather<E, pieces, T::gathered * pieces / 32>(side, own, [=](int r) {
+        return to + grad_place<E, pitch>((uint32_t)(warp * T::gathered + r), (uint32_t)piece);
     });
 }
 

@@ -90,7 +90,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const grad_tile tile =
         grad_tile_of(p, (int)blockIdx.x, T::rows, T::columns, (int)sizeof(typename T::element));
     const grad_warp own = grad_warp_of<T>();
-    const grad_origin origin = grad_origin_of<T>(own);
+    grad_origin origin = grad_origin_of<T>(own);
+#ifdef __CUDA_ARCH__
+    // Keeps both in registers: the compiler would compute them again for each stage.
+    asm volatile("" : "+r"(origin.in), "+r"(origin.out));
+#endif
     const uint32_t memory = shared_address(grad_memory);
     float sum[T::fragments][T::bands][4];
     grad_clear<T>(sum);
