@@ -1,0 +1,61 @@
+"""Batch norms for features with padding: they count the real rows only."""
+import torch
+from torch import nn
+
+ops = torch.ops.spira
+
+
+class CountedNorm(torch.autograd.Function):
+    """The batch norm of training, over the first *count rows."""
+
+    @staticmethod
+    def forward(ctx, x, count, weight, bias, mean, var, momentum, eps):
+        y, centre, invstd = ops.counted_norm(x, count, weight, bias, mean, var, momentum, eps)
+        ctx.save_for_backward(x, count, weight, centre, invstd)
+        ctx.has_bias = bias is not None
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        x, count, weight, centre, invstd = ctx.saved_tensors
+        to, weight_grad, bias_grad = ops.counted_norm_backward(grad, x, count, centre, invstd,
+                                                               weight)
+        return (to, None, None if weight is None else weight_grad,
+                bias_grad if ctx.has_bias else None, None, None, None, None)
+
+
+class BatchNorm1d(nn.BatchNorm1d):
+    """nn.BatchNorm1d that knows about padding.
+
+    With features of capacity mode it takes mean and variance of the first `count` rows, and writes
+    zeros behind them. SparseSequential hands it the count; in norm(x.features) it comes with the
+    features of x; elsewhere it is an argument. With other features it is nn.BatchNorm1d. Same
+    tensors, same names.
+    """
+
+    def forward(self, input, count=None):
+        count = getattr(input, "_spira_count", None) if count is None else count
+        if count is None or not (self.training or self.running_mean is None):
+            return super().forward(input)
+        if self.momentum is None:
+            raise ValueError("momentum: None needs a read-back; capacity mode needs a number")
+        self._check_input_dim(input)
+        mean = var = None
+        if self.training and self.track_running_stats:
+            mean, var = self.running_mean, self.running_var
+            self.num_batches_tracked.add_(1)
+        return CountedNorm.apply(input, count, self.weight, self.bias, mean, var, self.momentum,
+                                 self.eps)
+
+
+def convert_batchnorm(module):
+    """Replaces each nn.BatchNorm1d in a module by spira's; parameters and buffers stay.
+
+    Returns the module. SyncBatchNorm is left alone: it does not work in capacity mode.
+    """
+    if type(module) is nn.BatchNorm1d:
+        module.__class__ = BatchNorm1d
+    for part in module.children():
+        convert_batchnorm(part)
+    return module
