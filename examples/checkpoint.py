@@ -17,6 +17,7 @@ NETWORK is one that people train with spconv; its layers get the names that netw
                  give spira its y as x and its x as y. Also with the names of mmdetection3d
     voxelnext    VoxelNeXt with its shared_conv; also with kernels (5, 5, 3, 3)
     spunet       SpUNet-v1m1 of Pointcept
+    spunet-small SpUNet-small, which torch/train.py trains
 
 The prefix of its tensors is found in the file, and so is the version of spconv. Batch norm is
 folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. Layers that have a bias in
@@ -131,10 +132,11 @@ def read_safetensors(path):
 def read_torch(path, key):
     try:
         import torch
+        from torch import load # the folder torch/ beside this file has none
     except ImportError:
         raise Fault(f"{path}: PyTorch is needed to read it (.npz and .safetensors need none)")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as fault:
         raise Fault(f"{path}: more than tensors is in it, which is not read: {fault}")
     inner = [name for name in STATES
