@@ -76,7 +76,7 @@ class KernelMap:
             return self.table()
         form = conv_form(self.source.device.index, self.volume, cin, cout, kind)
         return self._built((self.transposed, form),
-                           lambda: self._build_layout(form, cin, cout, kind))
+                           lambda: self._build_layout(cin, cout, kind))
 
     def gradient_layout(self, cin, cout, kind):
         """The map that the input gradient of such a convolution reads."""
@@ -110,8 +110,8 @@ class KernelMap:
     def _build_table(self):
         return ops.map_table(*self._sets())
 
-    def _build_layout(self, form, cin, cout, kind):
-        return ops.map_layout(*self._sets(), form, cin, cout, kind)
+    def _build_layout(self, cin, cout, kind):
+        return ops.map_layout(*self._sets(), cin, cout, kind)
 
     def _build_pairs(self):
         a, b = self.source.capacity, self.outputs.capacity
