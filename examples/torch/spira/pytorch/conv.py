@@ -29,7 +29,8 @@ def check_input(x, layer):
 
 
 def noted(x, layer, kind, find):
-    """The sets and map of a layer: what its indice_key has, or what find() returns, noted."""
+    """The sets and map of a layer: what its indice_key has, or what find() returns; and the
+    indice_dict of its result, where that is noted."""
     key = layer.indice_key
     known = x.find_indice_pair(key)
     here = x.coordinates()
@@ -37,9 +38,7 @@ def noted(x, layer, kind, find):
         outputs, kernel_map = find(here)
         known = IndiceData(kind, here, outputs, kernel_map, layer.kernel_size, layer.stride,
                            layer.padding, layer.dilation)
-        if key is not None:
-            x.indice_dict[key] = known
-        return known
+        return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
     if kind != "submanifold" or known.kind != kind:
         raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
     for name in ("kernel_size", "dilation"):
@@ -49,7 +48,7 @@ def noted(x, layer, kind, find):
                              f"{list(getattr(layer, name))}")
     if known.source is not here:
         raise ValueError(f"indice_key: {key!r} is of another set of voxels")
-    return known
+    return known, x.indice_dict
 
 
 class SparseConvolution(SparseModule):
@@ -115,14 +114,15 @@ class SparseConvolution(SparseModule):
         check_input(input, self)
         if self.conv1x1:
             return self._pointwise(input)
-        found = self._find(input)
+        found, notes = self._find(input)
         features = input.ordered()
         self._check_features(features)
+        weight = self.weight_of_map(self.weight)
         if self.inverse:
-            sums = layers.conv(features, self.weight_of_map(self.weight), self.bias, found.map.reverse())
-            return input.with_ordered(sums, found.source)
-        sums = layers.conv(features, self.weight_of_map(self.weight), self.bias, found.map)
-        return input.with_ordered(sums, found.outputs)
+            sums = layers.conv(features, weight, self.bias, found.map.reverse())
+            return input.with_ordered(sums, found.source, notes)
+        sums = layers.conv(features, weight, self.bias, found.map)
+        return input.with_ordered(sums, found.outputs, notes)
 
     def weight_of_map(self, weight):
         """A weight with the axes of the map: one axis is two, the first of size 1."""
@@ -152,7 +152,7 @@ class SparseConvolution(SparseModule):
         if known.outputs is not x.coordinates():
             raise ValueError(f"indice_key: the layer of {key!r} led to another set of voxels "
                              "than this input's")
-        return known
+        return known, x.indice_dict
 
     def _check_features(self, features):
         if features.shape[1] != self.in_channels:

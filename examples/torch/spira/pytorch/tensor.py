@@ -213,9 +213,11 @@ class SparseConvTensor:
             self._ordered = coordinates.to_order(self._features)
         return self._ordered
 
-    def with_ordered(self, features, coordinates):
+    def with_ordered(self, features, coordinates, indice_dict=None):
         """A layer's result: features in the order of the set."""
         y = self._like()
+        if indice_dict is not None:
+            y.indice_dict = indice_dict
         y._ordered, y._set = features, coordinates
         y.spatial_shape = list(coordinates.spatial_shape)
         y._count = coordinates.count
