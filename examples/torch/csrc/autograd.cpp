@@ -55,8 +55,7 @@ struct conv_function : Function<conv_function> {
                             const Tensor &source_count, const Tensor &count,
                             const c10::SymInt &rows, std::vector<int64_t> kernel, int64_t flags) {
         at::AutoDispatchBelowADInplaceOrView below;
-        ctx->save_for_backward(
-            {features, weight, maybe(back), maybe(pairs), source_count, count});
+        ctx->save_for_backward({features, weight, maybe(back), maybe(pairs), source_count, count});
         ctx->saved_data["flags"] = flags;
         ctx->saved_data["bias"] = bias ? (int64_t)bias->scalar_type() : (int64_t)-1;
         Tensor out = conv_call(features, weight, bias, map, back, pairs, source_count, count, rows,

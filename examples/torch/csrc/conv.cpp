@@ -153,8 +153,8 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
     Tensor added;
     if (bias) {
         require_device(*bias, "bias", features, "features");
-        TORCH_CHECK_VALUE(bias->dim() == 1 && bias->size(0) == l.shape.cout, "bias: ",
-                          bias->sizes(), ", expected [", l.shape.cout, "]");
+        TORCH_CHECK_VALUE(bias->dim() == 1 && bias->size(0) == l.shape.cout,
+                          "bias: ", bias->sizes(), ", expected [", l.shape.cout, "]");
         numeric_of(*bias, 0, "bias");
         added = floats(*bias);
     }
@@ -230,8 +230,8 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
                                          ? spira::pairs_sides_centre
                                          : spira::pairs_sides_one;
     const int64_t outputs = grad.size(0);
-    Tensor made = at::empty({l.kernel.volume, l.shape.cin, l.shape.cout},
-                            options_of(features, at::kFloat));
+    Tensor made =
+        at::empty({l.kernel.volume, l.shape.cin, l.shape.cout}, options_of(features, at::kFloat));
     if (features.is_cpu()) {
         const Tensor x = floats(features), g = floats(grad);
         require(spira::conv_grad_weight_host(&l.shape, x.data_ptr<float>(), nullptr,
@@ -282,11 +282,12 @@ static Tensor bias_grad(const layer &l, const Tensor &grad, const Tensor &count)
     return made;
 }
 
-std::tuple<Tensor, Tensor, Tensor>
-conv_backward(const Tensor &out_grad, const Tensor &features, const Tensor &weight,
-              const optional<Tensor> &back, const optional<Tensor> &pairs,
-              const Tensor &source_count, const Tensor &count, IntArrayRef kernel, int64_t flags,
-              std::array<bool, 3> wanted) {
+std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const Tensor &features,
+                                                 const Tensor &weight, const optional<Tensor> &back,
+                                                 const optional<Tensor> &pairs,
+                                                 const Tensor &source_count, const Tensor &count,
+                                                 IntArrayRef kernel, int64_t flags,
+                                                 std::array<bool, 3> wanted) {
     const layer l = layer_of(features, weight, kernel, flags);
     TORCH_CHECK_VALUE(out_grad.dim() == 2, "grad: [rows, channels] expected");
     require_rows(out_grad, "grad", out_grad.size(0), l.shape.cout);

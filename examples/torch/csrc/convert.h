@@ -4,7 +4,8 @@
 // structs:
 //   layout  18 ints: bits, width x y z, width_batch, shift_x, shift_y, shift_b, bias x y z,
 //           lo x y z, hi x y z, batches
-//   kernel  11 ints: size x y z, dilation x y z, stride x y z, transposed, same (the outputs are the
+//   kernel  11 ints: size x y z, dilation x y z, stride x y z, transposed, same (the outputs are
+//   the
 //           source)
 //   grid    9 ints: origin x y z, stride x y z, extent x y z
 #ifndef SPIRA_TORCH_CONVERT_H
@@ -92,8 +93,8 @@ struct kernel_arg {
 };
 
 inline kernel_arg kernel_of(IntArrayRef v) {
-    TORCH_CHECK_VALUE(v.size() == kernel_ints || v.size() == kernel_ints - 1, "kernel: ",
-                      kernel_ints, " ints expected");
+    TORCH_CHECK_VALUE(v.size() == kernel_ints || v.size() == kernel_ints - 1,
+                      "kernel: ", kernel_ints, " ints expected");
     kernel_arg k = {};
     k.shape.size = triple_at(v, 0);
     k.shape.dilation = triple_at(v, 3);

@@ -15,6 +15,8 @@
 #include "spira/pool_grad.h"
 #include "spira/voxel.h"
 
+struct CUstream_st; // cudaStream_t points to one
+
 namespace spira_torch {
 
 // A voxel_set of either word.
@@ -79,7 +81,7 @@ struct dense_job {
 
 #ifdef SPIRA_TORCH_CUDA
 
-typedef struct CUstream_st *stream_ref;
+typedef ::CUstream_st *stream_ref;
 
 namespace gpu {
 
@@ -90,7 +92,8 @@ status device(const spira::device_info **info);
 
 // ---- sets ----
 
-status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in, size_t *bytes);
+status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in,
+                      size_t *bytes);
 status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, set_ref set,
                 spira::voxel_rows rows, spira::device_status *trouble, void *scratch,
                 size_t scratch_bytes, stream_ref stream);

@@ -117,8 +117,8 @@ Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor
         return map;
     }
     const cuda_scope scope(source);
-    Tensor trouble = at::zeros({(int64_t)sizeof(spira::device_status)},
-                               options_of(source, at::kByte));
+    Tensor trouble =
+        at::zeros({(int64_t)sizeof(spira::device_status)}, options_of(source, at::kByte));
     require(gpu::map_layout_build(scope.info, &job, &s, map.data_ptr(), (size_t)map.numel(),
                                   (spira::device_status *)trouble.data_ptr(), scope.stream));
     return map;
@@ -147,7 +147,8 @@ Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &
 spira::map_pairs pairs_of(const Tensor &pairs, int volume) {
     const int64_t head = spira::round_up(volume + 1, 64);
     const int64_t capacity = (pairs.numel() - head) / 2;
-    TORCH_CHECK_VALUE(pairs.is_contiguous() && capacity >= 1 && pairs.numel() == head + 2 * capacity,
+    TORCH_CHECK_VALUE(pairs.is_contiguous() && capacity >= 1 &&
+                          pairs.numel() == head + 2 * capacity,
                       "pairs: not made by map_pairs for this kernel");
     require_type(pairs, "pairs", at::kInt);
     int32_t *p = pairs.data_ptr<int32_t>();

@@ -13,9 +13,9 @@ namespace spira_torch {
 // ---- sets.cpp ----
 
 std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t reach);
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>
-voxelize(const Tensor &indices, const optional<Tensor> &count, IntArrayRef layout,
-         IntArrayRef extent);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indices,
+                                                            const optional<Tensor> &count,
+                                                            IntArrayRef layout, IntArrayRef extent);
 std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &count,
                                           IntArrayRef layout, IntArrayRef kernel, IntArrayRef rule,
                                           int64_t capacity);
@@ -47,11 +47,12 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
             const optional<Tensor> &map, const optional<Tensor> &back,
             const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
             int64_t rows, IntArrayRef kernel, int64_t flags);
-std::tuple<Tensor, Tensor, Tensor>
-conv_backward(const Tensor &grad, const Tensor &features, const Tensor &weight,
-              const optional<Tensor> &back, const optional<Tensor> &pairs,
-              const Tensor &source_count, const Tensor &count, IntArrayRef kernel, int64_t flags,
-              std::array<bool, 3> wanted);
+std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
+                                                 const Tensor &weight, const optional<Tensor> &back,
+                                                 const optional<Tensor> &pairs,
+                                                 const Tensor &source_count, const Tensor &count,
+                                                 IntArrayRef kernel, int64_t flags,
+                                                 std::array<bool, 3> wanted);
 
 // ---- rows.cpp ----
 

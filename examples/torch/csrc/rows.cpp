@@ -41,8 +41,9 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
     require_device(inverse, "inverse", features, "features");
     require_type(index, "index", at::kInt);
     require_type(inverse, "inverse", at::kInt);
-    TORCH_CHECK_VALUE(index.dim() == 1 && index.size(0) == features.size(0), "index: ",
-                      index.sizes(), ", but there are ", features.size(0), " rows of features");
+    TORCH_CHECK_VALUE(index.dim() == 1 && index.size(0) == features.size(0),
+                      "index: ", index.sizes(), ", but there are ", features.size(0),
+                      " rows of features");
     TORCH_CHECK_VALUE(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(),
                       ", but index has ", index.sizes());
     const Tensor in = features.contiguous(), from = index.contiguous();
@@ -225,8 +226,9 @@ Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, I
     require_device(words, "words", features, "features");
     const spira::numeric type = numeric_of(features, 0, "features");
     const dense_place p = place_of(words, count, layout, grid);
-    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(0) == p.set.capacity, "features: ",
-                      features.sizes(), ", but there are ", p.set.capacity, " coordinates");
+    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(0) == p.set.capacity,
+                      "features: ", features.sizes(), ", but there are ", p.set.capacity,
+                      " coordinates");
     const spira::triple e = p.grid.extent;
     const Tensor in = features.contiguous();
     Tensor map = at::empty({batch, in.size(1), e.z, e.y, e.x}, in.options());

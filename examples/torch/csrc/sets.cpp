@@ -29,8 +29,8 @@ static bool layout_fit(IntArrayRef extent, int64_t batches, int64_t reach, int b
     spira::word_need need = {};
     const int r = (int)reach;
     need.lo = spira::triple_make(-r, -r, -r);
-    need.hi = spira::triple_make((int)extent[0] - 1 + r, (int)extent[1] - 1 + r,
-                                 (int)extent[2] - 1 + r);
+    need.hi =
+        spira::triple_make((int)extent[0] - 1 + r, (int)extent[1] - 1 + r, (int)extent[2] - 1 + r);
     need.batches = (int)batches;
     need.stride = spira::triple_make(1, 1, 1);
     need.reach = spira::triple_make(r, r, r);
@@ -47,7 +47,8 @@ std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t re
     }
     TORCH_CHECK_VALUE(batches >= 1 && batches <= 1 << 16, "batch_size: ", batches,
                       "; 1 to 65536 are supported");
-    TORCH_CHECK_VALUE(reach >= 0 && reach <= 1 << 20, "reach: ", reach, "; up to 2^20 is supported");
+    TORCH_CHECK_VALUE(reach >= 0 && reach <= 1 << 20, "reach: ", reach,
+                      "; up to 2^20 is supported");
     const int64_t least = std::max<int64_t>(reach, 16);
     spira::word_layout layout;
     for (int bits = 32; bits <= 64; bits += 32) {
@@ -98,9 +99,10 @@ static void voxelize_host(const spira::word_layout *layout, const spira::voxel_i
     }));
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>
-voxelize(const Tensor &indices, const optional<Tensor> &count, IntArrayRef layout_ints,
-         IntArrayRef extent) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indices,
+                                                            const optional<Tensor> &count,
+                                                            IntArrayRef layout_ints,
+                                                            IntArrayRef extent) {
     TORCH_CHECK_VALUE(indices.dim() == 2 && (indices.size(1) == 3 || indices.size(1) == 4),
                       "indices: [rows, 3 or 4] expected, got ", indices.sizes());
     require_type(indices, "indices", at::kInt);
@@ -144,8 +146,8 @@ voxelize(const Tensor &indices, const optional<Tensor> &count, IntArrayRef layou
         size_t bytes;
         require(gpu::voxelize_bytes(&inside, &in, &bytes));
         const scratch s = scratch_of(indices, bytes);
-        require(gpu::voxelize(&inside, &in, set, to, status_at(status), s.base, s.size,
-                              scope.stream));
+        require(
+            gpu::voxelize(&inside, &in, set, to, status_at(status), s.base, s.size, scope.stream));
         require(gpu::rows_finish(set.count, rows, to.order, to.voxel, unsorted, scope.stream));
     }
 #endif
@@ -256,10 +258,10 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints,
                 V *made_words = (V *)made.data_ptr();
                 const int32_t count_now = spira::voxel_set_count(s);
                 for (int64_t i = 0; i < s.capacity; ++i) {
-                    made_words[i] = i < count_now
-                                        ? spira::word_pack<V>(
-                                              &to, spira::word_unpack<W>(&from, s.words[i]))
-                                        : spira::word_none<V>();
+                    made_words[i] =
+                        i < count_now
+                            ? spira::word_pack<V>(&to, spira::word_unpack<W>(&from, s.words[i]))
+                            : spira::word_none<V>();
                 }
                 return spira::status_success();
             });

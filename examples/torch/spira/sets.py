@@ -166,7 +166,7 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
                          f"{list(indices.shape)}")
     ndim = indices.shape[1] - 1
     extent = triple_xyz(spatial_shape, ndim, 1, "spatial_shape")
-    layout = word_layout(extent, int(batch_size), reach)
+    layout = tuple([n for n in word_layout(extent, int(batch_size), reach)])
     words, order, voxel, kept, status = ops.voxelize(indices, count, list(layout), list(extent))
     rows = RowOrder(order, voxel)
     if count is None and not torch.compiler.is_compiling():
