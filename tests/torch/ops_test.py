@@ -233,6 +233,22 @@ def test_conv_of_wide_words():
     assert torch.equal(a, b)
 
 
+def test_kernels_that_reach_beyond_the_words():
+    indices = reference.random_indices((90, 80, 70), 2, 300)
+    voxels = spira.voxel_set(indices.to(DEVICE), (90, 80, 70), 2)
+    wide = spira.sets.layout_reach(voxels.layout) + 1
+    there = voxels.indices().cpu()
+    taps = reference.table(there, there, 3, 1, wide, wide)
+    kmap = spira.kernel_map(voxels, voxels, 3, wide)
+    assert torch.equal((taps >= 0).sum(1), (kmap.table() >= 0).sum(1).cpu())
+    far = spira.expand(voxels, 3, 2, wide, wide)  # moves the origin, and packs the words anew
+    rows, extent = reference.expand(indices, (90, 80, 70), 3, 2, wide, wide)
+    assert far.spatial_shape == extent and [tuple(v) for v in far.indices().tolist()] == rows
+    taps = reference.table(there, far.indices().cpu(), 3, 2, wide, wide)
+    found = spira.kernel_map(voxels, far, 3, wide).table()
+    assert torch.equal((taps >= 0).sum(1), (found >= 0).sum(1).cpu())
+
+
 def test_finite_differences():
     case = Case("strided", 3, 2, 1, voxels=40)
     leaves = [random_like(s, i) for i, s in enumerate(((case.inputs, 2), (3, 3, 3, 3, 2), (3,)))]
@@ -451,7 +467,7 @@ def test_opcheck():
     check(ops.dense.default, (x, a.words, a.count, layout, grid, a.batch_size, 0))
     check(ops.voxelize.default, (a.indices(), None, layout, list(a.extent)))
     check(ops.unpack.default, (a.words, a.count, layout, [0, 0, 0], [1, 1, 1], 3))
-    wide = list(spira.sets.word_layout((1 << 16, 1 << 16, 1 << 16), 2, 0))
+    wide = list(spira.sets.word_layout(a.scene, 2, 5000))
     check(ops.repack.default, (a.words, a.count, layout, wide))
     rule = [2, 2, 2, 1, 1, 1, *a.origin, *a.extent]
     check(ops.expand.default, (a.words, a.count, layout, kernel, rule, 500),

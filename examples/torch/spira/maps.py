@@ -1,7 +1,9 @@
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
+import functools
+
 import torch
 
-from .sets import axis_most, triple_xyz
+from .sets import axis_most, layout_reach, triple_xyz, word_layout
 
 ops = torch.ops.spira
 
@@ -14,6 +16,11 @@ TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 3}  # spira::numeri
 @torch.compiler.assume_constant_result
 def conv_form(device, volume, cin, cout, kind):
     """The form of map that a convolution reads on a GPU (its index)."""
+    return _conv_form(device, volume, cin, cout, kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def _conv_form(device, volume, cin, cout, kind):
     return ops.conv_form(device, volume, cin, cout, kind)
 
 
@@ -100,11 +107,17 @@ class KernelMap:
         return made
 
     def _sets(self):
+        """Both sets as the operators take them, in a layout that has room for the kernel."""
         a, b = self.source, self.outputs
-        layout = a.layout
-        if a.layout != b.layout:
-            raise ValueError("outputs: packed in another layout than the source; both sets of a "
-                             "map must follow from the same indices")
+        if a.scene != b.scene or a.batch_size != b.batch_size:
+            raise ValueError("outputs: of another scene than the source; both sets of a map must "
+                             "follow from the same indices")
+        layout = a.layout if layout_reach(a.layout) >= layout_reach(b.layout) else b.layout
+        reach = max([(self.size[i] - 1) * self.dilation[i] * self.spacing[i] for i in range(3)])
+        if reach > layout_reach(layout):
+            layout = word_layout(a.scene, a.batch_size, reach)
+        a = a.with_layout(layout)
+        b = a if self.same else b.with_layout(layout)
         return a.words, a.count, b.words, b.count, list(layout), self.kernel()
 
     def _build_table(self):

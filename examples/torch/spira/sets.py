@@ -26,9 +26,21 @@ def triple_xyz(value, ndim, flat, name):
 
 
 @torch.compiler.assume_constant_result
-def word_layout(extent, batch_size, reach):
-    """The word layout of a scene, as a tuple of ints (csrc/convert.h)."""
+def constant_layout(extent, batch_size, reach):
     return _word_layout(tuple(extent), batch_size, reach)
+
+
+def word_layout(extent, batch_size, reach):
+    """The word layout of a scene, as a tuple of ints (csrc/convert.h).
+
+    reach: how far kernels may reach, and voxels lie beyond the extent, at least.
+    """
+    return tuple([n for n in constant_layout(extent, batch_size, reach)])
+
+
+def layout_reach(layout):
+    """What a layout was fitted to: its lower bound is -reach."""
+    return -layout[11]
 
 
 @functools.lru_cache(maxsize=256)
@@ -53,13 +65,14 @@ class VoxelSet:
     status         int32 [10] on the device: what is wrong with the voxels, see `check`
     """
 
-    def __init__(self, words, count, layout, ndim, batch_size, origin, spacing, extent, exact,
-                 status, rows=None):
+    def __init__(self, words, count, layout, ndim, batch_size, scene, origin, spacing, extent,
+                 exact, status, rows=None):
         self.words = words
         self.count = count
         self.layout = layout
         self.ndim = ndim
         self.batch_size = batch_size
+        self.scene = scene      # (x, y, z): the extent of the finest grid
         self.origin = origin    # (x, y, z), in voxels of the finest grid
         self.spacing = spacing  # (x, y, z), the same
         self.extent = extent    # (x, y, z), in voxels of this set
@@ -95,10 +108,12 @@ class VoxelSet:
         check_status(self.status.tolist())
 
     def with_layout(self, layout):
-        """The same voxels, packed in another layout."""
+        """The same voxels, packed in another layout of the same scene."""
+        if self.layout == layout:
+            return self
         words = ops.repack(self.words, self.count, list(self.layout), list(layout))
-        return VoxelSet(words, self.count, layout, self.ndim, self.batch_size, self.origin,
-                        self.spacing, self.extent, self.exact, self.status, self.rows)
+        return VoxelSet(words, self.count, layout, self.ndim, self.batch_size, self.scene,
+                        self.origin, self.spacing, self.extent, self.exact, self.status, self.rows)
 
 
 class RowOrder:
@@ -154,7 +169,9 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
                    where they are sorted. int32 [1] on the device: capacity mode. Only the first
                    `count` rows are voxels, nothing is read back, and `set.check()` can be called
                    whenever a read-back does not hurt
-    reach          voxels that kernels reach at most, if more than the default; see `kernel_map`
+    reach          how far the network's kernels reach, in voxels of this set: dilation * stride *
+                   (size - 1). 0: unknown. Sets are packed anew where a layer reaches farther than
+                   the words allow (16 voxels at least), so this saves time at most
 
     The order of the set is (batch, x, y, z), z fastest.
 
@@ -166,15 +183,15 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
                          f"{list(indices.shape)}")
     ndim = indices.shape[1] - 1
     extent = triple_xyz(spatial_shape, ndim, 1, "spatial_shape")
-    layout = tuple([n for n in word_layout(extent, int(batch_size), reach)])
+    layout = word_layout(extent, int(batch_size), reach)
     words, order, voxel, kept, status = ops.voxelize(indices, count, list(layout), list(extent))
     rows = RowOrder(order, voxel)
     if count is None and not torch.compiler.is_compiling():
         found = status.tolist()
         check_status(found)
         rows = rows if found[9] else None
-    return VoxelSet(words, kept, layout, ndim, int(batch_size), (0, 0, 0), (1, 1, 1), extent,
-                    count is None, status, rows)
+    return VoxelSet(words, kept, layout, ndim, int(batch_size), extent, (0, 0, 0), (1, 1, 1),
+                    extent, count is None, status, rows)
 
 
 def axis_most(size, ratio, dilation):
@@ -203,7 +220,7 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
     pad = triple_xyz(padding, n, 0, "padding")
     wide = triple_xyz(dilation, n, 1, "dilation")
     origin, extent = [], []
-    most, cells = 1, source.batch_size
+    most, cells, reach = 1, source.batch_size, 0
     for a in range(3):
         play = source.extent[a] + 2 * pad[a] - wide[a] * (size[a] - 1) - 1
         if play < 0:
@@ -213,6 +230,11 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
         extent.append(play // ratio[a] + 1)
         most *= axis_most(size[a], ratio[a], wide[a])
         cells *= extent[a]
+        last = origin[a] + (extent[a] - 1) * source.spacing[a] * ratio[a]
+        reach = max(reach, (size[a] - 1) * wide[a] * source.spacing[a], -origin[a],
+                    last - source.scene[a] + 1)
+    if reach > layout_reach(source.layout):  # outputs need more room than the words have
+        source = source.with_layout(word_layout(source.scene, source.batch_size, reach))
     exact = capacity is None and not torch.compiler.is_compiling()
     rows = capacity
     if rows is None:
@@ -221,8 +243,8 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
     rule = [*ratio, *pad, *source.origin, *source.extent]
     words, count, status = ops.expand(source.words, source.count, list(source.layout), kernel, rule,
                                       rows)
-    made = VoxelSet(words, count, source.layout, n, source.batch_size, tuple(origin),
-                    tuple(source.spacing[a] * ratio[a] for a in range(3)), tuple(extent), False,
+    made = VoxelSet(words, count, source.layout, n, source.batch_size, source.scene, tuple(origin),
+                    tuple([source.spacing[a] * ratio[a] for a in range(3)]), tuple(extent), False,
                     status)
     return narrow([made])[0] if exact else made
 
@@ -240,6 +262,6 @@ def narrow(sets):
         check_status(status, "source")
         words = s.words[:count]
         words = words.clone() if 2 * count < s.capacity else words
-        exact.append(VoxelSet(words, s.count, s.layout, s.ndim, s.batch_size, s.origin, s.spacing,
-                              s.extent, True, s.status, s.rows))
+        exact.append(VoxelSet(words, s.count, s.layout, s.ndim, s.batch_size, s.scene, s.origin,
+                              s.spacing, s.extent, True, s.status, s.rows))
     return exact
