@@ -11,6 +11,7 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from functools import partial
@@ -49,9 +50,18 @@ def arguments():
     chosen = parser.parse_args()
     chosen.type = chosen.type or ("fp16" if chosen.device == "cuda" else "fp32")
     if chosen.workers is None:
-        cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        chosen.workers = max(1, cores - 1)
+        chosen.workers = workers_for(chosen.batch)
     return chosen
+
+
+def workers_for(batch):
+    """A process for each core but one. Each has up to three batches in shared memory, about 4 MB
+    for each street."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    room = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 1 << 30
+    most = min(len(os.sched_getaffinity(0)) // processes - 1,
+               room // processes // (3 * batch * 4_000_000))
+    return max(1, most)
 
 
 # ---- processes ----------------------------------------------------------------------------------
@@ -75,13 +85,19 @@ class Processes:
         return tensor
 
     def shared(self, net):
-        """The network with gradients and statistics of all processes."""
+        """A network, and the same one with gradients and statistics of all processes."""
         if self.count == 1:
-            return net
+            return net, net
+        devices = None
         if self.device.type == "cuda":
             net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
-            return torch.nn.parallel.DistributedDataParallel(net, [self.device.index])
-        return torch.nn.parallel.DistributedDataParallel(net)
+            devices = [self.device.index]
+        return net, torch.nn.parallel.DistributedDataParallel(net, devices)
+
+    def same_statistics(self, net):
+        """Gives all processes the batch norms' statistics of the first one."""
+        for buffer in net.buffers() if self.count > 1 else ():
+            distributed.broadcast(buffer, 0)
 
     def end(self):
         if self.count > 1:
@@ -126,7 +142,8 @@ def scores_of(net, batch):
     import spira.pytorch as spconv
     indices, features, _, shape, count = batch
     x = spconv.SparseConvTensor(features, indices, shape, count)
-    return net(spconv.prepare(getattr(net, "module", net), x))
+    plain = net.module if isinstance(net, torch.nn.parallel.DistributedDataParallel) else net
+    return net(spconv.prepare(plain, x))
 
 
 # ---- validation ---------------------------------------------------------------------------------
@@ -145,7 +162,11 @@ def iou_of(confusion):
 
 @torch.no_grad()
 def validate(chosen, processes, net, classes):
-    """Labels streets that training does not see. Returns the IoU of each class, and the mean."""
+    """Labels streets that training does not see. Returns the IoU of each class, and the mean.
+
+    net   the network itself: processes that have fewer streets do not wait in it for others
+    """
+    processes.same_statistics(net)
     seeds = range(chosen.validate)[processes.rank::processes.count]
     streets = scenes.Streets(chosen.voxel, chosen.reach)
     confusion = torch.zeros(classes, classes, dtype=torch.long, device=processes.device)
@@ -189,7 +210,7 @@ class Training:
         self.step, self.best, self.seconds, self.losses, self.results = 0, -1.0, 0.0, [], []
         if chosen.resume:
             self.load(os.path.join(chosen.out, "last.pt"))
-        self.shared = processes.shared(self.net)
+        self.net, self.shared = processes.shared(self.net)
         self.weights = (torch.tensor(SHARES) ** -0.5).to(processes.device)
         self.weights /= self.weights.mean()
 
@@ -227,7 +248,7 @@ class Training:
 
     def measure(self):
         """Validates, prints, draws and saves."""
-        ious, mean = validate(self.chosen, self.processes, self.shared, len(self.names))
+        ious, mean = validate(self.chosen, self.processes, self.net, len(self.names))
         self.results.append((self.step, ious, mean))
         better, self.best = mean > self.best, max(mean, self.best)
         if self.processes.rank:
@@ -297,8 +318,11 @@ def train(training):
 def main():
     chosen = arguments()
     os.makedirs(chosen.out, exist_ok=True)
-    if not chosen.resume and os.path.exists(os.path.join(chosen.out, "last.pt")):
+    there = os.path.exists(os.path.join(chosen.out, "last.pt"))
+    if there and not chosen.resume:
         sys.exit(f"train.py: {chosen.out} has a training; say --resume, or another --out")
+    if chosen.resume and not there:
+        sys.exit(f"train.py: --resume: there is no {chosen.out}/last.pt")
     scenes.library()
     processes = Processes(chosen.device)
     training = Training(chosen, processes)

@@ -119,6 +119,10 @@ def check_training(folder):
     again = subprocess.run((*script, "--out", whole), stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True)
     check(again.returncode and "--resume" in again.stdout, "a training was overwritten")
+    two = os.path.join(folder, "two")
+    said = run(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *script[1:],
+               "--out", two, "--steps", "1")
+    check("on 2 x cpu" in said and os.path.exists(os.path.join(two, "best.pt")), f"two: {said}")
 
 
 # Stops a training behind its first validation.
