@@ -11,26 +11,27 @@
 import argparse
 import importlib
 import json
+import os
 import sys
 
-import numpy as np
 import torch
 
 sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
 
 
 def read_scan(path, edge):
-    """int32 [voxels, 4]: batch, z, y, x, from 0; and the spatial shape."""
+    """int32 [voxels, 4]: batch, z, y, x, from 0, in random order; and the spatial shape."""
     if path.endswith(".bin"):
-        points = np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
-        voxels = np.floor(points / edge).astype(np.int32)
+        points = torch.from_file(path, size=os.path.getsize(path) // 4).view(-1, 4)[:, :3]
+        voxels = (points / edge).floor().int()
     else:
-        voxels = np.fromfile(path, np.int32).reshape(-1, 3)
-    voxels = np.unique(voxels - voxels.min(0), axis=0)
-    np.random.default_rng(0).shuffle(voxels)
-    rows = np.concatenate([np.zeros((len(voxels), 1), np.int32), voxels[:, ::-1]], 1)
-    shape = [int(n) // 16 * 16 + 16 for n in voxels.max(0)[::-1]]
-    return torch.from_numpy(np.ascontiguousarray(rows)).cuda(), shape
+        voxels = torch.from_file(path, size=os.path.getsize(path) // 4, dtype=torch.int32)
+        voxels = voxels.view(-1, 3)
+    voxels = torch.unique(voxels - voxels.amin(0), dim=0)
+    voxels = voxels[torch.randperm(len(voxels), generator=torch.Generator().manual_seed(0))]
+    rows = torch.cat([torch.zeros_like(voxels[:, :1]), voxels.flip(1)], 1)
+    shape = [n // 16 * 16 + 16 for n in voxels.amax(0).flip(0).tolist()]
+    return rows.cuda(), shape
 
 
 # ---- clocks -------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@
 # MAX_JOBS               compilers at a time
 import glob
 import os
+import shutil
 
 import torch
 from setuptools import find_packages, setup
+from setuptools.command.sdist import sdist
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,6 +47,14 @@ def extension():
     return CUDAExtension("spira._C", sources + sorted(glob.glob("csrc/cuda/*.cu")), **options)
 
 
+class Sdist(sdist):
+    """Takes the headers along."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        shutil.copytree(os.path.join(HEADERS, "spira"), os.path.join(base_dir, "headers", "spira"))
+
+
 setup(name="spira",
       version="0.1.0",
       description="Sparse convolution on voxelised point clouds, for PyTorch",
@@ -53,6 +63,6 @@ setup(name="spira",
       python_requires=">=3.9",
       install_requires=["torch"],
       ext_modules=[extension()],
-      cmdclass={"build_ext": BuildExtension},
+      cmdclass={"build_ext": BuildExtension, "sdist": Sdist},
       options={"bdist_wheel": {"py_limited_api": "cp39"},
                "build": {"build_base": os.environ.get("SPIRA_TORCH_BUILD", "build")}})

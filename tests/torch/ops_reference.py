@@ -62,11 +62,8 @@ def inverse(forward, inputs):
 def conv(features, weight, bias, taps):
     """features [inputs, cin], weight [cout, *size, cin], taps of `table`."""
     cout, cin = weight.shape[0], weight.shape[-1]
-    w = weight.reshape(cout, -1, cin)
     padded = torch.cat([features, features.new_zeros(1, cin)])
-    out = features.new_zeros(len(taps), cout)
-    for k in range(taps.shape[1]):
-        out = out + padded[taps[:, k]] @ w[:, k].t()
+    out = padded[taps].flatten(1) @ weight.reshape(cout, -1).t()
     return out if bias is None else out + bias
 
 

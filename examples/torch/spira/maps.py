@@ -3,7 +3,7 @@ import functools
 
 import torch
 
-from .sets import axis_most, layout_reach, triple_xyz, word_layout
+from .sets import axis_most, axis_reach, layout_reach, triple_xyz, word_layout
 
 ops = torch.ops.spira
 
@@ -113,7 +113,8 @@ class KernelMap:
             raise ValueError("outputs: of another scene than the source; both sets of a map must "
                              "follow from the same indices")
         layout = a.layout if layout_reach(a.layout) >= layout_reach(b.layout) else b.layout
-        reach = max([(self.size[i] - 1) * self.dilation[i] * self.spacing[i] for i in range(3)])
+        reach = max([axis_reach(self.size[i], self.dilation[i], self.spacing[i])
+                     for i in range(3)])
         if reach > layout_reach(layout):
             layout = word_layout(a.scene, a.batch_size, reach)
         a = a.with_layout(layout)

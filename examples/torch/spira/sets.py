@@ -170,7 +170,7 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
                    `count` rows are voxels, nothing is read back, and `set.check()` can be called
                    whenever a read-back does not hurt
     reach          how far the network's kernels reach, in voxels of this set: dilation * stride *
-                   (size - 1). 0: unknown. Sets are packed anew where a layer reaches farther than
+                   (size // 2). 0: unknown. Sets are packed anew where a layer reaches farther than
                    the words allow (16 voxels at least), so this saves time at most
 
     The order of the set is (batch, x, y, z), z fastest.
@@ -202,6 +202,11 @@ def axis_most(size, ratio, dilation):
     return -(-size // period)
 
 
+def axis_reach(size, dilation, spacing):
+    """How far a kernel reaches on one axis, in voxels of the finest grid (spira/offset.h)."""
+    return (size // 2 if size % 2 else size - 1) * dilation * spacing
+
+
 def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=None):
     """The output set of a strided or generative layer, by the rule of spconv 2.
 
@@ -231,7 +236,7 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
         most *= axis_most(size[a], ratio[a], wide[a])
         cells *= extent[a]
         last = origin[a] + (extent[a] - 1) * source.spacing[a] * ratio[a]
-        reach = max(reach, (size[a] - 1) * wide[a] * source.spacing[a], -origin[a],
+        reach = max(reach, axis_reach(size[a], wide[a], source.spacing[a]), -origin[a],
                     last - source.scene[a] + 1)
     if reach > layout_reach(source.layout):  # outputs need more room than the words have
         source = source.with_layout(word_layout(source.scene, source.batch_size, reach))
@@ -259,9 +264,10 @@ def narrow(sets):
     found = torch.stack([torch.cat([s.count, s.status]) for s in sets]).tolist()
     exact = []
     for s, (count, *status) in zip(sets, found):
-        check_status(status, "source")
+        check_status(status, "source" if s.rows is None else "indices")
+        rows = s.rows if status[9] else None # of indices that are sorted already
         words = s.words[:count]
         words = words.clone() if 2 * count < s.capacity else words
         exact.append(VoxelSet(words, s.count, s.layout, s.ndim, s.batch_size, s.scene, s.origin,
-                              s.spacing, s.extent, True, s.status, s.rows))
+                              s.spacing, s.extent, True, s.status, rows))
     return exact
