@@ -87,10 +87,13 @@ def voxelize(points, edge, labels=None):
 def augmented(points, random):
     """Turned around the z axis, perhaps mirrored, larger or smaller by up to 5 %."""
     angle, scale = random.uniform(-np.pi, np.pi), random.uniform(0.95, 1.05)
-    c, s, mirror = np.cos(angle) * scale, np.sin(angle) * scale, random.choice((-1, 1))
+    c, s, mirror = np.float32((np.cos(angle) * scale, np.sin(angle) * scale,
+                               random.choice((-1, 1))))
+    x, y, z, _ = points.T
     turned = points.copy()
-    turned[:, :3] = points[:, :3] @ np.float32([[c, s, 0], [-s * mirror, c * mirror, 0],
-                                                [0, 0, scale]])
+    turned[:, 0] = c * x - s * mirror * y # without BLAS, whose threads would crowd the cores
+    turned[:, 1] = s * x + c * mirror * y
+    turned[:, 2] = np.float32(scale) * z
     return turned
 
 

@@ -160,18 +160,23 @@ def iou_of(confusion):
     return ious, sum(known) / len(known) if known else 0.0
 
 
+def held_out(chosen, processes):
+    """The streets of the validation, those of this process: batches of one."""
+    seeds = range(chosen.validate)[processes.rank::processes.count]
+    streets = scenes.Streets(chosen.voxel, chosen.reach)
+    return list(loader_of(chosen, streets, [[seed] for seed in seeds]))
+
+
 @torch.no_grad()
-def validate(chosen, processes, net, classes):
+def validate(chosen, processes, net, batches, classes):
     """Labels streets that training does not see. Returns the IoU of each class, and the mean.
 
     net   the network itself: processes that have fewer streets do not wait in it for others
     """
     processes.same_statistics(net)
-    seeds = range(chosen.validate)[processes.rank::processes.count]
-    streets = scenes.Streets(chosen.voxel, chosen.reach)
     confusion = torch.zeros(classes, classes, dtype=torch.long, device=processes.device)
     net.eval()
-    for batch in loader_of(chosen, streets, [[seed] for seed in seeds]):
+    for batch in batches:
         batch = on_device(batch, processes.device)
         with precision(chosen):
             found = scores_of(net, batch).argmax(1)
@@ -211,6 +216,7 @@ class Training:
         if chosen.resume:
             self.load(os.path.join(chosen.out, "last.pt"))
         self.net, self.shared = processes.shared(self.net)
+        self.held_out = held_out(chosen, processes)
         self.weights = (torch.tensor(SHARES) ** -0.5).to(processes.device)
         self.weights /= self.weights.mean()
 
@@ -248,7 +254,8 @@ class Training:
 
     def measure(self):
         """Validates, prints, draws and saves."""
-        ious, mean = validate(self.chosen, self.processes, self.net, len(self.names))
+        ious, mean = validate(self.chosen, self.processes, self.net, self.held_out,
+                              len(self.names))
         self.results.append((self.step, ious, mean))
         better, self.best = mean > self.best, max(mean, self.best)
         if self.processes.rank:
