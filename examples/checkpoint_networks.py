@@ -230,10 +230,12 @@ def head_of(tensors, place):
     return min(heads, key=lambda head: (-len(os.path.commonprefix([place, head])), len(head)))
 
 
-def search(tensors, network, engines, prefix=None, cin=None):
-    """All places where a network might be, in all forms; the fewest faults come first."""
+def search(tensors, network, engines, prefix=None, cin=None, axes=None):
+    """All places where a network might be, in all forms; the fewest faults come first. axes:
+    instead of those of the variants"""
+    variants = [v._replace(axes=axes or v.axes) for v in variants_of(network)]
     places = prefixes_of(tensors, MARKER) if prefix is None else [prefix]
     numbers = {} if cin is None else {"cin": cin}
     found = [match(tensors, variant, engine, (place, head_of(tensors, place)), numbers)
-             for place in places for variant in variants_of(network) for engine in engines]
+             for place in places for variant in variants for engine in engines]
     return sorted(found, key=lambda f: len(f.faults))

@@ -330,6 +330,8 @@ def check_conversions():
             ("SpUNet", "spunet", SPUNET, zyx, "module.backbone."),
             ("SpUNet-small", "spunet-small", SPUNET_SMALL, zyx, "")):
         check_conversion(title, network, text, axes, *more)
+    check_conversion("SpUNet of x, y, z", "spunet", SPUNET, "xyz", "module.",
+                     more=("--axes", "xyz"))
 
 
 # ---- faults -------------------------------------------------------------------------------------
@@ -421,6 +423,7 @@ def check_messages():
         (second, "second", ("--engine", "spconv1"), "12 tensors at fault"),
         (second, "second", ("--engine", "minkowski"), "weights of spconv only"),
         (second, "second", ("--layout", "oxyzi"), "--layout is for --map"),
+        (second, "second", ("--axes", "xyx"), "a permutation of x y z"),
         (second, "second", ("--prefix", "backbone."), "backbone.conv_input.0.weight: missing"),
         (second, "second", ("--map", "m"), "not allowed with"),
         (copies, "second", (), "['backbone_3d.', 'ema.backbone_3d.']"),

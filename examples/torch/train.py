@@ -228,12 +228,14 @@ class Training:
         for name in ("step", "best", "seconds", "losses", "results"):
             setattr(self, name, state[name])
 
-    def save(self, name):
-        state = {"model": self.net.state_dict(), "optimizer": self.optimizer.state_dict(),
-                 "scaler": self.scaler.state_dict(), "network": "SpUNet-small",
+    def save(self, name, whole=True):
+        """Writes a checkpoint; `whole`: with all that a training goes on with."""
+        state = {"model": self.net.state_dict(), "network": "SpUNet-small", "step": self.step,
                  "voxel": self.chosen.voxel, "classes": self.names}
-        for part in ("step", "best", "seconds", "losses", "results"):
-            state[part] = getattr(self, part)
+        if whole:
+            state.update(optimizer=self.optimizer.state_dict(), scaler=self.scaler.state_dict())
+            state.update({part: getattr(self, part)
+                          for part in ("best", "seconds", "losses", "results")})
         path = os.path.join(self.chosen.out, name)
         torch.save(state, path + ".new")
         os.replace(path + ".new", path) # a whole file at any time
@@ -272,7 +274,7 @@ class Training:
                     self.names)
         self.save("last.pt")
         if better:
-            self.save("best.pt")
+            self.save("best.pt", whole=False)
 
 
 class Progress:
