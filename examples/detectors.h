@@ -7,6 +7,7 @@
 //   BEVFusion           the same layers with 5 values a voxel
 //   VoxelNeXt           OpenPCDet, fully sparse; VoxelNeXt-Large is wider and has kernels of 5
 //   SpUNet-v1m1         Pointcept, semantic segmentation
+//   SpUNet-small        the same with fewer channels and blocks: torch/train.py
 //
 // Convolutions have batch norm and ReLU unless said otherwise. Those checkpoints write their axes
 // z, y, x; here they are x, y, z.
