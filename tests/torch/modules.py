@@ -179,6 +179,19 @@ def test_names_are_those_of_the_converter():
 
 # ---- rows, keys and tensors ---------------------------------------------------------------------
 
+def test_compiled():
+    """Without a graph break, where the sets are made before."""
+    scene = Scene((40, 30, 20))
+    net = cases.small_spunet(spconv).to(DEVICE).eval()
+    (x, leaf), (x2, leaf2) = (scene.tensor(spconv) for _ in range(2))
+    y = net(spconv.prepare(net, x))
+    torch._dynamo.reset()
+    z = torch.compile(net, fullgraph=True, backend="aot_eager")(spconv.prepare(net, x2))
+    close(z, y, 1e-6)
+    y.square().sum().backward(), z.square().sum().backward()
+    close(leaf2.grad, leaf.grad, 1e-5)
+
+
 def test_rows_stay():
     scene = Scene()
     x, _ = scene.tensor(spconv)
@@ -194,6 +207,7 @@ def test_rows_stay():
 def test_sorted_rows_are_not_moved():
     scene = Scene()
     order = by_voxel(scene.indices[:, [0, 3, 2, 1]], torch.arange(len(scene.indices)))[1]
+    assert torch.equal(order, spconv.sort_rows(scene.indices, scene.shape))
     indices = scene.indices[order].to(DEVICE)
     x = spconv.SparseConvTensor(scene.features.float()[order].to(DEVICE), indices, scene.shape,
                                 scene.batch)

@@ -130,6 +130,25 @@ def test_a_capacity_that_is_passed():
     assert y.features.isfinite().all()
 
 
+def test_ordered_rows():
+    scene = Scene((41, 32, 24), rows=300)
+    shuffled, _ = padded(scene, len(scene.indices) + 5)
+    order = spconv.sort_rows(scene.indices, scene.shape)
+    scene.indices, scene.features = scene.indices[order], scene.features[order]
+    net = spconv.convert_batchnorm(backbone(spconv)).to(DEVICE).eval()
+    f, i, count = spconv.pad(scene.features.float(), scene.indices, len(scene.indices) + 5)
+    x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                count=count.to(DEVICE), ordered=True)
+    close(net(x).dense(), net(shuffled).dense(), 1e-6)
+    assert x.ordered() is x.features
+    x.check()
+    i[:2] = i[:2].flip(0)
+    x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                count=count.to(DEVICE), ordered=True)
+    net(x)
+    raises(ValueError, "ordered", x.check)
+
+
 def test_voxels_at_fault():
     scene = Scene()
     scene.indices[7] = scene.indices[8]
@@ -188,6 +207,9 @@ def test_batch_norms_that_do_not_count():
     x, _ = padded(scene, len(scene.indices) + 3)
     raises(TypeError, "convert_batchnorm", lambda: spconv.SparseSequential(
         nn.BatchNorm1d(4).to(DEVICE))(x))
+    norm = spconv.BatchNorm1d(4).to(DEVICE)
+    raises(ValueError, "count", lambda: norm(x.features + 1))
+    norm(x.features), norm(x.features + 1, x.count)
     raises(ValueError, "momentum", lambda: spconv.BatchNorm1d(4, momentum=None).to(DEVICE)(
         x.features))
     raises(ValueError, "select_by_index", lambda: x.select_by_index(slice(3)))

@@ -3,8 +3,8 @@
     import spira.pytorch as spconv       # instead of: import spconv.pytorch as spconv
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
-prepare, capacities, pad, BatchNorm1d, convert_batchnorm, and count= and capacities= of
-SparseConvTensor.
+prepare, capacities, pad, sort_rows, BatchNorm1d, convert_batchnorm, and count=, capacities= and
+ordered= of SparseConvTensor.
 """
 from enum import Enum
 
@@ -17,7 +17,7 @@ from .modules import (AddTable, ConcatTable, Identity, JoinTable, RemoveGrid, Sp
 from .norm import BatchNorm1d, convert_batchnorm
 from .pool import (SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d, SparseGlobalAvgPool,
                    SparseGlobalMaxPool, SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d)
-from .prepare import capacities, pad, prepare
+from .prepare import capacities, pad, prepare, sort_rows
 from .tensor import IndiceData, SparseConvTensor
 
 

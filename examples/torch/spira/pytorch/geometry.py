@@ -33,6 +33,9 @@ class Recipe:
         return self.sets - 1
 
 
+padded = weakref.WeakSet()  # sets of capacity mode that are in use
+
+
 class CoordinateSet:
     """The voxels of a SparseConvTensor.
 
@@ -50,35 +53,47 @@ class CoordinateSet:
         self.recipe = Recipe() if recipe is None else recipe
         self.number = number
         self.padding = None
+        self.promised = None # the order of rows that are said to be in order
         self._maps, self._strided = {}, {}
-        self._indices, self._version = indices, None
+        self._indices, self._version = None, None
         if indices is not None:
             self._note(indices)
+        if not voxels.exact and not torch.compiler.is_compiling():
+            padded.add(self)
 
     @staticmethod
-    def of(indices, spatial_shape, batch_size, count=None, capacities=None):
+    def of(indices, spatial_shape, batch_size, count=None, capacities=None, ordered=False):
         """The set of a user's indices. The same one as last time, if they are the same tensor."""
         known = getattr(indices, "_spira_set", None)
-        known = known and known()
+        known = None if known is None or torch.compiler.is_compiling() else known()
         if known is not None and known.has(indices) and known.count is count and \
                 known.spatial_shape == spatial_shape and known.batch_size == batch_size:
             return known
         made = sets.voxel_set(with_axes(indices), [1] * missing_axes(indices) + spatial_shape,
                               batch_size, count=count)
-        return CoordinateSet(made, spatial_shape, capacities, indices=indices)
+        rows = made.rows
+        if ordered and count is not None:
+            made.rows = None
+        of = CoordinateSet(made, spatial_shape, capacities, indices=indices)
+        of.promised = rows if ordered and count is not None else None
+        return of
 
     def _note(self, indices):
-        self._indices, self._version = indices, version_of(indices)
-        indices._spira_set = weakref.ref(self)
+        self._indices, self._version = indices, None
+        if not torch.compiler.is_compiling():
+            self._version = version_of(indices)
+            indices._spira_set = weakref.ref(self)
 
     def has(self, indices):
-        """Whether these are the indices of this set, not changed since."""
-        return indices is self._indices and version_of(indices) == self._version
+        """Whether these are the indices of this set, not changed since. torch.compile does not
+        look for changes in place."""
+        return indices is self._indices and (torch.compiler.is_compiling() or
+                                             version_of(indices) == self._version)
 
     @property
     def indices(self):
         """int32 [rows, 1 + axes], in the user's order, or in that of the set."""
-        if self._indices is None or version_of(self._indices) != self._version:
+        if self._indices is None or not self.has(self._indices):
             made = self.voxels.indices()
             if len(self.spatial_shape) == 1:
                 made = made[:, [0, 2]]
@@ -130,6 +145,10 @@ class CoordinateSet:
     def check(self):
         for voxels in self.all_sets():
             voxels.check()
+        if self.promised is not None:
+            rows = self.promised.to_sorted[:int(self.voxels.count)]
+            if not torch.equal(rows, torch.arange(len(rows), device=self.device, dtype=rows.dtype)):
+                raise ValueError("ordered: the indices are not; sort_rows() returns the order")
 
     def all_sets(self):
         yield self.voxels

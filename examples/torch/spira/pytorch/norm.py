@@ -2,7 +2,20 @@
 import torch
 from torch import nn
 
+from .geometry import padded
+
 ops = torch.ops.spira
+
+
+@torch.library.register_fake("spira::counted_norm")
+def _counted_norm(input, count, weight, bias, running_mean, running_var, momentum, eps):
+    vector = input.new_empty(input.shape[1], dtype=torch.float32)
+    return torch.empty_like(input), vector, torch.empty_like(vector)
+
+
+@torch.library.register_fake("spira::counted_norm_backward")
+def _counted_norm_backward(grad, input, count, mean, invstd, weight):
+    return torch.empty_like(input), torch.empty_like(mean), torch.empty_like(mean)
 
 
 class CountedNorm(torch.autograd.Function):
@@ -36,7 +49,10 @@ class BatchNorm1d(nn.BatchNorm1d):
 
     def forward(self, input, count=None):
         count = getattr(input, "_spira_count", None) if count is None else count
-        if count is None or not (self.training or self.running_mean is None):
+        if not (self.training or self.running_mean is None):
+            return super().forward(input)
+        if count is None:
+            check_no_padding(input)
             return super().forward(input)
         if self.momentum is None:
             raise ValueError("momentum: None needs a read-back; capacity mode needs a number")
@@ -47,6 +63,13 @@ class BatchNorm1d(nn.BatchNorm1d):
             self.num_batches_tracked.add_(1)
         return CountedNorm.apply(input, count, self.weight, self.bias, mean, var, self.momentum,
                                  self.eps)
+
+
+def check_no_padding(features):
+    """Raises if these may be features of capacity mode whose count got lost."""
+    if not torch.compiler.is_compiling() and any(s.rows == features.shape[0] for s in padded):
+        raise ValueError("count: needed by this batch norm in capacity mode: call it with "
+                         "x.features itself, or say count=x.count")
 
 
 def convert_batchnorm(module):

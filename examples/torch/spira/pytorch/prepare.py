@@ -88,6 +88,19 @@ def capacities(module, x, margin=1.25, recipe=None):
     return rows
 
 
+def sort_rows(indices, spatial_shape):
+    """int64 [voxels]: the order in which spira keeps voxels: indices[order] is sorted by batch,
+    then by the axes from the last to the first.
+
+    With features, indices and labels in this order, no layer permutes rows. Meant for the place
+    where the data is made: a voxel has to be sorted once only.
+    """
+    key = indices[:, 0].long()
+    for axis in range(len(spatial_shape), 0, -1):
+        key = key * int(spatial_shape[axis - 1]) + indices[:, axis]
+    return key.argsort()
+
+
 def pad(features, indices, capacity):
     """Features and indices with rows of padding up to a capacity, and the count: three arguments
     for capacity mode. For a CUDA graph copy the next input into them."""

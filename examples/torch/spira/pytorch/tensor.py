@@ -69,6 +69,8 @@ class SparseConvTensor:
     indice_dict    of another tensor: what its layers noted under their keys
 
     Capacity mode (no read-back; see README.md):
+    ordered        the first *count rows are in the order of sort_rows(): saves permutations. A
+                   promise: check() says whether it is kept. Without count it is found out
     count          int32 [1], on the device: the first *count rows are voxels, the others padding
     capacities     rows of the sets that strided layers make: of capacities(), or a dictionary of
                    indice_keys. Sets that it lacks get the largest size that they can have
@@ -79,7 +81,8 @@ class SparseConvTensor:
 
     def __init__(self, features, indices, spatial_shape, batch_size, grid=None, voxel_num=None,
                  indice_dict=None, benchmark=False, permanent_thrust_allocator=False,
-                 enable_timer=False, force_algo=None, *, count=None, capacities=None):
+                 enable_timer=False, force_algo=None, *, count=None, capacities=None,
+                 ordered=False):
         spatial_shape = [int(n) for n in spatial_shape]
         batch_size = int(batch_size)
         check_arguments(features, indices, spatial_shape, batch_size, count)
@@ -89,7 +92,7 @@ class SparseConvTensor:
         self.spatial_shape, self.batch_size = spatial_shape, batch_size
         self.indice_dict = {} if indice_dict is None else indice_dict
         self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
-        self._count, self._capacities = count, capacities
+        self._count, self._capacities, self._is_ordered = count, capacities, ordered
         if count is not None:
             self._features = self.coordinates().clear_padding(features)
 
@@ -196,7 +199,7 @@ class SparseConvTensor:
             check_rows(self._features if self._features is not None else self._ordered,
                        self._indices)
             known = CoordinateSet.of(self._indices, self.spatial_shape, self.batch_size,
-                                     self._count, self._capacities)
+                                     self._count, self._capacities, self._is_ordered)
             self._set = known
         return known
 
@@ -236,5 +239,6 @@ class SparseConvTensor:
         y._features = y._ordered = y._indices = y._set = None
         y.spatial_shape, y.batch_size = self.spatial_shape, self.batch_size
         y.indice_dict, y.grid, y.voxel_num = self.indice_dict, self.grid, self.voxel_num
-        y.benchmark, y._count, y._capacities = self.benchmark, self._count, self._capacities
+        y.benchmark, y._is_ordered = self.benchmark, self._is_ordered
+        y._count, y._capacities = self._count, self._capacities
         return y
