@@ -1,4 +1,6 @@
 """Layers as functions: convolution, pooling, dense maps; all of them have gradients."""
+import operator
+
 import torch
 
 from .maps import TYPES
@@ -53,7 +55,7 @@ def conv(features, weight, bias, kmap):
     """
     features = autocast(features)
     check_features(features, kmap.source)
-    cin, cout = features.shape[1], weight.shape[0]
+    cin, cout = operator.index(features.shape[1]), operator.index(weight.shape[0])
     kind = TYPES[features.dtype]
     flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
     if kind == 0 and allow_tf32:
@@ -66,8 +68,8 @@ def conv(features, weight, bias, kmap):
         if weight.requires_grad:
             pairs, exchanged = kmap.pairs()
             flags |= EXCHANGED if exchanged else 0
-    return ops.conv(features, weight, bias, layout, back, pairs, kmap.source.count,
-                    kmap.outputs.count, kmap.outputs.capacity, kmap.kernel(), flags)
+    return ops.conv.default(features, weight, bias, layout, back, pairs, kmap.source.count,
+                            kmap.outputs.count, kmap.outputs.capacity, kmap.kernel(), flags)
 
 
 def pool(kind, features, kmap):

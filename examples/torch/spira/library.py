@@ -25,6 +25,11 @@ ops = torch.ops.spira
 fake = torch.library.register_fake
 
 
+def whole(t):
+    """A contiguous tensor of the same shape and type."""
+    return torch.empty_like(t, memory_format=torch.contiguous_format)
+
+
 def word_type(layout):
     return torch.int32 if layout[0] == 32 else torch.int64
 
@@ -79,15 +84,15 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
 
 @fake("spira::conv_backward")
 def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
-    none = features.new_empty(0, dtype=torch.float32)
-    return (torch.empty_like(features, memory_format=torch.contiguous_format) if wanted[0] else none,
-            torch.empty_like(weight, memory_format=torch.contiguous_format) if wanted[1] else none,
-            features.new_empty(weight.shape[0], dtype=torch.float32) if wanted[2] else none)
+    floats = torch.float32
+    return (whole(features) if wanted[0] else features.new_empty(0, dtype=floats),
+            whole(weight) if wanted[1] else features.new_empty(0, dtype=floats),
+            features.new_empty(weight.shape[0] if wanted[2] else 0, dtype=floats))
 
 
 @fake("spira::permute_rows")
 def _permute_rows(features, index, inverse):
-    return torch.empty_like(features, memory_format=torch.contiguous_format)
+    return whole(features)
 
 
 @fake("spira::pool")
@@ -97,7 +102,7 @@ def _pool(features, map, back, source_count, count, kind, flags):
 
 @fake("spira::pool_backward")
 def _pool_backward(grad, features, map, back, source_count, kind, flags):
-    return torch.empty_like(features, memory_format=torch.contiguous_format)
+    return whole(features)
 
 
 @fake("spira::dense")

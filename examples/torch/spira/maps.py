@@ -1,5 +1,6 @@
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
 import functools
+import operator
 
 import torch
 
@@ -81,7 +82,7 @@ class KernelMap:
             return None
         if self.source.device.type == "cpu":
             return self.table()
-        form = conv_form(self.source.device.index, self.volume, cin, cout, kind)
+        form = conv_form(self.source.device.index, operator.index(self.volume), cin, cout, kind)
         return self._built((self.transposed, form),
                            lambda: self._build_layout(cin, cout, kind))
 

@@ -1,5 +1,6 @@
 """Voxel sets: sorted, packed coordinates, and sets that follow from others."""
 import functools
+import operator
 
 import torch
 
@@ -13,7 +14,7 @@ def triple(value, ndim, name="value"):
     """
     if isinstance(value, int):
         value = (value,) * ndim
-    value = tuple(int(v) for v in value)
+    value = tuple([operator.index(v) for v in value])  # a constant where torch.compile traces
     if len(value) != ndim:
         raise ValueError(f"{name}: {len(value)} numbers, but the set has {ndim} dimensions")
     return tuple(reversed(value))
@@ -183,14 +184,15 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
                          f"{list(indices.shape)}")
     ndim = indices.shape[1] - 1
     extent = triple_xyz(spatial_shape, ndim, 1, "spatial_shape")
-    layout = word_layout(extent, int(batch_size), reach)
+    batch_size = operator.index(batch_size)
+    layout = word_layout(extent, batch_size, reach)
     words, order, voxel, kept, status = ops.voxelize(indices, count, list(layout), list(extent))
     rows = RowOrder(order, voxel)
     if count is None and not torch.compiler.is_compiling():
         found = status.tolist()
         check_status(found)
         rows = rows if found[9] else None
-    return VoxelSet(words, kept, layout, ndim, int(batch_size), extent, (0, 0, 0), (1, 1, 1),
+    return VoxelSet(words, kept, layout, ndim, batch_size, extent, (0, 0, 0), (1, 1, 1),
                     extent, count is None, status, rows)
 
 
