@@ -221,7 +221,7 @@ class Training:
         self.weights /= self.weights.mean()
 
     def load(self, path):
-        state = torch.load(path, map_location=self.processes.device, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
         self.net.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])

@@ -4,6 +4,7 @@
 #
 # The streets and curves need NumPy alone. The rest needs PyTorch with spira's operators and counts
 # as skipped without them.
+import functools
 import os
 import subprocess
 import sys
@@ -23,7 +24,9 @@ try:
     import torch
     import spira.pytorch # noqa: F401
     import label
+    import reference
     import train
+    from spunet import SpUNet
     HAS_TORCH = True
 except (ImportError, OSError) as fault: # OSError: a library that does not load
     print(f"skipped the training: {fault}")
@@ -99,8 +102,33 @@ def check_iou():
     check(abs(mean - (3 / 5 + 5 / 7) / 2) < 1e-12, f"mean IoU {mean}")
 
 
+def check_losses():
+    """The losses of a few steps agree with those of plain PyTorch in double precision."""
+    device = os.environ.get("SPIRA_TEST_DEVICE", "cpu")
+    torch.manual_seed(3)
+    net = train.network(len(scenes.class_names()))
+    judge = SpUNet(4, len(scenes.class_names()), 16, train.CHANNELS, train.BLOCKS,
+                   functools.partial(torch.nn.BatchNorm1d, eps=1e-3, momentum=0.05), reference)
+    judge.load_state_dict(net.state_dict())
+    net, judge = net.to(device), judge.double()
+    optimizers = [torch.optim.AdamW(n.parameters(), lr=3e-3) for n in (net, judge)]
+    for step in range(4):
+        batch = train.tensors_of([scenes.Streets(0.5, 5, True)[100 + step]])
+        indices, features, truth, shape, count = batch
+        ours = train.scores_of(net, train.on_device(batch, device)).double().cpu()
+        plain = judge(reference.SparseConvTensor(features.double(), indices, shape, count))
+        losses = [torch.nn.functional.cross_entropy(scores, truth.long())
+                  for scores in (ours, plain)]
+        for loss, optimizer in zip(losses, optimizers):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        ours, plain = (loss.item() for loss in losses)
+        check(abs(ours - plain) < 1e-3 * plain, f"step {step}: loss {ours}, not {plain}")
+
+
 def check_training(folder):
-    """A training that is interrupted ends where one ends that is not, and the loss falls."""
+    """A training that is interrupted ends where one ends that is not. Two processes train, too."""
     script = (sys.executable, os.path.join(FOLDER, "train.py"), "--device", "cpu", "--voxel", "0.5",
               "--reach", "7", "--batch", "1", "--workers", "1", "--validate", "1", "--every", "2")
     whole, parts = os.path.join(folder, "whole"), os.path.join(folder, "parts")
@@ -197,10 +225,11 @@ def main():
         check_curves(folder)
         if HAS_TORCH:
             check_iou()
+            check_losses()
             check_labels(folder)
             check_training(folder)
         else:
-            skipped = 3
+            skipped = 4
     print(f"{checks[True]} passed, {checks[False]} failed, {skipped} skipped")
     return checks[False] > 0
 
