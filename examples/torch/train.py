@@ -23,6 +23,7 @@ from torch.nn import functional
 sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
 import curves
 import scenes
+import spira.pytorch as spconv
 from spunet import SpUNet
 
 CHANNELS, BLOCKS = (16, 32, 64, 128, 128, 64, 32, 32), (1,) * 8 # networks.h: SpUNet-small
@@ -139,7 +140,6 @@ def network(classes):
 
 def scores_of(net, batch):
     """The scores of a batch's voxels, [voxels, classes]."""
-    import spira.pytorch as spconv
     indices, features, _, shape, count = batch
     x = spconv.SparseConvTensor(features, indices, shape, count)
     plain = net.module if isinstance(net, torch.nn.parallel.DistributedDataParallel) else net
