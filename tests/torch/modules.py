@@ -316,11 +316,12 @@ def test_no_voxels():
     scene = Scene()
     features = scene.features[:0].float().to(DEVICE).requires_grad_()
     for make in (partial(cases.second, widths=(8, 8, 12, 16, 16, 20)), cases.small_spunet):
-        net = make(spconv).to(DEVICE).eval()
+        net = spconv.convert_batchnorm(make(spconv)).to(DEVICE)
         y = net(spconv.SparseConvTensor(features, scene.indices[:0].to(DEVICE), [41, 40, 40], 2))
         y = y if isinstance(y, torch.Tensor) else y.features
         assert y.shape[0] == 0
         y.sum().backward()
+        assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in net.parameters())
     x = spconv.SparseConvTensor(features, scene.indices[:0].to(DEVICE), [41, 40, 40], 2)
     assert spconv.SubMConv3d(4, 4, 3).to(DEVICE)(x).dense().shape == (2, 4, 41, 40, 40)
 

@@ -29,8 +29,11 @@ def labels_of(scene):
     return (scene.indices.sum(1) % 5).long()
 
 
-def loss_of(net, rank, device):
+def loss_of(net, rank, device, empty=False):
     scene = scene_of(rank)
+    if empty:
+        scene.features, scene.indices = scene.features[:0], scene.indices[:0]
+        return net(scene.tensor(spconv, device=device)[0]).sum()
     x, _ = scene.tensor(spconv, device=device)
     return functional.cross_entropy(net(x), labels_of(scene).to(device))
 
@@ -46,7 +49,7 @@ def device_of(rank):
     return torch.device("cuda", rank % torch.cuda.device_count())
 
 
-def work(rank, port, folder, synchronized):
+def work(rank, port, folder, synchronized, empty):
     """One process: two steps; keeps the gradients of the first and the parameters at the end."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     device = device_of(rank)
@@ -55,12 +58,14 @@ def work(rank, port, folder, synchronized):
     net = network(device)
     if synchronized:
         net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    if empty:
+        net = spconv.convert_batchnorm(net)
     parallel = DistributedDataParallel(net, device_ids=None if DEVICE == "cpu" else [device])
     optimizer = torch.optim.SGD(parallel.parameters(), 0.1)
     kept = {}
     for turn in range(2):
         optimizer.zero_grad()
-        loss_of(parallel, rank, device).backward()
+        loss_of(parallel, rank, device, empty and rank == 1).backward()
         if turn == 0:
             kept = {n: p.grad.cpu().clone() for n, p in net.named_parameters()}
         optimizer.step()
@@ -71,12 +76,12 @@ def work(rank, port, folder, synchronized):
     distributed.destroy_process_group()
 
 
-def run_two(synchronized=False):
+def run_two(synchronized=False, empty=False):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.start_processes(work, (port, folder, synchronized), nprocs=2,
+        multiprocessing.start_processes(work, (port, folder, synchronized, empty), nprocs=2,
                                         start_method="spawn")
         return [torch.load(os.path.join(folder, f"{r}.pt"), weights_only=True) for r in (0, 1)]
 
@@ -93,6 +98,15 @@ def test_two_processes_agree_with_one():
         assert torch.equal(grads[name], grads2[name]), name
         assert torch.equal(after[name], after2[name]), name
         close(grads[name], grad, 1e-5, name)
+
+
+def test_a_process_without_voxels():
+    (grads, after, _), (grads2, after2, _) = run_two(empty=True)
+    net = network(DEVICE)
+    loss_of(net, 0, DEVICE).backward()
+    for name, p in net.named_parameters():
+        assert torch.equal(grads[name], grads2[name]) and torch.equal(after[name], after2[name])
+        close(grads[name], p.grad / 2, 1e-5, name)
 
 
 def test_synchronized_batch_norms():

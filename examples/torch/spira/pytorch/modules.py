@@ -36,8 +36,6 @@ ORDERLESS = (nn.modules.batchnorm._BatchNorm, nn.ReLU, nn.LeakyReLU, nn.GELU, nn
 def apply_to_features(module, x):
     """An ordinary module on the features of a SparseConvTensor."""
     coordinates = x.coordinates()
-    if coordinates.rows == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return x # which refuses no rows at all
     stays = x.has_ordered() and isinstance(module, ORDERLESS)
     features = x.ordered() if stays else x.features
     made = counted(module, features, x)
@@ -46,7 +44,9 @@ def apply_to_features(module, x):
 
 def counted(module, features, x):
     """A module's result; in capacity mode, with batch norms that count the real rows only."""
-    from .norm import BatchNorm1d
+    from .norm import BatchNorm1d, norm_of_nothing
+    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return norm_of_nothing(module, features)
     if x.count is None:
         return module(features)
     if isinstance(module, BatchNorm1d):

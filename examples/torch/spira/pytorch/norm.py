@@ -38,16 +38,24 @@ class CountedNorm(torch.autograd.Function):
                 bias_grad if ctx.has_bias else None, None, None, None, None)
 
 
+def norm_of_nothing(norm, features):
+    """A batch norm of no rows, which PyTorch refuses. The parameters get gradients of zero: other
+    processes wait for them."""
+    return features if norm.weight is None else (features * norm.weight + norm.bias).to(features)
+
+
 class BatchNorm1d(nn.BatchNorm1d):
     """nn.BatchNorm1d that knows about padding.
 
     With features of capacity mode it takes mean and variance of the first `count` rows, and writes
     zeros behind them. SparseSequential hands it the count; in norm(x.features) it comes with the
-    features of x; elsewhere it is an argument. With other features it is nn.BatchNorm1d. Same
-    tensors, same names.
+    features of x; elsewhere it is an argument. With other features it is nn.BatchNorm1d, but for
+    no rows at all, which it takes. Same tensors, same names.
     """
 
     def forward(self, input, count=None):
+        if input.shape[0] == 0:
+            return norm_of_nothing(self, input)
         count = getattr(input, "_spira_count", None) if count is None else count
         if not (self.training or self.running_mean is None):
             return super().forward(input)
