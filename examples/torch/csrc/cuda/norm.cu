@@ -28,7 +28,7 @@ struct norm_params {
 // What is summed. Forward: x - x of the first row, and its square. Backward: the gradient, and its
 // product with the normalised x.
 template <bool backward>
-__device__ void norm_terms(float x, float g, float centre, float invstd, float *a, float *b) {
+SPIRA_DEVICE void norm_terms(float x, float g, float centre, float invstd, float *a, float *b) {
     if (backward) {
         *a += g;
         *b += g * ((x - centre) * invstd);
@@ -38,14 +38,14 @@ __device__ void norm_terms(float x, float g, float centre, float invstd, float *
     }
 }
 
-__device__ inline int64_t norm_rows(const norm_job &job) {
+SPIRA_DEVICE int64_t norm_rows(const norm_job &job) {
     return max_of(min_of((int64_t)*job.count, job.capacity), (int64_t)0);
 }
 
 // Rows [part * each, end) of one column of packs; the threads of a block are `lines` rows.
 template <typename E, int wide, bool backward>
-__device__ void norm_column(const norm_job &job, int column, int64_t first, int64_t end, int lines,
-                            float (&a)[wide], float (&b)[wide]) {
+SPIRA_DEVICE void norm_column(const norm_job &job, int column, int64_t first, int64_t end,
+                              int lines, float (&a)[wide], float (&b)[wide]) {
     typedef norm_pack<E, wide> pack;
     const int columns = job.channels / wide;
     const pack *x = (const pack *)job.x + column, *g = (const pack *)job.grad + column;
@@ -80,7 +80,7 @@ __device__ void norm_column(const norm_job &job, int column, int64_t first, int6
 
 // grid (parts): slots [part, 2, channels]
 template <typename E, int wide, bool backward>
-static __global__ void __launch_bounds__(norm_threads)
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_sums_kernel(const __grid_constant__ norm_params p) {
     __shared__ float shared[2 * wide][norm_threads];
     const int columns = p.job.channels / wide, width = (int)min_of(columns, (int)norm_threads);
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(norm_threads)
 
 // The results of a channel from its sums.
 template <typename E, bool backward>
-__device__ void norm_channel(const norm_job &job, int channel, float a, float b) {
+SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float a, float b) {
     if (backward) {
         job.bias_grad[channel] = a;
         job.weight_grad[channel] = b;
@@ -137,7 +137,7 @@ __device__ void norm_channel(const norm_job &job, int channel, float a, float b)
 
 // A thread block adds up 32 channels: warp w the parts w, w + 8, ...
 template <typename E, bool backward>
-static __global__ void __launch_bounds__(norm_threads)
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_finish_kernel(const __grid_constant__ norm_params p) {
     enum { warps = norm_threads / 32 };
     __shared__ float shared[2][warps][32];
@@ -165,9 +165,9 @@ static __global__ void __launch_bounds__(norm_threads)
 
 // One pack of a row: y, or the gradient of x.
 template <typename E, int wide, bool backward>
-__device__ norm_pack<E, wide> norm_apply(const norm_job &job, int channel,
-                                         const norm_pack<E, wide> &x, const norm_pack<E, wide> &g,
-                                         float inverse_n) {
+SPIRA_DEVICE norm_pack<E, wide> norm_apply(const norm_job &job, int channel,
+                                           const norm_pack<E, wide> &x, const norm_pack<E, wide> &g,
+                                           float inverse_n) {
     norm_pack<E, wide> out;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
@@ -188,7 +188,7 @@ __device__ norm_pack<E, wide> norm_apply(const norm_job &job, int channel,
 
 // Threads stride over the packs of all rows of the capacity; zeros from the count on.
 template <typename E, int wide, bool backward>
-static __global__ void __launch_bounds__(norm_threads)
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_rows_kernel(const __grid_constant__ norm_params p) {
     typedef norm_pack<E, wide> pack;
     const norm_job &job = p.job;
