@@ -268,6 +268,22 @@ def test_changed_indices():
     raises(ValueError, "duplicate", lambda: layer(z))
 
 
+def test_changed_indices_in_inference_mode():
+    scene = Scene((9, 9, 9))
+    net = [m.to(DEVICE) for m in (spconv.SparseConv3d(4, 4, 3, 2, 1), spconv.SubMConv3d(4, 4, 3))]
+    found = []
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            indices = scene.indices.to(DEVICE) + 0
+            y = net[0](spconv.SparseConvTensor(scene.features.float().to(DEVICE), indices, [9] * 3,
+                                               2))
+            close(net[1](y).features, net[1](y).features, 0)
+            y.indices[:, 1:] *= 2
+            y.spatial_shape = [9] * 3
+            found.append(net[1](y).features)
+    assert torch.equal(*found)
+
+
 def test_tensor():
     scene = Scene()
     x, _ = scene.tensor(spconv)
@@ -371,6 +387,7 @@ def test_bad_tensors():
     raises(ValueError, "kernel_size", lambda: spconv.SparseConv3d(4, 4, 13).to(DEVICE)(make()))
     raises(ValueError, "float64", lambda: conv(make(features=f.double())))
     raises(TypeError, "count", lambda: make(count=5))
+    raises(ValueError, "meta", lambda: make(f.to("meta"), i.to("meta")))
 
 
 def test_bad_layers():

@@ -7,6 +7,7 @@ prepare, capacities, pad, sort_rows, BatchNorm1d, convert_batchnorm, and count=,
 ordered= of SparseConvTensor.
 """
 from enum import Enum
+from types import SimpleNamespace
 
 from . import conv, modules, pool, tensor as core
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
@@ -29,8 +30,9 @@ class ConvAlgo(Enum):
 
 
 core.ConvAlgo = ConvAlgo
+constants = SimpleNamespace() # spconv's switches: what is set here has no effect
 
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("Enum", "core")]
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("Enum", "SimpleNamespace", "core")]
 
 _MISSING = {
     "SparseConvTranspose1d": "use SparseInverseConv, which leads back to the finer voxels",

@@ -81,14 +81,14 @@ class CoordinateSet:
     def _note(self, indices):
         self._indices, self._version = indices, None
         if not torch.compiler.is_compiling():
-            self._version = version_of(indices)
+            self._version = indices._version
             indices._spira_set = weakref.ref(self)
 
     def has(self, indices):
         """Whether these are the indices of this set, not changed since. torch.compile does not
         look for changes in place."""
         return indices is self._indices and (torch.compiler.is_compiling() or
-                                             version_of(indices) == self._version)
+                                             indices._version == self._version)
 
     @property
     def indices(self):
@@ -97,7 +97,7 @@ class CoordinateSet:
             made = self.voxels.indices()
             if len(self.spatial_shape) == 1:
                 made = made[:, [0, 2]]
-            self._note(made)
+            self._note(tracked(made))
         return self._indices
 
     @property
@@ -227,6 +227,11 @@ def three(values, fill):
     return (fill, *values) if len(values) == 1 else values
 
 
-def version_of(tensor):
-    """Changes when a tensor is changed in place."""
-    return -1 if tensor.is_inference() else tensor._version
+# ---- changes in place ---------------------------------------------------------------------------
+
+def tracked(indices):
+    """Indices that count their changes: a copy of those that were made in inference mode."""
+    if torch.compiler.is_compiling() or not indices.is_inference():
+        return indices
+    with torch.inference_mode(False):
+        return indices.clone()

@@ -1,9 +1,12 @@
 """SparseConvTensor: features of voxels, under spconv's name and with its attributes."""
-import weakref
-
 import torch
 
-from .geometry import CoordinateSet
+from .geometry import CoordinateSet, tracked
+
+# Devices that this build has kernels for.
+DEVICES = [name for name in ("cpu", "cuda") if
+           torch._C._dispatch_has_kernel_for_dispatch_key("spira::voxelize", name.upper())]
+
 
 # What layers note under an indice_key.
 #
@@ -31,6 +34,9 @@ def check_arguments(features, indices, spatial_shape, batch_size, count):
             raise TypeError(f"{name}: a torch.Tensor is needed, not {type(value).__name__}")
         if value.dim() != 2:
             raise ValueError(f"{name}: 2 dimensions are needed, not shape {list(value.shape)}")
+    if features.device.type not in DEVICES:
+        raise ValueError(f"features: on {features.device}; this build of spira has kernels for "
+                         f"{' and '.join(DEVICES)}")
     if not features.is_floating_point():
         raise TypeError(f"features: floating point is needed, not {features.dtype}")
     if indices.dtype != torch.int32:
@@ -88,7 +94,7 @@ class SparseConvTensor:
         check_arguments(features, indices, spatial_shape, batch_size, count)
         check_rows(features, indices)
         self._features, self._ordered = features, None
-        self._indices, self._set = indices, None
+        self._indices, self._set = tracked(indices), None
         self.spatial_shape, self.batch_size = spatial_shape, batch_size
         self.indice_dict = {} if indice_dict is None else indice_dict
         self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
@@ -122,7 +128,7 @@ class SparseConvTensor:
     @indices.setter
     def indices(self, value):
         self._features, self._ordered = self.features, None
-        self._indices, self._set = value, None
+        self._indices, self._set = tracked(value), None
 
     @property
     def count(self):
