@@ -19,8 +19,8 @@ import torch
 sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
 
 
-def read_scan(path, edge):
-    """int32 [voxels, 4]: batch, z, y, x, from 0, in random order; and the spatial shape."""
+def read_scan(path, edge, order):
+    """int32 [voxels, 4]: batch, z, y, x, from 0, in spira's or in random order; and the shape."""
     if path.endswith(".bin"):
         points = torch.from_file(path, size=os.path.getsize(path) // 4).view(-1, 4)[:, :3]
         voxels = (points / edge).floor().int()
@@ -28,7 +28,8 @@ def read_scan(path, edge):
         voxels = torch.from_file(path, size=os.path.getsize(path) // 4, dtype=torch.int32)
         voxels = voxels.view(-1, 3)
     voxels = torch.unique(voxels - voxels.amin(0), dim=0)
-    voxels = voxels[torch.randperm(len(voxels), generator=torch.Generator().manual_seed(0))]
+    if order == "random":
+        voxels = voxels[torch.randperm(len(voxels), generator=torch.Generator().manual_seed(0))]
     rows = torch.cat([torch.zeros_like(voxels[:, :1]), voxels.flip(1)], 1)
     shape = [n // 16 * 16 + 16 for n in voxels.amax(0).flip(0).tolist()]
     return rows.cuda(), shape
@@ -177,7 +178,8 @@ def bench_step(arguments, indices, shape):
 
     def bounded():
         return library.SparseConvTensor(*padded[:2], shape, 1, count=padded[2],
-                                        capacities=capacities)
+                                        capacities=capacities,
+                                        ordered=arguments.order == "sorted")
 
     report("the same with capacities", lambda: step(bounded, wide_labels), 5)
     optimizer.zero_grad(set_to_none=True)
@@ -196,12 +198,14 @@ def main():
                         help="Cin,Cout,size of layers")
     parser.add_argument("--type", choices=("fp16", "bf16", "fp32"), default="fp16")
     parser.add_argument("--library", default="spira.pytorch", help="of the training step")
+    parser.add_argument("--order", choices=("sorted", "random"), default="sorted",
+                        help="of the rows: sort_rows() of spira.pytorch, or random")
     parser.add_argument("--margin", type=float, default=1.1, help="of the capacities")
     parser.add_argument("--profile", action="store_true", help="also lists kernels")
     arguments = parser.parse_args()
     arguments.dtype = {"fp16": torch.float16, "bf16": torch.bfloat16,
                        "fp32": torch.float32}[arguments.type]
-    indices, shape = read_scan(arguments.scan, arguments.voxel)
+    indices, shape = read_scan(arguments.scan, arguments.voxel, arguments.order)
     if arguments.part != "step" and arguments.library == "spira.pytorch":
         bench_layers(arguments, indices, shape)
     if arguments.part != "layers":
