@@ -289,6 +289,8 @@ def test_a_training_step_in_a_graph():
     torch.cuda.synchronize()
     for _ in range(3):
         train(nets[1], optimizers[1], *data[0])
+    alive = spconv.SparseConvTensor(static[0], static[1], [40, 30, 20], 2, count=static[2])
+    alive.coordinates() # of other indices than those of later replays
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         static_loss = train(nets[0], optimizers[0], *static)

@@ -65,7 +65,7 @@ class CoordinateSet:
     def of(indices, spatial_shape, batch_size, count=None, capacities=None, ordered=False):
         """The set of a user's indices. The same one as last time, if they are the same tensor."""
         known = getattr(indices, "_spira_set", None)
-        known = None if known is None or torch.compiler.is_compiling() else known()
+        known = None if known is None or traced(indices) else known()
         if known is not None and known.has(indices) and known.count is count and \
                 known.spatial_shape == spatial_shape and known.batch_size == batch_size:
             return known
@@ -225,6 +225,12 @@ def with_axes(indices):
 
 def three(values, fill):
     return (fill, *values) if len(values) == 1 else values
+
+
+# Whether what runs now is recorded, to be run again on other indices: sets are made anew then.
+def traced(indices):
+    return torch.compiler.is_compiling() or (indices.is_cuda and
+                                             torch.cuda.is_current_stream_capturing())
 
 
 # ---- changes in place ---------------------------------------------------------------------------
