@@ -136,7 +136,7 @@ def bench_step(arguments, indices, shape):
     features = torch.randn(len(indices), 4, device="cuda")
     labels = torch.randint(0, 20, (len(indices),), device="cuda")
     loss_of = torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, fused=True)
     scaler = torch.amp.GradScaler(enabled=arguments.dtype == torch.float16, init_scale=1024.0)
 
     def step(make, labels):
