@@ -12,6 +12,7 @@ import modules_cases as cases
 from modules_cases import DEVICE, Scene, by_voxel, close, raises
 
 import reference
+import spira
 import spira.pytorch as spconv
 
 
@@ -132,6 +133,27 @@ def test_dense():
         close(leaf.grad, rleaf.grad, 1e-6)
         back = spconv.SparseConvTensor.from_dense(x.dense(False).detach())
         assert back.indices.shape == x.indices.shape and back.spatial_shape == x.spatial_shape
+
+
+def test_planted_errors_are_caught():
+    make = lambda library: [library.SubMConv3d(4, 6, 3), library.SparseConv3d(6, 5, 3, 2, 1)]
+    conv = spira.layers.conv
+
+    def one_row(features, weight, bias, kmap):
+        y = conv(features, weight, bias, kmap)
+        return torch.cat([y[:-1], y[-1:] * 1.001])
+
+    def one_gradient(features, weight, bias, kmap):
+        return conv(features, weight * 1.0, bias, kmap) + 0 * weight.sum() + \
+            (weight - weight.detach()).sum() * 1e-3
+
+    try:
+        for wrong, what in ((one_row, "features"), (one_gradient, "gradient of")):
+            spira.layers.conv = wrong
+            raises(AssertionError, what, lambda: compare(make, Scene()))
+    finally:
+        spira.layers.conv = conv
+    compare(make, Scene())
 
 
 # ---- networks -----------------------------------------------------------------------------------
