@@ -112,29 +112,41 @@ static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, c
 
 #ifdef SPIRA_TORCH_CUDA
 
-// Runs a convolution over the map of `kernel`, onto `rows` outputs.
-static Tensor conv_cuda(const layer &l, const kernel_arg &kernel, const Tensor &in,
-                        const Tensor &weight, const Tensor &bias, const optional<Tensor> &map,
-                        const Tensor &count, int64_t rows, bool gradient) {
+static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way way) {
+    weight_job job = {};
+    job.size = l.kernel.shape.size;
+    job.cin = l.shape.cin;
+    job.cout = l.shape.cout;
+    job.type = numeric_of(weight, 0, "weight");
+    job.way = way;
+    return job;
+}
+
+// Runs a convolution of a shape over the map of a kernel, onto `rows` outputs.
+static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
+                        const spira::kernel_shape &kernel, const Tensor &in, const Tensor &weight,
+                        weight_way way, const Tensor &bias, const optional<Tensor> &map,
+                        const Tensor &count, int64_t rows) {
     const cuda_scope scope(in);
-    const Tensor w = weight_in(weight);
-    Tensor out = at::empty({rows, gradient ? l.shape.cin : l.shape.cout}, in.options());
+    const Tensor given = weight.contiguous();
+    const Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
+    const weight_job order = weight_job_of(l, weight, way);
+    require(gpu::weights_order(&order, given.data_ptr(), ordered.data_ptr<float>(), scope.stream));
+    Tensor out = at::empty({rows, shape.cout}, in.options());
     conv_job job = {};
-    job.shape = l.shape;
-    job.kernel = kernel.shape;
+    job.shape = shape;
+    job.kernel = kernel;
     job.identity = l.identity;
     job.map = l.identity ? nullptr : map->data_ptr();
     job.map_bytes = l.identity ? 0 : map->nbytes();
     job.count = count.data_ptr<int32_t>();
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
-    job.weight = w.data_ptr<float>();
+    job.weight = ordered.data_ptr<float>();
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
     job.out = out.data_ptr();
-    job.gradient = gradient;
-    job.mirrors = l.mirrors;
     size_t bytes;
-    require(gpu::conv_bytes(scope.info, &job, &bytes));
+    require(gpu::conv_bytes(scope.info, &shape, &bytes));
     const scratch s = scratch_of(in, bytes);
     require(gpu::conv(scope.info, &job, s.base, s.size, scope.stream));
     return out;
@@ -170,7 +182,8 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
         return conv_cpu(l, in, weight, added, map, count, rows);
     }
 #ifdef SPIRA_TORCH_CUDA
-    Tensor out = conv_cuda(l, l.kernel, in, weight, added, map, count, rows, false);
+    Tensor out =
+        conv_cuda(l, l.shape, l.kernel.shape, in, weight, weight_forward, added, map, count, rows);
     if (flags & flag_padded) {
         clear_tail(out, count);
     }
@@ -197,9 +210,12 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
         return out.to(features.scalar_type());
     }
 #ifdef SPIRA_TORCH_CUDA
-    const kernel_arg kernel =
-        l.mirrors == spira::grad_order_mirrored ? l.kernel : kernel_reversed(l.kernel);
-    Tensor out = conv_cuda(l, kernel, grad, weight, Tensor(), back, count, rows, true);
+    const bool mirrored = l.mirrors == spira::grad_order_mirrored;
+    const kernel_arg kernel = mirrored ? l.kernel : kernel_reversed(l.kernel);
+    const spira::conv_shape shape = spira::conv_grad_shape(&l.shape, spira::grad_source_both);
+    Tensor out =
+        conv_cuda(l, shape, kernel.shape, grad, weight,
+                  mirrored ? weight_mirrored : weight_gradient, Tensor(), back, count, rows);
     if (flags & flag_padded) {
         clear_tail(out, count);
     }
@@ -256,8 +272,13 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
     require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
     const scratch s = scratch_of(features, bytes);
     require(gpu::weight_grad(scope.info, &job, s.base, s.size, scope.stream));
+    Tensor result = at::empty(weight.sizes(), weight.options());
+    const weight_job order = weight_job_of(l, weight, weight_forward);
+    require(gpu::weights_restore(&order, made.data_ptr<float>(), result.data_ptr(), scope.stream));
+    return result;
+#else
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
 #endif
-    return weight_out(made, weight);
 }
 
 static Tensor bias_grad(const layer &l, const Tensor &grad, const Tensor &count) {

@@ -38,9 +38,9 @@ struct map_job {
     set_ref source, outputs;
 };
 
-// A convolution, or the convolution of an input gradient.
+// A convolution, or the convolution that an input gradient is (spira/conv_grad.h).
 struct conv_job {
-    spira::conv_shape shape;    // of the layer
+    spira::conv_shape shape;
     spira::kernel_shape kernel; // of the map
     bool identity;              // volume 1 onto the same set: there is no map
     void *map;                  // of map_layout_build
@@ -48,11 +48,24 @@ struct conv_job {
     int32_t *count;   // of the outputs of the map
     int32_t capacity; // the same
     const void *in;
-    const float *weight; // [volume, cin, cout] of the layer
+    const float *weight; // [volume, cin, cout] of the shape: of weights_order
     const float *bias;
     void *out;
-    bool gradient;             // in is out_grad, out is in_grad
-    spira::grad_order mirrors; // of a gradient
+};
+
+// How weights_order orders a weight of spconv 2, [cout, z, y, x, cin].
+enum weight_way {
+    weight_forward,  // [volume, cin, cout]: of the layer
+    weight_gradient, // [volume, cout, cin]: of its input gradient
+    weight_mirrored, // the same, offsets mirrored: where the gradient reads the layer's own map
+};
+
+// A weight on the device.
+struct weight_job {
+    spira::triple size;
+    int cin, cout;
+    spira::numeric type; // of the weight: fp32, fp16 or bf16
+    weight_way way;
 };
 
 struct weight_grad_job {
@@ -128,8 +141,11 @@ status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
 
 // ---- features ----
 
-// Each has scratch: what its *_bytes function tells.
-status conv_bytes(const spira::device_info *info, const conv_job *job, size_t *bytes);
+status weights_order(const weight_job *job, const void *weight, float *to, stream_ref stream);
+// The inverse of weight_forward, rounded to the type: of a weight gradient.
+status weights_restore(const weight_job *job, const float *from, void *weight, stream_ref stream);
+// conv, weight_grad and bias_grad have scratch: what their *_bytes functions tell.
+status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape, size_t *bytes);
 status conv(const spira::device_info *info, const conv_job *job, void *scratch,
             size_t scratch_bytes, stream_ref stream);
 status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape *shape,

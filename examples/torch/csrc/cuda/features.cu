@@ -12,17 +12,9 @@ namespace gpu {
 
 // ---- convolution --------------------------------------------------------------------------------
 
-// Packed weights; of a gradient, also the transposed ones.
-status conv_bytes(const spira::device_info *info, const conv_job *job, size_t *bytes) {
-    if (!job->gradient) {
-        return spira::conv_weights_bytes(info, &job->shape, bytes);
-    }
-    const spira::grad_source source = spira::grad_source_both;
-    size_t packed, more;
-    SPIRA_TRY(spira::conv_grad_weights_bytes(info, &job->shape, source, &packed));
-    SPIRA_TRY(spira::conv_grad_weights_workspace(&job->shape, source, &more));
-    *bytes = (size_t)spira::round_up((int64_t)packed, spira::workspace_alignment) + more;
-    return spira::status_success();
+// Packed weights.
+status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape, size_t *bytes) {
+    return spira::conv_weights_bytes(info, shape, bytes);
 }
 
 status conv(const spira::device_info *info, const conv_job *job, void *scratch,

@@ -12,14 +12,14 @@ namespace gpu {
 // The map of a convolution, from the memory that map_layout_build has filled: it lies there as
 // conv_map_build carved it.
 static status format_map(const spira::device_info *info, const conv_job *job,
-                         const spira::conv_shape *shape, spira::conv_map *map) {
+                         spira::conv_map *map) {
     if (job->identity) {
         *map = spira::conv_map_identity(job->count, job->capacity);
         return spira::status_success();
     }
     spira::conv_map_request<uint32_t> request = {}; // the same for both words
     request.kernel = job->kernel;
-    request.shape = *shape;
+    request.shape = job->shape;
     request.source.words = (uint32_t *)job->map; // not read: another set than the outputs
     request.outputs.count = job->count;
     request.outputs.capacity = job->capacity;
@@ -33,39 +33,12 @@ static status format_map(const spira::device_info *info, const conv_job *job,
 }
 
 template <spira::numeric format>
-static status format_input_grad(const spira::device_info *info, const conv_job *job, void *scratch,
-                                size_t scratch_bytes, stream_ref stream) {
-    const spira::grad_source source = spira::grad_source_both;
-    const spira::conv_shape shape = spira::conv_grad_shape(&job->shape, source);
-    size_t packed;
-    SPIRA_TRY(spira::conv_grad_weights_bytes(info, &job->shape, source, &packed));
-    packed = (size_t)spira::round_up((int64_t)packed, spira::workspace_alignment);
-    SPIRA_REQUIRE(scratch_bytes >= packed, spira::status_workspace, "scratch", packed);
-    SPIRA_TRY((spira::conv_grad_weights_pack<format>(
-        info, &job->shape, source, job->mirrors, job->weight, scratch, packed,
-        (char *)scratch + packed, scratch_bytes - packed, stream)));
-    spira::conv_map map;
-    SPIRA_TRY(format_map(info, job, &shape, &map));
-    spira::conv_grad_input_args args = {};
-    args.shape = job->shape;
-    args.source = source;
-    args.map = &map;
-    args.out_grad = job->in;
-    args.weights = scratch;
-    args.in_grad = job->out;
-    return spira::conv_grad_input<format>(info, &args, stream);
-}
-
-template <spira::numeric format>
 status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                    size_t scratch_bytes, stream_ref stream) {
-    if (job->gradient) {
-        return format_input_grad<format>(info, job, scratch, scratch_bytes, stream);
-    }
     SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, job->weight, scratch,
                                                scratch_bytes, stream));
     spira::conv_map map;
-    SPIRA_TRY(format_map(info, job, &job->shape, &map));
+    SPIRA_TRY(format_map(info, job, &map));
     spira::conv_args args = {};
     args.shape = job->shape;
     args.map = &map;
