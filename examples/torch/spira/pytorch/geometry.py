@@ -33,6 +33,13 @@ class Recipe:
         return self.sets - 1
 
 
+# A call that reads back. torch.compile breaks its graph there; where sets are made by prepare(), and
+# in capacity mode, there is no such call.
+@torch.compiler.disable
+def reading_back(call, *arguments, **options):
+    return call(*arguments, **options)
+
+
 padded = weakref.WeakSet()  # sets of capacity mode that are in use
 
 
@@ -69,8 +76,11 @@ class CoordinateSet:
         if known is not None and known.has(indices) and known.count is count and \
                 known.spatial_shape == spatial_shape and known.batch_size == batch_size:
             return known
-        made = sets.voxel_set(with_axes(indices), [1] * missing_axes(indices) + spatial_shape,
-                              batch_size, count=count)
+        shape = [1] * missing_axes(indices) + spatial_shape
+        if count is None:
+            made = reading_back(sets.voxel_set, with_axes(indices), shape, batch_size)
+        else:
+            made = sets.voxel_set(with_axes(indices), shape, batch_size, count=count)
         rows = made.rows
         if ordered and count is not None:
             made.rows = None
@@ -170,8 +180,11 @@ class CoordinateSet:
         """The set of a strided layer, and the kernel map to it."""
         rule = (size, stride, padding, dilation)
         if rule not in self._strided:
-            rows = None if self.voxels.exact else self.capacity_of(rule, key)
-            self.add_strided(rule, key, self.expand(rule, rows))
+            if self.voxels.exact:
+                made = reading_back(self.expand, rule, None)
+            else:
+                made = self.expand(rule, self.capacity_of(rule, key))
+            self.add_strided(rule, key, made)
         return self._strided[rule]
 
     def expand(self, rule, rows):
