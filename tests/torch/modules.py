@@ -203,6 +203,8 @@ def test_names_are_those_of_the_converter():
 
 def test_compiled():
     """Without a graph break, where the sets are made before."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
+        raise cases.Skip("PyTorch 2.5 breaks the graph at each layer")
     scene = Scene((40, 30, 20))
     net = cases.small_spunet(spconv).to(DEVICE).eval()
     (x, leaf), (x2, leaf2) = (scene.tensor(spconv) for _ in range(2))

@@ -273,13 +273,13 @@ def test_a_training_step_in_a_graph():
 
     def train(net, optimizer, f, i, count, labels):
         optimizer.zero_grad(set_to_none=True)
+        x = spconv.SparseConvTensor(f, i, [40, 30, 20], 2, count=count, capacities=sizes)
         with torch.autocast("cuda", torch.bfloat16):
-            y = net(spconv.SparseConvTensor(f, i, [40, 30, 20], 2, count=count,
-                                            capacities=sizes))
+            y = net(x)
         loss = functional.cross_entropy(y.float(), labels, ignore_index=-1)
         loss.backward()
         optimizer.step()
-        return loss.detach()
+        return x, loss.detach()
 
     optimizers = [torch.optim.SGD(net.parameters(), 0.1, momentum=0.9) for net in nets]
     side = torch.cuda.Stream()
@@ -293,15 +293,19 @@ def test_a_training_step_in_a_graph():
     alive.coordinates() # of other indices than those of later replays
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        static_loss = train(nets[0], optimizers[0], *static)
+        x, static_loss = train(nets[0], optimizers[0], *static)
     for turn in (0, 1, 2, 1):
         for a, b in zip(static, data[turn]):
             a.copy_(b)
         graph.replay()
-        loss = train(nets[1], optimizers[1], *data[turn])
+        x.check() # of this replay
+        _, loss = train(nets[1], optimizers[1], *data[turn])
         close(static_loss, loss, 1e-5, f"loss of scene {turn}")
     for (name, p), q in zip(nets[0].named_parameters(), nets[1].parameters()):
         close(p, q, 1e-5, name)
+    static[1][0] = static[1][1]
+    graph.replay()
+    raises(ValueError, "duplicate", x.check)
 
 
 if __name__ == "__main__":

@@ -188,9 +188,9 @@ class SparseConvTensor:
         return cls(x[tuple(places.T)], places.int(), list(x.shape[1:-1]), x.shape[0])
 
     def check(self):
-        """Raises what the device noted: capacities that were passed, wrong or repeated indices.
-        Reads back; only needed in capacity mode."""
-        self.coordinates().check()
+        """Raises what the device noted when the layers read the indices: capacities that were
+        passed, wrong or repeated voxels. Reads back; only needed in capacity mode."""
+        (self._set or self.coordinates()).check()
 
     def __repr__(self):
         return (f"SparseConvTensor(rows={self._rows()}, spatial_shape={self.spatial_shape}, "
