@@ -5,7 +5,8 @@
 #     bench.py SCAN --part layers --channels 64,64,3 --profile
 #     bench.py SCAN --library spconv.pytorch     the same step with another library
 #
-# SCAN: a .vox32 file (int32 x, y, z for each voxel), or a KITTI scan (.bin; --voxel: edge in metres).
+# SCAN: a .vox32 file (int32 x, y, z for each voxel), or a KITTI scan (.bin; --voxel: the edge in
+# metres).
 # A line of JSON for each measurement. wall_us: host and device, maps ready, in a loop of ordinary
 # calls; graph_us: the same calls replayed as a CUDA graph, so the device alone.
 import argparse
@@ -111,8 +112,14 @@ def bench_layers(arguments, indices, shape):
             spira.conv(x, weight, None, kmap).backward(grad)
 
         about = {"channels": text, "type": arguments.type, "voxels": voxels.capacity}
+        def product():
+            x.grad = dense.grad = None
+            (x @ dense).backward(grad)
+
+        dense = torch.randn(cin, cout, device="cuda").to(arguments.dtype).requires_grad_()
         measure("forward", forward, **about)
         measure("forward and both gradients", both, **about)
+        measure("x @ w and both gradients, for the host's share", product, **about)
         if arguments.profile:
             profile(both)
 
