@@ -32,7 +32,8 @@ class ConvAlgo(Enum):
 core.ConvAlgo = ConvAlgo
 constants = SimpleNamespace() # spconv's switches: what is set here has no effect
 
-__all__ = [name for name in dir() if not name.startswith("_") and name not in ("Enum", "SimpleNamespace", "core")]
+__all__ = [name for name in dir()
+           if not name.startswith("_") and name not in ("Enum", "SimpleNamespace", "core")]
 
 _MISSING = {
     "SparseConvTranspose1d": "use SparseInverseConv, which leads back to the finer voxels",

@@ -33,8 +33,8 @@ class Recipe:
         return self.sets - 1
 
 
-# A call that reads back. torch.compile breaks its graph there; where sets are made by prepare(), and
-# in capacity mode, there is no such call.
+# A call that reads back. torch.compile breaks its graph there. With sets of prepare(), and in
+# capacity mode, there is no such call.
 @torch.compiler.disable
 def reading_back(call, *arguments, **options):
     return call(*arguments, **options)
