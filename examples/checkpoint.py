@@ -16,7 +16,8 @@ NETWORK is one that people train with spconv; its layers get the names that netw
     bevfusion    the same with coordinates (batch, x, y, z). Rows of its dense map run along its x:
                  give spira its y as x and its x as y. Also with the names of mmdetection3d
     voxelnext    VoxelNeXt with its shared_conv; also with kernels (5, 5, 3, 3)
-    spunet       SpUNet-v1m1 of Pointcept
+    spunet       SpUNet-v1m1 of Pointcept. Trained on coordinates (batch, x, y, z): --axes xyz
+    spunet-small SpUNet-small, which torch/train.py trains
 
 The prefix of its tensors is found in the file, and so is the version of spconv. Batch norm is
 folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. Layers that have a bias in
@@ -131,10 +132,11 @@ def read_safetensors(path):
 def read_torch(path, key):
     try:
         import torch
+        from torch import load # the folder torch/ beside this file has none
     except ImportError:
         raise Fault(f"{path}: PyTorch is needed to read it (.npz and .safetensors need none)")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as fault:
         raise Fault(f"{path}: more than tensors is in it, which is not read: {fault}")
     inner = [name for name in STATES
@@ -382,7 +384,8 @@ def network_fault(tensors, chosen, best):
 def find_network(tensors, chosen):
     """The one place and form in which a file has the network."""
     engines = [chosen.engine] if chosen.engine else ENGINES_NAMED
-    found = networks.search(tensors, chosen.network, engines, chosen.prefix, chosen.cin)
+    found = networks.search(tensors, chosen.network, engines, chosen.prefix, chosen.cin,
+                            chosen.axes)
     require(found, f"{chosen.file}: no tensor is named ...{networks.MARKER}; it has "
             f"{', '.join(list(tensors)[:FAULTS_SHOWN])}, ...")
     require(not found[0].faults, network_fault(tensors, chosen, found[0]))
@@ -427,8 +430,10 @@ def check_choice(chosen):
         require(chosen.layout is None, "--network: the layout is known; --layout is for --map")
     else:
         require(chosen.engine, "--map needs --engine")
-        require(chosen.prefix is None and chosen.cin is None,
-                "--prefix and --cin are for --network")
+        require(chosen.prefix is None and chosen.cin is None and chosen.axes is None,
+                "--prefix, --cin and --axes are for --network")
+    require(chosen.axes is None or sorted(chosen.axes) == sorted("xyz"),
+            "--axes: a permutation of x y z")
     check_layout(chosen.layout, "--layout")
 
 
@@ -464,6 +469,9 @@ def main():
                            "spconv1, found by the shapes if it is not said")
     converter.add_argument("--prefix", help="of the network's tensors, where a file has several")
     converter.add_argument("--cin", type=int, help="values that a voxel must have in the network")
+    converter.add_argument("--axes", help="of the coordinates that the network was trained on, "
+                           "behind the batch: zyx for most networks, xyz if it was given "
+                           "(batch, x, y, z)")
     converter.add_argument("--out", required=True, help="a file that is not there yet")
     converter.add_argument("--type", default="fp32", choices=list(TYPES),
                            help="of the weights in the blob (fp32); vectors are fp32")

@@ -105,12 +105,11 @@ def voxelnext(kernels, channels):
     return layers
 
 
-def spunet():
-    """SpUNet-v1m1."""
-    encoder, decoder = (32, 64, 128, 256), (256, 128, 96, 96)
-    layers = [layer("conv_input.0", 5, "cin", 32)]
-    channels, before = 32, []
-    for stage, (after, blocks) in enumerate(zip(encoder, (2, 3, 4, 6))):
+def spunet(base, encoder, decoder, encoder_blocks, decoder_blocks):
+    """A U-Net. The channels and blocks are those of its stages; decoder: the coarsest first."""
+    layers = [layer("conv_input.0", 5, "cin", base)]
+    channels, before = base, []
+    for stage, (after, blocks) in enumerate(zip(encoder, encoder_blocks)):
         before.append(channels)
         layers.append(layer(f"down.{stage}.0", 2, channels, after))
         for i in range(blocks):
@@ -119,9 +118,14 @@ def spunet():
     for stage, after in zip((3, 2, 1, 0), decoder):
         layers.append(layer(f"up.{stage}.0", 2, channels, after))
         layers += block(f"dec.{stage}.block0", after, cin=after + before[stage])
-        layers += block(f"dec.{stage}.block1", after)
+        for i in range(1, decoder_blocks):
+            layers += block(f"dec.{stage}.block{i}", after)
         channels = after
     return layers + [layer("final", 1, channels, "the classes", norm=None, bias="needed")]
+
+
+SPUNET_V1M1 = spunet(32, (32, 64, 128, 256), (256, 128, 96, 96), (2, 3, 4, 6), 2)
+SPUNET_SMALL = spunet(16, (16, 32, 64, 128), (128, 64, 32, 32), (1, 1, 1, 1), 1)
 
 
 def variants_of(network):
@@ -138,10 +142,11 @@ def variants_of(network):
         return [Variant("kernels of 3", "zyx", voxelnext((3,) * 5, (16, 32, 64, 128, 128, 128))),
                 Variant("kernels of 5", "zyx",
                         voxelnext((5, 5, 3, 3, 3), (32, 64, 128, 256, 256, 256)))]
-    return [Variant("Pointcept's names", "zyx", spunet())]
+    small = network == "spunet-small"
+    return [Variant("Pointcept's names", "zyx", SPUNET_SMALL if small else SPUNET_V1M1)]
 
 
-NETWORKS = ("centerpoint", "second", "bevfusion", "voxelnext", "spunet")
+NETWORKS = ("centerpoint", "second", "bevfusion", "voxelnext", "spunet", "spunet-small")
 
 
 # ---- the search in a checkpoint -----------------------------------------------------------------
@@ -225,10 +230,12 @@ def head_of(tensors, place):
     return min(heads, key=lambda head: (-len(os.path.commonprefix([place, head])), len(head)))
 
 
-def search(tensors, network, engines, prefix=None, cin=None):
-    """All places where a network might be, in all forms; the fewest faults come first."""
+def search(tensors, network, engines, prefix=None, cin=None, axes=None):
+    """All places where a network might be, in all forms; the fewest faults come first. axes:
+    instead of those of the variants"""
+    variants = [v._replace(axes=axes or v.axes) for v in variants_of(network)]
     places = prefixes_of(tensors, MARKER) if prefix is None else [prefix]
     numbers = {} if cin is None else {"cin": cin}
     found = [match(tensors, variant, engine, (place, head_of(tensors, place)), numbers)
-             for place in places for variant in variants_of(network) for engine in engines]
+             for place in places for variant in variants for engine in engines]
     return sorted(found, key=lambda f: len(f.faults))

@@ -7,6 +7,7 @@
 //   BEVFusion           the same layers with 5 values a voxel
 //   VoxelNeXt           OpenPCDet, fully sparse; VoxelNeXt-Large is wider and has kernels of 5
 //   SpUNet-v1m1         Pointcept, semantic segmentation
+//   SpUNet-small        the same with fewer channels and blocks: torch/train.py
 //
 // Convolutions have batch norm and ReLU unless said otherwise. Those checkpoints write their axes
 // z, y, x; here they are x, y, z.
@@ -163,36 +164,53 @@ SPIRA_API int network_spunet_blocks(network *n, const char *prefix, int count, i
     return source;
 }
 
+// The sizes of a U-Net. [s]: stage s has stride 2^(s + 1) in the encoder, 2^s in the decoder.
+struct spunet_sizes {
+    int base; // channels of the first layer
+    int encoder[4], encoder_blocks[4];
+    int decoder[4], decoder_blocks;
+};
+
 // Its strided layers have size 2, stride 2, no padding, and an extent that cuts nothing off: the
 // voxels are those of the floor rule.
-SPIRA_API void network_spunet(network *n, int classes) {
-    static const int encoder[4] = {32, 64, 128, 256}, blocks[4] = {2, 3, 4, 6};
-    static const int decoder[4] = {96, 96, 128, 256};
+SPIRA_API void network_spunet(network *n, const spunet_sizes *sizes, int classes) {
     char name[32];
     network_begin(n, 4);
-    int skip[4], skip_channels[4];
-    int at = network_conv(n, "conv_input.0", spira::net_input, 32, 5, 1), channels = 32;
+    n->scores = true;
+    int skip[4], skip_channels[4], channels = sizes->base;
+    int at = network_conv(n, "conv_input.0", spira::net_input, channels, 5, 1);
     for (int s = 0; s < 4; ++s) {
         skip[s] = at;
         skip_channels[s] = channels;
-        channels = encoder[s];
+        channels = sizes->encoder[s];
         snprintf(name, sizeof name, "down.%d.0", s);
         at = network_conv(n, name, at, channels, 2, 2);
         snprintf(name, sizeof name, "enc.%d", s);
-        at = network_spunet_blocks(n, name, blocks[s], at, spira::net_none, channels, channels);
+        at = network_spunet_blocks(n, name, sizes->encoder_blocks[s], at, spira::net_none, channels,
+                                   channels);
     }
     for (int s = 3; s >= 0; --s) {
+        channels = sizes->decoder[s];
         snprintf(name, sizeof name, "up.%d.0", s);
-        at = network_conv(n, name, at, decoder[s], 2, 2);
+        at = network_conv(n, name, at, channels, 2, 2);
         n->layers[at].transposed = true;
         snprintf(name, sizeof name, "dec.%d", s);
-        at = network_spunet_blocks(n, name, 2, at, skip[s], decoder[s] + skip_channels[s],
-                                   decoder[s]);
+        at = network_spunet_blocks(n, name, sizes->decoder_blocks, at, skip[s],
+                                   channels + skip_channels[s], channels);
     }
     at = network_conv(n, "final", at, classes, 1, 1);
     n->layers[at].bias = true;
     n->layers[at].norm = false;
     n->layers[at].act = spira::activation_none;
+}
+
+// SpUNet-v1m1 has the sizes of Pointcept, SpUNet-small those of examples/torch/train.py.
+SPIRA_API spunet_sizes spunet_v1m1() {
+    return {32, {32, 64, 128, 256}, {2, 3, 4, 6}, {96, 96, 128, 256}, 2};
+}
+
+SPIRA_API spunet_sizes spunet_small() {
+    return {16, {16, 32, 64, 128}, {1, 1, 1, 1}, {32, 32, 64, 128}, 1};
 }
 
 } // namespace networks

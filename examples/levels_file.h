@@ -10,44 +10,30 @@
 #define SPIRA_EXAMPLES_LEVELS_FILE_H
 
 #include "../spira/net.h"
+#include "npy_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 namespace levels {
 
-enum { path_bytes = 1024, header_bytes = 256 };
+enum { path_bytes = 1024 };
 
 // Begins a new .npy file FOLDER/NAME<number>.npy. type: as NumPy names it
 static inline spira::status file_begin(const char *folder, const char *name, int number,
                                        const char *type, const int64_t *shape, int axes,
                                        FILE **file) {
-    char path[path_bytes], header[header_bytes + 1] = "\x93NUMPY\x01";
-    header[8] = (char)(header_bytes - 10); // the bytes that follow
-    int used = 10;
-    used += snprintf(header + used, header_bytes - (size_t)used,
-                     "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
-    for (int a = 0; a < axes; ++a) {
-        used += snprintf(header + used, header_bytes - (size_t)used, "%lld, ", (long long)shape[a]);
-    }
-    used += snprintf(header + used, header_bytes - (size_t)used, "), }");
-    memset(header + used, ' ', header_bytes - (size_t)used);
-    header[header_bytes - 1] = '\n';
-    int written = snprintf(path, sizeof path, "%s/%s%d.npy", folder, name, number);
+    char path[path_bytes];
+    const int written = snprintf(path, sizeof path, "%s/%s%d.npy", folder, name, number);
     SPIRA_REQUIRE(written < path_bytes, spira::status_bad_size, "folder (its name is too long)",
                   written);
-    *file = fopen(path, "wbx");
-    SPIRA_REQUIRE(*file, spira::status_file_open, folder, errno);
-    fwrite(header, 1, header_bytes, *file);
-    return spira::status_success();
+    const spira::status s = npy::file_begin(path, type, shape, axes, file);
+    return spira::status_failed(s) ? spira::status_make(s.code, folder, s.detail) : s;
 }
 
 // Ends a file. Errors of earlier writes are found here.
 static inline spira::status file_end(FILE *file, const char *folder) {
-    const bool good = !ferror(file);
-    SPIRA_REQUIRE(fclose(file) == 0 && good, spira::status_file_open, folder, errno);
-    return spira::status_success();
+    return npy::file_end(file, folder);
 }
 
 template <typename W>

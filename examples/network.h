@@ -20,6 +20,7 @@ struct network {
     int batch;               // that dense outputs have; 0 without
     float lo[3], hi[3];      // range of the points in metres; equal: no range
     float voxel[3];          // edges of a voxel in metres; 0: the caller chooses
+    bool scores;             // the output is a score for each class
     bool exchange_xy;        // the network's x is the y of the points, and its y their x
 };
 

@@ -66,7 +66,7 @@ SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
 // Numbers that the user of a network chooses. 0: the usual ones.
 struct network_sizes {
     int channels; // of the input: 4 values a voxel, 5 of BEVFusion
-    int classes;  // of SpUNet-v1m1: 16
+    int classes;  // of SpUNet-v1m1: 16, of SpUNet-small: 6, those of scene_street.h
 };
 
 // Finds a network by name. False if there is none, or if it is given classes and has none. Planning
@@ -90,7 +90,12 @@ SPIRA_API bool network_make(const char *name, const network_sizes *sizes, networ
     } else if (!strcmp(name, "VoxelNeXt-Large")) {
         network_voxelnext(n, true);
     } else if (!strcmp(name, "SpUNet-v1m1")) {
-        network_spunet(n, sizes->classes ? sizes->classes : 16);
+        const spunet_sizes full = spunet_v1m1();
+        network_spunet(n, &full, sizes->classes ? sizes->classes : 16);
+        classes = true;
+    } else if (!strcmp(name, "SpUNet-small")) {
+        const spunet_sizes small = spunet_small();
+        network_spunet(n, &small, sizes->classes ? sizes->classes : 6);
         classes = true;
     } else {
         return false;

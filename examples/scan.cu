@@ -1,13 +1,12 @@
 // examples/scan.cu: from a raw scan to output features. Reads a scan (or generates a street scene),
 // voxelises it, runs a network with weights from a file or a seed, prints a line for each layer and
-// draws the voxels in the colours of their labels. Under nvcc it runs on the GPU and checks every
+// draws the voxels in the colours of their classes. Under nvcc it runs on the GPU and checks every
 // layer against the host; under a plain C++ compiler the host loops compute everything. `make run`
 // builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
-#include "scan_map.h"
-#include "scan_picture.h"
 #include "scan_scene.h"
+#include "scan_show.h"
 #include "scan_side.h"
 #include "scan_weights.h"
 
@@ -19,11 +18,12 @@ static int usage(const char *why) {
         "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--channels N] [--classes N]\n"
         "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
         "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
+        "            [--save-labels FILE.npy]\n"
         "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
         "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
-        "      voxels are fixed), SpUNet-v1m1\n"
-        "--channels: values of a voxel; --classes: of SpUNet-v1m1\n",
+        "      voxels are fixed), SpUNet-v1m1, SpUNet-small\n"
+        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n",
         why);
     return 2;
 }
@@ -43,6 +43,8 @@ static bool parse(int argc, char **argv, side::options *o) {
             o->scan = value;
         } else if (!strcmp(name, "--picture")) {
             o->picture = value;
+        } else if (!strcmp(name, "--save-labels")) {
+            o->save_labels = value;
         } else if (!side::option_take(o, name, value)) {
             return false;
         }
@@ -90,7 +92,7 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
 
 // Takes away the points outside of the network's range, if it has one.
 static spira::status cut(const networks::network *net, scan::scan_cloud *cloud) {
-    if (net->voxel[0] > 0) {
+    if (net->voxel[0] > 0) { // its labels are not used
         SPIRA_REQUIRE(cloud->points, spira::status_unsupported,
                       "scan (of voxels; this network has a range in metres)", 0);
         const int64_t rows = cloud->rows, outside = scan::scan_cut(cloud, net->lo, net->hi);
@@ -159,64 +161,6 @@ static void print_totals(const side::job *job, const side::result<W> *r) {
     printf("\n");
 }
 
-// Draws a dense map and the points over it.
-template <typename W>
-static spira::status draw_map(const side::job *job, const side::result<W> *r,
-                              scan::picture *picture) {
-    const int last = job->plan->layer_count - 1, zoom = 6;
-    const spira::net_set *set = &job->plan->set[job->plan->step[last].set];
-    const spira::voxel_input *in = &job->input;
-    const scan::picture_map map = {r->features, job->plan->step[last].channels, set->grid.extent.y,
-                                   set->grid.extent.x};
-    SPIRA_TRY(scan::picture_map_draw(&map, zoom, picture));
-    for (int64_t i = 0; i < in->rows; ++i) {
-        const float *p = in->points + i * in->columns;
-        scan::picture_map_point(picture,
-                                (p[0] - in->origin[0]) / in->size[0] / (float)set->stride.x,
-                                (p[1] - in->origin[1]) / in->size[1] / (float)set->stride.y, zoom);
-    }
-    return spira::status_success();
-}
-
-// Labels each voxel with its strongest output channel and draws it.
-template <typename W>
-static spira::status draw_voxels(const side::job *job, const side::result<W> *r,
-                                 scan::picture *picture) {
-    int last = job->plan->layer_count - 1, set = job->plan->step[last].set;
-    int channels = job->plan->step[last].channels;
-    int64_t count = r->voxels[set];
-    int32_t *coords = (int32_t *)malloc((size_t)(count ? count : 1) * 3 * sizeof(int32_t));
-    int32_t *classes = (int32_t *)malloc((size_t)(count ? count : 1) * sizeof(int32_t));
-    for (int64_t v = 0; v < count; ++v) {
-        spira::voxel at = spira::word_unpack<W>(&job->layout, r->words[v]);
-        coords[3 * v] = at.x;
-        coords[3 * v + 1] = at.y;
-        coords[3 * v + 2] = at.z;
-        classes[v] = 0;
-        for (int c = 1; c < channels; ++c) {
-            bool stronger = r->features[v * channels + c] > r->features[v * channels + classes[v]];
-            classes[v] = stronger ? c : classes[v];
-        }
-    }
-    spira::status s = scan::picture_from_above(coords, classes, count, 0, picture);
-    free(coords);
-    free(classes);
-    return s;
-}
-
-template <typename W>
-static spira::status draw(const side::job *job, const side::result<W> *r) {
-    scan::picture picture = {0, 0, nullptr};
-    const bool dense = side::is_dense(job->plan, job->plan->layer_count - 1);
-    spira::status s = dense ? draw_map(job, r, &picture) : draw_voxels(job, r, &picture);
-    if (!spira::status_failed(s)) {
-        s = scan::picture_write_png(job->chosen->picture, picture.rgb, picture.width,
-                                    picture.height);
-    }
-    scan::picture_free(&picture);
-    return s;
-}
-
 template <typename W>
 static int run(side::job *job) {
     side::result<W> r = {};
@@ -234,13 +178,9 @@ static int run(side::job *job) {
                "largest error %.3f of its bound, in %s: %s\n",
                r.checked, r.worst, job->plan->layers[r.worst_layer].name, bad ? "WRONG" : "good");
     }
-    s = draw(job, &r);
+    s = show::result_show(job, &r);
     side::result_free(&r);
-    if (spira::status_failed(s)) {
-        return side::fail("drawing", s);
-    }
-    printf("picture: %s\n", job->chosen->picture);
-    return bad;
+    return spira::status_failed(s) ? side::fail("showing the result", s) : bad;
 }
 
 int main(int argc, char **argv) {
@@ -259,13 +199,13 @@ int main(int argc, char **argv) {
         return code;
     }
     scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
+    side::job job = {};
     spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
-                                  : scan::scan_scene_street(chosen.seed, &cloud);
+                                  : scan::scan_scene_street(chosen.seed, &cloud, &job.labels);
     s = spira::status_failed(s) ? s : cut(net, &cloud);
     if (spira::status_failed(s)) {
         return side::fail("reading the scan", s);
     }
-    side::job job = {};
     job.chosen = &chosen;
     job.net = net;
     job.plan = plan;
@@ -294,6 +234,7 @@ int main(int argc, char **argv) {
     free(values);
     free(params);
     free(job.records);
+    free(job.labels);
     scan::scan_free(&cloud);
     free(plan);
     free(net);

@@ -27,6 +27,7 @@ struct options {
     networks::network_sizes sizes; // of the network
     spira::numeric type;           // of the features on the GPU; the host computes in fp32
     const char *picture;
+    const char *save_labels; // file to write the class of each voxel to, or null
     uint32_t seed;
     bool check;
     const char *weights;      // file to read weights from; null: generated from the seed
@@ -101,6 +102,7 @@ struct job {
     spira::voxel_input input;    // host memory; the side fills in the count
     const float *values;         // [rows, channels] inputs of the network for each row; null: the
                                  // columns of input.points from 3 on
+    int32_t *labels;             // [rows] the class of each row, or null: not known
     const float *params;         // of the network, in the order that all its plans have
     spira::tune_record *records; // [record_count] for plans of the GPU, or null
     int record_count;

@@ -133,6 +133,18 @@ up.1.0 2 128-96 | dec.1.block0.proj.0 1 128-96 | dec.1.block0 R 128-96 | dec.1.b
 up.0.0 2 96-96 | dec.0.block0.proj.0 1 128-96 | dec.0.block0 R 128-96 | dec.0.block1 R 96-96
 final 1 96-20 biased plain
 """
+SPUNET_SMALL = """
+conv_input.0 5 6-16
+down.0.0 2 16-16 | enc.0.block0 R 16-16
+down.1.0 2 16-32 | enc.1.block0 R 32-32
+down.2.0 2 32-64 | enc.2.block0 R 64-64
+down.3.0 2 64-128 | enc.3.block0 R 128-128
+up.3.0 2 128-128 | dec.3.block0.proj.0 1 192-128 | dec.3.block0 R 192-128
+up.2.0 2 128-64 | dec.2.block0.proj.0 1 96-64 | dec.2.block0 R 96-64
+up.1.0 2 64-32 | dec.1.block0.proj.0 1 48-32 | dec.1.block0 R 48-32
+up.0.0 2 32-32 | dec.0.block0.proj.0 1 48-32 | dec.0.block0 R 48-32
+final 1 32-20 biased plain
+"""
 
 
 class Layer:
@@ -192,7 +204,8 @@ def values_of(shapes):
     return tensors
 
 
-TITLES = ("SECOND", "CenterPoint", "BEVFusion", "VoxelNeXt", "SpUNet") # run in spira, too
+TITLES = ("SECOND", "CenterPoint", "BEVFusion", "VoxelNeXt", "SpUNet",
+          "SpUNet-small") # run in spira, too
 
 
 # ---- converting ---------------------------------------------------------------------------------
@@ -263,7 +276,8 @@ def check_conversion(title, network, text, axes, prefix, head="", engine="spconv
 # ---- the tables of examples/detectors.h ---------------------------------------------------------
 
 TABLES = {"second": "VoxelBackBone8x", "centerpoint": "SpMiddleResNetFHD",
-          "bevfusion": "BEVFusion", "voxelnext": "VoxelNeXt", "spunet": "SpUNet-v1m1"}
+          "bevfusion": "BEVFusion", "voxelnext": "VoxelNeXt", "spunet": "SpUNet-v1m1",
+          "spunet-small": "SpUNet-small"}
 
 
 def run_levels(table, channels, *options):
@@ -282,7 +296,7 @@ def run_levels(table, channels, *options):
 def check_table(title, network, layers, tensors, prefix):
     """The blob has what the table of layers takes, and no more; the first layer computes it."""
     l = layers[0]
-    classes = ("--classes", str(layers[-1].cout)) if network == "spunet" else ()
+    classes = ("--classes", str(layers[-1].cout)) if network.startswith("spunet") else ()
     done = run_levels(TABLES[network], l.cin, *classes)
     check(done.returncode == 0 and " 0 entries of no layer" in done.stdout,
           f"{title} in spira: {done.stdout}")
@@ -313,8 +327,11 @@ def check_conversions():
              "encoders.lidar.backbone."),
             ("BEVFusion of spconv 1", "bevfusion", BEVFUSION, "yxz", "a.b.", "", "spconv1"),
             ("VoxelNeXt", "voxelnext", VOXELNEXT, zyx, "backbone_3d.", "dense_head."),
-            ("SpUNet", "spunet", SPUNET, zyx, "module.backbone.")):
+            ("SpUNet", "spunet", SPUNET, zyx, "module.backbone."),
+            ("SpUNet-small", "spunet-small", SPUNET_SMALL, zyx, "")):
         check_conversion(title, network, text, axes, *more)
+    check_conversion("SpUNet of x, y, z", "spunet", SPUNET, "xyz", "module.",
+                     more=("--axes", "xyz"))
 
 
 # ---- faults -------------------------------------------------------------------------------------
@@ -338,7 +355,8 @@ def check_shapes():
     for network, text, prefix, head in (
             ("second", SECOND, "backbone_3d.", ""), ("centerpoint", CENTERPOINT, "backbone.", ""),
             ("centerpoint", OPENPCDET, "backbone_3d.", ""), ("bevfusion", MMDETECTION, "e.", ""),
-            ("voxelnext", VOXELNEXT, "backbone_3d.", "dense_head."), ("spunet", SPUNET, "b.", "")):
+            ("voxelnext", VOXELNEXT, "backbone_3d.", "dense_head."), ("spunet", SPUNET, "b.", ""),
+            ("spunet-small", SPUNET_SMALL, "", "")):
         whole = hollow(shapes_of(layers_of(text), prefix, head))
         check(not best(whole, network).faults, f"{network}: {best(whole, network).faults}")
         for name, array in list(whole.items())[::1 + len(whole) // 30]:
@@ -393,6 +411,7 @@ def check_messages():
         (second, "centerpoint", (), "more"),
         (center, "second", (), "it has all tensors of --network centerpoint"),
         (unet, "voxelnext", (), "it has all tensors of --network spunet"),
+        (unet, "spunet-small", (), "it has all tensors of --network spunet"),
         (bev, "centerpoint", (), "backbone.extra_conv.0.weight: [128, 1, 1, 3, 128], not "
                                  "[128, 3, 1, 1, 128]"),
         (bev, "centerpoint", (), "it has all tensors of --network bevfusion"),
@@ -404,6 +423,7 @@ def check_messages():
         (second, "second", ("--engine", "spconv1"), "12 tensors at fault"),
         (second, "second", ("--engine", "minkowski"), "weights of spconv only"),
         (second, "second", ("--layout", "oxyzi"), "--layout is for --map"),
+        (second, "second", ("--axes", "xyx"), "a permutation of x y z"),
         (second, "second", ("--prefix", "backbone."), "backbone.conv_input.0.weight: missing"),
         (second, "second", ("--map", "m"), "not allowed with"),
         (copies, "second", (), "['backbone_3d.', 'ema.backbone_3d.']"),
@@ -431,9 +451,10 @@ def check_torch():
     """Files of PyTorch: the tensors alone, and among other things."""
     try:
         import torch
+        from torch import from_numpy # examples/torch has none
     except ImportError:
         return 1
-    tensors = {n: torch.from_numpy(np.asarray(v))
+    tensors = {n: from_numpy(np.asarray(v))
                for n, v in values_of(shapes_of(layers_of(SECOND), "backbone_3d.", "")).items()}
     blobs = []
     for name, content in (("plain", tensors), ("nested", {"epoch": 3, "model_state": tensors})):

@@ -1,6 +1,7 @@
 // tests/host/net_detectors.cpp: the networks of examples/detectors.h: their layers, and the voxels
 // that each of their levels has in a scan.
 #include "../../bench/targets.h"
+#include "../../examples/scene_street.h"
 #include "../../spira/voxel.h"
 #include "../support/detector_scan.h"
 #include "../support/net_plans.h"
@@ -59,6 +60,11 @@ TEST(net_detectors_have_their_layers) {
          5,
          14,
          {"enc.3.block5.conv2", "dec.0.block0.proj.0", "up.0.0", "final"}},
+        {"SpUNet-small",
+         30,
+         5,
+         14,
+         {"enc.3.block0.conv2", "dec.0.block0.proj.0", "up.0.0", "final"}},
     };
     for (const auto &e : expected) {
         network n;
@@ -88,7 +94,8 @@ TEST(net_detectors_take_channels_and_classes) {
     } expected[] = {
         {"SpUNet-v1m1", {0, 0}, 4, 16}, {"SpUNet-v1m1", {6, 20}, 6, 20},
         {"BEVFusion", {0, 0}, 5, 256},  {"BEVFusion", {4, 0}, 4, 256},
-        {"MinkUNet42", {1, 0}, 1, 96},
+        {"MinkUNet42", {1, 0}, 1, 96},  {"SpUNet-small", {0, 0}, 4, scan::scene_classes},
+        {"SpUNet-small", {3, 9}, 3, 9},
     };
     for (const auto &e : expected) {
         network n;
@@ -98,6 +105,7 @@ TEST(net_detectors_take_channels_and_classes) {
         CHECK_EQUAL(n.input_channels, e.channels);
         CHECK_EQUAL(plan.step[0].shape.cin, e.channels);
         CHECK_EQUAL(plan.step[n.count - 1].channels, e.last);
+        CHECK_EQUAL(n.scores, strncmp(e.net, "SpUNet", 6) == 0);
     }
     network n;
     net_plan plan;

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# examples/torch/bench.py: how long layers and a training step take on the GPU.
+#
+#     bench.py SCAN                          layers and SpUNet
+#     bench.py SCAN --part layers --channels 64,64,3 --profile
+#     bench.py SCAN --library spconv.pytorch     the same step with another library
+#
+# SCAN: a .vox32 file (int32 x, y, z for each voxel), or a KITTI scan (.bin; --voxel: the edge in
+# metres).
+# A line of JSON for each measurement. wall_us: host and device, maps ready, in a loop of ordinary
+# calls; graph_us: the same calls replayed as a CUDA graph, so the device alone.
+import argparse
+import importlib
+import json
+import os
+import sys
+
+import torch
+
+sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
+
+
+def read_scan(path, edge, order):
+    """int32 [voxels, 4]: batch, z, y, x, from 0, in spira's or in random order; and the shape."""
+    if path.endswith(".bin"):
+        points = torch.from_file(path, size=os.path.getsize(path) // 4).view(-1, 4)[:, :3]
+        voxels = (points / edge).floor().int()
+    else:
+        voxels = torch.from_file(path, size=os.path.getsize(path) // 4, dtype=torch.int32)
+        voxels = voxels.view(-1, 3)
+    voxels = torch.unique(voxels - voxels.amin(0), dim=0)
+    if order == "random":
+        voxels = voxels[torch.randperm(len(voxels), generator=torch.Generator().manual_seed(0))]
+    rows = torch.cat([torch.zeros_like(voxels[:, :1]), voxels.flip(1)], 1)
+    shape = [n // 16 * 16 + 16 for n in voxels.amax(0).flip(0).tolist()]
+    return rows.cuda(), shape
+
+
+# ---- clocks -------------------------------------------------------------------------------------
+
+def loop_us(call, times):
+    """Microseconds of a call, in a loop; the median of five loops."""
+    found = []
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(times):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        found.append(begin.elapsed_time(end) * 1000 / times)
+    return sorted(found)[2]
+
+
+def capture(call, warmups=3):
+    """A CUDA graph of a call, after some calls on another stream."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(warmups):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+def measure(name, call, times=20, graph=True, **about):
+    for _ in range(3):
+        call()
+    result = {"name": name, **about, "wall_us": round(loop_us(call, times), 1)}
+    if graph:
+        captured = capture(call)
+        result["graph_us"] = round(loop_us(captured.replay, times), 1)
+    print(json.dumps(result), flush=True)
+
+
+def profile(call, times=10):
+    """Prints the kernels of a call by time."""
+    from torch.profiler import ProfilerActivity, profile as profiler
+    call()
+    with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as run:
+        for _ in range(times):
+            call()
+        torch.cuda.synchronize()
+    rows = [(e.self_device_time_total / times, e.count / times, e.key) for e in run.key_averages()
+            if e.self_device_time_total > 0 and e.device_type.name == "CUDA"]
+    for us, count, key in sorted(rows, reverse=True)[:25]:
+        print(f"  {us:9.1f} us {count:6.1f} calls  {key[:110]}")
+
+
+# ---- layers -------------------------------------------------------------------------------------
+
+def bench_layers(arguments, indices, shape):
+    import spira
+    voxels = spira.voxel_set(indices, shape, 1)
+    for text in arguments.channels:
+        cin, cout, size = map(int, text.split(","))
+        kmap = spira.kernel_map(voxels, voxels, size)
+        x = torch.randn(voxels.capacity, cin, device="cuda").to(arguments.dtype).requires_grad_()
+        weight = torch.randn(cout, size, size, size, cin, device="cuda", requires_grad=True)
+        grad = torch.randn(voxels.capacity, cout, device="cuda").to(arguments.dtype)
+
+        def forward():
+            with torch.no_grad():
+                return spira.conv(x, weight, None, kmap)
+
+        def both():
+            x.grad = weight.grad = None
+            spira.conv(x, weight, None, kmap).backward(grad)
+
+        about = {"channels": text, "type": arguments.type, "voxels": voxels.capacity}
+        def product():
+            x.grad = dense.grad = None
+            (x @ dense).backward(grad)
+
+        dense = torch.randn(cin, cout, device="cuda").to(arguments.dtype).requires_grad_()
+        measure("forward", forward, **about)
+        measure("forward and both gradients", both, **about)
+        measure("x @ w and both gradients, for the host's share", product, **about)
+        if arguments.profile:
+            profile(both)
+
+        def maps():
+            made = spira.kernel_map(voxels, voxels, size)
+            made.layout(cin, cout, spira.maps.TYPES[arguments.dtype])
+            made.pairs()
+
+        measure("maps of a layer and its gradients", maps, **about)
+
+
+# ---- a training step ----------------------------------------------------------------------------
+
+def bench_step(arguments, indices, shape):
+    from spunet import SpUNet
+    library = importlib.import_module(arguments.library)
+    ours = arguments.library == "spira.pytorch"
+    torch.manual_seed(0)
+    net = SpUNet(4, 20, library=library).cuda()
+    net = library.convert_batchnorm(net) if ours else net
+    features = torch.randn(len(indices), 4, device="cuda")
+    labels = torch.randint(0, 20, (len(indices),), device="cuda")
+    loss_of = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, fused=True)
+    scaler = torch.amp.GradScaler(enabled=arguments.dtype == torch.float16, init_scale=1024.0)
+
+    def step(make, labels):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=arguments.dtype, enabled=arguments.type != "fp32"):
+            loss = loss_of(net(make()).float(), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    def exact():
+        made = library.SparseConvTensor(features, indices, shape, 1)
+        return library.prepare(net, made) if ours else made
+
+    def report(name, call, times):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(3):
+            call()
+        us = loop_us(call, times)
+        print(json.dumps({"name": name, "library": arguments.library, "type": arguments.type,
+                          "voxels": len(indices), "wall_us": round(us, 1),
+                          "MiB": round(torch.cuda.max_memory_allocated() / 2 ** 20),
+                          "reserved_MiB": round(torch.cuda.max_memory_reserved() / 2 ** 20)}),
+              flush=True)
+
+    report("training step of SpUNet", lambda: step(exact, labels), 5)
+    if arguments.profile:
+        profile(lambda: step(exact, labels), 3)
+    if not ours:
+        return
+    rows = int(len(indices) * arguments.margin) + 1
+    capacities = library.capacities(net, library.SparseConvTensor(features, indices, shape, 1),
+                                    arguments.margin)
+    padded = library.pad(features, indices, rows)
+    wide_labels = torch.nn.functional.pad(labels, (0, rows - len(indices)), value=-100)
+
+    def bounded():
+        return library.SparseConvTensor(*padded[:2], shape, 1, count=padded[2],
+                                        capacities=capacities,
+                                        ordered=arguments.order == "sorted")
+
+    report("the same with capacities", lambda: step(bounded, wide_labels), 5)
+    optimizer.zero_grad(set_to_none=True)
+    torch.cuda.empty_cache()
+    graph = capture(lambda: step(bounded, wide_labels))
+    report("the same as a CUDA graph", graph.replay, 10)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Times layers and a training step on the GPU.")
+    parser.add_argument("scan")
+    parser.add_argument("--voxel", type=float, default=0.05, help="edge in metres, of a .bin scan")
+    parser.add_argument("--part", choices=("all", "layers", "step"), default="all")
+    parser.add_argument("--channels", nargs="+", default=["16,16,3", "32,32,3", "64,64,3",
+                                                          "128,128,3", "256,256,3"],
+                        help="Cin,Cout,size of layers")
+    parser.add_argument("--type", choices=("fp16", "bf16", "fp32"), default="fp16")
+    parser.add_argument("--library", default="spira.pytorch", help="of the training step")
+    parser.add_argument("--order", choices=("sorted", "random"), default="sorted",
+                        help="of the rows: sort_rows() of spira.pytorch, or random")
+    parser.add_argument("--margin", type=float, default=1.1, help="of the capacities")
+    parser.add_argument("--profile", action="store_true", help="also lists kernels")
+    arguments = parser.parse_args()
+    arguments.dtype = {"fp16": torch.float16, "bf16": torch.bfloat16,
+                       "fp32": torch.float32}[arguments.type]
+    indices, shape = read_scan(arguments.scan, arguments.voxel, arguments.order)
+    if arguments.part != "step" and arguments.library == "spira.pytorch":
+        bench_layers(arguments, indices, shape)
+    if arguments.part != "layers":
+        bench_step(arguments, indices, shape)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+// examples/torch/csrc/conv.cpp: convolution and its gradients, on both devices.
+#include "ops.h"
+#include "scope.h"
+
+namespace spira_torch {
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+// What all parts of a layer know.
+struct layer {
+    kernel_arg kernel;
+    bool identity; // volume 1 onto the same set: there is no map
+    spira::conv_shape shape;
+    spira::grad_order mirrors;
+};
+
+// The sizes of a kernel as a weight has them: [Cout, z, y, x, Cin], or [Cout, y, x, Cin].
+static bool weight_fits(const Tensor &weight, spira::triple size) {
+    const int64_t n = weight.dim();
+    return (n == 5 || (n == 4 && size.z == 1)) && weight.size(n - 2) == size.x &&
+           weight.size(n - 3) == size.y && (n == 4 || weight.size(1) == size.z);
+}
+
+static layer layer_of(const Tensor &features, const Tensor &weight, IntArrayRef kernel,
+                      int64_t flags) {
+    layer l = {};
+    l.kernel = kernel_of(kernel);
+    TORCH_CHECK_VALUE(features.dim() == 2, "features: [rows, channels] expected, got ",
+                      features.sizes());
+    require_device(weight, "weight", features, "features");
+    const spira::triple size = l.kernel.shape.size;
+    TORCH_CHECK_VALUE(weight_fits(weight, size), "weight: ", weight.sizes(),
+                      " does not fit a kernel of size (", size.z, ", ", size.y, ", ", size.x,
+                      "); [Cout, *size, Cin] expected");
+    TORCH_CHECK_VALUE(weight.size(-1) == features.size(1), "weight: ", weight.size(-1),
+                      " input channels, but features have ", features.size(1));
+    numeric_of(weight, 0, "weight");
+    l.shape = spira::conv_shape_of(&l.kernel.shape, (int)features.size(1), (int)weight.size(0),
+                                   numeric_of(features, flags, "features"));
+    require(spira::conv_shape_check(&l.shape));
+    l.identity = l.kernel.same && l.kernel.volume == 1;
+    l.mirrors = spira::conv_grad_mirrors(&l.kernel.shape, l.kernel.same)
+                    ? spira::grad_order_mirrored
+                    : spira::grad_order_same;
+    return l;
+}
+
+// Weights in spira's order, [x, y, z, Cin, Cout] fp32: one kernel of PyTorch.
+static Tensor weight_in(const Tensor &weight) {
+    const Tensor ordered =
+        weight.dim() == 5 ? weight.permute({3, 2, 1, 4, 0}) : weight.permute({2, 1, 3, 0});
+    return ordered.to(at::kFloat, false, true, at::MemoryFormat::Contiguous);
+}
+
+// A gradient of weight_in's result, as one of `weight`.
+static Tensor weight_out(const Tensor &grad, const Tensor &weight) {
+    const int64_t n = weight.dim();
+    std::vector<int64_t> size;
+    for (int64_t a = n - 2; a >= 1; --a) {
+        size.push_back(weight.size(a));
+    }
+    size.push_back(weight.size(n - 1));
+    size.push_back(weight.size(0));
+    const Tensor ordered = grad.view(size);
+    return (n == 5 ? ordered.permute({4, 2, 1, 0, 3}) : ordered.permute({3, 1, 0, 2}))
+        .to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
+}
+
+static Tensor floats(const Tensor &t) {
+    return t.to(at::kFloat).contiguous();
+}
+
+// The map of an operator, on the device of the features.
+static void require_map(const optional<Tensor> &map, const char *name, const Tensor &features,
+                        bool identity) {
+    TORCH_CHECK_VALUE(map || identity, name, ": missing");
+    if (map) {
+        require_device(*map, name, features, "features");
+    }
+}
+
+// The table of a kernel map on the CPU; null for the identity.
+static const int32_t *table_of(const optional<Tensor> &map, const char *name, int64_t rows,
+                               int volume, bool identity) {
+    if (identity) {
+        return nullptr;
+    }
+    require_type(*map, name, at::kInt);
+    TORCH_CHECK_VALUE(map->dim() == 2 && map->size(0) == rows && map->size(1) == volume, name, ": ",
+                      map->sizes(), ", expected [", rows, ", ", volume, "]");
+    return map->data_ptr<int32_t>();
+}
+
+static void require_rows(const Tensor &t, const char *name, int64_t rows, int64_t channels) {
+    TORCH_CHECK_VALUE(t.dim() == 2 && t.size(0) == rows && t.size(1) == channels, name, ": ",
+                      t.sizes(), ", expected [", rows, ", ", channels, "]");
+}
+
+// ---- forward ------------------------------------------------------------------------------------
+
+static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, const Tensor &bias,
+                       const optional<Tensor> &map, const Tensor &count, int64_t rows) {
+    const Tensor x = floats(in), w = weight_in(weight);
+    Tensor out = at::zeros({rows, l.shape.cout}, x.options());
+    spira::conv_epilogue epilogue = spira::conv_epilogue();
+    epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    require(spira::conv_host(&l.shape, x.data_ptr<float>(), nullptr, w.data_ptr<float>(),
+                             table_of(map, "map", rows, l.kernel.volume, l.identity),
+                             count_host(count, rows), &epilogue, out.data_ptr<float>()));
+    return out.to(in.scalar_type());
+}
+
+#ifdef SPIRA_TORCH_CUDA
+
+static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way way) {
+    weight_job job = {};
+    job.size = l.kernel.shape.size;
+    job.cin = l.shape.cin;
+    job.cout = l.shape.cout;
+    job.type = numeric_of(weight, 0, "weight");
+    job.way = way;
+    return job;
+}
+
+// Runs a convolution of a shape over the map of a kernel, onto `rows` outputs.
+static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
+                        const spira::kernel_shape &kernel, const Tensor &in, const Tensor &weight,
+                        weight_way way, const Tensor &bias, const optional<Tensor> &map,
+                        const Tensor &count, int64_t rows) {
+    const cuda_scope scope(in);
+    const Tensor given = weight.contiguous();
+    const Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
+    const weight_job order = weight_job_of(l, weight, way);
+    require(gpu::weights_order(&order, given.data_ptr(), ordered.data_ptr<float>(), scope.stream));
+    Tensor out = at::empty({rows, shape.cout}, in.options());
+    conv_job job = {};
+    job.shape = shape;
+    job.kernel = kernel;
+    job.identity = l.identity;
+    job.map = l.identity ? nullptr : map->data_ptr();
+    job.map_bytes = l.identity ? 0 : map->nbytes();
+    job.count = count.data_ptr<int32_t>();
+    job.capacity = (int32_t)rows;
+    job.in = in.data_ptr();
+    job.weight = ordered.data_ptr<float>();
+    job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    job.out = out.data_ptr();
+    size_t bytes;
+    require(gpu::conv_bytes(scope.info, &shape, &bytes));
+    const scratch s = scratch_of(in, bytes);
+    require(gpu::conv(scope.info, &job, s.base, s.size, scope.stream));
+    return out;
+}
+
+#endif
+
+Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+            const optional<Tensor> &map, const optional<Tensor> &, const optional<Tensor> &,
+            const Tensor &source_count, const Tensor &count, int64_t rows, IntArrayRef kernel,
+            int64_t flags) {
+    const layer l = layer_of(features, weight, kernel, flags);
+    require_device(count, "count", features, "features");
+    require_device(source_count, "count", features, "features");
+    require_map(map, "map", features, l.identity);
+    Tensor added;
+    if (bias) {
+        require_device(*bias, "bias", features, "features");
+        TORCH_CHECK_VALUE(bias->dim() == 1 && bias->size(0) == l.shape.cout,
+                          "bias: ", bias->sizes(), ", expected [", l.shape.cout, "]");
+        numeric_of(*bias, 0, "bias");
+        added = floats(*bias);
+    }
+    rows_of(features.size(0), "features");
+    TORCH_CHECK_VALUE(!l.identity || features.size(0) == rows, "features: ", features.sizes(),
+                      ", but there are ", rows, " coordinates");
+    if (!rows_of(rows, "rows") || !features.size(0)) {
+        Tensor none = at::zeros({rows, l.shape.cout}, features.options());
+        return bias ? none.add_(*bias) : none;
+    }
+    const Tensor in = features.contiguous();
+    if (features.is_cpu()) {
+        return conv_cpu(l, in, weight, added, map, count, rows);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    Tensor out =
+        conv_cuda(l, l.shape, l.kernel.shape, in, weight, weight_forward, added, map, count, rows);
+    if (flags & flag_padded) {
+        clear_tail(out, count);
+    }
+    return out;
+#else
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+#endif
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &features,
+                         const Tensor &weight, const optional<Tensor> &back, const Tensor &count,
+                         int64_t flags) {
+    const int64_t rows = features.size(0);
+    require_map(back, "back", features, l.identity);
+    if (features.is_cpu()) {
+        const Tensor g = floats(grad), w = weight_in(weight);
+        Tensor out = at::zeros({rows, l.shape.cin}, g.options());
+        require(spira::conv_grad_input_host(
+            &l.shape, spira::grad_source_both, l.mirrors, g.data_ptr<float>(), w.data_ptr<float>(),
+            table_of(back, "back", rows, l.kernel.volume, l.identity), count_host(count, rows),
+            nullptr, out.data_ptr<float>()));
+        return out.to(features.scalar_type());
+    }
+#ifdef SPIRA_TORCH_CUDA
+    const bool mirrored = l.mirrors == spira::grad_order_mirrored;
+    const kernel_arg kernel = mirrored ? l.kernel : kernel_reversed(l.kernel);
+    const spira::conv_shape shape = spira::conv_grad_shape(&l.shape, spira::grad_source_both);
+    Tensor out =
+        conv_cuda(l, shape, kernel.shape, grad, weight,
+                  mirrored ? weight_mirrored : weight_gradient, Tensor(), back, count, rows);
+    if (flags & flag_padded) {
+        clear_tail(out, count);
+    }
+    return out;
+#else
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+#endif
+}
+
+// The pair lists of a layer, from the input to the output.
+static spira::map_pairs layer_pairs(const layer &l, const optional<Tensor> &pairs, int64_t flags) {
+    if (l.identity) {
+        return spira::map_pairs();
+    }
+    spira::map_pairs p = pairs_of(*pairs, l.kernel.volume);
+    if (flags & flag_exchanged) {
+        std::swap(p.input, p.output);
+    }
+    return p;
+}
+
+static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &features,
+                          const Tensor &weight, const optional<Tensor> &pairs, const Tensor &count,
+                          int64_t flags) {
+    require_map(pairs, "pairs", features, l.identity);
+    const spira::map_pairs lists = layer_pairs(l, pairs, flags);
+    const spira::pairs_sides sides = l.mirrors == spira::grad_order_mirrored
+                                         ? spira::pairs_sides_centre
+                                         : spira::pairs_sides_one;
+    const int64_t outputs = grad.size(0);
+    Tensor made =
+        at::empty({l.kernel.volume, l.shape.cin, l.shape.cout}, options_of(features, at::kFloat));
+    if (features.is_cpu()) {
+        const Tensor x = floats(features), g = floats(grad);
+        require(spira::conv_grad_weight_host(&l.shape, x.data_ptr<float>(), nullptr,
+                                             g.data_ptr<float>(), l.identity ? nullptr : &lists,
+                                             sides, count_host(count, outputs),
+                                             made.data_ptr<float>()));
+        return weight_out(made, weight);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    const cuda_scope scope(features);
+    const Tensor in = features.contiguous();
+    weight_grad_job job = {};
+    job.shape = l.shape;
+    job.in = in.data_ptr();
+    job.out_grad = grad.data_ptr();
+    job.pairs = lists;
+    job.sides = sides;
+    job.count = count.data_ptr<int32_t>();
+    job.capacity = (int32_t)outputs;
+    job.weight_grad = made.data_ptr<float>();
+    size_t bytes;
+    require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
+    const scratch s = scratch_of(features, bytes);
+    require(gpu::weight_grad(scope.info, &job, s.base, s.size, scope.stream));
+    Tensor result = at::empty(weight.sizes(), weight.options());
+    const weight_job order = weight_job_of(l, weight, weight_forward);
+    require(gpu::weights_restore(&order, made.data_ptr<float>(), result.data_ptr(), scope.stream));
+    return result;
+#else
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+#endif
+}
+
+static Tensor bias_grad(const layer &l, const Tensor &grad, const Tensor &count) {
+    Tensor made = at::empty({l.shape.cout}, options_of(grad, at::kFloat));
+    const int64_t outputs = grad.size(0);
+    if (grad.is_cpu()) {
+        const Tensor g = floats(grad);
+        require(spira::conv_grad_bias_host(g.data_ptr<float>(), count_host(count, outputs),
+                                           l.shape.cout, made.data_ptr<float>()));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (grad.is_cuda()) {
+        const cuda_scope scope(grad);
+        size_t bytes;
+        require(gpu::bias_grad_bytes(scope.info, l.shape.cout, &bytes));
+        const scratch s = scratch_of(grad, bytes);
+        require(gpu::bias_grad(scope.info, l.shape.type, grad.data_ptr(), count.data_ptr<int32_t>(),
+                               (int32_t)outputs, l.shape.cout, made.data_ptr<float>(), s.base,
+                               s.size, scope.stream));
+    }
+#endif
+    return made;
+}
+
+std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const Tensor &features,
+                                                 const Tensor &weight, const optional<Tensor> &back,
+                                                 const optional<Tensor> &pairs,
+                                                 const Tensor &source_count, const Tensor &count,
+                                                 IntArrayRef kernel, int64_t flags,
+                                                 std::array<bool, 3> wanted) {
+    const layer l = layer_of(features, weight, kernel, flags);
+    TORCH_CHECK_VALUE(out_grad.dim() == 2, "grad: [rows, channels] expected");
+    require_rows(out_grad, "grad", out_grad.size(0), l.shape.cout);
+    require_device(out_grad, "grad", features, "features");
+    const Tensor grad = out_grad.to(features.scalar_type()).contiguous();
+    const Tensor none = at::empty({0}, options_of(features, at::kFloat));
+    if (!features.size(0) || !grad.size(0)) {
+        return {wanted[0] ? at::zeros_like(features) : none,
+                wanted[1] ? at::zeros_like(weight) : none,
+                wanted[2] ? grad.sum(0, false, at::kFloat) : none};
+    }
+    return {wanted[0] ? input_grad(l, grad, features, weight, back, source_count, flags) : none,
+            wanted[1] ? weight_grad(l, grad, features, weight, pairs, count, flags) : none,
+            wanted[2] ? bias_grad(l, grad, count) : none};
+}
+
+} // namespace spira_torch

@@ -1,0 +1,185 @@
+// examples/torch/csrc/convert.h: between PyTorch's arguments and spira's structs; errors.
+//
+// The operators take word layouts, kernels and grids as lists of ints, because schemas have no
+// structs:
+//   layout  18 ints: bits, width x y z, width_batch, shift_x, shift_y, shift_b, bias x y z,
+//           lo x y z, hi x y z, batches
+//   kernel  11 ints: size x y z, dilation x y z, stride x y z, transposed, same (the outputs are
+//   the
+//           source)
+//   grid    9 ints: origin x y z, stride x y z, extent x y z
+#ifndef SPIRA_TORCH_CONVERT_H
+#define SPIRA_TORCH_CONVERT_H
+
+#include "gpu.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+namespace spira_torch {
+
+using at::IntArrayRef;
+using at::Tensor;
+using std::optional;
+
+enum { layout_ints = 18, kernel_ints = 11, grid_ints = 9 };
+
+// Flags of the operators on features.
+enum : int64_t {
+    flag_padded = 1,    // rows from the count on must become zero
+    flag_tf32 = 2,      // fp32 features are rounded to tf32
+    flag_exchanged = 4, // the pair lists are those of the other direction
+};
+
+// Forms of a kernel map; maps.py has the same numbers.
+enum : int64_t { form_table = 0, form_order = 1, form_tiles = 2, form_tiles_wide = 3 };
+
+// ---- errors -------------------------------------------------------------------------------------
+
+// Raises a failed status as ValueError, an error of CUDA as RuntimeError.
+inline void require(spira::status s) {
+    if (spira::status_failed(s)) {
+        char text[512];
+        spira::status_text(s, text, sizeof text);
+        TORCH_CHECK(s.code != spira::status_cuda, "spira: ", text);
+        TORCH_CHECK_VALUE(false, text);
+    }
+}
+
+// An argument is on the device of another one.
+inline void require_device(const Tensor &t, const char *name, const Tensor &other,
+                           const char *of_other) {
+    TORCH_CHECK_VALUE(t.device() == other.device(), name, ": on ", t.device(), ", but ", of_other,
+                      " is on ", other.device());
+}
+
+inline void require_type(const Tensor &t, const char *name, at::ScalarType type) {
+    TORCH_CHECK_VALUE(t.scalar_type() == type, name, ": ", type, " expected, got ",
+                      t.scalar_type());
+}
+
+// ---- structs ------------------------------------------------------------------------------------
+
+inline spira::triple triple_at(IntArrayRef v, size_t i) {
+    return spira::triple_make((int)v[i], (int)v[i + 1], (int)v[i + 2]);
+}
+
+inline spira::word_layout layout_of(IntArrayRef v) {
+    TORCH_CHECK_VALUE(v.size() == layout_ints, "layout: ", layout_ints, " ints expected");
+    spira::word_layout l = {};
+    l.bits = (int)v[0];
+    l.width = triple_at(v, 1);
+    l.width_batch = (int)v[4];
+    l.shift_x = (int)v[5];
+    l.shift_y = (int)v[6];
+    l.shift_b = (int)v[7];
+    l.bias = triple_at(v, 8);
+    l.lo = triple_at(v, 11);
+    l.hi = triple_at(v, 14);
+    l.batches = (int)v[17];
+    return l;
+}
+
+inline std::vector<int64_t> layout_list(const spira::word_layout &l) {
+    return {l.bits,    l.width.x, l.width.y, l.width.z, l.width_batch, l.shift_x,
+            l.shift_y, l.shift_b, l.bias.x,  l.bias.y,  l.bias.z,      l.lo.x,
+            l.lo.y,    l.lo.z,    l.hi.x,    l.hi.y,    l.hi.z,        l.batches};
+}
+
+struct kernel_arg {
+    spira::kernel_shape shape;
+    bool same;
+    int volume;
+};
+
+inline kernel_arg kernel_of(IntArrayRef v) {
+    TORCH_CHECK_VALUE(v.size() == kernel_ints || v.size() == kernel_ints - 1,
+                      "kernel: ", kernel_ints, " ints expected");
+    kernel_arg k = {};
+    k.shape.size = triple_at(v, 0);
+    k.shape.dilation = triple_at(v, 3);
+    k.shape.stride = triple_at(v, 6);
+    k.shape.transposed = v[9] != 0;
+    k.same = v.size() == kernel_ints && v[10] != 0;
+    require(spira::kernel_check(&k.shape));
+    k.volume = spira::kernel_volume(&k.shape);
+    return k;
+}
+
+// The kernel of the other direction.
+inline kernel_arg kernel_reversed(kernel_arg k) {
+    k.shape.transposed = !k.shape.transposed;
+    return k;
+}
+
+inline spira::numeric numeric_of(const Tensor &t, int64_t flags, const char *name) {
+    switch (t.scalar_type()) {
+    case at::kFloat:
+        return flags & flag_tf32 ? spira::numeric_tf32 : spira::numeric_f32;
+    case at::kHalf:
+        return spira::numeric_f16;
+    case at::kBFloat16:
+        return spira::numeric_bf16;
+    default:
+        TORCH_CHECK_VALUE(false, name, ": ", t.scalar_type(),
+                          "; fp32, fp16 and bf16 are supported");
+    }
+}
+
+// A number of rows as spira takes it.
+inline int32_t rows_of(int64_t rows, const char *name) {
+    TORCH_CHECK_VALUE(rows >= 0 && rows <= INT32_MAX / 2, name, ": ", rows,
+                      " rows; fewer than 2^30 are supported");
+    return (int32_t)rows;
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+inline at::TensorOptions options_of(const Tensor &like, at::ScalarType type) {
+    return at::TensorOptions().device(like.device()).dtype(type);
+}
+
+inline Tensor empty_like(const Tensor &like, at::ScalarType type, IntArrayRef size) {
+    return at::empty(size, options_of(like, type));
+}
+
+// Scratch of PyTorch's allocator, on the device of `like`, aligned to 256 bytes.
+struct scratch {
+    Tensor bytes;
+    void *base;
+    size_t size;
+};
+
+inline scratch scratch_of(const Tensor &like, size_t size) {
+    scratch s;
+    const size_t alignment = spira::workspace_alignment;
+    s.bytes = empty_like(like, at::kByte, {(int64_t)(size + alignment)});
+    s.base = (void *)spira::round_up((int64_t)(uintptr_t)s.bytes.data_ptr(), (int64_t)alignment);
+    s.size = size;
+    return s;
+}
+
+// A set as arguments: words and count, checked against each other and the layout.
+inline set_ref set_of(const Tensor &words, const Tensor &count, const spira::word_layout &layout,
+                      const char *name) {
+    require_type(words, name, layout.bits == 32 ? at::kInt : at::kLong);
+    TORCH_CHECK_VALUE(words.dim() == 1 && words.is_contiguous(), name,
+                      ": contiguous [capacity] expected");
+    require_type(count, "count", at::kInt);
+    require_device(count, "count", words, name);
+    TORCH_CHECK_VALUE(count.numel() == 1, "count: one int expected");
+    set_ref s = {};
+    s.words = words.data_ptr();
+    s.count = count.data_ptr<int32_t>();
+    s.capacity = rows_of(words.size(0), name);
+    return s;
+}
+
+// Rows [0, min(count, capacity)) on the host: CPU tensors only.
+inline int32_t count_host(const Tensor &count, int64_t capacity) {
+    return (int32_t)std::max<int64_t>(std::min<int64_t>(*count.data_ptr<int32_t>(), capacity), 0);
+}
+
+} // namespace spira_torch
+
+#endif

@@ -1,0 +1,112 @@
+// examples/torch/csrc/cuda/features.cu: features on the GPU: convolution by format, bias gradients,
+// pooling, dense maps.
+#include "format.h"
+#include "spira/conv_grad.cuh"
+#include "spira/dense.cuh"
+#include "spira/dense_grad.cuh"
+#include "spira/pool.cuh"
+#include "spira/pool_grad.cuh"
+
+namespace spira_torch {
+namespace gpu {
+
+// ---- convolution --------------------------------------------------------------------------------
+
+// Packed weights.
+status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape, size_t *bytes) {
+    return spira::conv_weights_bytes(info, shape, bytes);
+}
+
+status conv(const spira::device_info *info, const conv_job *job, void *scratch,
+            size_t scratch_bytes, stream_ref stream) {
+    switch (job->shape.type) {
+    case spira::numeric_f32:
+        return format_conv<spira::numeric_f32>(info, job, scratch, scratch_bytes, stream);
+    case spira::numeric_tf32:
+        return format_conv<spira::numeric_tf32>(info, job, scratch, scratch_bytes, stream);
+    case spira::numeric_f16:
+        return format_conv<spira::numeric_f16>(info, job, scratch, scratch_bytes, stream);
+    default:
+        return format_conv<spira::numeric_bf16>(info, job, scratch, scratch_bytes, stream);
+    }
+}
+
+status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape *shape,
+                         size_t *bytes) {
+    return spira::conv_grad_weight_workspace(info, shape, bytes);
+}
+
+status weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
+                   size_t scratch_bytes, stream_ref stream) {
+    switch (job->shape.type) {
+    case spira::numeric_f32:
+        return format_weight_grad<spira::numeric_f32>(info, job, scratch, scratch_bytes, stream);
+    case spira::numeric_tf32:
+        return format_weight_grad<spira::numeric_tf32>(info, job, scratch, scratch_bytes, stream);
+    case spira::numeric_f16:
+        return format_weight_grad<spira::numeric_f16>(info, job, scratch, scratch_bytes, stream);
+    default:
+        return format_weight_grad<spira::numeric_bf16>(info, job, scratch, scratch_bytes, stream);
+    }
+}
+
+status bias_grad_bytes(const spira::device_info *info, int cout, size_t *bytes) {
+    return spira::conv_grad_bias_workspace(info, cout, bytes);
+}
+
+status bias_grad(const spira::device_info *info, spira::numeric type, const void *out_grad,
+                 const int32_t *count, int32_t capacity, int cout, float *bias_grad, void *scratch,
+                 size_t scratch_bytes, stream_ref stream) {
+    return spira::conv_grad_bias(info, type, out_grad, count, capacity, cout, bias_grad, scratch,
+                                 scratch_bytes, stream);
+}
+
+// ---- pooling ------------------------------------------------------------------------------------
+
+status pool(spira::pool_kind kind, spira::numeric type, const void *in, int channels,
+            const int32_t *map, int volume, const int32_t *count, int32_t capacity, void *out,
+            stream_ref stream) {
+    return spira::pool(kind, type, in, channels, map, volume, count, capacity, out, stream);
+}
+
+status pool_grad(const spira::pool_grad_args *args, stream_ref stream) {
+    return spira::pool_grad(args, stream);
+}
+
+// ---- dense maps ---------------------------------------------------------------------------------
+
+template <typename W, spira::numeric format>
+static status dense_run(const spira::device_info *info, const dense_job *job, stream_ref stream) {
+    spira::dense_args<W> a = {};
+    a.words = job->layout;
+    a.set = set_as<W>(job->set);
+    a.grid = job->grid;
+    a.stride = job->stride;
+    a.batch = job->batch;
+    a.channels = job->channels;
+    a.type = a.out_type = format;
+    a.features = job->features;
+    a.order = spira::dense_channels_first;
+    a.out = job->map;
+    a.trouble = job->trouble;
+    return job->features_grad
+               ? spira::dense_grad<W, format, format>(info, &a, job->features_grad, stream)
+               : spira::dense<W, format, format>(info, &a, stream);
+}
+
+status dense(const spira::device_info *info, const dense_job *job, stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        typedef decltype(word) W;
+        switch (job->type) {
+        case spira::numeric_f16:
+            return dense_run<W, spira::numeric_f16>(info, job, stream);
+        case spira::numeric_bf16:
+            return dense_run<W, spira::numeric_bf16>(info, job, stream);
+        default:
+            return dense_run<W, spira::numeric_f32>(info, job, stream);
+        }
+    });
+}
+
+} // namespace gpu
+} // namespace spira_torch

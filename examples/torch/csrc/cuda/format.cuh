@@ -1,0 +1,77 @@
+// examples/torch/csrc/cuda/format.cuh: convolution and gradients in one number format. Included by
+// a .cu file for each format, which instantiates both functions.
+#ifndef SPIRA_TORCH_CUDA_FORMAT_CUH
+#define SPIRA_TORCH_CUDA_FORMAT_CUH
+
+#include "format.h"
+#include "spira/conv_grad.cuh"
+
+namespace spira_torch {
+namespace gpu {
+
+// The map of a convolution, from the memory that map_layout_build has filled: it lies there as
+// conv_map_build carved it.
+static status format_map(const spira::device_info *info, const conv_job *job,
+                         spira::conv_map *map) {
+    if (job->identity) {
+        *map = spira::conv_map_identity(job->count, job->capacity);
+        return spira::status_success();
+    }
+    spira::conv_map_request<uint32_t> request = {}; // the same for both words
+    request.kernel = job->kernel;
+    request.shape = job->shape;
+    request.source.words = (uint32_t *)job->map; // not read: another set than the outputs
+    request.outputs.count = job->count;
+    request.outputs.capacity = job->capacity;
+    SPIRA_TRY(spira::conv_map_request_check(info, &request));
+    spira::workspace w = spira::workspace_begin(job->map);
+    spira::conv_map_places places;
+    SPIRA_TRY(spira::conv_map_carve(info, &request, &w, &places));
+    SPIRA_TRY(spira::workspace_check(job->map, job->map_bytes, w.used, "map"));
+    *map = places.map;
+    return spira::status_success();
+}
+
+template <spira::numeric format>
+status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
+                   size_t scratch_bytes, stream_ref stream) {
+    SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, job->weight, scratch,
+                                               scratch_bytes, stream));
+    spira::conv_map map;
+    SPIRA_TRY(format_map(info, job, &map));
+    spira::conv_args args = {};
+    args.shape = job->shape;
+    args.map = &map;
+    args.in = job->in;
+    args.weights = scratch;
+    args.epilogue.bias = job->bias;
+    args.out = job->out;
+    return spira::conv<format>(info, &args, stream);
+}
+
+template <spira::numeric format>
+status format_weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
+                          size_t scratch_bytes, stream_ref stream) {
+    spira::conv_grad_weight_args args = {};
+    args.shape = job->shape;
+    args.in = job->in;
+    args.out_grad = job->out_grad;
+    args.pairs = job->pairs;
+    args.sides = job->sides;
+    args.count = job->count;
+    args.capacity = job->capacity;
+    args.weight_grad = job->weight_grad;
+    return spira::conv_grad_weight<format>(info, &args, scratch, scratch_bytes, stream);
+}
+
+} // namespace gpu
+} // namespace spira_torch
+
+// In namespace spira_torch::gpu.
+#define SPIRA_TORCH_FORMAT(format)                                                                 \
+    template spira::status format_conv<format>(const spira::device_info *, const conv_job *,       \
+                                               void *, size_t, stream_ref);                        \
+    template spira::status format_weight_grad<format>(                                             \
+        const spira::device_info *, const weight_grad_job *, void *, size_t, stream_ref);
+
+#endif

@@ -1,0 +1,10 @@
+// examples/torch/csrc/cuda/format_tf32.cu: convolution and gradients in this format.
+#include "format.cuh"
+
+namespace spira_torch {
+namespace gpu {
+
+SPIRA_TORCH_FORMAT(spira::numeric_tf32)
+
+} // namespace gpu
+} // namespace spira_torch

@@ -1,0 +1,68 @@
+// examples/torch/csrc/cuda/maps.cu: kernel maps on the GPU.
+#include "../gpu.h"
+#include "spira/conv_map.cuh"
+
+namespace spira_torch {
+namespace gpu {
+
+status map_table(const map_job *job, int32_t *map, stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::map_build<W>(job->layout, &job->kernel, set_as<W>(job->source),
+                                   set_as<W>(job->outputs), map, stream);
+    });
+}
+
+spira::conv_form map_form(const spira::device_info *info, const spira::conv_shape *shape) {
+    return spira::conv_form_of(info, shape);
+}
+
+template <typename W>
+static spira::conv_map_request<W> request_of(const map_job *job, const spira::conv_shape *shape,
+                                             spira::device_status *trouble) {
+    spira::conv_map_request<W> r = {};
+    r.words = job->layout;
+    r.kernel = job->kernel;
+    r.shape = *shape;
+    r.source = set_as<W>(job->source);
+    r.outputs = set_as<W>(job->outputs);
+    r.trouble = trouble;
+    return r;
+}
+
+status map_layout_bytes(const spira::device_info *info, const map_job *job,
+                        const spira::conv_shape *shape, size_t *bytes) {
+    const auto request = request_of<uint32_t>(job, shape, nullptr); // the same for both words
+    return spira::conv_map_bytes(info, &request, bytes);
+}
+
+status map_layout_build(const spira::device_info *info, const map_job *job,
+                        const spira::conv_shape *shape, void *memory, size_t bytes,
+                        spira::device_status *trouble, stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        typedef decltype(word) W;
+        const auto request = request_of<W>(job, shape, trouble);
+        spira::conv_map map; // features.cuh makes it again from the memory
+        return spira::conv_map_build(info, &request, memory, bytes, &map, stream);
+    });
+}
+
+status map_pairs_bytes(const map_job *job, int32_t capacity, size_t *bytes) {
+    return spira::map_pairs_workspace(&job->kernel, job->outputs.capacity, capacity, bytes);
+}
+
+status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
+                 spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+                 stream_ref stream) {
+    spira::map_forms forms = {};
+    forms.half = half;
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::map_build_pairs<W>(job->layout, &job->kernel, set_as<W>(job->source),
+                                         set_as<W>(job->outputs), &forms, pairs, trouble, scratch,
+                                         scratch_bytes, stream);
+    });
+}
+
+} // namespace gpu
+} // namespace spira_torch

@@ -1,0 +1,196 @@
+// examples/torch/csrc/cuda/sets.cu: voxel sets on the GPU, and rows of features.
+#include "../gpu.h"
+#include "spira/device.cuh"
+#include "spira/expand.cuh"
+#include "spira/voxel.cuh"
+
+#include <mutex>
+
+namespace spira_torch {
+namespace gpu {
+
+// ---- the device ---------------------------------------------------------------------------------
+
+status device(const spira::device_info **info) {
+    enum { devices = 64 };
+    static spira::device_info known[devices];
+    static bool have[devices];
+    static std::mutex lock;
+    int number;
+    SPIRA_TRY(spira::status_from_cuda(cudaGetDevice(&number), "device"));
+    SPIRA_REQUIRE(number < devices, spira::status_unsupported, "device", number);
+    const std::lock_guard<std::mutex> held(lock);
+    if (!have[number]) {
+        SPIRA_TRY(spira::device_info_query(known + number));
+        have[number] = true;
+    }
+    *info = known + number;
+    return spira::status_success();
+}
+
+// ---- sets ---------------------------------------------------------------------------------------
+
+status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in,
+                      size_t *bytes) {
+    return spira::word_dispatch(layout, [&](auto word) {
+        return spira::voxelize_workspace<decltype(word)>(in, in->rows, bytes);
+    });
+}
+
+status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, set_ref set,
+                spira::voxel_rows rows, spira::device_status *trouble, void *scratch,
+                size_t scratch_bytes, stream_ref stream) {
+    return spira::word_dispatch(layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::voxelize<W>(layout, in, set_as<W>(set), rows, trouble, scratch, scratch_bytes,
+                                  stream);
+    });
+}
+
+static __global__ void __launch_bounds__(256)
+    rows_finish_kernel(const int32_t *count, int32_t rows, int32_t *order, const int32_t *voxel,
+                       int32_t *unsorted) {
+    const int32_t i = (int32_t)(blockIdx.x * 256 + threadIdx.x);
+    if (i < rows && voxel[i] != i) {
+        *unsorted = 1; // every thread writes the same
+    }
+    if (i < rows && i >= *count) {
+        order[i] = -1;
+    }
+}
+
+status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int32_t *voxel,
+                   int32_t *unsorted, stream_ref stream) {
+    rows_finish_kernel<<<(unsigned)spira::ceil_div(rows, 256), 256, 0, stream>>>(count, rows, order,
+                                                                                 voxel, unsorted);
+    return spira::status_of_launch("rows_finish");
+}
+
+status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape *kernel,
+                    const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes) {
+    return spira::word_dispatch(layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::expand_workspace<W>(layout, kernel, rule, set_as<W>(in), capacity, bytes);
+    });
+}
+
+status expand(const spira::word_layout *layout, const spira::kernel_shape *kernel,
+              const spira::expand_rule *rule, set_ref in, set_ref out,
+              spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+              stream_ref stream) {
+    return spira::word_dispatch(layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::expand<W>(layout, kernel, rule, set_as<W>(in), set_as<W>(out), trouble,
+                                scratch, scratch_bytes, stream);
+    });
+}
+
+// ---- coordinates --------------------------------------------------------------------------------
+
+template <typename W>
+static __global__ void __launch_bounds__(256)
+    words_unpack_kernel(spira::word_layout layout, spira::voxel_set<W> set, int4 *coords) {
+    const int32_t i = (int32_t)(blockIdx.x * 256 + threadIdx.x);
+    if (i < spira::voxel_set_count(set)) {
+        const spira::voxel v = spira::word_unpack<W>(&layout, set.words[i]);
+        coords[i] = make_int4(v.batch, v.x, v.y, v.z);
+    }
+}
+
+status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coords,
+                    stream_ref stream) {
+    return spira::word_dispatch(layout, [&](auto word) {
+        typedef decltype(word) W;
+        words_unpack_kernel<W><<<(unsigned)spira::ceil_div(set.capacity, 256), 256, 0, stream>>>(
+            *layout, set_as<W>(set), (int4 *)coords);
+        return spira::status_of_launch("unpack");
+    });
+}
+
+template <typename W, typename V>
+static __global__ void __launch_bounds__(256)
+    words_repack_kernel(spira::word_layout from, spira::voxel_set<W> set, spira::word_layout to,
+                        V *words) {
+    const int32_t i = (int32_t)(blockIdx.x * 256 + threadIdx.x);
+    if (i < set.capacity) {
+        words[i] = i < spira::voxel_set_count(set)
+                       ? spira::word_pack<V>(&to, spira::word_unpack<W>(&from, set.words[i]))
+                       : spira::word_none<V>();
+    }
+}
+
+status words_repack(const spira::word_layout *from, set_ref set, const spira::word_layout *to,
+                    void *words, stream_ref stream) {
+    const unsigned grid = (unsigned)spira::ceil_div(set.capacity, 256);
+    return spira::word_dispatch(from, [&](auto in) {
+        return spira::word_dispatch(to, [&](auto out) {
+            typedef decltype(in) W;
+            typedef decltype(out) V;
+            words_repack_kernel<W, V>
+                <<<grid, 256, 0, stream>>>(*from, set_as<W>(set), *to, (V *)words);
+            return spira::status_of_launch("repack");
+        });
+    });
+}
+
+// ---- rows of features ---------------------------------------------------------------------------
+
+// A piece of a row for each thread.
+template <typename P>
+static __global__ void __launch_bounds__(256)
+    rows_gather_kernel(const P *in, int64_t in_rows, const int32_t *index, int64_t rows, int pieces,
+                       P *out) {
+    const int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x, i = at / pieces;
+    if (i < rows) {
+        const int64_t from = index[i];
+        out[at] = from >= 0 && from < in_rows ? in[from * pieces + at % pieces] : P();
+    }
+}
+
+template <typename P>
+static __global__ void __launch_bounds__(256)
+    rows_clear_kernel(P *rows, const int32_t *count, int64_t capacity, int64_t pieces) {
+    const int64_t first = spira::max_of(*count, 0) * pieces, step = (int64_t)gridDim.x * 256;
+    for (int64_t at = first + (int64_t)blockIdx.x * 256 + threadIdx.x; at < capacity * pieces;
+         at += step) {
+        rows[at] = P();
+    }
+}
+
+// Calls body with a pointer type as wide as rows of these bytes can be read.
+template <typename F>
+static status piece_dispatch(const void *a, const void *b, int64_t bytes, F body) {
+    const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)bytes;
+    return all % 16 == 0  ? body(int4())
+           : all % 4 == 0 ? body(int())
+           : all % 2 == 0 ? body(short())
+                          : body(char());
+}
+
+status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_t rows,
+                   int64_t bytes, void *out, stream_ref stream) {
+    return piece_dispatch(in, out, bytes, [&](auto piece) {
+        typedef decltype(piece) P;
+        const int64_t pieces = bytes / (int64_t)sizeof(P);
+        const int64_t grid = spira::ceil_div(rows * pieces, 256);
+        SPIRA_REQUIRE(grid <= INT32_MAX, spira::status_bad_size, "features", rows);
+        rows_gather_kernel<P><<<(unsigned)grid, 256, 0, stream>>>((const P *)in, in_rows, index,
+                                                                  rows, (int)pieces, (P *)out);
+        return spira::status_of_launch("permute_rows");
+    });
+}
+
+status rows_clear_tail(void *rows, const int32_t *count, int64_t capacity, int64_t bytes,
+                       stream_ref stream) {
+    return piece_dispatch(rows, rows, bytes, [&](auto piece) {
+        typedef decltype(piece) P;
+        const int64_t pieces = bytes / (int64_t)sizeof(P);
+        const int64_t grid = spira::ceil_div(capacity * pieces, 4 * 256);
+        rows_clear_kernel<P><<<(unsigned)spira::min_of(grid, 1024), 256, 0, stream>>>(
+            (P *)rows, count, capacity, pieces);
+        return spira::status_of_launch("rows_clear_tail");
+    });
+}
+
+} // namespace gpu
+} // namespace spira_torch

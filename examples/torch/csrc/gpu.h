@@ -1,0 +1,179 @@
+// examples/torch/csrc/gpu.h: what the operators call on the GPU: spira's launchers behind plain
+// functions, so that files with kernels include nothing of PyTorch, and the others no CUDA headers.
+//
+// All arrays are in device memory; streams are passed as pointers. Word arrays are uint32_t or
+// uint64_t, as the layout says. Memory is the caller's: each function that needs scratch has a
+// function that tells its bytes.
+#ifndef SPIRA_TORCH_GPU_H
+#define SPIRA_TORCH_GPU_H
+
+#include "spira/conv_grad.h"
+#include "spira/conv_map.h"
+#include "spira/dense_grad.h"
+#include "spira/device.h"
+#include "spira/expand.h"
+#include "spira/pool_grad.h"
+#include "spira/voxel.h"
+
+struct CUstream_st; // cudaStream_t points to one
+
+namespace spira_torch {
+
+// A voxel_set of either word.
+struct set_ref {
+    void *words;
+    int32_t *count;
+    int32_t capacity;
+};
+
+template <typename W>
+inline spira::voxel_set<W> set_as(const set_ref &s) {
+    return {(W *)s.words, s.count, s.capacity};
+}
+
+// A kernel map to build.
+struct map_job {
+    const spira::word_layout *layout;
+    spira::kernel_shape kernel;
+    set_ref source, outputs;
+};
+
+// A convolution, or the convolution that an input gradient is (spira/conv_grad.h).
+struct conv_job {
+    spira::conv_shape shape;
+    spira::kernel_shape kernel; // of the map
+    bool identity;              // volume 1 onto the same set: there is no map
+    void *map;                  // of map_layout_build
+    size_t map_bytes;
+    int32_t *count;   // of the outputs of the map
+    int32_t capacity; // the same
+    const void *in;
+    const float *weight; // [volume, cin, cout] of the shape: of weights_order
+    const float *bias;
+    void *out;
+};
+
+// How weights_order orders a weight of spconv 2, [cout, z, y, x, cin].
+enum weight_way {
+    weight_forward,  // [volume, cin, cout]: of the layer
+    weight_gradient, // [volume, cout, cin]: of its input gradient
+    weight_mirrored, // the same, offsets mirrored: where the gradient reads the layer's own map
+};
+
+// A weight on the device.
+struct weight_job {
+    spira::triple size;
+    int cin, cout;
+    spira::numeric type; // of the weight: fp32, fp16 or bf16
+    weight_way way;
+};
+
+struct weight_grad_job {
+    spira::conv_shape shape;
+    const void *in, *out_grad;
+    spira::map_pairs pairs;
+    spira::pairs_sides sides;
+    int32_t *count; // outputs
+    int32_t capacity;
+    float *weight_grad;
+};
+
+// `dense`, or its gradient.
+struct dense_job {
+    const spira::word_layout *layout;
+    set_ref set;
+    spira::expand_grid grid;
+    spira::triple stride;
+    int batch, channels;
+    spira::numeric type;
+    const void *features;
+    void *map; // [batch, channels * depth, height, width]
+    spira::device_status *trouble;
+    void *features_grad; // not null: the gradient of `map` goes here
+};
+
+#ifdef SPIRA_TORCH_CUDA
+
+typedef ::CUstream_st *stream_ref;
+
+namespace gpu {
+
+using spira::status;
+
+// Of the current device; queried once for each.
+status device(const spira::device_info **info);
+
+// ---- sets ----
+
+status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in,
+                      size_t *bytes);
+status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, set_ref set,
+                spira::voxel_rows rows, spira::device_status *trouble, void *scratch,
+                size_t scratch_bytes, stream_ref stream);
+// Marks rows of `order` from the count on with -1; unsorted [1]: set to 1 unless voxel[i] == i.
+status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int32_t *voxel,
+                   int32_t *unsorted, stream_ref stream);
+status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape *kernel,
+                    const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes);
+status expand(const spira::word_layout *layout, const spira::kernel_shape *kernel,
+              const spira::expand_rule *rule, set_ref in, set_ref out,
+              spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+              stream_ref stream);
+// coords [capacity, 4]: batch, x, y, z of each voxel; unspecified from the count on.
+status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coords,
+                    stream_ref stream);
+status words_repack(const spira::word_layout *from, set_ref set, const spira::word_layout *to,
+                    void *words, stream_ref stream);
+
+// ---- maps ----
+
+status map_table(const map_job *job, int32_t *map, stream_ref stream);
+spira::conv_form map_form(const spira::device_info *info, const spira::conv_shape *shape);
+status map_layout_bytes(const spira::device_info *info, const map_job *job,
+                        const spira::conv_shape *shape, size_t *bytes);
+status map_layout_build(const spira::device_info *info, const map_job *job,
+                        const spira::conv_shape *shape, void *memory, size_t bytes,
+                        spira::device_status *trouble, stream_ref stream);
+status map_pairs_bytes(const map_job *job, int32_t capacity, size_t *bytes);
+status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
+                 spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+                 stream_ref stream);
+
+// ---- features ----
+
+status weights_order(const weight_job *job, const void *weight, float *to, stream_ref stream);
+// The inverse of weight_forward, rounded to the type: of a weight gradient.
+status weights_restore(const weight_job *job, const float *from, void *weight, stream_ref stream);
+// conv, weight_grad and bias_grad have scratch: what their *_bytes functions tell.
+status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape, size_t *bytes);
+status conv(const spira::device_info *info, const conv_job *job, void *scratch,
+            size_t scratch_bytes, stream_ref stream);
+status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape *shape,
+                         size_t *bytes);
+status weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
+                   size_t scratch_bytes, stream_ref stream);
+status bias_grad_bytes(const spira::device_info *info, int cout, size_t *bytes);
+status bias_grad(const spira::device_info *info, spira::numeric type, const void *out_grad,
+                 const int32_t *count, int32_t capacity, int cout, float *bias_grad, void *scratch,
+                 size_t scratch_bytes, stream_ref stream);
+status pool(spira::pool_kind kind, spira::numeric type, const void *in, int channels,
+            const int32_t *map, int volume, const int32_t *count, int32_t capacity, void *out,
+            stream_ref stream);
+status pool_grad(const spira::pool_grad_args *args, stream_ref stream);
+
+status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);
+
+// out [rows, bytes]: row index[i] of in, zeros where it is negative or beyond in_rows.
+status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_t rows,
+                   int64_t bytes, void *out, stream_ref stream);
+// Zeros in rows [count, capacity).
+status rows_clear_tail(void *rows, const int32_t *count, int64_t capacity, int64_t bytes,
+                       stream_ref stream);
+
+} // namespace gpu
+
+#endif
+
+} // namespace spira_torch
+
+#endif

@@ -1,0 +1,72 @@
+// examples/torch/csrc/library.cpp: the schemas of the operators and what runs them.
+//
+// A pure library of PyTorch: no Python headers, no module. spira/library.py loads it with
+// torch.ops.load_library, and adds the shape functions.
+#include "ops.h"
+
+namespace spira_torch {
+
+TORCH_LIBRARY_FRAGMENT(spira, m) {
+    m.def("word_layout(int[] extent, int batches, int reach) -> int[]", &word_layout);
+    m.def("conv_form(int device, int volume, int cin, int cout, int type) -> int", &conv_form);
+    m.def("map_layout_bytes(int device, int[] kernel, int cin, int cout, int type) -> int[]",
+          &map_layout_bytes);
+    m.def("voxelize(Tensor indices, Tensor? count, int[] layout, int[] extent) "
+          "-> (Tensor words, Tensor order, Tensor voxel, Tensor count, Tensor status)");
+    m.def("expand(Tensor words, Tensor count, int[] layout, int[] kernel, int[] rule, "
+          "SymInt capacity) -> (Tensor words, Tensor count, Tensor status)");
+    m.def("unpack(Tensor words, Tensor count, int[] layout, int[] origin, int[] spacing, int ndim) "
+          "-> Tensor");
+    m.def("repack(Tensor words, Tensor count, int[] layout, int[] to) -> Tensor");
+    m.def("map_table(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
+          "int[] layout, int[] kernel) -> Tensor");
+    m.def("map_layout(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
+          "int[] layout, int[] kernel, int cin, int cout, int type) -> Tensor");
+    m.def("map_pairs(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
+          "int[] layout, int[] kernel, SymInt capacity) -> Tensor");
+    m.def("conv(Tensor features, Tensor weight, Tensor? bias, Tensor? map, Tensor? back, "
+          "Tensor? pairs, Tensor source_count, Tensor count, SymInt rows, int[] kernel, int flags) "
+          "-> Tensor");
+    m.def("conv_backward(Tensor grad, Tensor features, Tensor weight, Tensor? back, Tensor? pairs, "
+          "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
+          "-> (Tensor, Tensor, Tensor)");
+    m.def("permute_rows(Tensor features, Tensor index, Tensor inverse) -> Tensor");
+    m.def("pool(Tensor features, Tensor map, Tensor? back, Tensor source_count, Tensor count, "
+          "int kind, int flags) -> Tensor");
+    m.def("pool_backward(Tensor grad, Tensor features, Tensor map, Tensor back, "
+          "Tensor source_count, int kind, int flags) -> Tensor");
+    m.def("dense(Tensor features, Tensor words, Tensor count, int[] layout, int[] grid, int batch, "
+          "int flags) -> Tensor");
+    m.def("dense_backward(Tensor grad, Tensor words, Tensor count, int[] layout, int[] grid, "
+          "int batch, int flags) -> Tensor");
+}
+
+// One function for both devices: it looks at its tensors.
+static void implement(torch::Library &m) {
+    m.impl("voxelize", &voxelize);
+    m.impl("expand", &expand);
+    m.impl("unpack", &unpack);
+    m.impl("repack", &repack);
+    m.impl("map_table", &map_table);
+    m.impl("map_layout", &map_layout);
+    m.impl("map_pairs", &map_pairs);
+    m.impl("conv", &conv);
+    m.impl("conv_backward", &conv_backward);
+    m.impl("permute_rows", &permute_rows);
+    m.impl("pool", &pool);
+    m.impl("pool_backward", &pool_backward);
+    m.impl("dense", &dense);
+    m.impl("dense_backward", &dense_backward);
+}
+
+TORCH_LIBRARY_IMPL(spira, CPU, m) {
+    implement(m);
+}
+
+#ifdef SPIRA_TORCH_CUDA
+TORCH_LIBRARY_IMPL(spira, CUDA, m) {
+    implement(m);
+}
+#endif
+
+} // namespace spira_torch

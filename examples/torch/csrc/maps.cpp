@@ -1,0 +1,195 @@
+// examples/torch/csrc/maps.cpp: operators that make kernel maps.
+//
+//   map_table   [outputs, volume]: what the CPU and pooling read
+//   map_layout  bytes: what convolutions of a form read on the GPU (spira/conv_map.h)
+//   map_pairs   what weight gradients read
+#include "ops.h"
+#include "scope.h"
+
+namespace spira_torch {
+
+static map_job job_of(const spira::word_layout *layout, const kernel_arg &kernel,
+                      const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                      const Tensor &outputs_count) {
+    require_device(outputs, "outputs", source, "source");
+    map_job job = {};
+    job.layout = layout;
+    job.kernel = kernel.shape;
+    job.source = set_of(source, source_count, *layout, "source");
+    job.outputs = kernel.same ? job.source : set_of(outputs, outputs_count, *layout, "outputs");
+    return job;
+}
+
+Tensor map_table(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                 const Tensor &outputs_count, IntArrayRef layout_ints, IntArrayRef kernel_ints) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    const kernel_arg kernel = kernel_of(kernel_ints);
+    const map_job job = job_of(&layout, kernel, source, source_count, outputs, outputs_count);
+    Tensor map = at::full({job.outputs.capacity, kernel.volume}, -1, options_of(source, at::kInt));
+    if (!job.outputs.capacity || !job.source.capacity) {
+        return map;
+    }
+    int32_t *to = map.data_ptr<int32_t>();
+    if (source.is_cpu()) {
+        require(spira::word_dispatch(&layout, [&](auto word) {
+            typedef decltype(word) W;
+            return spira::map_build_host<W>(&layout, &job.kernel, set_as<W>(job.source),
+                                            set_as<W>(job.outputs), to);
+        }));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (source.is_cuda()) {
+        const cuda_scope scope(source);
+        require(gpu::map_table(&job, to, scope.stream));
+    }
+#endif
+    return map;
+}
+
+// ---- layouts of the GPU -------------------------------------------------------------------------
+
+#ifdef SPIRA_TORCH_CUDA
+
+static spira::conv_shape shape_of(int64_t volume, int64_t cin, int64_t cout, int64_t type) {
+    spira::conv_shape s = {};
+    s.volume = (int)volume;
+    s.cin = (int)cin;
+    s.cout = (int)cout;
+    s.type = (spira::numeric)type;
+    require(spira::conv_shape_check(&s));
+    return s;
+}
+
+static const spira::device_info *info_of(int64_t device) {
+    const c10::cuda::CUDAGuard guard((c10::DeviceIndex)device);
+    const spira::device_info *info;
+    require(gpu::device(&info));
+    return info;
+}
+
+int64_t conv_form(int64_t device, int64_t volume, int64_t cin, int64_t cout, int64_t type) {
+    const spira::conv_shape s = shape_of(volume, cin, cout, type);
+    return gpu::map_form(info_of(device), &s) == spira::conv_form_order ? form_order
+           : std::max(cin, cout) >= 64                                  ? form_tiles_wide
+                                                                        : form_tiles;
+}
+
+static int64_t layout_bytes(const spira::device_info *info, const kernel_arg &kernel,
+                            const spira::conv_shape *shape, int32_t capacity) {
+    map_job job = {};
+    job.kernel = kernel.shape;
+    job.source.capacity = job.outputs.capacity = capacity;
+    job.source.words = &job; // not read: another set than the outputs
+    size_t bytes;
+    require(gpu::map_layout_bytes(info, &job, shape, &bytes));
+    return (int64_t)bytes;
+}
+
+// A line above the bytes of all capacities, so that shape functions need no capacity. Bytes grow in
+// steps of a row group or tile; the constant covers two steps of the coarsest one.
+std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints, int64_t cin,
+                                      int64_t cout, int64_t type) {
+    const kernel_arg kernel = kernel_of(kernel_ints);
+    const spira::conv_shape s = shape_of(kernel.volume, cin, cout, type);
+    const spira::device_info *info = info_of(device);
+    const int32_t far = 1 << 18;
+    int64_t slope = 0, constant = 0;
+    for (int32_t c = far; c >= far / 16; c /= 2) { // tiles of both sizes
+        slope = std::max(slope, spira::ceil_div(layout_bytes(info, kernel, &s, c), c));
+    }
+    for (int32_t c = 1; c < far; c *= 2) {
+        constant = std::max(constant, layout_bytes(info, kernel, &s, c) - slope * c);
+    }
+    return {slope, spira::round_up(constant + layout_bytes(info, kernel, &s, 128), 256)};
+}
+
+Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                  const Tensor &outputs_count, IntArrayRef layout_ints, IntArrayRef kernel_ints,
+                  int64_t cin, int64_t cout, int64_t type) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    const kernel_arg kernel = kernel_of(kernel_ints);
+    const map_job job = job_of(&layout, kernel, source, source_count, outputs, outputs_count);
+    const spira::conv_shape s = shape_of(kernel.volume, cin, cout, type);
+    const std::vector<int64_t> line =
+        map_layout_bytes(source.get_device(), kernel_ints, cin, cout, type);
+    Tensor map = empty_like(source, at::kByte, {line[0] * job.outputs.capacity + line[1]});
+    if (!job.outputs.capacity || !job.source.capacity) {
+        return map;
+    }
+    const cuda_scope scope(source);
+    Tensor trouble =
+        at::zeros({(int64_t)sizeof(spira::device_status)}, options_of(source, at::kByte));
+    require(gpu::map_layout_build(scope.info, &job, &s, map.data_ptr(), (size_t)map.numel(),
+                                  (spira::device_status *)trouble.data_ptr(), scope.stream));
+    return map;
+}
+
+#else
+
+int64_t conv_form(int64_t, int64_t, int64_t, int64_t, int64_t) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+}
+
+std::vector<int64_t> map_layout_bytes(int64_t, IntArrayRef, int64_t, int64_t, int64_t) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+}
+
+Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &, IntArrayRef,
+                  IntArrayRef, int64_t, int64_t, int64_t) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+}
+
+#endif
+
+// ---- pair lists ---------------------------------------------------------------------------------
+
+// One tensor: begin [volume + 1], up to a multiple of 64; then input and output [capacity] each.
+spira::map_pairs pairs_of(const Tensor &pairs, int volume) {
+    const int64_t head = spira::round_up(volume + 1, 64);
+    const int64_t capacity = (pairs.numel() - head) / 2;
+    TORCH_CHECK_VALUE(pairs.is_contiguous() && capacity >= 1 &&
+                          pairs.numel() == head + 2 * capacity,
+                      "pairs: not made by map_pairs for this kernel");
+    require_type(pairs, "pairs", at::kInt);
+    int32_t *p = pairs.data_ptr<int32_t>();
+    return {p, p + head, p + head + capacity, rows_of(capacity, "pairs")};
+}
+
+Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                 const Tensor &outputs_count, IntArrayRef layout_ints, IntArrayRef kernel_ints,
+                 int64_t capacity) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    const kernel_arg kernel = kernel_of(kernel_ints);
+    const map_job job = job_of(&layout, kernel, source, source_count, outputs, outputs_count);
+    const int64_t head = spira::round_up(kernel.volume + 1, 64);
+    Tensor made = empty_like(source, at::kInt, {head + 2 * rows_of(capacity, "pairs")});
+    if (!job.outputs.capacity || !job.source.capacity) {
+        return made.zero_();
+    }
+    const spira::map_pairs pairs = pairs_of(made, kernel.volume);
+    spira::map_forms forms = spira::map_forms();
+    forms.half = spira::conv_grad_mirrors(&kernel.shape, kernel.same);
+    if (source.is_cpu()) {
+        spira::device_status trouble = {};
+        require(spira::word_dispatch(&layout, [&](auto word) {
+            typedef decltype(word) W;
+            return spira::map_build_pairs_host<W>(&layout, &job.kernel, set_as<W>(job.source),
+                                                  set_as<W>(job.outputs), &forms, pairs, &trouble);
+        }));
+        require(spira::device_status_read(&trouble));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (source.is_cuda()) {
+        const cuda_scope scope(source);
+        size_t bytes;
+        require(gpu::map_pairs_bytes(&job, pairs.capacity, &bytes));
+        const scratch s = scratch_of(source, bytes + 256);
+        // The status comes first: lists that have room for all pairs never raise it.
+        require(gpu::map_pairs(&job, forms.half, pairs, (spira::device_status *)s.base,
+                               (char *)s.base + 256, bytes, scope.stream));
+    }
+#endif
+    return made;
+}
+
+} // namespace spira_torch

@@ -1,0 +1,74 @@
+// examples/torch/csrc/ops.h: the operators, for CPU and CUDA tensors alike. library.cpp has their
+// schemas; the Python files say what they mean.
+#ifndef SPIRA_TORCH_OPS_H
+#define SPIRA_TORCH_OPS_H
+
+#include "convert.h"
+
+#include <array>
+#include <tuple>
+
+namespace spira_torch {
+
+// ---- sets.cpp ----
+
+std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t reach);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indices,
+                                                            const optional<Tensor> &count,
+                                                            IntArrayRef layout, IntArrayRef extent);
+std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &count,
+                                          IntArrayRef layout, IntArrayRef kernel, IntArrayRef rule,
+                                          int64_t capacity);
+Tensor unpack(const Tensor &words, const Tensor &count, IntArrayRef layout, IntArrayRef origin,
+              IntArrayRef spacing, int64_t ndim);
+Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArrayRef to);
+
+// ---- maps.cpp ----
+
+int64_t conv_form(int64_t device, int64_t volume, int64_t cin, int64_t cout, int64_t type);
+// {slope, constant}: the bytes of a layout of `capacity` outputs are slope * capacity + constant.
+std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel, int64_t cin, int64_t cout,
+                                      int64_t type);
+Tensor map_table(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                 const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel);
+Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                  const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel, int64_t cin,
+                  int64_t cout, int64_t type);
+Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
+                 const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel,
+                 int64_t capacity);
+
+// The lists in a tensor of map_pairs.
+spira::map_pairs pairs_of(const Tensor &pairs, int volume);
+
+// ---- conv.cpp ----
+
+Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+            const optional<Tensor> &map, const optional<Tensor> &back,
+            const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
+            int64_t rows, IntArrayRef kernel, int64_t flags);
+std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
+                                                 const Tensor &weight, const optional<Tensor> &back,
+                                                 const optional<Tensor> &pairs,
+                                                 const Tensor &source_count, const Tensor &count,
+                                                 IntArrayRef kernel, int64_t flags,
+                                                 std::array<bool, 3> wanted);
+
+// ---- rows.cpp ----
+
+Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &inverse);
+Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &back,
+            const Tensor &source_count, const Tensor &count, int64_t kind, int64_t flags);
+Tensor pool_backward(const Tensor &grad, const Tensor &features, const Tensor &map,
+                     const Tensor &back, const Tensor &source_count, int64_t kind, int64_t flags);
+Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, IntArrayRef layout,
+             IntArrayRef grid, int64_t batch, int64_t flags);
+Tensor dense_backward(const Tensor &grad, const Tensor &words, const Tensor &count,
+                      IntArrayRef layout, IntArrayRef grid, int64_t batch, int64_t flags);
+
+// Zeros in the rows of t from the count on.
+void clear_tail(Tensor &t, const Tensor &count);
+
+} // namespace spira_torch
+
+#endif

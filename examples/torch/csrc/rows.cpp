@@ -1,0 +1,279 @@
+// examples/torch/csrc/rows.cpp: operators on rows of features: permutation, pooling, dense maps.
+#include "ops.h"
+#include "scope.h"
+
+namespace spira_torch {
+
+void clear_tail(Tensor &t, const Tensor &count) {
+    if (!t.numel()) {
+        return;
+    }
+    if (t.is_cpu()) {
+        t.narrow(0, count_host(count, t.size(0)), t.size(0) - count_host(count, t.size(0))).zero_();
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (t.is_cuda()) {
+        const cuda_scope scope(t);
+        require(gpu::rows_clear_tail(t.data_ptr(), count.data_ptr<int32_t>(), t.size(0),
+                                     (int64_t)(t.nbytes() / t.size(0)), scope.stream));
+    }
+#endif
+}
+
+// ---- permutation --------------------------------------------------------------------------------
+
+static void gather_host(const char *in, int64_t in_rows, const int32_t *index, int64_t rows,
+                        int64_t bytes, char *out) {
+    for (int64_t i = 0; i < rows; ++i) {
+        const int64_t from = index[i];
+        if (from >= 0 && from < in_rows) {
+            memcpy(out + i * bytes, in + from * bytes, (size_t)bytes);
+        } else {
+            memset(out + i * bytes, 0, (size_t)bytes);
+        }
+    }
+}
+
+Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &inverse) {
+    TORCH_CHECK_VALUE(features.dim() == 2, "features: [rows, channels] expected, got ",
+                      features.sizes());
+    require_device(index, "index", features, "features");
+    require_device(inverse, "inverse", features, "features");
+    require_type(index, "index", at::kInt);
+    require_type(inverse, "inverse", at::kInt);
+    TORCH_CHECK_VALUE(index.dim() == 1 && index.size(0) == features.size(0),
+                      "index: ", index.sizes(), ", but there are ", features.size(0),
+                      " rows of features");
+    TORCH_CHECK_VALUE(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(),
+                      ", but index has ", index.sizes());
+    const Tensor in = features.contiguous(), from = index.contiguous();
+    Tensor out = at::empty_like(in);
+    const int64_t rows = in.size(0), bytes = in.size(1) * in.element_size();
+    if (!in.numel()) {
+        return out;
+    }
+    if (in.is_cpu()) {
+        gather_host((const char *)in.data_ptr(), rows, from.data_ptr<int32_t>(), rows, bytes,
+                    (char *)out.data_ptr());
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (in.is_cuda()) {
+        const cuda_scope scope(in);
+        require(gpu::rows_gather(in.data_ptr(), rows, from.data_ptr<int32_t>(), rows, bytes,
+                                 out.data_ptr(), scope.stream));
+    }
+#endif
+    return out;
+}
+
+// ---- pooling ------------------------------------------------------------------------------------
+
+static void require_table(const Tensor &map, const char *name, const Tensor &features) {
+    require_device(map, name, features, "features");
+    require_type(map, name, at::kInt);
+    TORCH_CHECK_VALUE(map.dim() == 2 && map.is_contiguous(), name,
+                      ": contiguous [rows, volume] expected");
+}
+
+Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &,
+            const Tensor &source_count, const Tensor &count, int64_t kind, int64_t flags) {
+    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(1) >= 1,
+                      "features: [rows, channels] expected, got ", features.sizes());
+    TORCH_CHECK_VALUE(kind == spira::pool_max || kind == spira::pool_average, "kind: ", kind);
+    require_table(map, "map", features);
+    require_device(count, "count", features, "features");
+    require_device(source_count, "count", features, "features");
+    const spira::numeric type = numeric_of(features, 0, "features");
+    const Tensor in = features.contiguous();
+    const int32_t rows = rows_of(map.size(0), "map"), channels = (int32_t)in.size(1);
+    const int volume = (int)map.size(1);
+    Tensor out = at::empty({rows, channels}, in.options());
+    if (!rows || !in.size(0)) {
+        return out.zero_();
+    }
+    if (in.is_cpu()) {
+        const Tensor x = in.to(at::kFloat);
+        Tensor y = at::zeros({rows, channels}, x.options());
+        require(spira::pool_host((spira::pool_kind)kind, x.data_ptr<float>(), channels,
+                                 map.data_ptr<int32_t>(), volume, count_host(count, rows),
+                                 y.data_ptr<float>()));
+        return y.to(in.scalar_type());
+    }
+    (void)type;
+#ifdef SPIRA_TORCH_CUDA
+    const cuda_scope scope(in);
+    require(gpu::pool((spira::pool_kind)kind, type, in.data_ptr(), channels,
+                      map.data_ptr<int32_t>(), volume, count.data_ptr<int32_t>(), rows,
+                      out.data_ptr(), scope.stream));
+    if (flags & flag_padded) {
+        clear_tail(out, count);
+    }
+#endif
+    return out;
+}
+
+Tensor pool_backward(const Tensor &out_grad, const Tensor &features, const Tensor &map,
+                     const Tensor &back, const Tensor &source_count, int64_t kind, int64_t flags) {
+    require_table(map, "map", features);
+    require_table(back, "back", features);
+    require_device(out_grad, "grad", features, "features");
+    const spira::numeric type = numeric_of(features, 0, "features");
+    const Tensor in = features.contiguous();
+    const Tensor grad = out_grad.to(in.scalar_type()).contiguous();
+    const int32_t rows = rows_of(in.size(0), "features");
+    TORCH_CHECK_VALUE(back.size(0) == rows && back.size(1) == map.size(1), "back: ", back.sizes(),
+                      ", expected [", rows, ", ", map.size(1), "]");
+    TORCH_CHECK_VALUE(grad.dim() == 2 && grad.size(0) == map.size(0) && grad.size(1) == in.size(1),
+                      "grad: ", grad.sizes());
+    Tensor made = at::zeros_like(in);
+    if (!made.numel() || !grad.numel()) {
+        return made;
+    }
+    spira::pool_grad_args a = {};
+    a.kind = (spira::pool_kind)kind;
+    a.type = type;
+    a.channels = (int)in.size(1);
+    a.volume = (int)map.size(1);
+    a.map = map.data_ptr<int32_t>();
+    a.back = back.data_ptr<int32_t>();
+    a.count = source_count.data_ptr<int32_t>();
+    a.capacity = rows;
+    if (in.is_cpu()) {
+        const Tensor x = in.to(at::kFloat), g = grad.to(at::kFloat);
+        Tensor to = at::zeros_like(x);
+        a.in = x.data_ptr();
+        a.out_grad = g.data_ptr();
+        a.in_grad = to.data_ptr();
+        require(spira::pool_grad_host(&a));
+        return to.to(in.scalar_type());
+    }
+#ifdef SPIRA_TORCH_CUDA
+    const cuda_scope scope(in);
+    a.in = in.data_ptr();
+    a.out_grad = grad.data_ptr();
+    a.in_grad = made.data_ptr();
+    require(gpu::pool_grad(&a, scope.stream));
+#endif
+    return made;
+}
+
+// ---- dense maps ---------------------------------------------------------------------------------
+
+struct dense_place {
+    spira::word_layout layout;
+    spira::expand_grid grid;
+    spira::triple stride;
+    set_ref set;
+};
+
+static dense_place place_of(const Tensor &words, const Tensor &count, IntArrayRef layout,
+                            IntArrayRef grid) {
+    TORCH_CHECK_VALUE(grid.size() == grid_ints, "grid: 9 ints expected");
+    dense_place p = {};
+    p.layout = layout_of(layout);
+    p.grid.origin = triple_at(grid, 0);
+    p.stride = triple_at(grid, 3);
+    p.grid.extent = triple_at(grid, 6);
+    p.set = set_of(words, count, p.layout, "words");
+    return p;
+}
+
+// Features to a map, or with `to_features` the gradient of the map to that of the features. CPU.
+static void dense_host(const dense_place &p, int64_t batch, int64_t channels, spira::numeric type,
+                       void *features, void *map, bool to_features) {
+    require(spira::word_dispatch(&p.layout, [&](auto word) {
+        typedef decltype(word) W;
+        spira::device_status trouble = {};
+        spira::dense_args<W> a = {};
+        a.words = &p.layout;
+        a.set = set_as<W>(p.set);
+        a.grid = p.grid;
+        a.stride = p.stride;
+        a.batch = (int)batch;
+        a.channels = (int)channels;
+        a.type = a.out_type = type;
+        a.features = to_features ? nullptr : features;
+        a.order = spira::dense_channels_first;
+        a.out = map;
+        a.trouble = &trouble;
+        return to_features ? spira::dense_grad_host<W>(&a, features) : spira::dense_host<W>(&a);
+    }));
+}
+
+#ifdef SPIRA_TORCH_CUDA
+static void dense_cuda(const dense_place &p, int64_t batch, const Tensor &features, Tensor &map,
+                       spira::numeric type, bool to_features) {
+    const cuda_scope scope(map);
+    dense_job job = {};
+    job.layout = &p.layout;
+    job.set = p.set;
+    job.grid = p.grid;
+    job.stride = p.stride;
+    job.batch = (int)batch;
+    job.channels = (int)features.size(1);
+    job.type = type;
+    job.map = map.data_ptr();
+    Tensor trouble = at::zeros({(int64_t)sizeof(spira::device_status)}, options_of(map, at::kByte));
+    job.trouble = (spira::device_status *)trouble.data_ptr();
+    job.features = to_features ? nullptr : features.data_ptr();
+    job.features_grad = to_features ? features.data_ptr() : nullptr;
+    require(gpu::dense(scope.info, &job, scope.stream));
+}
+#endif
+
+Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, IntArrayRef layout,
+             IntArrayRef grid, int64_t batch, int64_t) {
+    require_device(words, "words", features, "features");
+    const spira::numeric type = numeric_of(features, 0, "features");
+    const dense_place p = place_of(words, count, layout, grid);
+    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(0) == p.set.capacity,
+                      "features: ", features.sizes(), ", but there are ", p.set.capacity,
+                      " coordinates");
+    const spira::triple e = p.grid.extent;
+    const Tensor in = features.contiguous();
+    Tensor map = at::empty({batch, in.size(1), e.z, e.y, e.x}, in.options());
+    if (!in.numel()) {
+        return map.zero_();
+    }
+    if (in.is_cpu()) {
+        dense_host(p, batch, in.size(1), type, in.data_ptr(), map.data_ptr(), false);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (in.is_cuda()) {
+        dense_cuda(p, batch, in, map, type, false);
+    }
+#endif
+    return map;
+}
+
+Tensor dense_backward(const Tensor &out_grad, const Tensor &words, const Tensor &count,
+                      IntArrayRef layout, IntArrayRef grid, int64_t batch, int64_t flags) {
+    const spira::numeric type = numeric_of(out_grad, 0, "grad");
+    const dense_place p = place_of(words, count, layout, grid);
+    const spira::triple e = p.grid.extent;
+    TORCH_CHECK_VALUE(out_grad.dim() == 5 && out_grad.size(0) == batch && out_grad.size(2) == e.z &&
+                          out_grad.size(3) == e.y && out_grad.size(4) == e.x,
+                      "grad: ", out_grad.sizes());
+    Tensor map = out_grad.contiguous();
+    Tensor made = at::empty({p.set.capacity, map.size(1)}, map.options());
+    if (!made.numel()) {
+        return made;
+    }
+    if (map.is_cpu()) {
+        made.zero_();
+        dense_host(p, batch, map.size(1), type, made.data_ptr(), map.data_ptr(), true);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (map.is_cuda()) {
+        dense_cuda(p, batch, made, map, type, true);
+        if (flags & flag_padded) {
+            clear_tail(made, count);
+        }
+    }
+#else
+    (void)flags;
+#endif
+    return made;
+}
+
+} // namespace spira_torch

@@ -1,0 +1,279 @@
+// examples/torch/csrc/sets.cpp: operators that make voxel sets.
+#include "ops.h"
+#include "scope.h"
+
+namespace spira_torch {
+
+using spira::device_status;
+
+enum { status_ints = sizeof(device_status) / sizeof(int32_t), status_unsorted = status_ints };
+
+static Tensor status_new(const Tensor &like) {
+    return at::zeros({status_ints + 1}, options_of(like, at::kInt));
+}
+
+static device_status *status_at(const Tensor &status) {
+    return (device_status *)status.data_ptr<int32_t>();
+}
+
+static Tensor words_new(const Tensor &like, const spira::word_layout &layout, int64_t capacity) {
+    return empty_like(like, layout.bits == 32 ? at::kInt : at::kLong, {capacity});
+}
+
+// ---- layouts ------------------------------------------------------------------------------------
+
+// Fits a layout to a grid from the origin, with room for outputs and kernels that reach `reach`
+// voxels beyond it.
+static bool layout_fit(IntArrayRef extent, int64_t batches, int64_t reach, int bits,
+                       spira::word_layout *layout) {
+    spira::word_need need = {};
+    const int r = (int)reach;
+    need.lo = spira::triple_make(-r, -r, -r);
+    need.hi =
+        spira::triple_make((int)extent[0] - 1 + r, (int)extent[1] - 1 + r, (int)extent[2] - 1 + r);
+    need.batches = (int)batches;
+    need.stride = spira::triple_make(1, 1, 1);
+    need.reach = spira::triple_make(r, r, r);
+    return !spira::status_failed(spira::word_fit(&need, layout)) && layout->bits <= bits;
+}
+
+// The layout with the largest reach that 32 bits hold, if that is 16 voxels or more; else that of
+// 64 bits.
+std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t reach) {
+    TORCH_CHECK_VALUE(extent.size() == 3, "spatial_shape: three ints expected");
+    for (int64_t e : extent) {
+        TORCH_CHECK_VALUE(e >= 1 && e <= 1 << 24, "spatial_shape: ", e,
+                          "; 1 to 2^24 voxels are supported on each axis");
+    }
+    TORCH_CHECK_VALUE(batches >= 1 && batches <= 1 << 16, "batch_size: ", batches,
+                      "; 1 to 65536 are supported");
+    TORCH_CHECK_VALUE(reach >= 0 && reach <= 1 << 20, "reach: ", reach,
+                      "; up to 2^20 is supported");
+    const int64_t least = std::max<int64_t>(reach, 16);
+    spira::word_layout layout;
+    for (int bits = 32; bits <= 64; bits += 32) {
+        const int64_t most = bits == 32 ? 256 : 1 << 14;
+        for (int64_t r = std::max(most, least); r >= least; r = r / 2) {
+            if (layout_fit(extent, batches, r, bits, &layout)) {
+                return layout_list(layout);
+            }
+        }
+        if (layout_fit(extent, batches, least, bits, &layout)) {
+            return layout_list(layout);
+        }
+    }
+    TORCH_CHECK_VALUE(false, "spatial_shape: the voxels of ", batches,
+                      " batch indices do not fit 64 bits");
+}
+
+// ---- voxelize -----------------------------------------------------------------------------------
+
+// The columns of a user's indices, as voxel_input takes them.
+struct index_columns {
+    Tensor coords; // [rows, 3] x, y, z
+    Tensor batch;  // [rows]
+};
+
+static index_columns columns_of(const Tensor &indices) {
+    const int64_t n = indices.size(1);
+    Tensor x = indices.select(1, n - 1), y = indices.select(1, n - 2);
+    Tensor z = n == 4 ? indices.select(1, 1) : at::zeros_like(x);
+    return {at::stack({x, y, z}, 1), indices.select(1, 0).contiguous()};
+}
+
+static void rows_finish_host(int32_t count, int32_t rows, int32_t *order, const int32_t *voxel,
+                             int32_t *unsorted) {
+    for (int32_t i = 0; i < rows; ++i) {
+        *unsorted |= voxel[i] != i;
+        order[i] = i < count ? order[i] : -1;
+    }
+}
+
+static void voxelize_host(const spira::word_layout *layout, const spira::voxel_input *in,
+                          set_ref set, spira::voxel_rows rows, device_status *trouble,
+                          const Tensor &like) {
+    require(spira::word_dispatch(layout, [&](auto word) {
+        typedef decltype(word) W;
+        const scratch s = scratch_of(like, spira::voxelize_host_workspace<W>(in));
+        return spira::voxelize_host<W>(layout, in, set_as<W>(set), rows, trouble, s.base, s.size);
+    }));
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indices,
+                                                            const optional<Tensor> &count,
+                                                            IntArrayRef layout_ints,
+                                                            IntArrayRef extent) {
+    TORCH_CHECK_VALUE(indices.dim() == 2 && (indices.size(1) == 3 || indices.size(1) == 4),
+                      "indices: [rows, 3 or 4] expected, got ", indices.sizes());
+    require_type(indices, "indices", at::kInt);
+    const spira::word_layout layout = layout_of(layout_ints);
+    const int32_t rows = rows_of(indices.size(0), "indices");
+    Tensor words = words_new(indices, layout, rows), kept = empty_like(indices, at::kInt, {1});
+    Tensor order = empty_like(indices, at::kInt, {rows}), voxel = at::empty_like(order);
+    Tensor status = status_new(indices);
+    if (count) {
+        require_device(*count, "count", indices, "indices");
+        require_type(*count, "count", at::kInt);
+        TORCH_CHECK_VALUE(count->numel() == 1, "count: one int expected");
+    }
+    if (!rows) {
+        return {words, order, voxel, kept.zero_(), status};
+    }
+    const index_columns columns = columns_of(indices);
+    Tensor given = count ? *count : at::full({1}, rows, options_of(indices, at::kInt));
+    Tensor begin = empty_like(indices, at::kInt, {rows + 1});
+    spira::word_layout inside = layout; // with the bounds of the grid alone
+    inside.lo = spira::triple_make(0, 0, 0);
+    inside.hi = spira::triple_make((int)extent[0] - 1, (int)extent[1] - 1, (int)extent[2] - 1);
+    spira::voxel_input in = {};
+    in.coords = columns.coords.data_ptr<int32_t>();
+    in.batch = columns.batch.data_ptr<int32_t>();
+    in.count = given.data_ptr<int32_t>();
+    in.rows = rows;
+    in.columns = 3;
+    in.duplicates = spira::duplicates_report;
+    const set_ref set = set_of(words, kept, layout, "words");
+    int32_t *unsorted = status.data_ptr<int32_t>() + status_unsorted;
+    const spira::voxel_rows to = {voxel.data_ptr<int32_t>(), order.data_ptr<int32_t>(),
+                                  begin.data_ptr<int32_t>()};
+    if (indices.is_cpu()) {
+        voxelize_host(&inside, &in, set, to, status_at(status), indices);
+        rows_finish_host(*set.count, rows, to.order, to.voxel, unsorted);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (indices.is_cuda()) {
+        const cuda_scope scope(indices);
+        size_t bytes;
+        require(gpu::voxelize_bytes(&inside, &in, &bytes));
+        const scratch s = scratch_of(indices, bytes);
+        require(
+            gpu::voxelize(&inside, &in, set, to, status_at(status), s.base, s.size, scope.stream));
+        require(gpu::rows_finish(set.count, rows, to.order, to.voxel, unsorted, scope.stream));
+    }
+#endif
+    return {words, order, voxel, kept, status};
+}
+
+// ---- expand -------------------------------------------------------------------------------------
+
+std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &count,
+                                          IntArrayRef layout_ints, IntArrayRef kernel_ints,
+                                          IntArrayRef rule_ints, int64_t capacity) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    const kernel_arg kernel = kernel_of(kernel_ints);
+    TORCH_CHECK_VALUE(rule_ints.size() == 12, "rule: 12 ints expected");
+    const spira::expand_rule rule = {triple_at(rule_ints, 0),
+                                     triple_at(rule_ints, 3),
+                                     {triple_at(rule_ints, 6), triple_at(rule_ints, 9)}};
+    TORCH_CHECK_VALUE(capacity >= 1, "capacity: ", capacity);
+    Tensor made = words_new(words, layout, rows_of(capacity, "capacity"));
+    Tensor kept = empty_like(words, at::kInt, {1}), status = status_new(words);
+    const set_ref in = set_of(words, count, layout, "words");
+    const set_ref out = set_of(made, kept, layout, "words");
+    if (!in.capacity) {
+        return {made, kept.zero_(), status};
+    }
+    if (words.is_cpu()) {
+        require(spira::word_dispatch(&layout, [&](auto word) {
+            typedef decltype(word) W;
+            size_t bytes;
+            SPIRA_TRY(spira::expand_host_workspace<W>(&kernel.shape, &rule, set_as<W>(in), &bytes));
+            const scratch s = scratch_of(words, bytes);
+            return spira::expand_host<W>(&layout, &kernel.shape, &rule, set_as<W>(in),
+                                         set_as<W>(out), status_at(status), s.base, s.size);
+        }));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (words.is_cuda()) {
+        const cuda_scope scope(words);
+        size_t bytes;
+        require(gpu::expand_bytes(&layout, &kernel.shape, &rule, in, out.capacity, &bytes));
+        const scratch s = scratch_of(words, bytes);
+        require(gpu::expand(&layout, &kernel.shape, &rule, in, out, status_at(status), s.base,
+                            s.size, scope.stream));
+    }
+#endif
+    return {made, kept, status};
+}
+
+// ---- coordinates --------------------------------------------------------------------------------
+
+// coords [capacity, 4]: batch, x, y, z.
+static Tensor coords_of(const spira::word_layout &layout, const Tensor &words, const set_ref &set) {
+    Tensor coords = empty_like(words, at::kInt, {set.capacity, 4});
+    int32_t *to = coords.data_ptr<int32_t>();
+    if (words.is_cpu()) {
+        require(spira::word_dispatch(&layout, [&](auto word) {
+            typedef decltype(word) W;
+            const spira::voxel_set<W> s = set_as<W>(set);
+            for (int64_t i = 0; i < spira::voxel_set_count(s); ++i) {
+                const spira::voxel v = spira::word_unpack<W>(&layout, s.words[i]);
+                const int32_t row[] = {v.batch, v.x, v.y, v.z};
+                std::copy(row, row + 4, to + 4 * i);
+            }
+            return spira::status_success();
+        }));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (words.is_cuda()) {
+        const cuda_scope scope(words);
+        require(gpu::words_unpack(&layout, set, to, scope.stream));
+    }
+#endif
+    return coords;
+}
+
+Tensor unpack(const Tensor &words, const Tensor &count, IntArrayRef layout_ints, IntArrayRef origin,
+              IntArrayRef spacing, int64_t ndim) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    const set_ref set = set_of(words, count, layout, "words");
+    if (!set.capacity) {
+        return empty_like(words, at::kInt, {0, 1 + ndim});
+    }
+    Tensor coords = coords_of(layout, words, set);
+    std::vector<Tensor> columns = {coords.select(1, 0)};
+    for (int64_t a = ndim - 1; a >= 0; --a) { // z, y, x
+        Tensor c = coords.select(1, 1 + a);
+        c = origin[a] ? c - origin[a] : c;
+        columns.push_back(spacing[a] > 1 ? at::div(c, spacing[a], "floor") : c);
+    }
+    Tensor rows = at::arange(set.capacity, options_of(words, at::kInt)).unsqueeze(1);
+    return at::stack(columns, 1).masked_fill_(rows >= count, -1);
+}
+
+Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints,
+              IntArrayRef to_ints) {
+    const spira::word_layout from = layout_of(from_ints), to = layout_of(to_ints);
+    const set_ref set = set_of(words, count, from, "words");
+    Tensor made = words_new(words, to, set.capacity);
+    if (!set.capacity) {
+        return made;
+    }
+    if (words.is_cpu()) {
+        require(spira::word_dispatch(&from, [&](auto in) {
+            return spira::word_dispatch(&to, [&](auto out) {
+                typedef decltype(in) W;
+                typedef decltype(out) V;
+                const spira::voxel_set<W> s = set_as<W>(set);
+                V *made_words = (V *)made.data_ptr();
+                const int32_t count_now = spira::voxel_set_count(s);
+                for (int64_t i = 0; i < s.capacity; ++i) {
+                    made_words[i] =
+                        i < count_now
+                            ? spira::word_pack<V>(&to, spira::word_unpack<W>(&from, s.words[i]))
+                            : spira::word_none<V>();
+                }
+                return spira::status_success();
+            });
+        }));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (words.is_cuda()) {
+        const cuda_scope scope(words);
+        require(gpu::words_repack(&from, set, &to, made.data_ptr(), scope.stream));
+    }
+#endif
+    return made;
+}
+
+} // namespace spira_torch

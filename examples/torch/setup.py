@@ -1,0 +1,68 @@
+# examples/torch/setup.py: builds the package `spira` for PyTorch.
+#
+#     pip install --no-build-isolation ./examples/torch
+#
+# SPIRA_TORCH_CPU=1      builds for the CPU alone; so does a machine without nvcc
+# TORCH_CUDA_ARCH_LIST   the GPUs to build for, as PyTorch's extensions take it. "9.0a" for H100 and
+#                        H200: without the "a" there are no kernels for Hopper. Not set: the GPUs of
+#                        this machine
+# MAX_JOBS               compilers at a time
+import glob
+import os
+import shutil
+
+import torch
+from setuptools import find_packages, setup
+from setuptools.command.sdist import sdist
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADERS = os.path.dirname(os.path.dirname(HERE)) # of spira: the root of the repository
+os.chdir(HERE)
+
+
+def machine_list():
+    """The GPUs of this machine, with the "a" that Hopper's kernels need."""
+    found = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+    return ";".join(f"{major}.{minor}" + ("a" if (major, minor) == (9, 0) else "")
+                    for major, minor in sorted(found))
+
+
+def extension():
+    copy = os.path.join(HERE, "headers") # of an unpacked sdist
+    include = HEADERS if os.path.exists(os.path.join(HEADERS, "spira", "conv.h")) else copy
+    sources = sorted(glob.glob("csrc/*.cpp"))
+    flags = {"cxx": ["-std=c++17", "-O3", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter",
+                     "-fvisibility=hidden"],
+             "nvcc": ["-std=c++17", "-O3", "--threads=1"]}
+    options = {"include_dirs": [include, os.path.join(HERE, "csrc")], "extra_compile_args": flags,
+               "extra_link_args": ["-fopenmp"], "py_limited_api": True}
+    gpu = CUDA_HOME and torch.version.cuda and not os.environ.get("SPIRA_TORCH_CPU")
+    if not gpu:
+        return CppExtension("spira._C", sources, **options)
+    if not os.environ.get("TORCH_CUDA_ARCH_LIST") and torch.cuda.is_available():
+        os.environ["TORCH_CUDA_ARCH_LIST"] = machine_list()
+    flags["cxx"].append("-DSPIRA_TORCH_CUDA")
+    flags["nvcc"].append("-DSPIRA_TORCH_CUDA")
+    return CUDAExtension("spira._C", sources + sorted(glob.glob("csrc/cuda/*.cu")), **options)
+
+
+class Sdist(sdist):
+    """Takes the headers along."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        shutil.copytree(os.path.join(HEADERS, "spira"), os.path.join(base_dir, "headers", "spira"))
+
+
+setup(name="spira",
+      version="0.1.0",
+      description="Sparse convolution on voxelised point clouds, for PyTorch",
+      license="Apache-2.0",
+      packages=find_packages(include=["spira", "spira.*"]),
+      python_requires=">=3.10",
+      install_requires=["torch"],
+      ext_modules=[extension()],
+      cmdclass={"build_ext": BuildExtension, "sdist": Sdist},
+      options={"bdist_wheel": {"py_limited_api": "cp310"},
+               "build": {"build_base": os.environ.get("SPIRA_TORCH_BUILD", "build")}})

@@ -1,0 +1,109 @@
+"""Layers as functions: convolution, pooling, dense maps; all of them have gradients."""
+import operator
+
+import torch
+
+from .maps import TYPES
+from .sets import VoxelSet
+
+ops = torch.ops.spira
+
+# Whether convolutions of fp32 features round their operands to tf32 on the GPU. The default is
+# exact fp32.
+allow_tf32 = False
+
+PADDED, TF32, EXCHANGED = 1, 2, 4  # flags of the operators (csrc/convert.h)
+
+
+def autocast(features):
+    """Features in the type that autocast asks for, if it is on."""
+    kind = features.device.type
+    if features.is_floating_point() and torch.is_autocast_enabled(kind):
+        return features.to(torch.get_autocast_dtype(kind))
+    return features
+
+
+def check_features(features, voxels):
+    """Raises ValueError unless there is a row of features for each voxel."""
+    if features.dim() != 2 or features.shape[0] != voxels.capacity:
+        raise ValueError(f"features: {list(features.shape)}, but there are {voxels.capacity} "
+                         "coordinates")
+    if features.device != voxels.device:
+        raise ValueError(f"features: on {features.device}, the coordinates are on {voxels.device}")
+    if features.dtype not in TYPES:
+        raise ValueError(f"features: {features.dtype}; fp32, fp16 and bf16 are supported")
+
+
+def conv(features, weight, bias, kmap):
+    """Sparse convolution. Returns [kmap.outputs.capacity, Cout] in the type of the features.
+
+    features  [kmap.source.capacity, Cin] fp32, fp16 or bf16, in the set's order
+    weight    [Cout, kd, kh, kw, Cin], in two dimensions [Cout, kh, kw, Cin]: that of spconv 2. Of
+              any of the three types: fp32 weights serve fp16 features, without a copy of your own
+    bias      [Cout] of any of the three types, or None
+    kmap      KernelMap
+
+    Gradients have the type of their argument. Those of weight and bias are summed in fp32, and are
+    the same to the bit from run to run. Under autocast features are cast to its type; weights may
+    stay fp32.
+
+    Sets with capacities: rows of the output, and of the gradient of the features, are zero from
+    the count on. Rows of features and of gradients from the count on are not read.
+
+    Raises ValueError: features with another number of rows than the source; another device or
+    type; a weight or bias of another shape.
+    """
+    features = autocast(features)
+    check_features(features, kmap.source)
+    cin, cout = operator.index(features.shape[1]), operator.index(weight.shape[0])
+    kind = TYPES[features.dtype]
+    flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
+    if kind == 0 and allow_tf32:
+        kind, flags = 1, flags | TF32
+    layout = kmap.layout(cin, cout, kind)
+    back = pairs = None
+    if torch.is_grad_enabled():
+        if features.requires_grad:
+            back = kmap.gradient_layout(cin, cout, kind)
+        if weight.requires_grad:
+            pairs, exchanged = kmap.pairs()
+            flags |= EXCHANGED if exchanged else 0
+    return ops.conv.default(features, weight, bias, layout, back, pairs, kmap.source.count,
+                            kmap.outputs.count, kmap.outputs.capacity, kmap.kernel(), flags)
+
+
+def pool(kind, features, kmap):
+    check_features(features, kmap.source)
+    table = kmap.table()
+    back = None
+    if torch.is_grad_enabled() and features.requires_grad:
+        back = table if kmap.mirrors else kmap.reverse().table()
+    flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
+    return ops.pool(features, table, back, kmap.source.count, kmap.outputs.count, kind, flags)
+
+
+def max_pool(features, kmap):
+    """The largest feature of the voxels under the kernel, for each channel. NaN wins.
+
+    Shapes, types, errors: as `conv`, but the channels stay. The gradient goes to the first of the
+    largest ones, in the order of the offsets.
+    """
+    return pool(0, features, kmap)
+
+
+def avg_pool(features, kmap):
+    """The mean of the voxels under the kernel: of those that are there, not of the volume."""
+    return pool(1, features, kmap)
+
+
+def dense(features, voxels: VoxelSet):
+    """The features as a dense tensor, with zeros where there is no voxel.
+
+    Returns [batch_size, channels, *spatial_shape] in the type of the features. The gradient is
+    gathered from the cells of the voxels.
+    """
+    check_features(features, voxels)
+    flags = 0 if voxels.exact else PADDED
+    made = ops.dense(features, voxels.words, voxels.count, list(voxels.layout),
+                     [*voxels.origin, *voxels.spacing, *voxels.extent], voxels.batch_size, flags)
+    return made.squeeze(2) if voxels.ndim == 2 else made

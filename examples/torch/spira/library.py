@@ -1,0 +1,115 @@
+"""Loads the library of operators, and registers their shape functions.
+
+The library has no Python in it: any Python loads it, with the version of PyTorch that it was built
+with. SPIRA_TORCH_LIBRARY names another file than the installed one.
+"""
+import glob
+import os
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def load():
+    named = os.environ.get("SPIRA_TORCH_LIBRARY")
+    found = [named] if named else sorted(glob.glob(os.path.join(HERE, "_C*.so")))
+    if not found:
+        raise ImportError("spira: the library of operators is missing; "
+                          "build it with `pip install ./examples/torch`")
+    torch.ops.load_library(found[0])
+
+
+load()
+ops = torch.ops.spira
+fake = torch.library.register_fake
+
+
+def whole(t):
+    """A contiguous tensor of the same shape and type."""
+    return torch.empty_like(t, memory_format=torch.contiguous_format)
+
+
+def word_type(layout):
+    return torch.int32 if layout[0] == 32 else torch.int64
+
+
+@fake("spira::voxelize")
+def _voxelize(indices, count, layout, extent):
+    rows = indices.shape[0]
+    ints = indices.new_empty
+    return (ints(rows, dtype=word_type(layout)), ints(rows), ints(rows), ints(1), ints(10))
+
+
+@fake("spira::expand")
+def _expand(words, count, layout, kernel, rule, capacity):
+    return words.new_empty(capacity), count.new_empty(1), count.new_empty(10)
+
+
+@fake("spira::unpack")
+def _unpack(words, count, layout, origin, spacing, ndim):
+    return count.new_empty(words.shape[0], 1 + ndim)
+
+
+@fake("spira::repack")
+def _repack(words, count, layout, to):
+    return words.new_empty(words.shape[0], dtype=word_type(to))
+
+
+def volume_of(kernel):
+    return kernel[0] * kernel[1] * kernel[2]
+
+
+@fake("spira::map_table")
+def _map_table(source, source_count, outputs, outputs_count, layout, kernel):
+    return source_count.new_empty(outputs.shape[0], volume_of(kernel))
+
+
+@fake("spira::map_layout")
+def _map_layout(source, source_count, outputs, outputs_count, layout, kernel, cin, cout, type):
+    slope, constant = ops.map_layout_bytes(source.device.index or 0, kernel, cin, cout, type)
+    return source.new_empty(slope * outputs.shape[0] + constant, dtype=torch.uint8)
+
+
+@fake("spira::map_pairs")
+def _map_pairs(source, source_count, outputs, outputs_count, layout, kernel, capacity):
+    head = -(-(volume_of(kernel) + 1) // 64) * 64
+    return source_count.new_empty(head + 2 * capacity)
+
+
+@fake("spira::conv")
+def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, kernel, flags):
+    return features.new_empty(rows, weight.shape[0])
+
+
+@fake("spira::conv_backward")
+def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
+    floats = torch.float32
+    return (whole(features) if wanted[0] else features.new_empty(0, dtype=floats),
+            whole(weight) if wanted[1] else features.new_empty(0, dtype=floats),
+            features.new_empty(weight.shape[0] if wanted[2] else 0, dtype=floats))
+
+
+@fake("spira::permute_rows")
+def _permute_rows(features, index, inverse):
+    return whole(features)
+
+
+@fake("spira::pool")
+def _pool(features, map, back, source_count, count, kind, flags):
+    return features.new_empty(map.shape[0], features.shape[1])
+
+
+@fake("spira::pool_backward")
+def _pool_backward(grad, features, map, back, source_count, kind, flags):
+    return whole(features)
+
+
+@fake("spira::dense")
+def _dense(features, words, count, layout, grid, batch, flags):
+    return features.new_empty(batch, features.shape[1], grid[8], grid[7], grid[6])
+
+
+@fake("spira::dense_backward")
+def _dense_backward(grad, words, count, layout, grid, batch, flags):
+    return grad.new_empty(words.shape[0], grad.shape[1])

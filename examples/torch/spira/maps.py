@@ -1,0 +1,167 @@
+"""Kernel maps: which input rows an output row reads, through which offset of the kernel."""
+import functools
+import operator
+
+import torch
+
+from .sets import axis_most, axis_reach, layout_reach, triple_xyz, word_layout
+
+ops = torch.ops.spira
+
+TABLE, ORDER = 0, 1  # forms of a map; the others are tiled layouts (csrc/convert.h)
+PAIRS = -1
+
+TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 3}  # spira::numeric
+
+
+@torch.compiler.assume_constant_result
+def conv_form(device, volume, cin, cout, kind):
+    """The form of map that a convolution reads on a GPU (its index)."""
+    return _conv_form(device, volume, cin, cout, kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def _conv_form(device, volume, cin, cout, kind):
+    return ops.conv_form(device, volume, cin, cout, kind)
+
+
+class KernelMap:
+    """The kernel map of a layer: `kernel_map` makes it.
+
+    Layers with the same sets, kernel size and dilation share one map, whatever their channels and
+    number formats. It is built when a layer first needs it, in the form that the layer reads, and
+    kept as long as the object lives. Attributes:
+
+    source, outputs  VoxelSets
+    volume           offsets of the kernel
+    same             True for a submanifold layer: outputs is source
+
+    A map has no reference to its reverse; both share what has been built.
+    """
+
+    def __init__(self, source, outputs, size, dilation, spacing, transposed, most, store):
+        self.source = source
+        self.outputs = outputs
+        self.size = size            # (x, y, z)
+        self.dilation = dilation    # (x, y, z)
+        self.spacing = spacing      # (x, y, z): of the finer set
+        self.transposed = transposed
+        self.most = most            # pairs of a voxel of the finer set, at most
+        self.store = store          # (transposed, form) -> tensor
+        self.same = outputs is source
+        self.volume = size[0] * size[1] * size[2]
+
+    @property
+    def mirrors(self):
+        """Whether the input gradient reads this map itself (spira/conv_grad.h)."""
+        return self.same and not self.transposed and all(s % 2 for s in self.size)
+
+    @property
+    def identity(self):
+        return self.same and self.volume == 1
+
+    def kernel(self):
+        """The kernel as the operators take it."""
+        return [*self.size, *self.dilation, *self.spacing, int(self.transposed), int(self.same)]
+
+    def reverse(self):
+        """The map of the inverse layer: from the outputs back to the source."""
+        return KernelMap(self.outputs, self.source, self.size, self.dilation, self.spacing,
+                         not self.transposed, self.most, self.store)
+
+    def table(self):
+        """int32 [outputs.capacity, volume]: the source row of each offset, or -1.
+
+        Rows from the count of the outputs on are -1.
+        """
+        return self._built((self.transposed, TABLE), self._build_table)
+
+    def layout(self, cin, cout, kind):
+        """The map as a convolution of these channels reads it; None for the identity."""
+        if self.identity:
+            return None
+        if self.source.device.type == "cpu":
+            return self.table()
+        form = conv_form(self.source.device.index, operator.index(self.volume), cin, cout, kind)
+        return self._built((self.transposed, form),
+                           lambda: self._build_layout(cin, cout, kind))
+
+    def gradient_layout(self, cin, cout, kind):
+        """The map that the input gradient of such a convolution reads."""
+        return (self if self.mirrors else self.reverse()).layout(cout, cin, kind)
+
+    def pairs(self):
+        """Pair lists for the weight gradient, and whether their sides are exchanged.
+
+        The lists are those of the forward direction: a layer and its inverse share them.
+        """
+        if self.identity:
+            return None, False
+        way = self.reverse() if self.transposed else self
+        return self._built((False, PAIRS), way._build_pairs), self.transposed
+
+    def _built(self, key, build):
+        made = self.store.get(key)
+        if made is None:
+            made = build()
+            self.store[key] = made
+        return made
+
+    def _sets(self):
+        """Both sets as the operators take them, in a layout that has room for the kernel."""
+        a, b = self.source, self.outputs
+        if a.scene != b.scene or a.batch_size != b.batch_size:
+            raise ValueError("outputs: of another scene than the source; both sets of a map must "
+                             "follow from the same indices")
+        layout = a.layout if layout_reach(a.layout) >= layout_reach(b.layout) else b.layout
+        reach = max([axis_reach(self.size[i], self.dilation[i], self.spacing[i])
+                     for i in range(3)])
+        if reach > layout_reach(layout):
+            layout = word_layout(a.scene, a.batch_size, reach)
+        a = a.with_layout(layout)
+        b = a if self.same else b.with_layout(layout)
+        return a.words, a.count, b.words, b.count, list(layout), self.kernel()
+
+    def _build_table(self):
+        return ops.map_table(*self._sets())
+
+    def _build_layout(self, cin, cout, kind):
+        return ops.map_layout(*self._sets(), cin, cout, kind)
+
+    def _build_pairs(self):
+        a, b = self.source.capacity, self.outputs.capacity
+        if self.mirrors:
+            room = a * (self.volume // 2)
+        else:
+            room = min(a * min(self.most, self.volume), b * self.volume)
+        return ops.map_pairs(*self._sets(), max(room, 1))
+
+
+def kernel_map(source, outputs, kernel_size, dilation=1, *, transposed=False):
+    """The map of a layer from `source` to `outputs`. Nothing is built yet.
+
+    source, outputs  VoxelSets that follow from the same indices. The same object: a submanifold
+                     layer. `outputs = expand(source, ...)`: a strided layer; its padding and
+                     stride are in the set already. outputs with `transposed`: an inverse layer
+                     onto the finer set; better `kernel_map(fine, coarse, ...).reverse()`, which
+                     shares what the forward layer has built
+    kernel_size, dilation: ints, or sequences in the order (z, y, x)
+
+    Odd kernels are centred; even ones start at the voxel: offsets 0 .. size - 1.
+    Raises ValueError: sets of other devices, dimensions or spacings.
+    """
+    n = source.ndim
+    if outputs.device != source.device:
+        raise ValueError(f"outputs: on {outputs.device}, the source is on {source.device}")
+    if outputs.ndim != n:
+        raise ValueError(f"outputs: {outputs.ndim} dimensions, the source has {n}")
+    size = triple_xyz(kernel_size, n, 1, "kernel_size")
+    wide = triple_xyz(dilation, n, 1, "dilation")
+    fine, coarse = (outputs, source) if transposed else (source, outputs)
+    most = 1
+    for a in range(3):
+        if coarse.spacing[a] % fine.spacing[a]:
+            raise ValueError(f"outputs: spacing {outputs.spacing} does not fit the source's, "
+                             f"{source.spacing}")
+        most *= axis_most(size[a], coarse.spacing[a] // fine.spacing[a], wide[a])
+    return KernelMap(source, outputs, size, wide, fine.spacing, transposed, most, {})

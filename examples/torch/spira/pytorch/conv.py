@@ -1,0 +1,254 @@
+"""Convolutions with spconv's names and arguments."""
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .. import layers
+from .modules import SparseModule
+from .tensor import IndiceData, SparseConvTensor
+
+
+def each_axis(value, ndim, name):
+    """An int or a sequence, as a tuple of one int for each axis."""
+    value = (value,) * ndim if isinstance(value, int) else tuple(int(n) for n in value)
+    if len(value) != ndim:
+        raise ValueError(f"{name}: {ndim} numbers are needed, not {list(value)}")
+    return value
+
+
+def check_input(x, layer):
+    """Raises what a layer cannot take."""
+    if not isinstance(x, SparseConvTensor):
+        raise TypeError(f"{type(layer).__name__}: a SparseConvTensor is needed, not "
+                        f"{type(x).__name__}")
+    if len(x.spatial_shape) != layer.ndim:
+        raise ValueError(f"{type(layer).__name__}: {layer.ndim} axes, but spatial_shape is "
+                         f"{x.spatial_shape}")
+
+
+def noted(x, layer, kind, find):
+    """The sets and map of a layer: what its indice_key has, or what find() returns; and the
+    indice_dict of its result, where that is noted."""
+    key = layer.indice_key
+    known = x.find_indice_pair(key)
+    here = x.coordinates()
+    if known is None:
+        outputs, kernel_map = find(here)
+        known = IndiceData(kind, here, outputs, kernel_map, layer.kernel_size, layer.stride,
+                           layer.padding, layer.dilation)
+        return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
+    if kind != "submanifold" or known.kind != kind:
+        raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
+    for name in ("kernel_size", "dilation"):
+        before = getattr(known, "ksize" if name == "kernel_size" else name)
+        if before != list(getattr(layer, name)):
+            raise ValueError(f"indice_key: {key!r} is of {name} {before}, but this layer has "
+                             f"{list(getattr(layer, name))}")
+    if known.source is not here:
+        raise ValueError(f"indice_key: {key!r} is of another set of voxels")
+    return known, x.indice_dict
+
+
+class SparseConvolution(SparseModule):
+    """What all convolutions share.
+
+    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. The weights of a
+             plain 1x1 layer (size 1, stride 1) have that shape, too, but their numbers are
+             [in_channels, out_channels] in memory: so spconv 2.3 reads them
+    bias     [out_channels], or None
+
+    Both begin uniform within 1 / sqrt(in_channels * volume), as those of spconv and of PyTorch's
+    convolutions do.
+
+    Accepted and ignored: algo, fp32_accum, large_kernel_fast_algo and record_voxel_count. They
+    choose among spconv's kernels; spira chooses by shape and GPU, and always sums in fp32.
+    """
+
+    def __init__(self, ndim, in_channels, out_channels, kernel_size=3, stride=1, padding=0,
+                 dilation=1, groups=1, bias=True, subm=False, inverse=False, indice_key=None,
+                 algo=None, fp32_accum=None, record_voxel_count=False,
+                 large_kernel_fast_algo=False, name=None):
+        super().__init__(name=name)
+        if groups != 1:
+            raise NotImplementedError(f"groups: only 1, not {groups}")
+        self.ndim, self.in_channels, self.out_channels = ndim, in_channels, out_channels
+        self.kernel_size = each_axis(kernel_size, ndim, "kernel_size")
+        self.stride = each_axis(stride, ndim, "stride")
+        self.padding = each_axis(padding, ndim, "padding")
+        self.dilation = each_axis(dilation, ndim, "dilation")
+        self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, False
+        self.indice_key, self.algo, self.fp32_accum = indice_key, algo, fp32_accum
+        self.record_voxel_count = record_voxel_count
+        self._check_sizes()
+        self.conv1x1 = set(self.kernel_size) == {1} and set(self.stride) == {1} and not inverse
+        if self.conv1x1 and any(self.padding):
+            raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
+                             f"{list(self.padding)}")
+        self.weight = nn.Parameter(torch.empty(out_channels, *self.kernel_size, in_channels))
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
+        self.reset_parameters()
+
+    def _check_sizes(self):
+        for name in ("kernel_size", "stride", "dilation"):
+            if min(getattr(self, name)) < 1:
+                raise ValueError(f"{name}: at least 1, not {list(getattr(self, name))}")
+        if min(self.padding) < 0:
+            raise ValueError(f"padding: at least 0, not {list(self.padding)}")
+        if max(self.kernel_size) > 15:
+            raise ValueError(f"kernel_size: at most 15, not {list(self.kernel_size)}")
+        if self.subm and any(size % 2 == 0 for size in self.kernel_size):
+            raise ValueError("kernel_size: a submanifold layer needs odd sizes, not "
+                             f"{list(self.kernel_size)}")
+        if self.subm and max(self.stride) > 1:
+            raise ValueError(f"stride: a submanifold layer has 1, not {list(self.stride)}")
+
+    def reset_parameters(self):
+        bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input):
+        check_input(input, self)
+        if self.conv1x1:
+            return self._pointwise(input)
+        found, notes = self._find(input)
+        features = input.ordered()
+        self._check_features(features)
+        weight = self.weight_of_map(self.weight)
+        if self.inverse:
+            sums = layers.conv(features, weight, self.bias, found.map.reverse())
+            return input.with_ordered(sums, found.source, notes)
+        sums = layers.conv(features, weight, self.bias, found.map)
+        return input.with_ordered(sums, found.outputs, notes)
+
+    def weight_of_map(self, weight):
+        """A weight with the axes of the map: one axis is two, the first of size 1."""
+        return weight.unsqueeze(1) if self.ndim == 1 else weight
+
+    def _find(self, x):
+        if self.inverse:
+            return self._find_inverse(x)
+        if self.subm:
+            return noted(x, self, "submanifold", lambda here: (
+                here, here.submanifold(self.kernel_size, self.dilation)))
+        return noted(x, self, "convolution", lambda here: here.strided(
+            self.kernel_size, self.stride, self.padding, self.dilation, self.indice_key))
+
+    def _find_inverse(self, x):
+        key = self.indice_key
+        known = x.find_indice_pair(key)
+        if known is None:
+            raise ValueError(f"indice_key: no layer before this inverse convolution has {key!r}; "
+                             f"there are {list(x.indice_dict)}")
+        if known.is_subm:
+            raise ValueError(f"indice_key: {key!r} is of a submanifold layer; an inverse "
+                             "convolution needs that of a strided layer or of a pooling")
+        if known.ksize != list(self.kernel_size):
+            raise ValueError(f"kernel_size: {list(self.kernel_size)}, but the layer of "
+                             f"indice_key {key!r} has {known.ksize}")
+        if known.outputs is not x.coordinates():
+            raise ValueError(f"indice_key: the layer of {key!r} led to another set of voxels "
+                             "than this input's")
+        return known, x.indice_dict
+
+    def _check_features(self, features):
+        if features.shape[1] != self.in_channels:
+            raise ValueError(f"features: {features.shape[1]} channels, but {type(self).__name__} "
+                             f"has in_channels {self.in_channels}")
+        if features.device != self.weight.device:
+            raise ValueError(f"features: on {features.device}, but the weight is on "
+                             f"{self.weight.device}")
+
+    def _pointwise(self, x):
+        """A plain product: the order of the rows does not matter, and nothing is noted."""
+        stays, coordinates = x.has_ordered(), x.coordinates()
+        rows = x.ordered() if stays else x.features
+        self._check_features(rows)
+        weight = self.weight.reshape(self.in_channels, self.out_channels).t()
+        if x.count is None:
+            sums = functional.linear(rows, weight.to(rows.dtype), self._bias_like(rows))
+        else: # which reads no padding, and leaves zeros there
+            shape = (self.out_channels, *self.kernel_size, self.in_channels)
+            sums = layers.conv(rows, self.weight_of_map(weight.reshape(shape)), self.bias,
+                               coordinates.submanifold(self.kernel_size, self.dilation))
+        return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
+
+    def _bias_like(self, rows):
+        return None if self.bias is None else self.bias.to(rows.dtype)
+
+    def extra_repr(self):
+        parts = [f"{self.in_channels}, {self.out_channels}"]
+        parts += [f"{name}={list(getattr(self, name))}"
+                  for name in ("kernel_size", "stride", "padding", "dilation")]
+        return ", ".join(parts + [f"bias={self.bias is not None}, indice_key={self.indice_key!r}"])
+
+
+class _Strided(SparseConvolution):
+    ndim = 3
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
+                 groups=1, bias=True, indice_key=None, algo=None, fp32_accum=None,
+                 record_voxel_count=False, large_kernel_fast_algo=False, name=None):
+        super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, stride, padding,
+                         dilation, groups, bias, indice_key=indice_key, algo=algo,
+                         fp32_accum=fp32_accum, record_voxel_count=record_voxel_count, name=name)
+
+
+class _Submanifold(SparseConvolution):
+    ndim = 3
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
+                 groups=1, bias=True, indice_key=None, algo=None, fp32_accum=None,
+                 large_kernel_fast_algo=False, name=None):
+        super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, stride, padding,
+                         dilation, groups, bias, subm=True, indice_key=indice_key, algo=algo,
+                         fp32_accum=fp32_accum, name=name)
+
+
+class _Inverse(SparseConvolution):
+    ndim = 3
+
+    def __init__(self, in_channels, out_channels, kernel_size, indice_key, bias=True, algo=None,
+                 fp32_accum=None, large_kernel_fast_algo=False, name=None):
+        super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, bias=bias,
+                         inverse=True, indice_key=indice_key, algo=algo, fp32_accum=fp32_accum,
+                         name=name)
+
+
+class SparseConv1d(_Strided):
+    ndim = 1
+
+
+class SparseConv2d(_Strided):
+    ndim = 2
+
+
+class SparseConv3d(_Strided):
+    """The output voxels are all that a tap of an input leads to, within the extent."""
+
+
+class SubMConv1d(_Submanifold):
+    ndim = 1
+
+
+class SubMConv2d(_Submanifold):
+    ndim = 2
+
+
+class SubMConv3d(_Submanifold):
+    """The output voxels are the input's. The kernel is centred, whatever `padding` says."""
+
+
+class SparseInverseConv1d(_Inverse):
+    ndim = 1
+
+
+class SparseInverseConv2d(_Inverse):
+    ndim = 2
+
+
+class SparseInverseConv3d(_Inverse):
+    """Back to the voxels that the layer of `indice_key` read, in their order."""

@@ -1,0 +1,256 @@
+"""Coordinate sets of SparseConvTensors, and the kernel maps between them.
+
+A set holds what was made from it: the maps of submanifold layers, and the sets of strided layers
+with their maps. So layers of the same kernel share them, with or without an indice_key.
+
+Every set that one SparseConvTensor leads to notes in one Recipe how it came about: prepare.py
+makes the same sets of another SparseConvTensor, with one read-back for all of them.
+"""
+import weakref
+
+import torch
+
+from .. import layers, maps, sets
+
+# Makers of sets and maps, in the order in which a network asked for them. Sets are numbered: 0 is
+# the set of the user's indices.
+#
+# steps   (set, "map", kernel_size, dilation)
+#         (set, "strided", kernel_size, stride, padding, dilation, keys): makes the next set. keys:
+#         of the layers that asked for it
+class Recipe:
+    def __init__(self):
+        self.steps = []
+        self.sets = 1
+
+    def note_map(self, number, size, dilation):
+        self.steps.append((number, "map", size, dilation))
+
+    def note_strided(self, number, rule):
+        """Returns the number of the new set."""
+        self.steps.append((number, "strided", *rule))
+        self.sets += 1
+        return self.sets - 1
+
+
+# A call that reads back. torch.compile breaks its graph there. With sets of prepare(), and in
+# capacity mode, there is no such call.
+@torch.compiler.disable
+def reading_back(call, *arguments, **options):
+    return call(*arguments, **options)
+
+
+padded = weakref.WeakSet()  # sets of capacity mode that are in use
+
+
+class CoordinateSet:
+    """The voxels of a SparseConvTensor.
+
+    voxels          sets.VoxelSet: sorted
+    spatial_shape, batch_size   of the tensor
+    capacities      see SparseConvTensor
+    path            the rules that lead from the user's indices to this set, as a tuple
+    recipe, number  see Recipe
+    """
+
+    def __init__(self, voxels, spatial_shape, capacities=None, recipe=None, number=0, path=(),
+                 indices=None):
+        self.voxels, self.spatial_shape = voxels, list(spatial_shape)
+        self.capacities, self.path = capacities, path
+        self.recipe = Recipe() if recipe is None else recipe
+        self.number = number
+        self.padding = None
+        self.promised = None # the order of rows that are said to be in order
+        self._maps, self._strided = {}, {}
+        self._indices, self._version = None, None
+        if indices is not None:
+            self._note(indices)
+        if not voxels.exact and not torch.compiler.is_compiling():
+            padded.add(self)
+
+    @staticmethod
+    def of(indices, spatial_shape, batch_size, count=None, capacities=None, ordered=False):
+        """The set of a user's indices. The same one as last time, if they are the same tensor."""
+        known = getattr(indices, "_spira_set", None)
+        known = None if known is None or traced(indices) else known()
+        if known is not None and known.has(indices) and known.count is count and \
+                known.spatial_shape == spatial_shape and known.batch_size == batch_size:
+            return known
+        shape = [1] * missing_axes(indices) + spatial_shape
+        if count is None:
+            made = reading_back(sets.voxel_set, with_axes(indices), shape, batch_size)
+        else:
+            made = sets.voxel_set(with_axes(indices), shape, batch_size, count=count)
+        rows = made.rows
+        if ordered and count is not None:
+            made.rows = None
+        of = CoordinateSet(made, spatial_shape, capacities, indices=indices)
+        of.promised = rows if ordered and count is not None else None
+        return of
+
+    def _note(self, indices):
+        self._indices, self._version = indices, None
+        if not torch.compiler.is_compiling():
+            self._version = indices._version
+            indices._spira_set = weakref.ref(self)
+
+    def has(self, indices):
+        """Whether these are the indices of this set, not changed since. torch.compile does not
+        look for changes in place."""
+        return indices is self._indices and (torch.compiler.is_compiling() or
+                                             indices._version == self._version)
+
+    @property
+    def indices(self):
+        """int32 [rows, 1 + axes], in the user's order, or in that of the set."""
+        if self._indices is None or not self.has(self._indices):
+            made = self.voxels.indices()
+            if len(self.spatial_shape) == 1:
+                made = made[:, [0, 2]]
+            self._note(tracked(made))
+        return self._indices
+
+    @property
+    def rows(self):
+        return self.voxels.capacity
+
+    @property
+    def device(self):
+        return self.voxels.device
+
+    @property
+    def batch_size(self):
+        return self.voxels.batch_size
+
+    @property
+    def count(self):
+        """In capacity mode the number of voxels, on the device; otherwise None."""
+        return None if self.voxels.exact else self.voxels.count
+
+    # ---- features ----------------------------------------------------------------------------
+
+    def to_order(self, features):
+        """Features in the user's order, in the set's."""
+        return features if self.voxels.rows is None else self.voxels.rows.sort(features)
+
+    def to_rows(self, features):
+        """Features in the set's order, in the user's."""
+        return features if self.voxels.rows is None else self.voxels.rows.unsort(features)
+
+    def clear_padding(self, features):
+        """In capacity mode: the features with zeros behind the count."""
+        if self.voxels.exact:
+            return features
+        if self.padding is None:
+            rows = torch.arange(self.rows, device=self.device, dtype=torch.int32)
+            self.padding = (rows >= self.voxels.count).unsqueeze(1)
+        return features.masked_fill(self.padding, 0)
+
+    def dense(self, features, channels_first):
+        made = layers.dense(features, self.voxels)
+        shape = [made.shape[0], made.shape[1], *self.spatial_shape]
+        made = made.reshape(shape)
+        return made if channels_first else made.movedim(1, -1).contiguous()
+
+    def check(self):
+        for voxels in self.all_sets():
+            voxels.check()
+        if self.promised is not None:
+            rows = self.promised.to_sorted[:int(self.voxels.count)]
+            if not torch.equal(rows, torch.arange(len(rows), device=self.device, dtype=rows.dtype)):
+                raise ValueError("ordered: the indices are not; sort_rows() returns the order")
+
+    def all_sets(self):
+        yield self.voxels
+        for made, _ in self._strided.values():
+            yield from made.all_sets()
+
+    # ---- what follows from the set -----------------------------------------------------------
+
+    def submanifold(self, size, dilation):
+        """The kernel map of the set onto itself."""
+        key = (size, dilation)
+        if key not in self._maps:
+            self.recipe.note_map(self.number, size, dilation)
+            self._maps[key] = maps.kernel_map(self.voxels, self.voxels, three(size, 1),
+                                              dilation=three(dilation, 1))
+        return self._maps[key]
+
+    def strided(self, size, stride, padding, dilation, key=None):
+        """The set of a strided layer, and the kernel map to it."""
+        rule = (size, stride, padding, dilation)
+        if rule not in self._strided:
+            if self.voxels.exact:
+                made = reading_back(self.expand, rule, None)
+            else:
+                made = self.expand(rule, self.capacity_of(rule, key))
+            self.add_strided(rule, key, made)
+        return self._strided[rule]
+
+    def expand(self, rule, rows):
+        """The voxels of a strided layer, exact (rows=None) or in so many rows."""
+        size, stride, padding, dilation = rule
+        return sets.expand(self.voxels, three(size, 1), three(stride, 1), three(padding, 0),
+                           three(dilation, 1), capacity=rows)
+
+    def add_strided(self, rule, key, voxels):
+        """Takes the voxels of a strided layer, and makes the map."""
+        size, stride, padding, dilation = rule
+        number = self.recipe.note_strided(self.number, (*rule, key))
+        shape = voxels.spatial_shape[-len(self.spatial_shape):]
+        made = CoordinateSet(voxels, shape, self.capacities, self.recipe, number,
+                             self.path + (rule,))
+        kernel_map = maps.kernel_map(self.voxels, voxels, three(size, 1),
+                                     dilation=three(dilation, 1))
+        self._strided[rule] = made, kernel_map
+        return made
+
+    def capacity_of(self, rule, key):
+        """Rows for the set of a strided layer."""
+        asked = self.capacities or {}
+        rows = asked.get(self.path + (rule,), asked.get(key) if key is not None else None)
+        return largest(self, rule) if rows is None else int(rows)
+
+
+def largest(source, rule):
+    """The most voxels that the set of a strided layer can have."""
+    size, stride, padding, dilation = rule
+    most, places = 1, source.batch_size
+    for n, k, s, p, d in zip(source.spatial_shape, *rule):
+        most *= sets.axis_most(k, s, d)
+        places *= (n + 2 * p - d * (k - 1) - 1) // s + 1
+    return max(min(source.rows * most, places), 1)
+
+
+# ---- one, two and three axes --------------------------------------------------------------------
+
+# A set of one axis is one of two, whose first has one place.
+
+def missing_axes(indices):
+    return max(3 - indices.shape[1], 0)
+
+
+def with_axes(indices):
+    if not missing_axes(indices):
+        return indices
+    return torch.stack([indices[:, 0], torch.zeros_like(indices[:, 0]), indices[:, 1]], 1)
+
+
+def three(values, fill):
+    return (fill, *values) if len(values) == 1 else values
+
+
+# Whether what runs now is recorded, to be run again on other indices: sets are made anew then.
+def traced(indices):
+    return torch.compiler.is_compiling() or (indices.is_cuda and
+                                             torch.cuda.is_current_stream_capturing())
+
+
+# ---- changes in place ---------------------------------------------------------------------------
+
+def tracked(indices):
+    """Indices that count their changes: a copy of those that were made in inference mode."""
+    if torch.compiler.is_compiling() or not indices.is_inference():
+        return indices
+    with torch.inference_mode(False):
+        return indices.clone()

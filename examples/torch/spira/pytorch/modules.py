@@ -1,0 +1,178 @@
+"""Containers and small modules with spconv's names."""
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+from .tensor import SparseConvTensor
+
+
+class SparseModule(nn.Module):
+    """Base of modules that take a SparseConvTensor. SparseSequential hands them the tensor, and
+    other modules its features."""
+
+    def __init__(self, name=None):
+        super().__init__()
+        self.name = name
+        self._sparse_unique_name = ""
+
+
+def is_spconv_module(module):
+    return isinstance(module, SparseModule)
+
+
+def is_sparse_conv(module):
+    from .conv import SparseConvolution
+    return isinstance(module, SparseConvolution)
+
+
+# Modules that treat each row alike, or all rows together: the order of the rows does not matter,
+# so features stay in the order of the set between two sparse layers.
+ORDERLESS = (nn.modules.batchnorm._BatchNorm, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU,
+             nn.Sigmoid, nn.Tanh, nn.Linear, nn.LayerNorm, nn.Identity, nn.Dropout, nn.Hardswish,
+             nn.Softplus)
+
+
+def apply_to_features(module, x):
+    """An ordinary module on the features of a SparseConvTensor."""
+    coordinates = x.coordinates()
+    stays = x.has_ordered() and isinstance(module, ORDERLESS)
+    features = x.ordered() if stays else x.features
+    made = counted(module, features, x)
+    return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
+
+
+def counted(module, features, x):
+    """A module's result; in capacity mode, with batch norms that count the real rows only."""
+    from .norm import BatchNorm1d, norm_of_nothing
+    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return norm_of_nothing(module, features)
+    if x.count is None:
+        return module(features)
+    if isinstance(module, BatchNorm1d):
+        return module(features, x.count)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        raise TypeError(f"{type(module).__name__}: counts the padding of capacity mode; "
+                        "convert_batchnorm(module) replaces it")
+    return module(features)
+
+
+class SparseSequential(SparseModule):
+    """A sequence of sparse and ordinary modules.
+
+    Modules are arguments, or entries of one OrderedDict, or arguments with names. Ordinary modules
+    are applied to the features, and once a sparse module has returned a plain tensor, to that.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            pairs = list(args[0].items())
+        else:
+            pairs = [(str(i), module) for i, module in enumerate(args)]
+        for name, module in pairs + list(kwargs.items()):
+            if name in self._modules:
+                raise ValueError(f"{name}: twice in a SparseSequential")
+            self.add_module(name, module)
+
+    def __getitem__(self, index):
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} is out of range")
+        return list(self._modules.values())[index]
+
+    def __len__(self):
+        return len(self._modules)
+
+    def add(self, module, name=None):
+        name = str(len(self._modules)) if name is None else name
+        if name in self._modules:
+            raise KeyError(f"{name}: there already")
+        self.add_module(name, module)
+
+    def forward(self, input):
+        for module in self._modules.values():
+            if isinstance(input, SparseConvTensor) and not takes_sparse(module):
+                input = apply_to_features(module, input)
+            else:
+                input = module(input)
+        return input
+
+
+def takes_sparse(module):
+    """Whether a module is for SparseConvTensors. An nn.Sequential is, if its first module is."""
+    if type(module) is nn.Sequential and len(module):
+        return takes_sparse(module[0])
+    return isinstance(module, SparseModule)
+
+
+class ToDense(SparseModule):
+    """[batch, channels, *spatial_shape]."""
+
+    def forward(self, x):
+        return x.dense()
+
+
+class RemoveGrid(SparseModule):
+    """Nothing to do: spira keeps no grid."""
+
+    def forward(self, x):
+        return x
+
+
+class Identity(SparseModule):
+    def forward(self, x):
+        return x
+
+
+class SparseReLU(SparseModule):
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, x):
+        return apply_to_features(RELU, x)
+
+
+RELU = nn.ReLU()
+
+
+class ConcatTable(SparseModule):
+    """Each module of the table on the input."""
+
+    def __init__(self, name=None):
+        super().__init__(name=name)
+
+    def forward(self, x):
+        return [module(x) for module in self._modules.values()]
+
+    def add(self, module):
+        self.add_module(str(len(self._modules)), module)
+        return self
+
+
+class JoinTable(SparseModule):
+    """Tensors of the same voxels, their channels side by side."""
+
+    def forward(self, xs):
+        return xs[0].replace_feature(torch.cat([x.features for x in same_voxels(xs)], 1))
+
+
+class AddTable(SparseModule):
+    """The sum of tensors of the same voxels."""
+
+    def forward(self, xs):
+        return xs[0].replace_feature(sum(x.features for x in same_voxels(xs)))
+
+
+def same_voxels(xs):
+    for x in xs[1:]:
+        if x.coordinates() is not xs[0].coordinates():
+            raise ValueError(f"indices: tensors of different voxels cannot be joined: {xs}")
+    return xs
+
+
+def assign_name_for_sparse_modules(module):
+    """Gives each sparse module its name in `module`."""
+    for name, part in module.named_modules():
+        if isinstance(part, SparseModule):
+            part._sparse_unique_name = name

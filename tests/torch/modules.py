@@ -1,0 +1,453 @@
+# tests/torch/modules.py: spira.pytorch against tests/torch/reference.py, in double precision.
+#
+#     python tests/torch/modules.py [part of a name]...
+#     SPIRA_TEST_DEVICE=cuda python tests/torch/modules.py
+from collections import OrderedDict
+from functools import partial
+
+import torch
+from torch import nn
+
+import modules_cases as cases
+from modules_cases import DEVICE, Scene, by_voxel, close, raises
+
+import reference
+import spira
+import spira.pytorch as spconv
+
+
+# ---- single layers ------------------------------------------------------------------------------
+
+def compare(make, scene, bound=2e-5):
+    """Runs the layers that make(library) returns, in sequence; compares voxels, features and all
+    gradients."""
+    ours, judge = cases.twins(lambda library: library.SparseSequential(*make(library)), spconv,
+                              reference)
+    x, leaf = scene.tensor(spconv)
+    rx, rleaf = scene.tensor(reference, torch.float64, "cpu")
+    y, ry = ours(x), judge(rx)
+    assert y.spatial_shape == ry.spatial_shape, f"{y.spatial_shape}, not {ry.spatial_shape}"
+    voxels, values = by_voxel(y.indices, y.features)
+    rvoxels, rvalues = by_voxel(ry.indices, ry.features)
+    assert torch.equal(voxels, rvoxels), "other voxels"
+    close(values, rvalues, bound, "features")
+    random = torch.Generator().manual_seed(7)
+    grad = torch.randn(rvalues.shape, generator=random, dtype=torch.float64)
+    of = {tuple(v): g for v, g in zip(rvoxels.tolist(), grad)}
+    for t in (y, ry):
+        rows = torch.stack([of[tuple(v)] for v in t.indices.tolist()])
+        t.features.backward(rows.to(t.features))
+    close(leaf.grad, rleaf.grad, bound, "gradient of the features")
+    for (name, p), q in zip(ours.named_parameters(), judge.parameters()):
+        close(p.grad, q.grad, bound, f"gradient of {name}")
+    return x, y
+
+
+def test_submanifold():
+    for ndim, shape in ((1, (60,)), (2, (17, 19)), (3, (11, 14, 9))):
+        for size, dilation in ((3, 1), (5, 1), (3, 2)):
+            def make(library):
+                layer = getattr(library, f"SubMConv{ndim}d")
+                return [layer(4, 6, size, dilation=dilation)]
+            compare(make, Scene(shape))
+    compare(lambda library: [library.SubMConv3d(4, 5, (3, 1, 5), bias=False)], Scene())
+
+
+def test_padding_of_submanifold_layers_is_ignored():
+    scene = Scene()
+    a = spconv.SubMConv3d(4, 5, 5, padding=1).to(DEVICE)
+    b = spconv.SubMConv3d(4, 5, 5, padding=2).to(DEVICE)
+    b.load_state_dict(a.state_dict())
+    assert torch.equal(a(scene.tensor(spconv)[0]).features, b(scene.tensor(spconv)[0]).features)
+
+
+def test_pointwise():
+    compare(lambda library: [library.SubMConv3d(4, 7, 1)], Scene())
+    compare(lambda library: [library.SparseConv3d(4, 7, 1, bias=False)], Scene())
+    compare(lambda library: [library.SubMConv3d(4, 7, 3), library.SubMConv3d(7, 5, 1)], Scene())
+    compare(lambda library: [library.SparseConv3d(4, 7, 1, stride=2)], Scene())
+
+
+def test_strided():
+    random = torch.Generator().manual_seed(3)
+    for ndim, shape in ((1, (61,)), (2, (17, 20)), (3, (11, 14, 9))):
+        for _ in range(6):
+            draw = lambda lo, hi: torch.randint(lo, hi, (ndim,), generator=random).tolist()
+            size, stride, padding, dilation = draw(1, 4), draw(1, 4), draw(0, 2), draw(1, 3)
+            if set(size) == {1} and set(stride) == {1}:
+                padding = 0
+            def make(library):
+                layer = getattr(library, f"SparseConv{ndim}d")
+                return [layer(4, 6, size, stride, padding, dilation)]
+            compare(make, Scene(shape))
+
+
+def test_inverse():
+    for ndim, shape in ((2, (17, 20)), (3, (11, 14, 9))):
+        for size, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 3, 0)):
+            def make(library):
+                down, kept, up = (getattr(library, f"{n}{ndim}d")
+                                  for n in ("SparseConv", "SubMConv", "SparseInverseConv"))
+                return [down(4, 6, size, stride, padding, indice_key="down"),
+                        kept(6, 6, 3, indice_key="coarse"), up(6, 5, size, indice_key="down")]
+            scene = Scene(shape)
+            x, y = compare(make, scene)
+            assert torch.equal(y.indices.cpu(), scene.indices), "other rows than before"
+
+
+def test_pooling():
+    for ndim, shape in ((2, (17, 20)), (3, (11, 14, 9))):
+        for size, stride, padding in ((2, 2, 0), (3, 2, 1), (2, None, 0), (3, 1, 1)):
+            def make(library):
+                return [getattr(library, f"SparseMaxPool{ndim}d")(size, stride, padding)]
+            compare(make, Scene(shape))
+
+
+def test_pooling_and_back():
+    compare(lambda library: [library.SparseMaxPool3d(2, 2, indice_key="pool"),
+                             library.SparseInverseConv3d(4, 5, 2, indice_key="pool")], Scene())
+
+
+def test_average_and_global_pooling():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    features, batch = scene.features.float(), scene.indices[:, 0]
+    of_batch = [features[batch == b] for b in range(scene.batch)]
+    close(spconv.SparseGlobalMaxPool()(x), torch.stack([f.max(0).values for f in of_batch]))
+    close(spconv.SparseGlobalAvgPool()(x), torch.stack([f.mean(0) for f in of_batch]))
+    x = spconv.SparseConvTensor(x.features, x.indices, [14] * 3, 2)
+    close(spconv.SparseAvgPool3d(14)(x).features, torch.stack([f.mean(0) for f in of_batch]))
+
+
+def test_dense():
+    for ndim, shape in ((1, (30,)), (2, (17, 20)), (3, (11, 14, 9))):
+        scene = Scene(shape)
+        (x, leaf), (rx, rleaf) = scene.tensor(spconv), scene.tensor(reference, torch.float64,
+                                                                     "cpu")
+        y, ry = x.dense(), rx.dense()
+        close(y, ry, 1e-7)
+        close(x.dense(channels_first=False), rx.dense(False), 1e-7)
+        grad = torch.randn(ry.shape, dtype=torch.float64)
+        y.backward(grad.to(y))
+        ry.backward(grad)
+        close(leaf.grad, rleaf.grad, 1e-6)
+        back = spconv.SparseConvTensor.from_dense(x.dense(False).detach())
+        assert back.indices.shape == x.indices.shape and back.spatial_shape == x.spatial_shape
+
+
+def test_planted_errors_are_caught():
+    make = lambda library: [library.SubMConv3d(4, 6, 3), library.SparseConv3d(6, 5, 3, 2, 1)]
+    conv = spira.layers.conv
+
+    def one_row(features, weight, bias, kmap):
+        y = conv(features, weight, bias, kmap)
+        return torch.cat([y[:-1], y[-1:] * 1.001])
+
+    def one_gradient(features, weight, bias, kmap):
+        return conv(features, weight * 1.0, bias, kmap) + 0 * weight.sum() + \
+            (weight - weight.detach()).sum() * 1e-3
+
+    try:
+        for wrong, what in ((one_row, "features"), (one_gradient, "gradient of")):
+            spira.layers.conv = wrong
+            raises(AssertionError, what, lambda: compare(make, Scene()))
+    finally:
+        spira.layers.conv = conv
+    compare(make, Scene())
+
+
+# ---- networks -----------------------------------------------------------------------------------
+
+def compare_networks(make, scene, training, bound=1e-4):
+    ours, judge = cases.twins(make, spconv, reference)
+    ours.train(training), judge.train(training)
+    x, leaf = scene.tensor(spconv)
+    rx, rleaf = scene.tensor(reference, torch.float64, "cpu")
+    y, ry = ours(x), judge(rx)
+    if isinstance(y, spconv.SparseConvTensor):
+        y, ry = y.dense(), ry.dense()
+    close(y, ry, bound, "result")
+    grad = torch.randn(ry.shape, dtype=torch.float64)
+    y.backward(grad.to(y))
+    ry.backward(grad)
+    close(leaf.grad, rleaf.grad, 10 * bound, "gradient of the features")
+    for (name, p), q in zip(ours.named_parameters(), judge.parameters()):
+        close(p.grad, q.grad, 10 * bound, f"gradient of {name}")
+    for (name, p), q in zip(ours.named_buffers(), judge.buffers()):
+        close(p, q, bound, name)
+
+
+def test_spunet():
+    for training in (True, False):
+        compare_networks(cases.small_spunet, Scene((40, 30, 20), rows=500), training)
+
+
+def test_voxel_backbone():
+    scene = Scene((41, 32, 24), rows=300)
+    make = partial(cases.second, widths=(8, 8, 12, 16, 16, 20))
+    for training in (True, False):
+        compare_networks(make, scene, training)
+
+
+def test_names_are_those_of_the_converter():
+    import checkpoint_networks
+    from spunet import SpUNet
+    for network, net in (("spunet", SpUNet(4, 20, library=spconv)),
+                         ("second", cases.second(spconv, 5))):
+        tensors = {n: t.numpy() for n, t in net.state_dict().items()}
+        found = checkpoint_networks.search(tensors, network, ("spconv",), "")[0]
+        assert not found.faults, found.faults[:4]
+
+
+# ---- rows, keys and tensors ---------------------------------------------------------------------
+
+def test_compiled():
+    """Without a graph break, where the sets are made before."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
+        raise cases.Skip("PyTorch 2.5 breaks the graph at each layer")
+    scene = Scene((40, 30, 20))
+    net = cases.small_spunet(spconv).to(DEVICE).eval()
+    (x, leaf), (x2, leaf2) = (scene.tensor(spconv) for _ in range(2))
+    y = net(spconv.prepare(net, x))
+    torch._dynamo.reset()
+    z = torch.compile(net, fullgraph=True, backend="aot_eager")(spconv.prepare(net, x2))
+    close(z, y, 1e-6)
+    y.square().sum().backward(), z.square().sum().backward()
+    close(leaf2.grad, leaf.grad, 1e-5)
+    torch._dynamo.reset()
+    x, _ = scene.tensor(spconv)
+    z = torch.compile(net, backend="aot_eager")(x) # breaks the graph where sets are made
+    close(z, y, 1e-6)
+
+
+def test_rows_stay():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    y = spconv.SubMConv3d(4, 5, 3).to(DEVICE)(x)
+    assert torch.equal(y.indices.cpu(), scene.indices)
+    rows = torch.randperm(len(scene.indices))
+    other = spconv.SparseConvTensor(scene.features.float()[rows].to(DEVICE),
+                                    scene.indices[rows].to(DEVICE), scene.shape, scene.batch)
+    layer = spconv.SubMConv3d(4, 5, 3).to(DEVICE)
+    assert torch.equal(layer(other).features, layer(x).features[rows.to(DEVICE)])
+
+
+def test_sorted_rows_are_not_moved():
+    scene = Scene()
+    order = by_voxel(scene.indices[:, [0, 3, 2, 1]], torch.arange(len(scene.indices)))[1]
+    assert torch.equal(order, spconv.sort_rows(scene.indices, scene.shape))
+    indices = scene.indices[order].to(DEVICE)
+    x = spconv.SparseConvTensor(scene.features.float()[order].to(DEVICE), indices, scene.shape,
+                                scene.batch)
+    assert x.coordinates().voxels.rows is None and x.ordered() is x.features
+
+
+def test_keys_share():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    x = spconv.SubMConv3d(4, 4, 3, indice_key="a").to(DEVICE)(x)
+    known = x.find_indice_pair("a")
+    assert known.is_subm and known.ksize == [3, 3, 3]
+    assert torch.equal(known.indices.cpu(), scene.indices)
+    y = spconv.SubMConv3d(4, 4, 3, indice_key="a").to(DEVICE)(x)
+    assert y.find_indice_pair("a") is known and y.find_indice_pair("b") is None
+    assert y.find_indice_pair(None) is None
+    a, b = (spconv.SparseConv3d(4, 4, 3, 2, 1).to(DEVICE)(y) for _ in range(2))
+    assert a.coordinates() is b.coordinates(), "layers without a key share sets, too"
+    x2 = spconv.SparseConvTensor(y.features, y.indices, y.spatial_shape, y.batch_size)
+    assert x2.coordinates() is y.coordinates(), "the same indices are the same set"
+
+
+def test_keys_refuse():
+    make = lambda *args, **options: spconv.SubMConv3d(4, 4, *args, **options).to(DEVICE)
+    down = lambda *args, **options: spconv.SparseConv3d(4, 4, *args, **options).to(DEVICE)
+    up = lambda *args, **options: spconv.SparseInverseConv3d(4, 4, *args, **options).to(DEVICE)
+    x = lambda: make(3, indice_key="a")(Scene().tensor(spconv)[0])
+    coarse = lambda: down(2, 2, indice_key="d")(x())
+    raises(ValueError, "kernel_size", lambda: make(5, indice_key="a")(x()))
+    raises(ValueError, "dilation", lambda: make(3, dilation=2, indice_key="a")(x()))
+    raises(ValueError, "another set", lambda: make(3, indice_key="a")(coarse()))
+    raises(ValueError, "indice_key", lambda: down(2, 2, indice_key="a")(x()))
+    raises(ValueError, "indice_key", lambda: down(2, 2, indice_key="d")(coarse()))
+    raises(ValueError, "'z'", lambda: up(2, indice_key="z")(coarse()))
+    raises(ValueError, "submanifold", lambda: up(3, indice_key="a")(coarse()))
+    raises(ValueError, "kernel_size", lambda: up(3, indice_key="d")(coarse()))
+    raises(ValueError, "another set", lambda: up(2, indice_key="d")(down(2, 2)(coarse())))
+
+
+def test_changed_indices():
+    """As VoxelNeXt uses it: indices are scaled in place, joined, and assigned."""
+    scene = Scene((9, 9, 9))
+    layer, down = (m.to(DEVICE) for m in (spconv.SubMConv3d(4, 4, 3), spconv.SparseConv3d(
+        4, 4, 3, 2, 1)))
+    x = layer(scene.tensor(spconv)[0])
+    y = down(x)
+    y.indices[:, 1:] *= 2
+    judge = spconv.SparseConvTensor(y.features, y.indices.clone(), [9] * 3, 2)
+    y.spatial_shape = [9] * 3
+    assert torch.equal(layer(y).features, layer(judge).features)
+    more = torch.cat([x.features, y.features])
+    z = x.replace_feature(more)
+    z.indices = torch.cat([x.indices, y.indices + torch.tensor([2, 0, 0, 0], device=DEVICE,
+                                                               dtype=torch.int32)])
+    z.batch_size = 4
+    assert layer(z).features.shape == more.shape
+    z.indices[0] = z.indices[1]
+    raises(ValueError, "duplicate", lambda: layer(z))
+
+
+def test_changed_indices_in_inference_mode():
+    scene = Scene((9, 9, 9))
+    net = [m.to(DEVICE) for m in (spconv.SparseConv3d(4, 4, 3, 2, 1), spconv.SubMConv3d(4, 4, 3))]
+    found = []
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            indices = scene.indices.to(DEVICE) + 0
+            y = net[0](spconv.SparseConvTensor(scene.features.float().to(DEVICE), indices, [9] * 3,
+                                               2))
+            close(net[1](y).features, net[1](y).features, 0)
+            y.indices[:, 1:] *= 2
+            y.spatial_shape = [9] * 3
+            found.append(net[1](y).features)
+    assert torch.equal(*found)
+
+
+def test_tensor():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    assert x.spatial_size == 11 * 14 * 9 and not x.is_quantized and x.count is None
+    y = x.replace_feature(torch.relu(x.features))
+    assert y.indice_dict is x.indice_dict and y.indices is x.indices and y is not x
+    raises(ValueError, "replace_feature", lambda: setattr(x, "features", y.features))
+    some = x.select_by_index(torch.arange(3, device=DEVICE))
+    assert some.features.shape == (3, 4) and some.indices.shape == (3, 4)
+    assert x.shadow_copy().features is x.features
+
+
+def test_sequential():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    s = spconv.SparseSequential(OrderedDict(a=nn.ReLU()))
+    assert list(s._modules) == ["a"]
+    s = spconv.SparseSequential(spconv.SubMConv3d(4, 4, 3), b=nn.ReLU())
+    s.add(nn.BatchNorm1d(4), "c")
+    s.add(nn.Linear(4, 2))
+    assert list(s._modules) == ["0", "b", "c", "3"] and len(s) == 4 and s[-1] is s[3]
+    y = s.to(DEVICE)(x)
+    assert y.features.shape == (len(scene.indices), 2)
+    stays = s[0](x).features
+    close(y.features, s[3](s[2](s[1](stays))), 1e-6)
+    assert isinstance(spconv.SparseSequential(nn.ReLU())(stays), torch.Tensor)
+    dense = spconv.SparseSequential(spconv.SubMConv3d(4, 4, 3), spconv.ToDense(),
+                                    nn.Conv3d(4, 2, 1)).to(DEVICE)(x)
+    assert dense.shape == (2, 2, *scene.shape)
+    assert spconv.modules.is_spconv_module(s) and not spconv.modules.is_spconv_module(nn.ReLU())
+
+
+def test_order_of_rows_in_ordinary_modules():
+    """A module that looks at the order of the rows gets that of the indices."""
+    class First(nn.Module):
+        def forward(self, features):
+            return features * torch.arange(len(features), device=features.device)[:, None]
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    conv = spconv.SubMConv3d(4, 4, 3).to(DEVICE)
+    y = spconv.SparseSequential(conv, nn.ReLU(), First(), nn.ReLU())(x)
+    assert torch.equal(y.features, First()(torch.relu(conv(x).features)))
+
+
+def test_no_voxels():
+    scene = Scene()
+    features = scene.features[:0].float().to(DEVICE).requires_grad_()
+    for make in (partial(cases.second, widths=(8, 8, 12, 16, 16, 20)), cases.small_spunet):
+        net = spconv.convert_batchnorm(make(spconv)).to(DEVICE)
+        y = net(spconv.SparseConvTensor(features, scene.indices[:0].to(DEVICE), [41, 40, 40], 2))
+        y = y if isinstance(y, torch.Tensor) else y.features
+        assert y.shape[0] == 0
+        y.sum().backward()
+        assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in net.parameters())
+    x = spconv.SparseConvTensor(features, scene.indices[:0].to(DEVICE), [41, 40, 40], 2)
+    assert spconv.SubMConv3d(4, 4, 3).to(DEVICE)(x).dense().shape == (2, 4, 41, 40, 40)
+
+
+def test_one_voxel():
+    compare(lambda library: [library.SubMConv3d(4, 6, 3), library.SparseConv3d(6, 5, 3, 2, 1)],
+            Scene((1, 1, 1), batch=1, rows=1))
+
+
+def test_autocast():
+    scene = Scene()
+    x, leaf = scene.tensor(spconv)
+    net = cases.small_spunet(spconv).to(DEVICE)
+    x = spconv.SparseConvTensor(leaf, x.indices, [40] * 3, scene.batch)
+    exact = net(x)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        rounded = net(x)
+    assert rounded.dtype == torch.bfloat16
+    rounded.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in net.parameters())
+    close(rounded, exact, 0.2)
+
+
+# ---- bad input ----------------------------------------------------------------------------------
+
+def test_bad_tensors():
+    scene = Scene()
+    f, i = scene.features.float().to(DEVICE), scene.indices.to(DEVICE)
+    make = lambda features=f, indices=i, shape=scene.shape, batch=2, **options: \
+        spconv.SparseConvTensor(features, indices, shape, batch, **options)
+    conv = spconv.SubMConv3d(4, 4, 3).to(DEVICE)
+    raises(ValueError, "features", lambda: make(features=f[:-1]))
+    raises(ValueError, "features", lambda: make(features=f[0]))
+    raises(TypeError, "features", lambda: make(features=i))
+    raises(TypeError, "indices", lambda: make(indices=i.long()))
+    raises(ValueError, "indices", lambda: make(indices=i[:, :3]))
+    raises(ValueError, "spatial_shape", lambda: make(shape=[11, 0, 9]))
+    raises(ValueError, "batch_size", lambda: make(batch=0))
+    raises(ValueError, "features", lambda: conv(make().replace_feature(f[:-1])))
+    raises(ValueError, "duplicate", lambda: conv(make(torch.cat([f, f]), torch.cat([i, i]))))
+    raises(ValueError, "indices", lambda: conv(make(shape=[10, 14, 9])))
+    raises(ValueError, "indices", lambda: conv(make(batch=1)))
+    raises(ValueError, "indices", lambda: conv(make(indices=i - 1)))
+    raises(TypeError, "SparseConvTensor", lambda: conv(f))
+    raises(ValueError, "in_channels", lambda: spconv.SubMConv3d(5, 4, 3).to(DEVICE)(make()))
+    raises(ValueError, "spatial_shape", lambda: spconv.SubMConv2d(4, 4, 3).to(DEVICE)(make()))
+    raises(ValueError, "kernel_size", lambda: spconv.SparseConv3d(4, 4, 13).to(DEVICE)(make()))
+    raises(ValueError, "float64", lambda: conv(make(features=f.double())))
+    raises(TypeError, "count", lambda: make(count=5))
+    raises(ValueError, "meta", lambda: make(f.to("meta"), i.to("meta")))
+
+
+def test_bad_layers():
+    raises(NotImplementedError, "groups", lambda: spconv.SubMConv3d(4, 4, 3, groups=2))
+    raises(ValueError, "kernel_size", lambda: spconv.SubMConv3d(4, 4, 2))
+    raises(ValueError, "kernel_size", lambda: spconv.SubMConv3d(4, 4, (3, 3)))
+    raises(ValueError, "kernel_size", lambda: spconv.SparseConv3d(4, 4, 17))
+    raises(ValueError, "stride", lambda: spconv.SubMConv3d(4, 4, 3, stride=2))
+    raises(ValueError, "padding", lambda: spconv.SparseConv3d(4, 4, 1, padding=1))
+    raises(AttributeError, "SparseInverseConv", lambda: spconv.SparseConvTranspose3d)
+
+
+def test_bad_state_dicts():
+    net = cases.small_spunet(spconv)
+    state = net.state_dict()
+    name = "enc.0.block0.conv1.weight"
+    raises(RuntimeError, name, lambda: net.load_state_dict(
+        {**state, name: state[name].permute(1, 2, 3, 4, 0)}))
+    raises(RuntimeError, name, lambda: net.load_state_dict(
+        {n: t for n, t in state.items() if n != name}))
+
+
+def test_devices_do_not_mix():
+    if DEVICE == "cpu":
+        raise cases.Skip("needs a GPU")
+    scene = Scene()
+    f, i = scene.features.float(), scene.indices
+    raises(ValueError, "indices", lambda: spconv.SparseConvTensor(f.cuda(), i, scene.shape, 2))
+    x = spconv.SparseConvTensor(f.cuda(), i.cuda(), scene.shape, 2)
+    raises(ValueError, "weight", lambda: spconv.SubMConv3d(4, 4, 3)(x))
+    raises(ValueError, "features", lambda: spconv.SubMConv3d(4, 4, 3).cuda()(x.replace_feature(f)))
+
+
+if __name__ == "__main__":
+    cases.run(globals())

@@ -1,0 +1,626 @@
+# tests/torch/ops_test.py: the operators of examples/torch, against PyTorch in double precision.
+#
+#     python tests/torch/ops_test.py [part of a name]...
+#     SPIRA_TEST_DEVICE=cuda python tests/torch/ops_test.py
+#
+# The last line is `N passed, N failed, N skipped`. pytest runs the file, too.
+import os
+import sys
+import traceback
+
+import torch
+
+import ops_reference as reference
+import spira
+
+DEVICE = os.environ.get("SPIRA_TEST_DEVICE", "cpu")
+EPSILON = {torch.float32: 2.0 ** -24, torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
+TYPES = tuple(EPSILON)
+ops = torch.ops.spira
+
+
+class Skip(Exception):
+    pass
+
+
+def raises(text, call, kind=ValueError):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"{error!s} does not say {text!r}"
+        return
+    raise AssertionError(f"nothing was raised that says {text!r}")
+
+
+def random_like(shape, seed, type=torch.float32):
+    random = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=random).to(type)
+
+
+def leaf(t):
+    """A copy on the device that collects a gradient."""
+    return t.detach().clone().to(DEVICE).requires_grad_()
+
+
+def close(value, expected, scale, type, name):
+    """|value - expected| within some roundings of the type of the terms' sum `scale`."""
+    assert value.shape == expected.shape, f"{name}: {value.shape}, not {expected.shape}"
+    assert torch.isfinite(value).all(), f"{name}: not finite"
+    bound = 8 * EPSILON[type] * scale + 1e-6
+    worst = ((value.double().cpu() - expected).abs() / bound).max().item() if len(value) else 0
+    assert worst <= 1, f"{name}: {worst:.3g} times the bound"
+
+
+class Case:
+    """A layer: its sets and map, and the reference's table in the sets' orders."""
+
+    def __init__(self, way, size, stride=1, padding=0, dilation=1, shape=(9, 8, 7), batch=2,
+                 voxels=150, seed=0):
+        n = len(shape)
+        indices = reference.random_indices(shape, batch, voxels, seed)
+        self.source = spira.voxel_set(indices.to(DEVICE), shape, batch)
+        self.size = reference.tuples(size, n)
+        fine = self.source.indices().cpu()
+        if way == "same":
+            self.outputs = self.source
+            wide = reference.tuples(dilation, n)
+            padding = [(s // 2 if s % 2 else 0) * d for s, d in zip(self.size, wide)]
+        else:
+            self.outputs = spira.expand(self.source, size, stride, padding, dilation)
+        coarse = self.outputs.indices().cpu()
+        self.taps = reference.table(fine, coarse, size, stride, padding, dilation)
+        self.map = spira.kernel_map(self.source, self.outputs, size, dilation)
+        if way == "inverse":
+            self.taps = reference.inverse(self.taps, len(fine))
+            self.map = self.map.reverse()
+        self.inputs, self.count = self.map.source.capacity, self.map.outputs.capacity
+
+
+CASES = (
+    ("same", 3), ("same", 1), ("same", (1, 3, 5)), ("same", 5), ("same", 3, 1, 0, 2), ("same", 2),
+    ("same", (2, 3, 1)), ("strided", 3, 2, 1), ("strided", 2, 2), ("strided", 3, 1, 1),
+    ("strided", (3, 1, 1), (2, 1, 1)), ("strided", 3, (1, 2, 3), (0, 1, 2), (1, 2, 1)),
+    ("strided", 1, 2), ("inverse", 3, 2, 1), ("inverse", 2, 2), ("inverse", (3, 1, 1), (2, 1, 1)),
+)
+
+
+def run(case, features, weight, bias):
+    """Output and gradients of a layer, and those of the reference with the sums of |terms|."""
+    leaves = [leaf(t) for t in (features, weight, bias)]
+    out = spira.conv(*leaves, case.map)
+    grad = random_like(out.shape, 5, features.dtype)
+    out.backward(grad.to(DEVICE))
+    results = [out.detach(), *(t.grad for t in leaves)]
+    expected = []
+    for change in (lambda t: t, torch.abs):
+        doubles = [change(t.double()).requires_grad_() for t in (features, weight, bias)]
+        y = reference.conv(*doubles, case.taps)
+        y.backward(change(grad.double()))
+        expected.append([y.detach(), *(t.grad for t in doubles)])
+    return results, *expected
+
+
+def compare(case, cin, cout, type, weight_type=None):
+    features = random_like((case.inputs, cin), 1, type)
+    weight = random_like((cout, *case.size, cin), 2, weight_type or type)
+    if type == torch.float16 or type == torch.bfloat16:  # the product's operands are rounded
+        weight = weight.to(type).to(weight_type or type)
+    bias = random_like((cout,), 3, weight_type or type)
+    names = ("output", "gradient of features", "gradient of weight", "gradient of bias")
+    given = (type, type, weight.dtype, bias.dtype)
+    for name, own, value, expected, scale in zip(names, given, *run(case, features, weight, bias)):
+        assert value.dtype == own, f"{name}: {value.dtype}, not {own}"
+        close(value, expected, scale, own, name)
+
+
+# ---- sets ---------------------------------------------------------------------------------------
+
+def test_sets_keep_the_users_rows():
+    for shape, batch in (((9, 8, 7), 2), ((30, 20), 3), ((4000, 60000, 50000), 2)):
+        indices = reference.random_indices(shape, batch, 200)
+        voxels = spira.voxel_set(indices.to(DEVICE), shape, batch)
+        assert voxels.words.dtype == (torch.int64 if shape[0] == 4000 else torch.int32)
+        assert voxels.spatial_shape == list(shape)
+        rows = voxels.indices().cpu().tolist()
+        assert rows == sorted(indices.tolist(), key=lambda v: (v[0], *reversed(v[1:])))
+        features = random_like((len(indices), 3), 1).to(DEVICE).requires_grad_()
+        there = voxels.rows.sort(features)
+        assert torch.equal(voxels.indices()[voxels.rows.from_sorted.long()].cpu(), indices)
+        assert torch.equal(voxels.rows.unsort(there), features)
+        grad = random_like(there.shape, 2).to(DEVICE)
+        there.backward(grad)
+        assert torch.equal(voxels.rows.sort(features.grad), grad)
+
+
+def test_sorted_indices_need_no_permutation():
+    indices = reference.random_indices((9, 8, 7), 2, 100)
+    indices = spira.voxel_set(indices.to(DEVICE), (9, 8, 7), 2).indices()
+    assert spira.voxel_set(indices, (9, 8, 7), 2).rows is None
+
+
+def test_bad_indices():
+    indices = reference.random_indices((9, 8, 7), 2, 50).to(DEVICE)
+    again = torch.cat([indices, indices[7:8]])
+    raises(f"row {len(indices)} is a duplicate", lambda: spira.voxel_set(again, (9, 8, 7), 2))
+    raises("outside", lambda: spira.voxel_set(indices, (9, 8, 6), 2))
+    raises("outside", lambda: spira.voxel_set(indices, (9, 8, 7), 1))
+    raises("outside", lambda: spira.voxel_set(indices - 1, (9, 8, 7), 2))
+    raises("indices: int32", lambda: spira.voxel_set(indices.long(), (9, 8, 7), 2))
+    raises("indices: int32", lambda: spira.voxel_set(indices[:, :2], (9, 8, 7), 2))
+    raises("spatial_shape", lambda: spira.voxel_set(indices, (9, 8), 2))
+    raises("spatial_shape", lambda: spira.voxel_set(indices, (9, 0, 7), 2))
+    raises("do not fit", lambda: spira.voxel_set(indices, (1 << 24, 1 << 24, 1 << 24), 2))
+    raises("batch_size", lambda: spira.voxel_set(indices, (9, 8, 7), 0))
+
+
+def test_expand_is_spconvs_rule():
+    for seed in range(12):
+        random = torch.Generator().manual_seed(seed)
+        n = 2 + seed % 2
+        def draw(lo, hi):
+            return torch.randint(lo, hi + 1, (n,), generator=random).tolist()
+        shape, size, stride, wide = draw(8, 12), draw(1, 3), draw(1, 3), draw(1, 2)
+        pad = [min(p, s - 1) for p, s in zip(draw(0, 2), size)]
+        indices = reference.random_indices(shape, 2, 60, seed)
+        made = spira.expand(spira.voxel_set(indices.to(DEVICE), shape, 2), size, stride, pad, wide)
+        voxels, extent = reference.expand(indices, shape, size, stride, pad, wide)
+        assert made.spatial_shape == extent
+        assert [tuple(v) for v in made.indices().tolist()] == voxels
+        if any(e + 2 * p < d * (s - 1) + 1 for e, p, d, s in zip(extent, pad, wide, size)):
+            continue
+        again = spira.expand(made, size, 1, pad, wide)
+        voxels, extent = reference.expand(made.indices().cpu(), extent, size, 1, pad, wide)
+        assert [tuple(v) for v in again.indices().tolist()] == voxels
+
+
+def test_sets_with_capacities():
+    indices = reference.random_indices((9, 8, 7), 2, 100).to(DEVICE)
+    rows = len(indices)
+    wild = torch.full((30, 4), -77, dtype=torch.int32, device=DEVICE)
+    count = torch.tensor([rows], dtype=torch.int32, device=DEVICE)
+    voxels = spira.voxel_set(torch.cat([indices, wild]), (9, 8, 7), 2, count=count)
+    exact = spira.voxel_set(indices, (9, 8, 7), 2)
+    assert not voxels.exact and voxels.capacity == rows + 30 and voxels.count.item() == rows
+    assert torch.equal(voxels.indices()[:rows], exact.indices())
+    assert (voxels.indices()[rows:] == -1).all()
+    coarse = spira.expand(voxels, 3, 2, 1, capacity=400)
+    other = spira.expand(exact, 3, 2, 1)
+    coarse.check()
+    assert coarse.capacity == 400 and coarse.count.item() == other.capacity
+    a, b = spira.narrow([voxels, coarse])
+    assert a.exact and torch.equal(a.words, exact.words) and torch.equal(b.words, other.words)
+    short = spira.expand(voxels, 3, 2, 1, capacity=20)
+    raises(f"capacity: {other.capacity} were needed", short.check)
+    raises("capacity", lambda: spira.narrow([short]))
+    twice = spira.voxel_set(torch.cat([indices, indices[:1]]), (9, 8, 7), 2, count=count + 1)
+    raises("duplicate", twice.check)
+
+
+# ---- convolution --------------------------------------------------------------------------------
+
+def test_conv_and_gradients():
+    for number, case in enumerate(CASES):
+        compare(Case(*case, seed=number), 5, 7, torch.float32)
+
+
+def test_conv_of_types():
+    for way in (("same", 3), ("strided", 3, 2, 1), ("inverse", 2, 2)):
+        case = Case(*way)
+        for type in TYPES:
+            compare(case, 16, 32, type)
+            compare(case, 16, 32, type, torch.float32)
+
+
+def test_conv_of_channels():
+    case = Case("same", 3, voxels=300)
+    for cin, cout in ((1, 1), (4, 64), (16, 16), (3, 96), (32, 48), (64, 64), (72, 40)):
+        compare(case, cin, cout, torch.float32)
+        compare(case, cin, cout, torch.float16)
+
+
+def test_conv_in_two_dimensions():
+    compare(Case("same", 3, shape=(30, 25)), 6, 8, torch.float32)
+    compare(Case("strided", (3, 2), 2, (1, 0), shape=(30, 25)), 6, 8, torch.float32)
+    compare(Case("inverse", 3, 2, 1, shape=(30, 25)), 6, 8, torch.float32)
+
+
+def test_conv_of_wide_words():
+    indices = reference.random_indices((9, 8, 7), 2, 100)
+    far = spira.voxel_set(indices.to(DEVICE), (9000, 80000, 7000), 2)
+    near = spira.voxel_set(indices.to(DEVICE), (9, 8, 7), 2)
+    assert far.words.dtype == torch.int64 and near.words.dtype == torch.int32
+    a, b = (spira.kernel_map(v, v, 3).table() for v in (far, near))
+    assert torch.equal(a, b)
+
+
+def test_kernels_that_reach_beyond_the_words():
+    indices = reference.random_indices((90, 80, 70), 2, 300)
+    voxels = spira.voxel_set(indices.to(DEVICE), (90, 80, 70), 2)
+    wide = spira.sets.layout_reach(voxels.layout) + 1
+    there = voxels.indices().cpu()
+    taps = reference.table(there, there, 3, 1, wide, wide)
+    kmap = spira.kernel_map(voxels, voxels, 3, wide)
+    assert torch.equal((taps >= 0).sum(1), (kmap.table() >= 0).sum(1).cpu())
+    far = spira.expand(voxels, 3, 2, wide, wide)  # moves the origin, and packs the words anew
+    rows, extent = reference.expand(indices, (90, 80, 70), 3, 2, wide, wide)
+    assert far.spatial_shape == extent and [tuple(v) for v in far.indices().tolist()] == rows
+    taps = reference.table(there, far.indices().cpu(), 3, 2, wide, wide)
+    found = spira.kernel_map(voxels, far, 3, wide).table()
+    assert torch.equal((taps >= 0).sum(1), (found >= 0).sum(1).cpu())
+
+
+def test_finite_differences():
+    case = Case("strided", 3, 2, 1, voxels=40)
+    leaves = [random_like(s, i) for i, s in enumerate(((case.inputs, 2), (3, 3, 3, 3, 2), (3,)))]
+    leaves = [t.to(DEVICE).requires_grad_() for t in leaves]
+    grad = random_like((case.count, 3), 9).to(DEVICE)
+    spira.conv(*leaves, case.map).backward(grad)
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():  # linear in each argument: a large step is exact but for rounding
+        for t in leaves:
+            for i in torch.randint(0, t.numel(), (10,), generator=random).tolist():
+                found = []
+                for step in (4.0, -8.0):
+                    t.view(-1)[i] += step
+                    found.append((spira.conv(*leaves, case.map) * grad).double().sum().item())
+                t.view(-1)[i] += 4.0
+                slope = (found[0] - found[1]) / 8
+                assert abs(slope - t.grad.view(-1)[i].item()) < 1e-3 * (1 + abs(slope))
+
+
+def test_maps_are_shared():
+    case = Case("strided", 3, 2, 1)
+    x = random_like((case.inputs, 4), 1).to(DEVICE).requires_grad_()
+    w = random_like((4, 3, 3, 3, 4), 2).to(DEVICE).requires_grad_()
+    back = case.map.reverse()
+    spira.conv(spira.conv(x, w, None, case.map), w, None, back).sum().backward()
+    forms = set(case.map.store)
+    assert len(forms) == 3, f"{forms}: one form for each direction, and pairs"
+    spira.conv(spira.conv(x, w, None, case.map), w, None, back).sum().backward()
+    assert set(case.map.store) == forms
+    same = Case("same", 3)
+    spira.conv(random_like((same.inputs, 4), 1).to(DEVICE).requires_grad_(), w, None, same.map)
+    assert len(same.map.store) == 2, "a submanifold layer needs one map, and pairs"
+
+
+def test_only_wanted_gradients():
+    case = Case("strided", 3, 2, 1)
+    x, w = random_like((case.inputs, 4), 1).to(DEVICE), random_like((6, 3, 3, 3, 4), 2).to(DEVICE)
+    with torch.no_grad():
+        spira.conv(x, w.requires_grad_(), None, case.map)
+    assert len(case.map.store) == 1, "without gradients there is the layer's map alone"
+    spira.conv(x, w, None, case.map).sum().backward()
+    assert w.grad is not None and x.grad is None and len(case.map.store) == 2
+
+
+def test_weight_gradients_are_deterministic():
+    case = Case("same", 3, voxels=400, seed=3)
+    x = random_like((case.inputs, 32), 1, torch.float16).to(DEVICE)
+    w = random_like((32, 3, 3, 3, 32), 2).to(DEVICE).requires_grad_()
+    grad = random_like((case.count, 32), 3, torch.float16).to(DEVICE)
+    first = None
+    for _ in range(100 if DEVICE == "cuda" else 3):
+        w.grad = None
+        spira.conv(x, w, None, case.map).backward(grad)
+        assert first is None or torch.equal(first, w.grad)
+        first = w.grad
+
+
+def test_capacity_mode():
+    indices = reference.random_indices((9, 8, 7), 2, 100).to(DEVICE)
+    rows = len(indices)
+    count = torch.tensor([rows], dtype=torch.int32, device=DEVICE)
+    wild = torch.full((41, 4), 123456, dtype=torch.int32, device=DEVICE)
+    padded = spira.voxel_set(torch.cat([indices, wild]), (9, 8, 7), 2, count=count)
+    exact = spira.voxel_set(indices, (9, 8, 7), 2)
+    results = []
+    for voxels, capacity in ((padded, 333), (exact, None)):
+        coarse = spira.expand(voxels, 3, 2, 1, capacity=capacity)
+        same = spira.kernel_map(voxels, voxels, 3)
+        down = spira.kernel_map(voxels, coarse, 3)
+        x = random_like((rows, 8), 1)
+        x = torch.cat([x, torch.full((voxels.capacity - rows, 8), float("nan"))]).to(DEVICE)
+        x.requires_grad_()
+        w = [random_like((8, 3, 3, 3, 8), i).to(DEVICE).requires_grad_() for i in range(4)]
+        b = random_like((8,), 9).to(DEVICE).requires_grad_()
+        sorted_x = voxels.rows.sort(x)
+        y = spira.conv(sorted_x, w[0], b, same)
+        z = spira.conv(y, w[1], b, down)
+        p = spira.max_pool(y, down)
+        u = spira.conv(z + p, w[2], b, down.reverse())
+        dense = spira.dense(z, coarse)
+        out = voxels.rows.unsort(u)
+        (out * out).sum().backward(retain_graph=True)
+        dense.backward(torch.ones_like(dense))
+        for t, n in ((y, rows), (z, coarse.count.item()), (p, coarse.count.item()), (out, rows),
+                     (x.grad, rows)):
+            assert (t[n:] == 0).all(), "rows behind the count"
+        results.append([out[:rows], x.grad[:rows], dense, b.grad, *(t.grad for t in w[:3])])
+    for a, b in zip(*results):
+        assert torch.allclose(a, b, rtol=1e-5, atol=1e-4 * b.abs().max().item())
+
+
+def test_empty_sets():
+    none = torch.zeros((0, 4), dtype=torch.int32, device=DEVICE)
+    voxels = spira.voxel_set(none, (9, 8, 7), 1)
+    coarse = spira.expand(voxels, 3, 2, 1)
+    assert voxels.capacity == 0 and coarse.capacity == 0
+    x = torch.zeros((0, 4), device=DEVICE, requires_grad=True)
+    w = random_like((6, 3, 3, 3, 4), 2).to(DEVICE).requires_grad_()
+    y = spira.conv(x, w, None, spira.kernel_map(voxels, coarse, 3))
+    z = spira.conv(x, w, None, spira.kernel_map(voxels, voxels, 3))
+    assert y.shape == z.shape == (0, 6)
+    (y.sum() + z.sum() + spira.dense(z, voxels).sum()).backward()
+    assert x.grad.shape == (0, 4) and not w.grad.any()
+
+
+# ---- pooling, dense maps ------------------------------------------------------------------------
+
+def test_pools():
+    for way in (("strided", 3, 2, 1), ("strided", 2, 2), ("same", 3)):
+        case = Case(*way)
+        for type in TYPES:
+            values = torch.randperm(case.inputs * 3, generator=torch.Generator().manual_seed(1))
+            values = (values.view(-1, 3) % 256).to(type)
+            for ours, theirs in ((spira.max_pool, reference.max_pool),
+                                 (spira.avg_pool, reference.avg_pool)):
+                x = leaf(values)
+                wide = values.double().requires_grad_()
+                y, expected = ours(x, case.map), theirs(wide, case.taps)
+                close(y.detach(), expected.detach(), expected.detach().abs() + 1, type, "output")
+                if ours is spira.max_pool and case.inputs * 3 > 256:
+                    continue  # equal values: another order of offsets takes another winner
+                grad = random_like(y.shape, 4, type)
+                y.backward(grad.to(DEVICE))
+                expected.backward(grad.double())
+                close(x.grad, wide.grad, wide.grad.abs() + 27, type, "gradient")
+
+
+def test_max_pool_gradient():
+    case = Case("strided", 3, 2, 1)
+    values = torch.randperm(case.inputs * 3, generator=torch.Generator().manual_seed(1))
+    x = leaf(values.view(-1, 3).float())
+    wide = values.view(-1, 3).double().requires_grad_()
+    y, expected = spira.max_pool(x, case.map), reference.max_pool(wide, case.taps)
+    assert torch.equal(y.double().cpu(), expected)
+    grad = random_like(y.shape, 4)
+    y.backward(grad.to(DEVICE))
+    expected.backward(grad.double())
+    close(x.grad, wide.grad, wide.grad.abs() + 1, torch.float32, "gradient")
+
+
+def test_dense():
+    for shape in ((9, 8, 7), (30, 25)):
+        indices = reference.random_indices(shape, 3, 120)
+        voxels = spira.voxel_set(indices.to(DEVICE), shape, 3)
+        coarse = spira.expand(voxels, 3, 2, 1)
+        for s in (voxels, coarse):
+            for type in TYPES:
+                values = random_like((s.capacity, 5), 1, type)
+                x = leaf(values)
+                wide = values.double().requires_grad_()
+                y = spira.dense(x, s)
+                expected = reference.dense(wide, s.indices().cpu(), 3, s.spatial_shape)
+                assert y.shape == (3, 5, *s.spatial_shape)
+                assert torch.equal(y.double().cpu(), expected)
+                grad = random_like(y.shape, 4, type)
+                y.backward(grad.to(DEVICE))
+                expected.backward(grad.double())
+                assert torch.equal(x.grad.double().cpu(), wide.grad)
+
+
+# ---- PyTorch ------------------------------------------------------------------------------------
+
+def test_errors_name_the_argument():
+    case = Case("same", 3)
+    x, w = torch.zeros(case.inputs, 4, device=DEVICE), torch.zeros(6, 3, 3, 3, 4, device=DEVICE)
+    conv = lambda *a: spira.conv(*a, case.map)
+    raises("features:", lambda: conv(x[1:], w, None))
+    raises("features:", lambda: conv(x[0], w, None))
+    raises("features: torch.float64", lambda: conv(x.double(), w, None))
+    raises("features:", lambda: conv(x.int(), w, None))
+    raises("weight: 4 input channels", lambda: conv(x[:, :3], w, None))
+    raises("weight:", lambda: conv(x, w[:, 1:], None))
+    raises("weight:", lambda: conv(x, w[..., 0], None))
+    raises("weight: Double", lambda: conv(x, w.double(), None))
+    raises("bias:", lambda: conv(x, w, x[0]))
+    raises("dimensions", lambda: spira.kernel_map(case.source, case.source, (3, 3)))
+    raises("kernel size", lambda: spira.kernel_map(case.source, case.source, 17).table())
+    raises("kernel_size", lambda: spira.expand(case.source, 15))
+    raises("features:", lambda: spira.max_pool(x[1:], case.map))
+    raises("features:", lambda: spira.dense(x[1:], case.source))
+    raises("index", lambda: spira.permute_rows(x[1:], case.source.rows.to_sorted,
+                                               case.source.rows.from_sorted))
+    other = torch.device("meta") if DEVICE == "cpu" else torch.device("cpu")
+    if DEVICE != "cpu":
+        raises("weight: on cpu", lambda: conv(x, w.to(other), None))
+        raises("bias: on cpu", lambda: conv(x, w, torch.zeros(6)))
+        raises("features: on cpu", lambda: conv(x.to(other), w, None))
+
+
+def arguments(case, type=torch.float32):
+    """Arguments of ops.conv, made by the Python layer."""
+    x = random_like((case.inputs, 4), 1, type).to(DEVICE).requires_grad_()
+    w = random_like((6, *case.size, 4), 2).to(DEVICE).requires_grad_()
+    b = random_like((6,), 3).to(DEVICE).requires_grad_()
+    kind = spira.maps.TYPES[type]
+    pairs, exchanged = case.map.pairs()
+    return (x, w, b, case.map.layout(4, 6, kind), case.map.gradient_layout(4, 6, kind), pairs,
+            case.map.source.count, case.map.outputs.count, case.count, case.map.kernel(),
+            4 if exchanged else 0)
+
+
+def test_opcheck():
+    check = torch.library.opcheck
+    # Gradients of sparse convolution are not differentiated again.
+    for way in (("same", 3), ("strided", 3, 2, 1), ("inverse", 2, 2), ("same", 1)):
+        case = Case(*way, voxels=40)
+        check(ops.conv.default, arguments(case))
+    case = Case("strided", 3, 2, 1, voxels=40)
+    a, b = case.source, case.outputs
+    layout, kernel = list(a.layout), case.map.kernel()
+    x = random_like((case.inputs, 4), 1).to(DEVICE).requires_grad_()
+    check(ops.permute_rows.default, (x, a.rows.to_sorted, a.rows.from_sorted))
+    check(ops.pool.default, (x, case.map.table(), case.map.reverse().table(), a.count, b.count, 0,
+                             0))
+    grid = [*a.origin, *a.spacing, *a.extent]
+    check(ops.dense.default, (x, a.words, a.count, layout, grid, a.batch_size, 0))
+    check(ops.voxelize.default, (a.indices(), None, layout, list(a.extent)))
+    check(ops.unpack.default, (a.words, a.count, layout, [0, 0, 0], [1, 1, 1], 3))
+    wide = list(spira.sets.word_layout(a.scene, 2, 5000))
+    check(ops.repack.default, (a.words, a.count, layout, wide))
+    rule = [2, 2, 2, 1, 1, 1, *a.origin, *a.extent]
+    check(ops.expand.default, (a.words, a.count, layout, kernel, rule, 500),
+          test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
+    sets = (a.words, a.count, b.words, b.count, layout, kernel)
+    check(ops.map_table.default, sets)
+    check(ops.map_pairs.default, (*sets, 3000), test_utils=("test_schema", "test_faketensor"))
+    if DEVICE == "cuda":
+        check(ops.map_layout.default, (*sets, 4, 6, 0),
+              test_utils=("test_schema", "test_faketensor"))
+    mask = [True, True, True]
+    x, w, _, layout, back, pairs, n, m, _, kernel, flags = arguments(case)
+    grad = random_like((case.count, 6), 3).to(DEVICE)
+    check(ops.conv_backward.default, (grad, x.detach(), w.detach(), back, pairs, n, m, kernel,
+                                      flags, mask))
+
+
+def network(indices, count, x, w1, w2, w3):
+    """A small U-Net from raw indices, in capacity mode: nothing is read back."""
+    voxels = spira.voxel_set(indices, (9, 8, 7), 2, count=count)
+    coarse = spira.expand(voxels, 3, 2, 1, capacity=300)
+    down = spira.kernel_map(voxels, coarse, 3)
+    same = spira.kernel_map(voxels, voxels, 3)
+    x = torch.relu(spira.conv(voxels.rows.sort(x), w1, None, same))
+    y = torch.relu(spira.conv(x, w2, None, down))
+    return voxels.rows.unsort(spira.conv(y, w3, None, down.reverse()) + x)
+
+
+def leaves(rows, type=torch.float32):
+    made = [random_like((rows, 8), 1, type), *(random_like((8, 3, 3, 3, 8), i) for i in range(3))]
+    return [t.to(DEVICE).requires_grad_() for t in made]
+
+
+def padded_indices():
+    indices = reference.random_indices((9, 8, 7), 2, 100).to(DEVICE)
+    count = torch.tensor([len(indices)], dtype=torch.int32, device=DEVICE)
+    return torch.cat([indices, indices.new_full((20, 4), 5)]), count
+
+
+def grads(call, tensors):
+    for t in tensors:
+        t.grad = None
+    out = call(*tensors)
+    (out.float() ** 2).sum().backward()
+    return [out.detach(), *(t.grad for t in tensors)]
+
+
+def test_compile_from_raw_indices():
+    indices, count = padded_indices()
+    tensors = leaves(len(indices))
+    torch._dynamo.reset()
+    whole = torch.compile(network, fullgraph=True, backend="aot_eager")
+    expected = grads(lambda *t: network(indices, count, *t), tensors)
+    for a, b in zip(grads(lambda *t: whole(indices, count, *t), tensors), expected):
+        assert torch.equal(a, b)
+
+
+def test_compile_with_maps():
+    case, other = Case("strided", 3, 2, 1), Case("strided", 3, 2, 1, seed=7, voxels=220)
+    def layers(x, w1, w2, w3, kmap):
+        same = spira.kernel_map(kmap.source, kmap.source, 3)
+        y = torch.relu(spira.conv(torch.relu(spira.conv(x, w1, None, same)), w2, None, kmap))
+        return spira.conv(y, w3, None, kmap.reverse())
+    torch._dynamo.reset()
+    whole = torch.compile(layers, fullgraph=True, backend="aot_eager", dynamic=True)
+    for c in (case, other):
+        tensors = leaves(c.inputs)
+        expected = grads(lambda *t: layers(*t, c.map), tensors)
+        for a, b in zip(grads(lambda *t: whole(*t, c.map), tensors), expected):
+            assert torch.equal(a, b)
+
+
+def test_autocast():
+    case = Case("same", 3)
+    x, w, *_ = leaves(case.inputs)
+    b = random_like((8,), 6).to(DEVICE).requires_grad_()
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        y = spira.conv(x, w, b, case.map)
+        direct = ops.conv(x, w, b, case.map.layout(8, 8, 3), None, None, case.source.count,
+                          case.source.count, case.count, case.map.kernel(), 0)
+        pooled = spira.max_pool(y, case.map)
+    assert y.dtype == direct.dtype == pooled.dtype == torch.bfloat16 and torch.equal(y, direct)
+    y.float().sum().backward()
+    assert all(t.grad.dtype == torch.float32 for t in (x, w, b))
+    expected = spira.conv(x.bfloat16(), w, b, case.map)
+    assert torch.equal(y, expected)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=False):
+        assert spira.conv(x, w, b, case.map).dtype == torch.float32
+
+
+def test_tf32():
+    if DEVICE != "cuda":
+        raise Skip("the CPU has no tf32")
+    case = Case("same", 3, voxels=300)
+    x, w = random_like((case.inputs, 64), 1).to(DEVICE), random_like((64, 3, 3, 3, 64), 2)
+    w = w.to(DEVICE).requires_grad_()
+    exact = spira.conv(x, w, None, case.map).detach()
+    spira.layers.allow_tf32 = True
+    try:
+        rounded = spira.conv(x, w, None, case.map)
+        rounded.sum().backward()
+    finally:
+        spira.layers.allow_tf32 = False
+    error = (rounded - exact).abs().max() / exact.abs().max()
+    assert 0 < error < 5e-3, error
+
+
+def test_cuda_graph():
+    if DEVICE != "cuda":
+        raise Skip("there is no GPU")
+    indices, count = padded_indices()
+    tensors = leaves(len(indices), torch.float16)
+    expected = grads(lambda *t: network(indices, count, *t), tensors)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        grads(lambda *t: network(indices, count, *t), tensors)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = grads(lambda *t: network(indices, count, *t), tensors)
+    graph.replay()
+    for a, b in zip(results, expected):
+        assert torch.equal(a, b)
+    fewer = 60
+    count.fill_(fewer)  # another frame in the same graph
+    tensors[0].data.mul_(0.5)
+    graph.replay()
+    replayed = [t.clone() for t in results]
+    for a, b in zip(replayed, grads(lambda *t: network(indices, count, *t), tensors)):
+        assert torch.equal(a, b)
+    assert not replayed[0][fewer:].any()
+
+
+# ---- the runner ---------------------------------------------------------------------------------
+
+def main(parts):
+    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")
+             and (not parts or any(part in name for part in parts))]
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for name, test in tests:
+        try:
+            test()
+            counts["passed"] += 1
+        except Skip as why:
+            print(f"skipped {name}: {why}")
+            counts["skipped"] += 1
+        except Exception:
+            print(f"failed  {name}\n{traceback.format_exc()}")
+            counts["failed"] += 1
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
