@@ -159,7 +159,8 @@ test: all
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
-	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh
+	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
+	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan' tests/run_torch.sh
 
 JUDGED := $(if $(and $(NVCC),$(GPU)),build/example_levels,build/host_levels)
 judge: $(JUDGED)

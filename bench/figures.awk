@@ -156,10 +156,10 @@ function begin_figure(    n, i, name) {
         plot_own_y("memory", "MiB")
         names("SparseResNet21 MinkUNet42", "line")
     } else if (figure == "scenes") {
-        head = "Generated scenes: time over that of the uniform scene with as many voxels"
+        head = "Generated scenes: time over that of as many voxels, interpolated by pairs"
         note = "The worse of 32- and 64-bit words. A dense cube has seven times as many pairs to write."
         plot_x("log", "voxels")
-        plot_y("log", "times the uniform scene's time")
+        plot_y("log", "times as many voxels' time")
         n = split("walls x,walls y,walls z,half,scattered,dense", name, ",")
         for (i = 1; i <= n; ++i)
             plot_series(name[i], "line")

@@ -222,7 +222,7 @@ function print_minuet(    i, key) {
 
 # The worst ratio of each stage: for each scene, then over all scenes.
 function print_scenes(    i, n, key, line, left, K) {
-    source("Time over that of the uniform scene with as many voxels, the worst of all sizes,", "scenes")
+    source("Time over that of as many voxels, interpolated by pairs, the worst of all sizes,", "scenes")
     line = "| step | word |"
     left = "|---|---:|"
     for (n = 1; n <= scenes; ++n)
