@@ -220,7 +220,7 @@ TEST(voxel_features_gradients_of_crowded_voxels) {
     for (int64_t at : {1500, 1700, 2300}) {
         c.values[(size_t)c.order[(size_t)at] * 3 + 1] = NAN;
     }
-    std::vector<float> grad((size_t)c.count * 4), host((size_t)rows * 3), device(host);
+    std::vector<float> grad((size_t)c.count * 3), host((size_t)rows * 3), device(host);
     for (float &g : grad) {
         g = random_float(&r);
     }
@@ -238,7 +238,7 @@ TEST(voxel_features_gradients_of_crowded_voxels) {
             a.capacity = c.count;
             a.type = numeric_f32;
             a.features_grad = grad.data();
-            a.features_channels = 4;
+            a.features_channels = 3;
             a.values_grad = host.data();
             CHECK_OK(voxel_features_grad_host(&a));
             a.values_grad = device.data();
