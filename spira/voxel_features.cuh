@@ -35,13 +35,13 @@ SPIRA_DEVICE voxel_place voxel_place_make(const voxel_features_args<W> &a,
     p.own = (int)(threadIdx.x / (unsigned)cut.width);
     p.channel = p.tile + (int)(threadIdx.x % (unsigned)cut.width);
     p.begin = p.rows = 0;
-    if (p.own < cut.voxels && p.first + p.own < a.set.capacity) { // before the count is known
+    const bool counts = p.own < cut.voxels && p.first + p.own < voxel_set_count(a.set);
+    if (counts) { // behind the count, nothing has been written
         p.begin = a.rows.begin[p.first + p.own];
         p.rows = a.rows.begin[p.first + p.own + 1] - p.begin;
     }
     p.rows = voxel_feature_rows(a.max_points, p.rows);
-    p.has =
-        p.own < cut.voxels && p.channel < cut.channels && p.first + p.own < voxel_set_count(a.set);
+    p.has = counts && p.channel < cut.channels;
     return p;
 }
 
@@ -84,7 +84,7 @@ voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words
 }
 
 template <voxel_feature kind, typename W, typename E>
-SPIRA_KERNEL void __launch_bounds__(voxel_threads, 3)
+SPIRA_KERNEL void __launch_bounds__(voxel_threads, 2)
     voxel_features_kernel(const __grid_constant__ voxel_features_args<W> a,
                           const __grid_constant__ word_layout words,
                           const __grid_constant__ voxel_features_cut cut) {

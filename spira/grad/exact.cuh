@@ -15,7 +15,7 @@ enum {
     grad_exact_tile = 64,     // input channels, output channels
     grad_exact_threads = 256, // 16 x 16
     grad_exact_chunk = 16,    // pairs: a thread loads 4 channels of a pair
-    grad_exact_resident = 3,  // thread blocks of a multiprocessor
+    grad_exact_resident = 2,  // thread blocks of a multiprocessor; with 3, registers are spilled
 };
 
 // Loads 4 channels of a row, as they enter the product; zeros where there are none.

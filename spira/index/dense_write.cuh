@@ -109,9 +109,15 @@ SPIRA_DEVICE void dense_load(const I *features, int64_t row, int row_channels, i
     wide_read_channels(features + row * row_channels, row_channels, first, wide, to);
 }
 
+// Thread blocks of a multiprocessor. Eight need 32 registers, too few where types are converted.
+template <typename I, typename O>
+constexpr int dense_resident = 4;
+template <typename E>
+constexpr int dense_resident<E, E> = sizeof(E) == 2 ? 8 : 4;
+
 // Channels first. Thread blocks: [batch, depth, tiles, chunks].
 template <typename W, typename I, typename O>
-SPIRA_KERNEL void __launch_bounds__(dense_threads, sizeof(I) == 2 ? 8 : 4)
+SPIRA_KERNEL void __launch_bounds__(dense_threads, dense_resident<I, O>)
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_tile];
     const int32_t count = voxel_set_count(task.set);
