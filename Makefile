@@ -78,6 +78,8 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 .PHONY: help all run test judge bench figures check sanitize arch install format clean
 .DEFAULT_GOAL := help
+# No built-in rules: one would make the folder tests/gpu of tests/gpu.sh.
+.SUFFIXES:
 
 PREFIX ?= /usr/local
 
