@@ -336,7 +336,8 @@ def test_sequential():
     y = s.to(DEVICE)(x)
     assert y.features.shape == (len(scene.indices), 2)
     stays = s[0](x).features
-    close(y.features, s[3](s[2](s[1](stays))), 1e-6)
+    # The batch norm adds the rows in another order.
+    close(y.features, s[3](s[2](s[1](stays))), 2e-5)
     assert isinstance(spconv.SparseSequential(nn.ReLU())(stays), torch.Tensor)
     dense = spconv.SparseSequential(spconv.SubMConv3d(4, 4, 3), spconv.ToDense(),
                                     nn.Conv3d(4, 2, 1)).to(DEVICE)(x)
