@@ -148,14 +148,21 @@ SPIRA_API status join_check(const join_args<W> *a) {
     return pointer_check(a->trouble, alignof(device_status), "trouble");
 }
 
-// The checks of join_sum and join_sum_host.
-SPIRA_API status join_sum_check(const join_sum_args *a) {
+// The checks of what sums and their gradient have alike. A: join_sum_args, join_sum_grad_args.
+template <typename A>
+SPIRA_API status join_sum_sizes_check(const A *a) {
     int32_t total;
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(join_total(a->capacity, a->sets, &total));
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
     SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
     SPIRA_REQUIRE(a->out_capacity >= 1, status_bad_size, "out_capacity", a->out_capacity);
+    return status_success();
+}
+
+// The checks of join_sum and join_sum_host.
+SPIRA_API status join_sum_check(const join_sum_args *a) {
+    SPIRA_TRY(join_sum_sizes_check(a));
     const size_t element = (size_t)numeric_size(a->type);
     SPIRA_TRY(pointer_check(a->out, element, "out"));
     for (int s = 0; s < a->sets; ++s) {

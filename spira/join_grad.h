@@ -22,13 +22,8 @@ struct join_sum_grad_args {
 
 // The checks of join_sum_grad and join_sum_grad_host.
 SPIRA_API status join_sum_grad_check(const join_sum_grad_args *a) {
-    int32_t total;
     bool wanted = false;
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_TRY(join_total(a->capacity, a->sets, &total));
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
-    SPIRA_REQUIRE(a->out_capacity >= 1, status_bad_size, "out_capacity", a->out_capacity);
+    SPIRA_TRY(join_sum_sizes_check(a));
     const size_t element = (size_t)numeric_size(a->type);
     SPIRA_TRY(pointer_check(a->out_grad, element, "out_grad"));
     for (int s = 0; s < a->sets; ++s) {

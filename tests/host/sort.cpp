@@ -2,28 +2,10 @@
 // (emulate.h), against a stable sort: buckets with runs of equal words, long ones too.
 #include "../support/test.h"
 
-#include "../support/emulate_hopper.h"
+#include "../support/emulate_sort.h"
 
 #include <algorithm>
 #include <vector>
-
-static inline int4 make_int4(int x, int y, int z, int w) {
-    return {x, y, z, w};
-}
-
-static inline uint32_t min(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
-static inline uint32_t max(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
-
-static inline int __clzll(long long bits) {
-    return bits ? __builtin_clzll((unsigned long long)bits) : 64;
-}
-
-#include "../../spira/index/sort_bucket.cuh"
 
 using namespace spira;
 

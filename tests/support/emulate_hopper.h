@@ -8,6 +8,7 @@
 #define SPIRA_TESTS_EMULATE_HOPPER_H
 
 #include "emulate.h"
+#include "emulate_vectors.h"
 
 #include "../../spira/base/wgmma.h"
 #include "../../spira/numeric.h"
@@ -39,22 +40,6 @@ struct float2 {
 
 struct alignas(16) float4 {
     float x, y, z, w;
-};
-
-struct alignas(8) int2 {
-    int32_t x, y;
-};
-
-struct alignas(16) int4 {
-    int32_t x, y, z, w;
-};
-
-struct alignas(8) uint2 {
-    uint32_t x, y;
-};
-
-struct alignas(16) uint4 {
-    uint32_t x, y, z, w;
 };
 
 inline float2 make_float2(float x, float y) {

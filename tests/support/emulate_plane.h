@@ -4,6 +4,7 @@
 #define SPIRA_TESTS_EMULATE_PLANE_H
 
 #include "emulate.h"
+#include "emulate_vectors.h"
 
 #include <algorithm>
 
@@ -12,26 +13,6 @@
 #define SPIRA_INDEX_MAP_SCAN_CUH
 
 // ---- vectors and functions of CUDA --------------------------------------------------------------
-
-struct alignas(8) int2 {
-    int32_t x, y;
-};
-
-struct alignas(16) int4 {
-    int32_t x, y, z, w;
-};
-
-struct alignas(8) uint2 {
-    uint32_t x, y;
-};
-
-struct alignas(16) uint4 {
-    uint32_t x, y, z, w;
-};
-
-inline int4 make_int4(int32_t x, int32_t y, int32_t z, int32_t w) {
-    return {x, y, z, w};
-}
 
 inline uint32_t min(uint32_t a, uint32_t b) {
     return a < b ? a : b;

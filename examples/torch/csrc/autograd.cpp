@@ -28,6 +28,13 @@ static optional<Tensor> maybe(const Tensor &t) {
     return t.defined() ? optional<Tensor>(t) : std::nullopt;
 }
 
+// The gradients of so many arguments of which the first alone has one.
+static variable_list only_first(Tensor gradient, size_t arguments) {
+    variable_list list(arguments);
+    list[0] = std::move(gradient);
+    return list;
+}
+
 // ---- convolution --------------------------------------------------------------------------------
 
 typedef Tensor conv_type(const Tensor &, const Tensor &, const optional<Tensor> &,
@@ -116,7 +123,7 @@ struct permute_function : Function<permute_function> {
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         const variable_list saved = ctx->get_saved_variables();
-        return {permute_call(grad[0], saved[1], saved[0]), Variable(), Variable()};
+        return only_first(permute_call(grad[0], saved[1], saved[0]), 3);
     }
 };
 
@@ -147,14 +154,9 @@ struct pool_function : Function<pool_function> {
         static const auto op = operation<pool_backward_type>("spira::pool_backward");
         const variable_list s = ctx->get_saved_variables();
         TORCH_CHECK_VALUE(s[2].defined(), "back: missing; the gradient of pooling needs it");
-        return {op.call(grad[0], s[0], s[1], s[2], s[3], ctx->saved_data["kind"].toInt(),
-                        ctx->saved_data["flags"].toInt()),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable()};
+        return only_first(op.call(grad[0], s[0], s[1], s[2], s[3], ctx->saved_data["kind"].toInt(),
+                                  ctx->saved_data["flags"].toInt()),
+                          7);
     }
 };
 
@@ -187,15 +189,11 @@ struct dense_function : Function<dense_function> {
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<dense_type>("spira::dense_backward");
         const variable_list s = ctx->get_saved_variables();
-        return {op.call(grad[0], s[0], s[1], ctx->saved_data["layout"].toIntVector(),
-                        ctx->saved_data["grid"].toIntVector(), ctx->saved_data["batch"].toInt(),
-                        ctx->saved_data["flags"].toInt()),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable()};
+        return only_first(op.call(grad[0], s[0], s[1], ctx->saved_data["layout"].toIntVector(),
+                                  ctx->saved_data["grid"].toIntVector(),
+                                  ctx->saved_data["batch"].toInt(),
+                                  ctx->saved_data["flags"].toInt()),
+                          7);
     }
 };
 
