@@ -230,6 +230,16 @@ build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o
 
+# The portable convolution as racecheck can follow it (mbarrier_warp in spira/base/async.cuh), on
+# Hopper without its own kernels.
+RACE_ARCH := $(patsubst 90a,90,$(ARCH))
+
+build/race_$(RACE_ARCH)/%.o: tests/gpu/%.cu
+	$(call step,nvcc $< (racecheck),$(NVCC) $(NVCCFLAGS) -DSPIRA_RACECHECK $(call build_for,$(RACE_ARCH)) \
+	      $(DEPENDS) -c $< -o $@)
+
+build/test_race: build/race_$(RACE_ARCH)/portable.o build/race_$(RACE_ARCH)/harness.o
+
 # tests/gpu/calls.cu counts its calls of the CUDA runtime: the linker sends each function that the
 # object calls through a stub (tests/support/calls_wrap.cpp).
 CALLS := build/gpu_$(ARCH)/calls
@@ -245,7 +255,7 @@ $(CALLS)_wrap.o: tests/support/calls_wrap.cpp $(CALLS).list
 build/test_calls: $(CALLS).o $(CALLS)_wrap.o
 build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).list)
 
-build/test_gpu build/test_cublas build/test_calls:
+build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # Binaries for another architecture are built again.

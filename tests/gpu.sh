@@ -40,7 +40,7 @@ spread() { # folder option lanes command...: the tests of stdin; `option` of xar
     # shellcheck disable=SC2016,SC2086
     OMP_WAIT_POLICY=passive xargs -r $option -P "$lanes" \
         bash -c '"$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
-        "$told" "$@" build/test_gpu --exactly
+        "$told" "$@" "$tests" --exactly
 }
 
 spread_end() { # folder status: the logs that failed; the last line is the sum of all counts
@@ -66,9 +66,11 @@ slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_man
 # These look at the free memory of the GPU, so each has it for itself.
 alone='gpu_graph_runs_allocate_nothing gpu_soak_one_graph'
 
+tests=build/test_gpu
+
 listed() { # the names of the tests
     # shellcheck disable=SC2086
-    build/test_gpu --list ${TEST_FILTER-}
+    "$tests" --list ${TEST_FILTER-}
 }
 
 # Groups of tests, a line each: the slow ones, then five of the others. Not those that run alone.
@@ -139,8 +141,12 @@ for step in ${*:-build test sanitize bench}; do
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
         sanitize initcheck --check-api-memory-access no
         setting=()
-        # Kernels of cuBLAS and CUB take minutes. A warp may arrive at an mbarrier for all of its lanes.
-        sanitize racecheck --kernel-name kns=spira --racecheck-indirect-barrier-dependency
+        # Kernels of cuBLAS and CUB take minutes. The portable convolution has a build of its own.
+        sanitize racecheck --kernel-name kns=spira --kernel-name-exclude kns=portable_kernel
+        part build-race make build/test_race ${ARCH:+ARCH=$ARCH}
+        tests=build/test_race
+        sanitize racecheck --kernel-name kns=portable_kernel
+        tests=build/test_gpu
         sanitize synccheck --num-cuda-barriers 16384 # 32 are too few, 65536 take tens of GB
         ;;
     bench)

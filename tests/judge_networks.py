@@ -9,6 +9,7 @@ import torch
 
 import spconv.pytorch as spconv
 from spconv.core import ConvAlgo
+from spconv.cppconstants import CPU_ONLY_BUILD
 
 EPS = 1e-3
 
@@ -195,9 +196,14 @@ NETWORKS = {"second": second, "centerpoint": centerpoint, "bevfusion": bevfusion
             "voxelnext": voxelnext, "spunet": spunet}
 
 
+def device_of_spconv():
+    """Its wheels without a suffix are built without CUDA: they run on the CPU, GPU or not."""
+    return "cuda" if torch.cuda.is_available() and not CPU_ONLY_BUILD else "cpu"
+
+
 def run_network(name, indices, features, shape, batch, seed):
     """Runs a network of random parameters. indices [voxels, 4] batch and spconv's axes."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_of_spconv()
     run = Run(seed, device)
     x = spconv.SparseConvTensor(torch.from_numpy(features).to(device),
                                 torch.from_numpy(indices).to(device), list(shape), batch)
@@ -209,7 +215,7 @@ def run_network(name, indices, features, shape, batch, seed):
 
 def run_rule(rule, weights, indices, features, shape, batch):
     """A strided layer and its inverse. rule: size, stride, padding, dilation in spconv's axes."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_of_spconv()
     size, stride, padding, dilation = rule
     cin, cout = features.shape[1], weights[0].shape[0]
     modules = (spconv.SparseConv3d(cin, cout, size, stride, padding=padding, dilation=dilation,
@@ -228,6 +234,6 @@ def run_rule(rule, weights, indices, features, shape, batch):
 
 
 def versions():
-    where = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
+    where = torch.cuda.get_device_name() if device_of_spconv() == "cuda" else "the CPU"
     return f"spconv {spconv.__version__ if hasattr(spconv, '__version__') else '2'}, " \
            f"PyTorch {torch.__version__}, on {where}"

@@ -253,6 +253,22 @@ SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
 #endif
 }
 
+// Arrivals of a warp's lanes that count: the first lane arrives for all of them. racecheck does not
+// follow __syncwarp to that arrival, so with SPIRA_RACECHECK each lane arrives for itself.
+#ifdef SPIRA_RACECHECK
+enum { mbarrier_warp = 32 };
+#else
+enum { mbarrier_warp = 1 };
+#endif
+
+// Called by a whole warp: its lanes' accesses are before the arrival, which counts mbarrier_warp.
+SPIRA_DEVICE void mbarrier_arrive_warp(uint32_t barrier) {
+    __syncwarp();
+    if (mbarrier_warp > 1 || threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier);
+    }
+}
+
 // Arrives when all earlier copies of the calling thread have completed. Does not release its
 // stores.
 SPIRA_DEVICE void mbarrier_arrive_copies(uint32_t barrier) {

@@ -509,6 +509,15 @@ inline void mbarrier_arrive(uint32_t barrier) {
     }
 }
 
+enum { mbarrier_warp = 1 };
+
+inline void mbarrier_arrive_warp(uint32_t barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier);
+    }
+}
+
 inline void mbarrier_arrive_copies(uint32_t barrier) {
     using namespace emulate;
     transfers.push_back(

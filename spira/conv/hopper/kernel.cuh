@@ -95,7 +95,7 @@ SPIRA_DEVICE void hopper_barriers_init(const conv_tensor_params &p, hopper_share
         mbarrier_init(&shared.full[threadIdx.x], T::team_warps * 32 + 1);
     }
     if (threadIdx.x < 2 * hopper_row_groups) {
-        mbarrier_init(&shared.pingpong[0][0] + threadIdx.x, 4);
+        mbarrier_init(&shared.pingpong[0][0] + threadIdx.x, 4 * mbarrier_warp);
     }
     if (threadIdx.x < hopper_row_groups) {
         mbarrier_init(&shared.received[threadIdx.x], 1); // and the accumulators' bytes

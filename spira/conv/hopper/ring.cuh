@@ -73,19 +73,15 @@ SPIRA_DEVICE void hopper_pingpong_signal(int set, int group, const hopper_ring &
         shared_store(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong_at) + own * 4,
                      (uint32_t)ring.at << 1 | ring.phase);
     }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong) + own * 8);
-    }
+    mbarrier_arrive_warp(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong) + own * 8);
 }
 
 // Waits for the other set, and goes on from where it has stopped.
 SPIRA_DEVICE void hopper_pingpong_wait(int set, int group, uint32_t phase, hopper_ring &ring) {
     const uint32_t own = (uint32_t)(set * hopper_row_groups + group);
     mbarrier_wait(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong) + own * 8, phase);
-    uint32_t at =
-        shared_load(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong_at) + own * 4);
-    at = __shfl_sync(~0u, at, 0);
+    const uint32_t at =
+        shared_load_elected(ring.shared + (uint32_t)offsetof(hopper_shared, pingpong_at) + own * 4);
     ring.at = (int)(at >> 1);
     ring.phase = at & 1;
 }

@@ -73,7 +73,7 @@ SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_wo
     mbarrier_wait(barrier + portable_empty, portable_ring_parity(ring) ^ 1);
     portable_fill<T>(p, work, f, target, number, portable_ring_at<T>(ring));
     mbarrier_arrive_copies(barrier);
-    if (target.header) {
+    if (mbarrier_warp > 1 || target.header) {
         mbarrier_arrive(barrier);
     }
     portable_ring_step(ring, 1);
@@ -128,14 +128,6 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
     async_copy_wait();
 }
 
-// The warp has read a stage. empty: address of the stage's mbarrier.
-SPIRA_DEVICE void portable_release(uint32_t empty) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(empty);
-    }
-}
-
 // Multiplies all stages and finishes the tiles.
 template <typename T>
 SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work &work,
@@ -155,12 +147,12 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
         const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
         portable_ring_step(ring, 1);
         if (!portable_flagged(state, portable_flag_last)) {
-            portable_release(barrier + portable_empty);
+            mbarrier_arrive_warp(barrier + portable_empty);
             continue;
         }
         int row[T::fragments][2];
         portable_outputs_load<T>(at, own, row);
-        portable_release(barrier + portable_empty);
+        mbarrier_arrive_warp(barrier + portable_empty);
         portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
         portable_clear<T>(sum);
         ++tile;
@@ -185,8 +177,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.size.depth) {
         // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
-        mbarrier_init(&shared.full[threadIdx.x], T::pairs * 33);
-        mbarrier_init(&shared.empty[threadIdx.x], T::consumers);
+        mbarrier_init(&shared.full[threadIdx.x], T::pairs * (32 + mbarrier_warp));
+        mbarrier_init(&shared.empty[threadIdx.x], T::consumers * mbarrier_warp);
     }
     __syncthreads();
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
