@@ -11,7 +11,11 @@
 #     TEST_FILTER  parts of the names of the GPU tests to run (all)
 #     LANES        processes that run GPU tests at a time (half as many as cores; under a sanitizer as
 #                  many as cores)
+#     TOOLS        sanitizers to run (memcheck initcheck racecheck synccheck)
+#     LIMIT        seconds for one test under a sanitizer (600); one that takes longer is cut
+#     SEEN         folder of an earlier run's *.tests: what passed there is not run again
 #
+# A sanitizer writes TOOL.tests: "passed", "failed" or "cut", the seconds, and the test.
 # Ends with a table. Fails if a part failed.
 set -u
 cd "$(dirname "$0")/.."
@@ -96,18 +100,53 @@ test_gpu() {
     spread_end "$told" $status
 }
 
-# A process takes seconds to start under a sanitizer, and some tests take a minute: two in each.
-sanitize_gpu() { # command...
-    local told status=0
+# One test under a sanitizer. Its log is kept unless it passes.
+sanitize_one() { # list folder limit name command...
+    local list=$1 told=$2 limit=$3 name=$4 start result
+    shift 4
+    start=$(date +%s)
+    timeout -k 5 "$limit" "$@" "$name" >"$told/$name" 2>&1
+    case $? in
+    0) result=passed && rm "$told/$name" ;;
+    124 | 137) result=cut ;;
+    *) result=failed ;;
+    esac
+    echo "$result $(($(date +%s) - start)) $name" >>"$list"
+}
+export -f sanitize_one
+
+sanitize_gpu() { # name command...: each test in a process of its own
+    local list=$out/$1.tests told
     told=$(mktemp -d)
-    listed | spread "$told" '-n 2' "${LANES:-$(nproc)}" "$@" || status=1
-    spread_end "$told" $status
+    local seen=${SEEN:+$SEEN/$1.tests}
+    shift
+    : >"$list"
+    # shellcheck disable=SC2016
+    listed | awk -v slow="$slow" -v seen="${seen:-/dev/null}" '
+            BEGIN { while ((getline line <seen) > 0)
+                        if (split(line, f, " ") == 3 && f[1] == "passed") done[f[3]] = 1
+                    n = split(slow, name); for (i in name) first[name[i]] = 1 }
+            $0 in done { next }
+            $0 in first { print; next }
+            { other[m++] = $0 }
+            END { for (i = 0; i < m; ++i) print other[i] }' |
+        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r -n 1 -P "${LANES:-$(nproc)}" \
+            bash -c 'name=${!#} && set -- "${@:1:$#-1}" && sanitize_one "$0" "$1" "$2" "$name" "${@:3}"' \
+            "$list" "$told" "${LIMIT:-600}" "$@" "$tests" --exactly
+    tail -n 20 "$told"/* 2>/dev/null
+    rm -rf "$told"
+    sort -o "$list" "$list"
+    awk '$1 != "passed" { print } { ++n[$1] }
+        END { print n["passed"] + 0 " passed, " n["failed"] + n["cut"] + 0 " failed, 0 skipped"
+              exit n["failed"] + n["cut"] > 0 || !NR }' "$list"
 }
 
 sanitize() { # tool options...: the tests at their small sizes under one tool
-    local tool=$1
+    local tool=$1 name=$1
+    case " ${TOOLS:-memcheck initcheck racecheck synccheck} " in *" $tool "*) ;; *) return ;; esac
+    [ "$tests" = build/test_gpu ] || name=$tool-$(basename "$tests")
     shift
-    part "sanitize-$tool" sanitize_gpu env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
+    part "$name" sanitize_gpu "$name" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }
 
@@ -143,7 +182,7 @@ for step in ${*:-build test sanitize bench}; do
         setting=()
         # Kernels of cuBLAS and CUB take minutes. The portable convolution has a build of its own.
         sanitize racecheck --kernel-name kns=spira --kernel-name-exclude kns=portable_kernel
-        part build-race make build/test_race ${ARCH:+ARCH=$ARCH}
+        [ -x build/test_race ] || part build-race make build/test_race ${ARCH:+ARCH=$ARCH}
         tests=build/test_race
         sanitize racecheck --kernel-name kns=portable_kernel
         tests=build/test_gpu
