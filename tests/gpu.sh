@@ -15,7 +15,8 @@
 #     LIMIT        seconds for one test under a sanitizer (600); one that takes longer is cut
 #     SEEN         folder of an earlier run's *.tests: what passed there is not run again
 #
-# A sanitizer writes TOOL.tests: "passed", "failed" or "cut", the seconds, and the test.
+# A sanitizer writes TOOL.tests, with "passed", "failed" or "cut", the seconds and the test in a line,
+# and what it says of those that failed to TOOL.failed.
 # Ends with a table. Fails if a part failed.
 set -u
 cd "$(dirname "$0")/.."
@@ -100,27 +101,29 @@ test_gpu() {
     spread_end "$told" $status
 }
 
-# One test under a sanitizer. Its log is kept unless it passes.
-sanitize_one() { # list folder limit name command...
-    local list=$1 told=$2 limit=$3 name=$4 start result
-    shift 4
+# One test under a sanitizer.
+sanitize_one() { # lists limit name command...
+    local lists=$1 limit=$2 name=$3 start result=passed log
+    shift 3
     start=$(date +%s)
-    timeout -k 5 "$limit" "$@" "$name" >"$told/$name" 2>&1
+    log=$(timeout -k 5 "$limit" "$@" "$name" 2>&1)
     case $? in
-    0) result=passed && rm "$told/$name" ;;
-    124 | 137) result=cut ;;
-    *) result=failed ;;
+    0) ;;
+    124 | 137) result='cut' ;;
+    *)
+        result=failed
+        printf '== %s\n%s\n' "$name" "$(head -n 60 <<<"$log")" >>"$lists.failed"
+        ;;
     esac
-    echo "$result $(($(date +%s) - start)) $name" >>"$list"
+    echo "$result $(($(date +%s) - start)) $name" >>"$lists.tests"
 }
 export -f sanitize_one
 
 sanitize_gpu() { # name command...: each test in a process of its own
-    local list=$out/$1.tests told
-    told=$(mktemp -d)
-    local seen=${SEEN:+$SEEN/$1.tests}
+    local lists=$out/$1 seen=${SEEN:+$SEEN/$1.tests}
     shift
-    : >"$list"
+    : >"$lists.tests"
+    rm -f "$lists.failed"
     # shellcheck disable=SC2016
     listed | awk -v slow="$slow" -v seen="${seen:-/dev/null}" '
             BEGIN { while ((getline line <seen) > 0)
@@ -131,14 +134,13 @@ sanitize_gpu() { # name command...: each test in a process of its own
             { other[m++] = $0 }
             END { for (i = 0; i < m; ++i) print other[i] }' |
         OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r -n 1 -P "${LANES:-$(nproc)}" \
-            bash -c 'name=${!#} && set -- "${@:1:$#-1}" && sanitize_one "$0" "$1" "$2" "$name" "${@:3}"' \
-            "$list" "$told" "${LIMIT:-600}" "$@" "$tests" --exactly
-    tail -n 20 "$told"/* 2>/dev/null
-    rm -rf "$told"
-    sort -o "$list" "$list"
+            bash -c 'sanitize_one "$0" "$1" "${!#}" "${@:2:$#-2}"' \
+            "$lists" "${LIMIT:-600}" "$@" "$tests" --exactly
+    cat "$lists.failed" 2>/dev/null
+    sort -o "$lists.tests" "$lists.tests"
     awk '$1 != "passed" { print } { ++n[$1] }
         END { print n["passed"] + 0 " passed, " n["failed"] + n["cut"] + 0 " failed, 0 skipped"
-              exit n["failed"] + n["cut"] > 0 || !NR }' "$list"
+              exit n["failed"] + n["cut"] > 0 || !NR }' "$lists.tests"
 }
 
 sanitize() { # tool options...: the tests at their small sizes under one tool

@@ -99,7 +99,7 @@ DEVICE_TEST(gpu_conv_many_channels) {
                              {9, 130, 0, 4096},  {3, 16, 2048, 2048}};
     for (auto &c : shapes) {
         for (numeric type : numerics) {
-            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
+            if (test_quick() && c[0] * (c[1] + c[2]) * c[3] > 100000) {
                 continue;
             }
             random_state random = random_make((uint64_t)(c[1] + c[2] + type));
@@ -736,7 +736,7 @@ DEVICE_TEST(gpu_conv_many_offsets) {
 // What fits need not be listed, where warps own tiles: three tiles, slices that leave some over,
 // one warp.
 DEVICE_TEST(gpu_conv_cut_at_random) {
-    for (int seed = 0; seed < (test_quick() ? 4 : 100); ++seed) {
+    for (int seed = 0; seed < (test_quick() ? 2 : 100); ++seed) {
         random_state random = random_make((uint64_t)seed);
         conv_shape s =
             shape_make(random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
@@ -1262,7 +1262,7 @@ DEVICE_TEST(gpu_conv_ordered_every_count) {
     for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 640}) {
         for (const conv_shape &s : order_shapes) {
             for (int room : {0, 1, 63, 500}) {
-                if (test_quick() && (room == 1 || (outputs + s.volume) % 5 || s.cin > 100)) {
+                if (test_quick() && (room == 1 || s.cin > 100 || test_thinned(17))) {
                     continue;
                 }
                 random_state random = random_make((uint64_t)(1000 * outputs + room));

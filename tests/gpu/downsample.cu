@@ -481,6 +481,9 @@ void check_steps(std::initializer_list<int> sizes, int density) {
             CHECK_EQUAL(words.size(), (size_t)n);
             CHECK_EQUAL(downsample_is_step(s.from, s.stride), s.is_short);
             for (int room : {0, 1000}) {
+                if (test_thinned(3)) {
+                    continue;
+                }
                 int32_t capacity = n + room > 0 ? n + room : 1;
                 label_step(room ? "room" : "full", n, s.from, s.stride);
                 check_from(&layout, words, capacity, s.from, s.stride, capacity);
@@ -538,8 +541,8 @@ void check_random_levels(int scenes) {
 }
 
 DEVICE_TEST(gpu_downsample_random_levels) {
-    check_random_levels<uint32_t>(test_quick() ? 4 : 60);
-    check_random_levels<uint64_t>(test_quick() ? 4 : 60);
+    check_random_levels<uint32_t>(test_quick() ? 2 : 60);
+    check_random_levels<uint64_t>(test_quick() ? 2 : 60);
 }
 
 // Multiples of `from` at both ends of a field and around zero; `lo` is one.
@@ -574,7 +577,7 @@ void check_steps_field_ends(int batches) {
         int32_t n = (int32_t)words.size();
         label_step("ends", n, s.from, s.stride);
         check_from(&layout, words, n, s.from, s.stride, n);
-        const size_t fewer = test_quick() ? 500 : 97;
+        const size_t fewer = test_quick() ? 2000 : 97;
         for (size_t last = words.size(); last > 0; last -= std::min(last, fewer)) {
             std::vector<W> behind(words.begin() + (int64_t)last - 1, words.end());
             check_from(&layout, behind, n, s.from, s.stride, n); // what lies before is gone
@@ -621,6 +624,9 @@ void check_shapes() {
             triple at = {lo.x + (corner & 1), lo.y + (corner >> 1 & 1), lo.z + (corner >> 2)};
             std::vector<W> words =
                 box_words<W>(&random, &layout, at, size, corner < 4 || size.x == 16 ? 100 : 60);
+            if (test_thinned(2)) {
+                continue;
+            }
             check_levels("shapes", &layout, words, 0,
                          {{2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {16, 16, 16}});
             check_levels("shapes", &layout, words, 0, {{2, 1, 1}, {2, 2, 1}, {2, 2, 16}});
@@ -756,7 +762,7 @@ void check_groups(triple reach) {
     for (int n : {near - 1, near, near + 1, near + 512, most - 100, most - 40, most - 32, most - 20,
                   most + 1}) {
         for (int ahead : {0, 1, 31, 511, 512, 600}) {
-            if (test_quick() && (ahead % 2 == 0 || n % 3 == 0)) {
+            if (test_thinned(7)) {
                 continue;
             }
             const int behind = (ahead * 7 + n) % 600;

@@ -64,6 +64,7 @@ struct test_globals {
     int failures; // failed checks of the current test
     int checked;  // 1 after the first check of the current test
     int quiet;    // planted failures are counted and not printed
+    int thinned;  // calls of test_thinned in the current test
     const char *skip_reason;
 };
 
@@ -84,6 +85,11 @@ inline bool test_environment(const char *name) {
 
 inline bool test_quick() {
     return test_environment("SPIRA_QUICK");
+}
+
+// Whether to leave out a case: in quick mode all but the first of each `one_of` calls in a test.
+inline bool test_thinned(int one_of) {
+    return test_quick() && test_state.thinned++ % one_of != 0;
 }
 
 inline double test_seconds() {
@@ -487,7 +493,7 @@ inline bool test_chosen(const char *name, int filters, char **filter, bool exact
 // Runs a test and returns its result: 'p'assed, 'f'ailed, 's'kipped.
 inline char test_run(test_entry *e) {
     test_state.current = e;
-    test_state.failures = test_state.checked = 0;
+    test_state.failures = test_state.checked = test_state.thinned = 0;
     test_state.skip_reason = nullptr;
     double start = test_seconds();
     e->body();
