@@ -53,11 +53,16 @@ SPIRA_API void bench_check_status(spira::status s, const char *file, int line) {
 #define BENCH_CUDA(expression) bench_check_cuda((expression), #expression, __FILE__, __LINE__)
 #define BENCH_TRY(expression) bench_check_status((expression), __FILE__, __LINE__)
 
-// The current GPU, queried once.
+// The current GPU, queried once. SPIRA_SHARED=99: as if a thread block had at most 99 KB of shared
+// memory.
 SPIRA_API const spira::device_info *bench_gpu() {
     static spira::device_info info;
     static const spira::status queried = spira::device_info_query(&info);
+    static const char *const kilobytes = getenv("SPIRA_SHARED");
     BENCH_TRY(queried);
+    if (kilobytes && 1024 * atoi(kilobytes) < info.shared_max) {
+        info.shared_max = 1024 * atoi(kilobytes);
+    }
     return &info;
 }
 

@@ -3,6 +3,7 @@
 #
 #     tests/gpu.sh [build] [test] [sanitize] [bench]     without a step: all, in this order
 #     ARCH=90 tests/gpu.sh build test                    on Hopper: the kernels of all other GPUs
+#     ARCH=90 SPIRA_SHARED=99 tests/gpu.sh build test    with the shared memory of an RTX GPU, too
 #
 # Environment:
 #     ARCH         architecture to build for; that of the GPU otherwise
