@@ -84,25 +84,30 @@ const float voxel_size = 0.5f;
 
 enum { row_columns = 7 }; // of the networks here: x, y, z and four values
 
-// Points of a box of 40 x 40 x 8 voxels.
-frame frame_make(uint64_t seed, int32_t count) {
+// Points of a box of 40 x 40 x 8 voxels of 0.5, or of a detector's.
+frame frame_make(uint64_t seed, int32_t count, bool detector = false) {
+    const float wide = detector ? 1.5f : 10.0f, high = detector ? 0.8f : 2.0f;
     random_state r = random_make(seed);
     frame f;
     f.count = count;
     for (int32_t i = 0; i <= count; ++i) {
         for (int c = 0; c < row_columns; ++c) {
-            f.rows.push_back((c < 2 ? 10.0f : c == 2 ? 2.0f : 1.0f) * random_float(&r));
+            f.rows.push_back((c < 2 ? wide : c == 2 ? high : 1.0f) * random_float(&r));
         }
     }
     return f;
 }
 
-int64_t voxels_of(const frame *f, int32_t points) {
+int64_t voxels_of(const frame *f, int32_t points, const networks::network *net) {
     std::set<std::vector<int>> voxels;
     for (int32_t i = 0; i < std::min(f->count, points); ++i) {
         const float *row = f->rows.data() + i * row_columns;
-        voxels.insert({(int)floorf(row[0] / voxel_size), (int)floorf(row[1] / voxel_size),
-                       (int)floorf(row[2] / voxel_size)});
+        std::vector<int> at;
+        for (int a = 0; a < 3; ++a) {
+            const float size = net->voxel[a] > 0 ? net->voxel[a] : voxel_size;
+            at.push_back((int)floorf((row[a] - net->lo[a]) / size));
+        }
+        voxels.insert(at);
     }
     return (int64_t)voxels.size();
 }
@@ -110,10 +115,10 @@ int64_t voxels_of(const frame *f, int32_t points) {
 // Frames of all kinds: empty, a single point, ordinary, too many voxels, too many points.
 enum { points_most = 4000, voxels_most = 1500 };
 
-std::vector<frame> frames_make() {
+std::vector<frame> frames_make(bool detector = false) {
     std::vector<frame> frames;
     for (int32_t count : {900, 0, 1, 1400, 3900, 300, 5000}) {
-        frames.push_back(frame_make((uint64_t)count + 1, count));
+        frames.push_back(frame_make((uint64_t)count + 1, count, detector));
     }
     return frames;
 }
@@ -165,8 +170,8 @@ void machine_free(machine<W> *m) {
     delete m;
 }
 
-void check_outcome(const frame *f, const outcome *o) {
-    int64_t voxels = voxels_of(f, points_most), needed = voxels > voxels_most ? voxels : 0;
+void check_outcome(const frame *f, const outcome *o, const networks::network *net) {
+    int64_t voxels = voxels_of(f, points_most, net), needed = voxels > voxels_most ? voxels : 0;
     needed = f->count > points_most ? std::max(needed, (int64_t)f->count) : needed;
     status s = device_status_read(&o->trouble);
     CHECK_EQUAL(o->voxels, std::min(voxels, (int64_t)voxels_most));
@@ -179,14 +184,15 @@ void check_outcome(const frame *f, const outcome *o) {
 
 // Each frame is one graph launch; the copies and events belong to the engine.
 template <typename W>
-void check_calls(const char *net) {
-    std::vector<frame> frames = frames_make();
+void check_calls(const char *net, int rounds, bool detector = false) {
+    std::vector<frame> frames = frames_make(detector);
     machine<W> *m = machine_make<W>(net, frames);
     REQUIRE(m != nullptr);
-    const int rounds = test_quick() ? 2 : 20;
     const long long n = rounds * (long long)frames.size();
     std::vector<outcome> outcomes;
+    size_t free_before = 0, free_after = 0, all = 0;
     CHECK_OK(engine::rounds_run(&m->state, frames, 1, &outcomes));
+    CUDA_CHECK(cudaMemGetInfo(&free_before, &all));
     std::vector<long long> before = calls_now();
     CHECK_OK(engine::rounds_run(&m->state, frames, rounds, &outcomes));
     CHECK(calls_are(before, {{"cudaGraphLaunch", n},
@@ -194,30 +200,32 @@ void check_calls(const char *net) {
                              {"cudaEventRecord", engine::marks * n},
                              {"cudaEventSynchronize", n},
                              {"cudaEventElapsedTime", 2 * n}}));
+    CUDA_CHECK(cudaMemGetInfo(&free_after, &all));
+    CHECK(test_quick() || free_after >= free_before); // a sanitizer may allocate memory of its own
     CHECK_EQUAL(outcomes.size(), (size_t)n);
     for (size_t i = 0; i < outcomes.size(); ++i) {
-        check_outcome(&frames[i % frames.size()], &outcomes[i]);
+        check_outcome(&frames[i % frames.size()], &outcomes[i], &m->net);
     }
     CHECK(expect_no_cuda_error());
     machine_free(m);
 }
 
-// The features of the last layer.
+// The features of the last layer, or its dense map.
 template <typename W>
 std::vector<float> features_of(machine<W> *m) {
     side::device_job<W> *d = &m->state.d;
     const net_run_args<W> run = side::device_args<W>(&m->state.job, d, nullptr);
-    const net_result<W> last = net_output(&m->plan, m->plan.layer_count - 1, &run);
-    int32_t rows = device_value(last.set.count);
-    std::vector<float> features((size_t)rows * (size_t)last.channels);
-    CHECK_OK(side::device_fetch(&m->state.job, d, m->plan.layer_count - 1, rows, features.data()));
+    const int last = m->plan.layer_count - 1;
+    const int32_t rows = device_value(net_output(&m->plan, last, &run).set.count);
+    std::vector<float> features((size_t)side::feature_count(&m->plan, last, rows));
+    CHECK_OK(side::device_fetch(&m->state.job, d, last, rows, features.data()));
     return features;
 }
 
 // For each frame, a replay is bit-identical to a run without a graph in overwritten memory.
 template <typename W>
-void check_features(const char *net) {
-    std::vector<frame> frames = frames_make();
+void check_features(const char *net, bool detector = false) {
+    std::vector<frame> frames = frames_make(detector);
     machine<W> *m = machine_make<W>(net, frames);
     REQUIRE(m != nullptr);
     side::device_job<W> *d = &m->state.d;
@@ -232,8 +240,10 @@ void check_features(const char *net) {
         CHECK_OK(side::device_pass(&m->state.job, d)); // the rows are still there
         CHECK(expect_no_cuda_error());
         std::vector<float> run = features_of(m);
-        CHECK_EQUAL(replayed.empty(), f.count == 0);
-        CHECK(replayed == run); // no NaN either
+        const bool none =
+            std::all_of(replayed.begin(), replayed.end(), [](float value) { return value == 0; });
+        CHECK_EQUAL(none, f.count == 0); // a dense map is there, and zero
+        CHECK(replayed == run);          // no NaN either
         CHECK(replayed.empty() || replayed != before);
         before = replayed;
     }
@@ -378,13 +388,20 @@ TEST(engine_percentiles) {
 // ---- with one -----------------------------------------------------------------------------------
 
 DEVICE_TEST(engine_frame_is_one_graph_launch) {
-    check_calls<uint32_t>("SparseResNet21");
-    check_calls<uint64_t>("MinkUNet42");
+    const int rounds = test_quick() ? 2 : 20;
+    check_calls<uint32_t>("SparseResNet21", rounds);
+    check_calls<uint64_t>("MinkUNet42", rounds);
+}
+
+// Ten thousand frames of a detector, from points to a dense map.
+DEVICE_TEST(engine_soak_of_a_detector) {
+    check_calls<uint32_t>("SpMiddleResNetFHD", test_quick() ? 2 : 1500, true);
 }
 
 DEVICE_TEST(engine_replay_is_the_run) {
     check_features<uint32_t>("MinkUNet42");
     check_features<uint64_t>("SparseResNet21");
+    check_features<uint32_t>("SpMiddleResNetFHD", true);
 }
 
 // A pass without a graph makes many calls, and they are counted.
