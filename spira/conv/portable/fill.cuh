@@ -2,9 +2,8 @@
 // weights.
 //
 // A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
-// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows of a fragment are
-// filled with zeros by the same copies. Fragments without a source are left as they are; the header
-// says which.
+// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled
+// with zeros by the same copies; the header says which fragments have a source.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
@@ -146,7 +145,7 @@ SPIRA_DEVICE void portable_fill_weights(const char *weights, const portable_targ
     }
 }
 
-// Copies the warp's rows of the chunk, of fragments that have a source: the others are not read.
+// Copies the warp's rows of the chunk.
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f,
                                      const portable_chunk &chunk, uint32_t to) {
@@ -156,7 +155,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
         for (int i = 0; i < T::warp_fragments; ++i) {
             const char *const from =
                 chunk.base + conv_multiply_wide((uint32_t)f.row[i], chunk.pitch);
-            if (f.valid >> i * portable_word_bits & 3) {
+            if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
                 async_copy_16_signed(to + i * portable_fragment_bytes, from,
                                      f.row[i] | (chunk.left - 1));
             }

@@ -79,7 +79,7 @@ SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_wo
     portable_ring_step(ring, 1);
 }
 
-// Fills the team's stages. An entry's source rows are requested portable_ahead entries before.
+// Fills the team's stages. An entry's source rows are requested T::ahead entries before.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
                                    typename T::shared &shared, portable_ring ring) {
@@ -89,7 +89,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
-    for (int i = 0; i < portable_ahead; ++i) {
+    for (int i = 0; i < T::ahead; ++i) {
         portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
         async_copy_commit();
     }
@@ -98,16 +98,15 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
         pdl_wait(); // before features
     }
 #pragma unroll 1
-    for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
-        async_copy_wait_but<portable_ahead - 1>();
+    for (uint32_t entry = 0;; entry = (entry + 1) % T::slots) {
+        async_copy_wait_but<T::ahead - 1>();
         __syncwarp();
         portable_filling_begin<T>(p, work, target, slots + entry * portable_slot_bytes, filling);
         if (filling.what & portable_none) {
             break;
         }
         portable_entry_next<T>(p, work, cursor,
-                               slots +
-                                   (entry + portable_ahead) % portable_slots * portable_slot_bytes);
+                               slots + (entry + T::ahead) % T::slots * portable_slot_bytes);
         async_copy_commit();
         portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
         int number = filling.what & portable_later ? portable_run_stages : 0;

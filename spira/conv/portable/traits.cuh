@@ -26,9 +26,16 @@ enum {
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead = 2, // entries of a warp whose source rows are on their way (cursor.cuh)
-    portable_slots = portable_ahead + 1,
 };
+
+// Whether fragments without a source are left as they are; otherwise zeros fill them. Their copies
+// cost less than the instructions that leave them out.
+#ifndef SPIRA_TRY_PORTABLE_SPARSE
+#define SPIRA_TRY_PORTABLE_SPARSE 0
+#endif
+#ifndef SPIRA_TRY_PORTABLE_AHEAD
+#define SPIRA_TRY_PORTABLE_AHEAD 3
+#endif
 
 // ---- variants -----------------------------------------------------------------------------------
 
@@ -39,6 +46,16 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
 
 SPIRA_BOTH constexpr int portable_producers(int rows) {
     return portable_teams * (rows / portable_gathered);
+}
+
+// Entries of a warp whose source rows are on their way (cursor.cuh). With 96 columns two thread
+// blocks fit in 99 KB only if these are two.
+SPIRA_BOTH constexpr int portable_ahead(int columns) {
+    return columns == 96 ? 2 : SPIRA_TRY_PORTABLE_AHEAD;
+}
+
+SPIRA_BOTH constexpr int portable_slots(int columns) {
+    return portable_ahead(columns) + 1;
 }
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
@@ -67,12 +84,13 @@ struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
     uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
-    alignas(16) uint32_t slot[producers][portable_slots][portable_slot_bytes / 4]; // cursor.cuh
+    alignas(16)
+        uint32_t slot[producers][portable_slots(columns)][portable_slot_bytes / 4]; // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    const int slots = portable_slots * portable_producers(rows) * portable_slot_bytes;
+    const int slots = portable_slots(columns) * portable_producers(rows) * portable_slot_bytes;
     return (3 * columns * (int)sizeof(float) + portable_stages_most * 16 + slots + 127) / 128 * 128;
 }
 
@@ -113,6 +131,7 @@ struct portable_traits {
     static constexpr int gathered = portable_gathered; // rows of a producer warp
     static constexpr int warp_fragments = gathered / portable_fragment;
     static constexpr int resident = portable_resident(columns, rows);
+    static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
 
     // Rows whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = (sizeof(E) == 4 ? 4 : 8) / (fragments > 4 ? 4 : 1);
