@@ -116,6 +116,26 @@ TEST(portable_emulated_rings) {
     }
 }
 
+// Rows of one to ten chunks, and a shortcut of others: teams take turns over entries of any length.
+TEST(portable_emulated_teams) {
+    const int channels[] = {20, 64, 70, 128, 150, 290};
+    for (int depth : {3, 6, 7, 8}) {
+        for (int cin : channels) {
+            const int seed = depth * 1000 + cin;
+            random_state random = random_make((uint64_t)seed);
+            const conv_shape s = shape_make(5, cin, 0, 64, formats[seed % 2]);
+            layer l = {};
+            const int shortcut = channels[seed % 6];
+            l.joined = joined_make(&random, s, seed % 3 ? shortcut : 0, 0, 200, 400, 3);
+            joined_fill(&random, &l.joined, 20, with_all, 0, activation_none);
+            l.size = {1, 2, 1, 1};
+            l.seed = (uint64_t)seed;
+            l.depth = depth;
+            REQUIRE(layer_check<portable>(&l, "teams", 1));
+        }
+    }
+}
+
 // All variants give the same bits: the order of the additions does not depend on them.
 TEST(portable_emulated_same_bits) {
     for (numeric type : formats) {
@@ -169,7 +189,7 @@ TEST(portable_emulated_copies_are_waited_for) {
 // Tests the test: consumers that do not wait for a full stage are found, producers that do not wait
 // for an empty one, and warps that arrive too seldom or too often.
 TEST(portable_emulated_mbarriers_are_needed) {
-    const int producers = 32 * portable_producers(128);
+    const int producers = 32 * portable_producers(64, 128);
     auto fails = [&](int seed) {
         random_state random = random_make((uint64_t)seed);
         layer l = {};

@@ -86,6 +86,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
     const uint32_t reciprocal = ~0u / ring.depth + 1;
+    const int others = (portable_teams<T>(p) - 1) * portable_run_stages; // stages between two runs
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
 #pragma unroll 1
@@ -109,7 +110,8 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
                                slots + (entry + T::ahead) % T::slots * portable_slot_bytes);
         async_copy_commit();
         portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
-        int number = filling.what & portable_later ? portable_run_stages : 0;
+        int number =
+            (int)(filling.what / portable_first % portable_teams_all) * portable_run_stages;
 #pragma unroll 1
         for (;;) {
             const int end = min(number + portable_run_stages, filling.stages);
@@ -117,11 +119,11 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
             do {
                 portable_stage_fill<T>(p, work, filling, target, number, ring);
             } while (++number < end);
-            number += portable_run_stages;
+            number += others;
             if (number >= filling.stages) {
                 break;
             }
-            portable_ring_step(ring, portable_run_stages);
+            portable_ring_step(ring, (uint32_t)others);
         }
     }
     async_copy_wait();
@@ -181,9 +183,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     __syncthreads();
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
-    if (__shfl_sync(~0u, (int)threadIdx.x / 32, 0) < T::producers) {
+    const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+    if (warp < portable_teams<T>(p) * T::pairs) {
         portable_produce<T>(p, work, shared, ring);
-    } else {
+    } else if (warp >= T::producers) {
         portable_consume<T>(p, work, shared, ring);
     }
 #endif

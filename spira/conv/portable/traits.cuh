@@ -5,7 +5,7 @@
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
 // (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
 // exact fp32, fused multiply-adds. These are the consumer warps. Producer warps stand before them:
-// two teams, with a warp for each pair of row groups of a tile.
+// two or four teams, with a warp for each pair of row groups of a tile.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -19,7 +19,7 @@ enum {
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
     portable_word_fragments = 16,                                   // of a word of the header
     portable_word_bits = 2,                                         // of a fragment in it
-    portable_teams = 2,                                             // of producer warps
+    portable_teams_all = 4,                                         // a power of two
     portable_run_stages = 2, // stages that a team fills before it is the other's turn
     portable_gathered = conv_pair_groups * order_rows, // rows of a producer warp
     portable_lane_rows = portable_gathered / 32,
@@ -33,6 +33,9 @@ enum {
 #ifndef SPIRA_TRY_PORTABLE_SPARSE
 #define SPIRA_TRY_PORTABLE_SPARSE 0
 #endif
+#ifndef SPIRA_TRY_PORTABLE_TEAMS
+#define SPIRA_TRY_PORTABLE_TEAMS 4
+#endif
 #ifndef SPIRA_TRY_PORTABLE_AHEAD
 #define SPIRA_TRY_PORTABLE_AHEAD 3
 #endif
@@ -44,8 +47,19 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
     return rows > 128 ? 1 : columns > 32 ? 2 : 3;
 }
 
-SPIRA_BOTH constexpr int portable_producers(int rows) {
-    return portable_teams * (rows / portable_gathered);
+// Teams of producer warps, at most. A producer warp waits for its own instructions more than for
+// its copies, so four teams fill stages faster than two, where registers allow for them.
+SPIRA_BOTH constexpr int portable_teams_most(int columns, int rows) {
+    return columns == 64 && rows == 128 ? SPIRA_TRY_PORTABLE_TEAMS : 2;
+}
+
+// Stages of a ring with four teams, at least: see cursor.cuh.
+SPIRA_BOTH constexpr int portable_teams_stages(int teams) {
+    return portable_run_stages * teams - 1;
+}
+
+SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
+    return portable_teams_most(columns, rows) * (rows / portable_gathered);
 }
 
 // Entries of a warp whose source rows are on their way (cursor.cuh). With 96 columns two thread
@@ -90,7 +104,8 @@ struct portable_shared {
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    const int slots = portable_slots(columns) * portable_producers(rows) * portable_slot_bytes;
+    const int slots =
+        portable_slots(columns) * portable_producers(columns, rows) * portable_slot_bytes;
     return (3 * columns * (int)sizeof(float) + portable_stages_most * 16 + slots + 127) / 128 * 128;
 }
 
@@ -126,7 +141,8 @@ struct portable_traits {
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
     static constexpr int flags = header + 8;                           // and in it, its flags
     static constexpr int outputs = header + 16;                        // and output rows
-    static constexpr int producers = portable_producers(rows), consumers = across * down;
+    static constexpr int teams = portable_teams_most(columns, rows);
+    static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
     static constexpr int threads = 32 * (producers + consumers);
     static constexpr int gathered = portable_gathered; // rows of a producer warp
     static constexpr int warp_fragments = gathered / portable_fragment;
