@@ -63,20 +63,50 @@ SPIRA_DEVICE void portable_ring_skip(portable_ring &r, uint32_t stages, uint32_t
     portable_ring_step(r, stages - rounds * r.depth);
 }
 
-// Fills a stage and goes to the next. number: of the entry's chunk.
-template <typename T>
-SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_work &work,
-                                      const portable_filling<T::warp_fragments> &f,
-                                      const portable_target &target, int number,
-                                      portable_ring &ring) {
+// Waits until the next stage is empty, has it filled, and goes on to the one behind it. fill: of
+// the stage's address.
+template <typename T, typename F>
+SPIRA_DEVICE void portable_stage_fill(const portable_target &target, portable_ring &ring,
+                                      const F &fill) {
     const uint32_t barrier = portable_ring_barrier(ring);
     mbarrier_wait(barrier + portable_empty, portable_ring_parity(ring) ^ 1);
-    portable_fill<T>(p, work, f, target, number, portable_ring_at<T>(ring));
+    fill(portable_ring_at<T>(ring));
     mbarrier_arrive_copies(barrier);
     if (mbarrier_warp > 1 || target.header) {
         mbarrier_arrive(barrier);
     }
     portable_ring_step(ring, 1);
+}
+
+// Fills the stages of a run: chunks number .. end - 1 of the entry. Two whole chunks of aligned
+// rows, the usual case, share the addresses of their rows.
+template <typename T>
+SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work &work,
+                                    const portable_filling<T::warp_fragments> &f,
+                                    const portable_target &target, int number, int end,
+                                    portable_ring &ring) {
+    const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
+    if (T::shares && chunk.wide && chunk.left >= portable_run_stages * conv_chunk_bytes) {
+        portable_sources<T::warp_fragments> sources;
+        portable_sources_find(f, chunk, sources);
+#pragma unroll
+        for (int i = 0; i < portable_run_stages; ++i) {
+            portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+                portable_fill_weights<T>(portable_weights_of(p, f, number + i), target, stage);
+                if (f.valid) {
+                    portable_fill_whole<T>(f, sources, i, stage + target.rows);
+                }
+                portable_fill_header<T>(p, work, f, target, number + i, 4, stage);
+            });
+        }
+        return;
+    }
+#pragma unroll 1
+    for (; number < end; ++number) {
+        portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+            portable_fill<T>(p, work, f, target, number, stage);
+        });
+    }
 }
 
 // Fills the team's stages. An entry's source rows are requested T::ahead entries before.
@@ -115,11 +145,8 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
 #pragma unroll 1
         for (;;) {
             const int end = min(number + portable_run_stages, filling.stages);
-#pragma unroll 1
-            do {
-                portable_stage_fill<T>(p, work, filling, target, number, ring);
-            } while (++number < end);
-            number += others;
+            portable_run_fill<T>(p, work, filling, target, number, end, ring);
+            number = end + others;
             if (number >= filling.stages) {
                 break;
             }

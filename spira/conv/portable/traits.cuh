@@ -149,6 +149,9 @@ struct portable_traits {
     static constexpr int resident = portable_resident(columns, rows);
     static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
 
+    // Whether the chunks of a run share the addresses of their rows, as registers allow.
+    static constexpr bool shares = columns > 32;
+
     // Rows whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = (sizeof(E) == 4 ? 4 : 8) / (fragments > 4 ? 4 : 1);
 
