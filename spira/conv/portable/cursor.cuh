@@ -59,6 +59,12 @@ SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
     return portable_uniform(__shfl_sync(~0u, v, lane));
 }
 
+// Teams that fill the ring. Those of a shallow one are two.
+template <typename T>
+SPIRA_DEVICE int portable_teams(const conv_tensor_params &p) {
+    return T::teams > 2 && p.size.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
+}
+
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
@@ -71,7 +77,6 @@ struct portable_cursor {
     uint32_t of[2];        // and of the row groups of the warp's pair
     uint32_t words;        // lanes whose `all` is still to come
     bool shortcut;         // the tile's shortcut is still to come
-    int teams;             // 2 or 4
     int turn;              // runs of the other teams before the team's next
     int skip;              // stages since the team's last run
     int pair[pairs];       // of the lane's of 32 tiles: portable_pairs_load
@@ -131,12 +136,6 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
     portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
-// Teams that fill the ring. Those of a shallow one are two.
-template <typename T>
-SPIRA_DEVICE int portable_teams(const conv_tensor_params &p) {
-    return T::teams > 2 && p.size.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
-}
-
 // Before the first tile.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
@@ -146,7 +145,6 @@ SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_
     c.source = nullptr;
     c.rest = c.own = c.words = 0;
     c.shortcut = false;
-    c.teams = portable_teams<T>(p);
     c.turn = (int)portable_uniform(threadIdx.x / 32 / T::pairs);
     portable_tile_load<T>(p, work, 0, c);
 }
@@ -251,7 +249,7 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
         const int stages = portable_entry_stages(p, what & portable_of_shortcut);
         others = c.turn >= portable_runs(stages) && !(what & portable_none);
         if (others) {
-            portable_turn_next(stages, c.teams, c.turn, c.skip);
+            portable_turn_next(stages, portable_teams<T>(p), c.turn, c.skip);
         }
     } while (others);
     what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
@@ -263,8 +261,8 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
                        make_uint4(what, (uint32_t)c.row,
                                   (uint32_t)(c.skip + c.turn * portable_run_stages), 0));
     }
-    portable_turn_next(portable_entry_stages(p, what & portable_of_shortcut), c.teams, c.turn,
-                       c.skip);
+    portable_turn_next(portable_entry_stages(p, what & portable_of_shortcut), portable_teams<T>(p),
+                       c.turn, c.skip);
     const uint32_t own = slot + (uint32_t)lane * (portable_lane_rows * 4);
     const int rows = there ? work.outputs - c.row : 0;
     if (p.order.row) {

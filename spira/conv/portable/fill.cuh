@@ -168,10 +168,10 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
     typedef typename T::element E;
     const int left = portable_left(chunk);
     if (chunk.wide) {
+        const char *const base = portable_here(chunk.base); // in two registers side by side
 #pragma unroll
         for (int i = 0; i < T::warp_fragments; ++i) {
-            const char *const from =
-                chunk.base + conv_multiply_wide((uint32_t)f.row[i], chunk.pitch);
+            const char *const from = portable_address(base, (uint32_t)f.row[i], chunk.pitch);
             if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
                 async_copy_16_signed(to + i * portable_fragment_bytes, from, f.row[i] | (left - 1));
             }
@@ -197,10 +197,10 @@ template <int warp_fragments>
 SPIRA_DEVICE void portable_sources_find(const portable_filling<warp_fragments> &f,
                                         const portable_chunk &chunk,
                                         portable_sources<warp_fragments> &sources) {
+    const char *const base = portable_here(chunk.base); // as above
 #pragma unroll
     for (int i = 0; i < warp_fragments; ++i) {
-        sources.from[i] =
-            portable_here(portable_address(chunk.base, (uint32_t)f.row[i], chunk.pitch));
+        sources.from[i] = portable_here(portable_address(base, (uint32_t)f.row[i], chunk.pitch));
     }
 }
 
