@@ -29,7 +29,8 @@ TEST(portable_emulated_every_kernel) {
     } cuts[] = {{{1, 2, 1, 1}, 64, 64},
                 {{1, 3, 1, 1}, 40, 96},
                 {{1, 4, 1, 1}, 33, 128},
-                {{2, 4, 1, 1}, 64, 130}};
+                {{2, 4, 1, 1}, 64, 130},
+                {{2, 2, 1, 1}, 96, 64}};
     std::set<const void *> &launched = emulate::launched;
     launched.clear();
     int seed = 0;
@@ -53,8 +54,8 @@ TEST(portable_emulated_every_kernel) {
             }
         }
     }
-    // Of each format four variants, two in tf32, and the kernel that packs weights.
-    CHECK_EQUAL(launched.size(), (size_t)(2 * (4 + 1) + 2 + 1));
+    // Of each format five variants, three in tf32, and the kernel that packs weights.
+    CHECK_EQUAL(launched.size(), (size_t)(2 * (5 + 1) + 3 + 1));
 }
 
 // Many channels on either side, and a shortcut of many, cut as the rules choose.
@@ -128,7 +129,7 @@ TEST(portable_emulated_teams) {
             const int shortcut = channels[seed % 6];
             l.joined = joined_make(&random, s, seed % 3 ? shortcut : 0, 0, 200, 400, 3);
             joined_fill(&random, &l.joined, 20, with_all, 0, activation_none);
-            l.size = {1, 2, 1, 1};
+            l.size = {1 + seed / 4 % 2, 2, 1, 1};
             l.seed = (uint64_t)seed;
             l.depth = depth;
             REQUIRE(layer_check<portable>(&l, "teams", 1));
@@ -146,7 +147,7 @@ TEST(portable_emulated_same_bits) {
         joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
         static conv_sizes sizes[conv_sizes_most];
         const int count = portable_sizes_list(type, &device, sizes);
-        CHECK_EQUAL(count, type == numeric_tf32 ? 2 : 4);
+        CHECK_EQUAL(count, type == numeric_tf32 ? 3 : 5);
         std::vector<char> first;
         for (int i = 0; i < count; ++i) {
             l.size = sizes[i];

@@ -50,14 +50,13 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
 }
 
 // Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4 in fp16 and bf16, or
-// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact
-// fp32 with 64; `split` is 1.
+// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 64 or 128 columns;
+// `split` is 1.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
     return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
            size->split == 1 &&
-           (size->tiles == 1 ||
-            (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
+           (size->tiles == 1 || (size->tiles == 2 && (columns == 128 || columns == 64))) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
@@ -74,6 +73,12 @@ SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes
     }
     return count;
 }
+
+// Whether 64 columns may have tiles of 256 rows: one thread block of 16 warps, which takes a ring
+// of four teams.
+#ifndef SPIRA_TRY_PORTABLE_LARGE64
+#define SPIRA_TRY_PORTABLE_LARGE64 1
+#endif
 
 // The choice without measurements. Where there are fewer tiles than multiprocessors, narrow slices
 // make more of them. Larger tiles read the weights half as often: where there are enough for all
@@ -92,7 +97,9 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
-    const bool shared = columns == 128 || portable_resident_on(columns, 256, d->shared_max) > 1;
+    const bool deep = portable_stages(columns, 256, 1, d->shared_max) >= portable_teams_stages(4);
+    const bool shared = columns == 128 || (SPIRA_TRY_PORTABLE_LARGE64 && columns == 64 && deep &&
+                                           s->type != numeric_f32);
     const conv_sizes large = {2, slices, 1, 1};
     return shared && (many || alone) && portable_sizes_fit(s->type, d, &large)
                ? large

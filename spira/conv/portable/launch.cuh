@@ -47,8 +47,11 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
                                     : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
         }
     }
-    return p.size.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream)
-                              : portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
+    if (p.size.slices == 3) {
+        return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
+    }
+    return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 4, 1, 8>>(p, d, stream)
+                            : portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
 }
 
 // The same in exact fp32; p.weights: of portable_exact_pack_kernel.

@@ -49,8 +49,8 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
 
 // Teams of producer warps, at most. A producer warp waits for its own instructions more than for
 // its copies, so four teams fill stages faster than two, where registers allow for them.
-SPIRA_BOTH constexpr int portable_teams_most(int columns, int rows) {
-    return columns == 64 && rows == 128 ? SPIRA_TRY_PORTABLE_TEAMS : 2;
+SPIRA_BOTH constexpr int portable_teams_most(int columns) {
+    return columns == 64 ? SPIRA_TRY_PORTABLE_TEAMS : 2;
 }
 
 // Stages of a ring with four teams, at least: see cursor.cuh.
@@ -59,7 +59,7 @@ SPIRA_BOTH constexpr int portable_teams_stages(int teams) {
 }
 
 SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
-    return portable_teams_most(columns, rows) * (rows / portable_gathered);
+    return portable_teams_most(columns) * (rows / portable_gathered);
 }
 
 // Entries of a warp whose source rows are on their way (cursor.cuh). With 96 columns two thread
@@ -141,7 +141,7 @@ struct portable_traits {
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
     static constexpr int flags = header + 8;                           // and in it, its flags
     static constexpr int outputs = header + 16;                        // and output rows
-    static constexpr int teams = portable_teams_most(columns, rows);
+    static constexpr int teams = portable_teams_most(columns);
     static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
     static constexpr int threads = 32 * (producers + consumers);
     static constexpr int gathered = portable_gathered; // rows of a producer warp
