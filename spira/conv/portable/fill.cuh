@@ -84,9 +84,8 @@ SPIRA_DEVICE const char *portable_weights(const void *weights, int channel, int 
 struct portable_target {
     uint32_t rows, weights;
     uint32_t header; // 0: another lane writes the warp's word
-    uint32_t outputs;
-    int thread; // of the team
-    int copies; // of the weights of a chunk, from the lane's first on
+    int thread;      // of the team
+    int copies;      // of the weights of a chunk, from the lane's first on
 };
 
 template <typename T>
@@ -102,7 +101,6 @@ SPIRA_DEVICE portable_target portable_target_of(const conv_tensor_params &p,
     t.rows = portable_keep(t.rows);
     t.weights = portable_keep(t.weights);
     t.header = portable_keep(t.header);
-    t.outputs = T::outputs + (warp * T::gathered + lane * portable_lane_rows) * 4;
     t.copies = p.part / conv_lane_bytes - work.channel * 4 - t.thread;
     return t;
 }
@@ -266,7 +264,9 @@ SPIRA_DEVICE void portable_fill_header(const conv_tensor_params &p, const conv_w
                                        uint32_t stage) {
     const bool last = number + 1 == f.stages && f.what & portable_last;
     if (last) {
-        portable_fill_outputs(p, work, portable_here(f.place), stage + to.outputs);
+        portable_fill_outputs(p, work, portable_here(f.place),
+                              stage + T::outputs +
+                                  (uint32_t)portable_here(to.thread) * (portable_lane_rows * 4));
     }
     if (to.header) {
         shared_store(stage + to.header, f.valid);
