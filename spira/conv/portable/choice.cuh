@@ -80,7 +80,13 @@ SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes
 #define SPIRA_TRY_PORTABLE_LARGE64 1
 #endif
 
-// The choice without measurements. Where there are fewer tiles than multiprocessors, narrow slices
+// Whether 64 columns take the place of 128 where all tiles would begin at once: with 64, tiles have
+// half of the work, and the GPU hands out the second half of them as the first ends.
+#ifndef SPIRA_TRY_PORTABLE_FEW
+#define SPIRA_TRY_PORTABLE_FEW 1
+#endif
+
+// The choice without measurements. Where there are few tiles, narrow slices
 // make more of them. Larger tiles read the weights half as often: where there are enough for all
 // multiprocessors, or where shared memory leaves room for one thread block only, which is then a
 // larger one.
@@ -88,11 +94,14 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
                                            const device_info *d) {
     enum { enough = 16 }; // pairs of row groups of a multiprocessor
     const int64_t pairs = order_pairs(order_count(capacity));
-    auto few = [&](int columns) { // tiles
-        return pairs * ceil_div(s->cout, columns) <= d->multiprocessors;
+    auto few = [&](int columns, int resident) { // tiles
+        return pairs * ceil_div(s->cout, columns) <= (int64_t)resident * d->multiprocessors;
     };
-    const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64));
-    const int most = few(128) ? 64 : portable_columns_most(s->type);
+    const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64, 1));
+    const int wide = portable_resident_on(128, 128, d->shared_max);
+    const bool halves = portable_half(s->type) && s->cout % 128 == 0; // 64 columns leave none empty
+    const int most =
+        few(128, SPIRA_TRY_PORTABLE_FEW && halves ? wide : 1) ? 64 : portable_columns_most(s->type);
     const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
