@@ -187,6 +187,20 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
     }
 }
 
+// The thread block's work. Where each tile is a thread block's own, and all begin at once, those
+// that find a free multiprocessor have the heavy tiles. The others are dealt in reverse: the
+// heaviest tile then shares its multiprocessor with the lightest.
+template <typename T>
+SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p) {
+    conv_work w = conv_work_of<T::columns, T::rows / order_rows>(p);
+    const int all = (w.row_groups + T::rows / order_rows - 1) / (T::rows / order_rows);
+    const int first = p.multiprocessors;
+    if (first > 0 && all <= min(w.workers, 2 * first) && w.own >= first && w.own < all) {
+        w.own = first + all - 1 - w.own;
+    }
+    return w;
+}
+
 // T: portable_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
@@ -195,7 +209,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];
     __shared__ typename T::shared shared;
-    const conv_work work = conv_work_of<T::columns, T::rows / order_rows>(p);
+    const conv_work work = portable_work_of<T>(p);
     if (!p.programmatic || work.tiles == 0) {
         pdl_wait();
     }

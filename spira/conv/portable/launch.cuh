@@ -16,6 +16,11 @@ SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room, int chunks) {
     return tiles <= min_of(max_of(chunks, 4), 8) * room ? tiles : room;
 }
 
+// Whether heavy tiles share multiprocessors with light ones: portable_work_of.
+#ifndef SPIRA_TRY_PORTABLE_PAIRED
+#define SPIRA_TRY_PORTABLE_PAIRED 1
+#endif
+
 // T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cudaStream_t stream) {
@@ -28,6 +33,8 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
     const int64_t workers = portable_workers(tiles, room, p.chunks);
+    p.multiprocessors =
+        SPIRA_TRY_PORTABLE_PAIRED && resident > 1 ? d->multiprocessors / p.slices : 0;
     const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers, 1));
     auto kernel = portable_kernel<T>;
     SPIRA_TRY(status_from_cuda(
