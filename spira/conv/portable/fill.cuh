@@ -3,7 +3,8 @@
 //
 // A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
 // swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled
-// with zeros by the same copies; the header says which fragments have a source.
+// with zeros by the same copies, but for row groups without a source. The header says which
+// fragments have one.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
@@ -159,6 +160,27 @@ SPIRA_DEVICE void portable_fill_weights(const char *weights, const portable_targ
     }
 }
 
+// Calls copy(i) for the fragments i of row groups that have a source; the others are left as they
+// are.
+template <typename T, typename F>
+SPIRA_DEVICE void portable_each_valid(const portable_filling<T::warp_fragments> &f, const F &copy) {
+    enum {
+        fragments = T::warp_fragments / conv_pair_groups,
+        bits = fragments * portable_word_bits
+    };
+#pragma unroll
+    for (int group = 0; group < conv_pair_groups; ++group) {
+        if (f.valid >> group * bits & ((1u << bits) - 1)) {
+#pragma unroll
+            for (int i = group * fragments; i < (group + 1) * fragments; ++i) {
+                if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
+                    copy(i);
+                }
+            }
+        }
+    }
+}
+
 // Copies the warp's rows of the chunk.
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f,
@@ -167,17 +189,14 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
     const int left = portable_left(chunk);
     if (chunk.wide) {
         const char *const base = portable_here(chunk.base); // in two registers side by side
-#pragma unroll
-        for (int i = 0; i < T::warp_fragments; ++i) {
+        portable_each_valid<T>(f, [&](int i) {
             const char *const from = portable_address(base, (uint32_t)f.row[i], chunk.pitch);
-            if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
-                async_copy_16_signed(to + i * portable_fragment_bytes, from, f.row[i] | (left - 1));
-            }
-        }
+            async_copy_16_signed(to + i * portable_fragment_bytes, from, f.row[i] | (left - 1));
+        });
         return;
     }
 #pragma unroll 1
-    for (int i = 0; i < T::warp_fragments; ++i) { // element by element
+    for (int i = 0; i < T::warp_fragments && f.valid; ++i) { // element by element
         const auto row = (int32_t)shared_load(f.rows + i * portable_fragment * 4);
         const uint4 v = conv_read_each<E>(
             chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch), row >= 0 ? left : 0);
@@ -207,13 +226,10 @@ template <typename T>
 SPIRA_DEVICE void portable_fill_whole(const portable_filling<T::warp_fragments> &f,
                                       const portable_sources<T::warp_fragments> &sources,
                                       int number, uint32_t to) {
-#pragma unroll
-    for (int i = 0; i < T::warp_fragments; ++i) {
-        if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
-            async_copy_16_signed(to + i * portable_fragment_bytes,
-                                 sources.from[i] + number * conv_chunk_bytes, f.row[i]);
-        }
-    }
+    portable_each_valid<T>(f, [&](int i) {
+        async_copy_16_signed(to + i * portable_fragment_bytes,
+                             sources.from[i] + number * conv_chunk_bytes, f.row[i]);
+    });
 }
 
 // Pieces of a chunk that have channels.
@@ -289,9 +305,7 @@ SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &wo
                                 const portable_target &to, int number, uint32_t stage) {
     portable_fill_weights<T>(portable_weights_of(p, f, number), to, stage);
     const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
-    if (f.valid) {
-        portable_fill_rows<T>(f, chunk, stage + to.rows);
-    }
+    portable_fill_rows<T>(f, chunk, stage + to.rows);
     portable_fill_header<T>(p, work, f, to, number, T::exact ? portable_pieces(chunk) : 0, stage);
     if (!chunk.wide) {
         __syncwarp(); // as above

@@ -56,13 +56,6 @@ SPIRA_DEVICE void portable_ring_step(portable_ring &r, uint32_t stages) {
     r.turn = r.turn >= 2 * r.depth ? (r.turn - 2 * r.depth) ^ 1 : r.turn;
 }
 
-// Leaves out any number of stages. reciprocal: 2^32 / depth, rounded up.
-SPIRA_DEVICE void portable_ring_skip(portable_ring &r, uint32_t stages, uint32_t reciprocal) {
-    const auto rounds = (uint32_t)((uint64_t)stages * reciprocal >> 32);
-    r.turn ^= rounds & 1;
-    portable_ring_step(r, stages - rounds * r.depth);
-}
-
 // Waits until the next stage is empty, has it filled, and goes on to the one behind it. fill: of
 // the stage's address.
 template <typename T, typename F>
@@ -93,9 +86,7 @@ SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work
         for (int i = 0; i < portable_run_stages; ++i) {
             portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
                 portable_fill_weights<T>(portable_weights_of(p, f, number + i), target, stage);
-                if (f.valid) {
-                    portable_fill_whole<T>(f, sources, i, stage + target.rows);
-                }
+                portable_fill_whole<T>(f, sources, i, stage + target.rows);
                 portable_fill_header<T>(p, work, f, target, number + i, 4, stage);
             });
         }
@@ -115,7 +106,6 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
                                    typename T::shared &shared, portable_ring ring) {
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    const uint32_t reciprocal = ~0u / ring.depth + 1;
     const int others = (portable_teams<T>(p) - 1) * portable_run_stages; // stages between two runs
     portable_cursor<T::pairs> cursor;
     portable_cursor_begin<T>(p, work, cursor);
@@ -139,7 +129,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
         portable_entry_next<T>(p, work, cursor,
                                slots + (entry + T::ahead) % T::slots * portable_slot_bytes);
         async_copy_commit();
-        portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
+        portable_ring_step(ring, (uint32_t)filling.skip);
         int number =
             (int)(filling.what / portable_first % portable_teams_all) * portable_run_stages;
 #pragma unroll 1
