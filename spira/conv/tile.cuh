@@ -151,6 +151,7 @@ struct conv_tensor_params {
     bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
     bool programmatic;             // see conv_args.programmatic; conv/narrow.cuh, conv/hopper.cuh
     conv_tensor_shortcut shortcut; // conv/hopper.cuh
+    int halved;                    // tiles that two thread blocks share; conv/portable.cuh
 };
 
 // ---- rows -----------------------------------------------------------------------------

@@ -137,6 +137,43 @@ TEST(portable_emulated_teams) {
     }
 }
 
+// Heavy tiles that two thread blocks halve: with a shortcut, over the identity, with the last pair's
+// second row group empty, with fewer outputs than the capacity has room for.
+TEST(portable_emulated_halved_tiles) {
+    const struct {
+        conv_sizes size;
+        int cin, cout;
+        numeric type;
+    } cuts[] = {{{1, 3, 1, 1}, 40, 96, numeric_f16},   {{1, 3, 1, 1}, 64, 160, numeric_tf32},
+                {{1, 4, 1, 1}, 64, 128, numeric_bf16}, {{1, 2, 1, 1}, 32, 64, numeric_f32},
+                {{1, 1, 1, 1}, 20, 32, numeric_f32},   {{1, 3, 1, 1}, 40, 70, numeric_f32}};
+    int seed = 0;
+    for (const auto &cut : cuts) {
+        for (int outputs : {390, 700, 999, 1000}) {
+            for (int volume : {1, 5}) {
+                const int room = seed % 3 * 200; // of the capacity
+                random_state random = random_make((uint64_t)(seed += 2));
+                const conv_shape s = shape_make(volume, cut.cin, 0, cut.cout, cut.type);
+                layer l = {};
+                l.joined = joined_make(&random, s, seed % 4 ? 24 : 0, 0,
+                                       volume == 1 ? outputs : 300, outputs, room);
+                joined_fill(&random, &l.joined, 12, with_all, with_all, activation_relu);
+                l.size = cut.size;
+                l.seed = (uint64_t)seed; // even: two multiprocessors
+                REQUIRE(layer_check<portable>(&l, "halved tiles", 1));
+            }
+        }
+    }
+}
+
+// Which tiles are halved.
+TEST(portable_halved) {
+    CHECK_EQUAL(portable_halved(717, 27), 45);
+    CHECK_EQUAL(portable_halved(1, 27), 1);
+    CHECK_EQUAL(portable_halved(0, 27), 0);
+    CHECK_EQUAL(portable_halved(717, 125), 0);
+}
+
 // All variants give the same bits: the order of the additions does not depend on them.
 TEST(portable_emulated_same_bits) {
     for (numeric type : formats) {

@@ -136,10 +136,11 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
     portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
-// Before the first tile.
+// Before the first tile. groups: of the pair, those of the thread block; it has one tile if it has
+// not both.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
-                                        portable_cursor<T::pairs> &c) {
+                                        uint32_t groups, portable_cursor<T::pairs> &c) {
     c.tile = -1;
     c.row = c.first = c.skip = 0;
     c.source = nullptr;
@@ -147,6 +148,10 @@ SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_
     c.shortcut = false;
     c.turn = (int)portable_uniform(threadIdx.x / 32 / T::pairs);
     portable_tile_load<T>(p, work, 0, c);
+    if (T::pairs == 1) {
+        c.mask[0][0] = groups & 1 ? c.mask[0][0] : 0;
+        c.mask[0][1] = groups & 2 ? c.mask[0][1] : 0;
+    }
 }
 
 // Finds offsets of which some are still to come: of this tile, or of the next one.

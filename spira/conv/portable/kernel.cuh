@@ -100,15 +100,17 @@ SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work
     }
 }
 
-// Fills the team's stages. An entry's source rows are requested T::ahead entries before.
+// Fills the team's stages. groups: of the pair, those of the thread block (portable_work_of). An
+// entry's source rows are requested T::ahead entries before.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
-                                   typename T::shared &shared, portable_ring ring) {
+                                   uint32_t groups, typename T::shared &shared,
+                                   portable_ring ring) {
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
     const int others = (portable_teams<T>(p) - 1) * portable_run_stages; // stages between two runs
     portable_cursor<T::pairs> cursor;
-    portable_cursor_begin<T>(p, work, cursor);
+    portable_cursor_begin<T>(p, work, groups, cursor);
 #pragma unroll 1
     for (int i = 0; i < T::ahead; ++i) {
         portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
@@ -177,17 +179,36 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
     }
 }
 
-// The thread block's work. Where each tile is a thread block's own, and all begin at once, those
-// that find a free multiprocessor have the heavy tiles. The others are dealt in reverse: the
-// heaviest tile then shares its multiprocessor with the lightest.
+// The thread block's work, and a bit for each row group of a pair that is its own.
+//
+// Where each tile is a thread block's own, two halve each of the heaviest, p.halved in number: each
+// has a row group of the pair.
+//
+// Where all tiles begin at once, thread blocks that find a free multiprocessor have the heavy ones.
+// The others are dealt in reverse: the heaviest then shares its multiprocessor with the lightest.
 template <typename T>
-SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p) {
+SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p, uint32_t &groups) {
     conv_work w = conv_work_of<T::columns, T::rows / order_rows>(p);
     const int all = (w.row_groups + T::rows / order_rows - 1) / (T::rows / order_rows);
     const int first = p.multiprocessors;
+    groups = (1u << conv_pair_groups) - 1;
+    if (T::pairs == 1 && p.halved > 0) {
+        const bool half = w.own < 2 * p.halved;
+        groups = half ? 1u << w.own % 2 : groups;
+        w.own = half ? w.own / 2 : w.own - p.halved;
+        w.tiles = w.own < all;
+    }
     if (first > 0 && all <= min(w.workers, 2 * first) && w.own >= first && w.own < all) {
         w.own = first + all - 1 - w.own;
     }
+    return w;
+}
+
+// The same for a producer's lane: it has no outputs where its rows are not the thread block's.
+template <typename T>
+SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
+    const uint32_t group = threadIdx.x % 32 * portable_lane_rows / order_rows;
+    w.outputs = groups >> group & 1 ? w.outputs : 0;
     return w;
 }
 
@@ -199,7 +220,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];
     __shared__ typename T::shared shared;
-    const conv_work work = portable_work_of<T>(p);
+    uint32_t groups;
+    const conv_work work = portable_work_of<T>(p, groups);
     if (!p.programmatic || work.tiles == 0) {
         pdl_wait();
     }
@@ -216,7 +238,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
     const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
     if (warp < portable_teams<T>(p) * T::pairs) {
-        portable_produce<T>(p, work, shared, ring);
+        portable_produce<T>(p, portable_work_own<T>(work, groups), groups, shared, ring);
     } else if (warp >= T::producers) {
         portable_consume<T>(p, work, shared, ring);
     }

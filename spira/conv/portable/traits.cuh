@@ -149,6 +149,10 @@ struct portable_traits {
     static constexpr int resident = portable_resident(columns, rows);
     static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
 
+    // Whether half a tile takes much less time than a tile: the products of 64 columns take too
+    // little of it, but for fused multiply-adds.
+    static constexpr bool halves = exact || columns > 64;
+
     // Whether the chunks of a run share the addresses of their rows, as registers allow.
     static constexpr bool shares = columns > 32;
 
