@@ -276,6 +276,39 @@ TEST(portable_workers) {
                 0); // more slices than room: the launch has one worker each
 }
 
+// How layers of the two scans are cut: columns and rows of a tile.
+TEST(portable_choice) {
+    const device_info h200 = device_made(90, 132, 227 * 1024, false);
+    const device_info ada = device_made(89, 76, 99 * 1024, false);
+    const struct {
+        int32_t outputs;
+        int volume, channels;
+        numeric type;
+        int columns, rows;         // 227 KB
+        int columns_ada, rows_ada; // 99 KB
+    } layers[] = {{91766, 27, 64, numeric_f16, 64, 128, 64, 128},
+                  {91766, 27, 128, numeric_f16, 128, 128, 128, 256},
+                  {91766, 27, 256, numeric_f16, 128, 256, 128, 256},
+                  {91766, 125, 64, numeric_f16, 64, 256, 64, 128},
+                  {91766, 27, 64, numeric_tf32, 64, 256, 64, 128},
+                  {91766, 27, 64, numeric_f32, 64, 128, 64, 128},
+                  {345087, 27, 64, numeric_f16, 64, 256, 64, 128},
+                  {345087, 27, 64, numeric_f32, 64, 128, 64, 128},
+                  {91766, 27, 96, numeric_f16, 96, 128, 96, 128},
+                  {31757, 27, 128, numeric_f16, 64, 128, 128, 256}, // few tiles
+                  {14534, 125, 128, numeric_f16, 64, 128, 64, 128},
+                  {5906, 27, 256, numeric_f16, 64, 128, 64, 128}};
+    for (const auto &l : layers) {
+        const conv_shape s = shape_make(l.volume, l.channels, 0, l.channels, l.type);
+        const conv_sizes c = portable_sizes_choose(&s, l.outputs, &h200);
+        CHECK_EQUAL(32 * c.slices, l.columns);
+        CHECK_EQUAL(128 * c.tiles, l.rows);
+        const conv_sizes a = portable_sizes_choose(&s, l.outputs, &ada);
+        CHECK_EQUAL(32 * a.slices, l.columns_ada);
+        CHECK_EQUAL(128 * a.tiles, l.rows_ada);
+    }
+}
+
 // Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much
 // and with little shared memory.
 TEST(portable_sizes) {
