@@ -137,8 +137,8 @@ TEST(portable_emulated_teams) {
     }
 }
 
-// Heavy tiles that two thread blocks halve: with a shortcut, over the identity, with the last pair's
-// second row group empty, with fewer outputs than the capacity has room for.
+// Heavy tiles that two thread blocks halve: with a shortcut, over the identity, with the last
+// pair's second row group empty, with fewer outputs than the capacity has room for.
 TEST(portable_emulated_halved_tiles) {
     const struct {
         conv_sizes size;
