@@ -29,7 +29,8 @@ TEST(portable_emulated_every_kernel) {
     } cuts[] = {{{1, 2, 1, 1}, 64, 64},
                 {{1, 3, 1, 1}, 40, 96},
                 {{1, 4, 1, 1}, 33, 128},
-                {{2, 4, 1, 1}, 64, 130}};
+                {{2, 4, 1, 1}, 64, 130},
+                {{2, 2, 1, 1}, 96, 64}};
     std::set<const void *> &launched = emulate::launched;
     launched.clear();
     int seed = 0;
@@ -53,8 +54,8 @@ TEST(portable_emulated_every_kernel) {
             }
         }
     }
-    // Of each format four variants, two in tf32, and the kernel that packs weights.
-    CHECK_EQUAL(launched.size(), (size_t)(2 * (4 + 1) + 2 + 1));
+    // Of each format five variants, three in tf32, and the kernel that packs weights.
+    CHECK_EQUAL(launched.size(), (size_t)(2 * (5 + 1) + 3 + 1));
 }
 
 // Many channels on either side, and a shortcut of many, cut as the rules choose.
@@ -116,6 +117,63 @@ TEST(portable_emulated_rings) {
     }
 }
 
+// Rows of one to ten chunks, and a shortcut of others: teams take turns over entries of any length.
+TEST(portable_emulated_teams) {
+    const int channels[] = {20, 64, 70, 128, 150, 290};
+    for (int depth : {3, 6, 7, 8}) {
+        for (int cin : channels) {
+            const int seed = depth * 1000 + cin;
+            random_state random = random_make((uint64_t)seed);
+            const conv_shape s = shape_make(5, cin, 0, 64, formats[seed % 2]);
+            layer l = {};
+            const int shortcut = channels[seed % 6];
+            l.joined = joined_make(&random, s, seed % 3 ? shortcut : 0, 0, 200, 400, 3);
+            joined_fill(&random, &l.joined, 20, with_all, 0, activation_none);
+            l.size = {1 + seed / 4 % 2, 2, 1, 1};
+            l.seed = (uint64_t)seed;
+            l.depth = depth;
+            REQUIRE(layer_check<portable>(&l, "teams", 1));
+        }
+    }
+}
+
+// Heavy tiles that two thread blocks halve: with a shortcut, over the identity, with the last
+// pair's second row group empty, with fewer outputs than the capacity has room for.
+TEST(portable_emulated_halved_tiles) {
+    const struct {
+        conv_sizes size;
+        int cin, cout;
+        numeric type;
+    } cuts[] = {{{1, 3, 1, 1}, 40, 96, numeric_f16},   {{1, 3, 1, 1}, 64, 160, numeric_tf32},
+                {{1, 4, 1, 1}, 64, 128, numeric_bf16}, {{1, 2, 1, 1}, 32, 64, numeric_f32},
+                {{1, 1, 1, 1}, 20, 32, numeric_f32},   {{1, 3, 1, 1}, 40, 70, numeric_f32}};
+    int seed = 0;
+    for (const auto &cut : cuts) {
+        for (int outputs : {390, 700, 999, 1000}) {
+            for (int volume : {1, 5}) {
+                const int room = seed % 3 * 200; // of the capacity
+                random_state random = random_make((uint64_t)(seed += 2));
+                const conv_shape s = shape_make(volume, cut.cin, 0, cut.cout, cut.type);
+                layer l = {};
+                l.joined = joined_make(&random, s, seed % 4 ? 24 : 0, 0,
+                                       volume == 1 ? outputs : 300, outputs, room);
+                joined_fill(&random, &l.joined, 12, with_all, with_all, activation_relu);
+                l.size = cut.size;
+                l.seed = (uint64_t)seed; // even: two multiprocessors
+                REQUIRE(layer_check<portable>(&l, "halved tiles", 1));
+            }
+        }
+    }
+}
+
+// Which tiles are halved.
+TEST(portable_halved) {
+    CHECK_EQUAL(portable_halved(717, 27), 45);
+    CHECK_EQUAL(portable_halved(1, 27), 1);
+    CHECK_EQUAL(portable_halved(0, 27), 0);
+    CHECK_EQUAL(portable_halved(717, 125), 0);
+}
+
 // All variants give the same bits: the order of the additions does not depend on them.
 TEST(portable_emulated_same_bits) {
     for (numeric type : formats) {
@@ -126,7 +184,7 @@ TEST(portable_emulated_same_bits) {
         joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
         static conv_sizes sizes[conv_sizes_most];
         const int count = portable_sizes_list(type, &device, sizes);
-        CHECK_EQUAL(count, type == numeric_tf32 ? 2 : 4);
+        CHECK_EQUAL(count, type == numeric_tf32 ? 3 : 5);
         std::vector<char> first;
         for (int i = 0; i < count; ++i) {
             l.size = sizes[i];
@@ -169,7 +227,7 @@ TEST(portable_emulated_copies_are_waited_for) {
 // Tests the test: consumers that do not wait for a full stage are found, producers that do not wait
 // for an empty one, and warps that arrive too seldom or too often.
 TEST(portable_emulated_mbarriers_are_needed) {
-    const int producers = 32 * portable_producers(128);
+    const int producers = 32 * portable_producers(64, 128);
     auto fails = [&](int seed) {
         random_state random = random_make((uint64_t)seed);
         layer l = {};
@@ -216,6 +274,39 @@ TEST(portable_workers) {
     CHECK_EQUAL(portable_workers(2000, 132, 100), 132);
     CHECK_EQUAL(portable_workers(9, 0, 2),
                 0); // more slices than room: the launch has one worker each
+}
+
+// How layers of the two scans are cut: columns and rows of a tile.
+TEST(portable_choice) {
+    const device_info h200 = device_made(90, 132, 227 * 1024, false);
+    const device_info ada = device_made(89, 76, 99 * 1024, false);
+    const struct {
+        int32_t outputs;
+        int volume, channels;
+        numeric type;
+        int columns, rows;         // 227 KB
+        int columns_ada, rows_ada; // 99 KB
+    } layers[] = {{91766, 27, 64, numeric_f16, 64, 128, 64, 128},
+                  {91766, 27, 128, numeric_f16, 128, 128, 128, 256},
+                  {91766, 27, 256, numeric_f16, 128, 256, 128, 256},
+                  {91766, 125, 64, numeric_f16, 64, 256, 64, 128},
+                  {91766, 27, 64, numeric_tf32, 64, 256, 64, 128},
+                  {91766, 27, 64, numeric_f32, 64, 128, 64, 128},
+                  {345087, 27, 64, numeric_f16, 64, 256, 64, 128},
+                  {345087, 27, 64, numeric_f32, 64, 128, 64, 128},
+                  {91766, 27, 96, numeric_f16, 96, 128, 96, 128},
+                  {31757, 27, 128, numeric_f16, 64, 128, 128, 256}, // few tiles
+                  {14534, 125, 128, numeric_f16, 64, 128, 64, 128},
+                  {5906, 27, 256, numeric_f16, 64, 128, 64, 128}};
+    for (const auto &l : layers) {
+        const conv_shape s = shape_make(l.volume, l.channels, 0, l.channels, l.type);
+        const conv_sizes c = portable_sizes_choose(&s, l.outputs, &h200);
+        CHECK_EQUAL(32 * c.slices, l.columns);
+        CHECK_EQUAL(128 * c.tiles, l.rows);
+        const conv_sizes a = portable_sizes_choose(&s, l.outputs, &ada);
+        CHECK_EQUAL(32 * a.slices, l.columns_ada);
+        CHECK_EQUAL(128 * a.tiles, l.rows_ada);
+    }
 }
 
 // Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much

@@ -24,6 +24,9 @@ SPIRA_API device_info layer_device(const layer *l) {
         const int resident = portable_resident_on(columns, rows, d.shared_max);
         return portable_stages(columns, rows, resident, d.shared_max);
     };
+    if (l->depth) {
+        d.shared_max = 227 * 1024; // more than any ring takes
+    }
     while (l->depth && depth() > l->depth) {
         d.shared_max -= 1024;
     }

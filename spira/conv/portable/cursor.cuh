@@ -4,10 +4,10 @@
 // stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile
 // without either has one entry of no rows.
 //
-// Two teams of producer warps take turns: each fills a run of two stages of an entry, then leaves
-// out the other team's. With rings of at least three stages, a team is never a whole ring ahead of
-// the other: a barrier's parity is then enough to tell its phases apart. Each warp of a team
-// gathers 128 rows.
+// Two or four teams of producer warps take turns: each fills a run of two stages of an entry, then
+// leaves out the runs of the others. From a team's last stage to its next there are at most 3 or 7
+// stages. Rings are at least as deep, so no team is a whole ring ahead of another: a barrier's
+// parity is then enough to tell its phases apart. Each warp of a team gathers 128 rows.
 //
 // A warp's next entries are in slots of shared memory, with the source rows of its 128 rows:
 // asynchronous copies bring these. Loaded into registers, they would have to arrive before the
@@ -26,7 +26,7 @@ enum : uint32_t {
     portable_last = 1u << 10,        // it is the tile's last
     portable_of_shortcut = 1u << 11, // its rows and weights are those of the shortcut
     portable_none = 1u << 12,        // there are no more entries
-    portable_later = 1u << 13,       // the first run is the other team's
+    portable_first = 1u << 13,       // times the number of the team's first run: 0 .. 3
 };
 
 // Keeps a value that depends on the thread in a register: the compiler would compute it again and
@@ -59,6 +59,12 @@ SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
     return portable_uniform(__shfl_sync(~0u, v, lane));
 }
 
+// Teams that fill the ring. Those of a shallow one are two.
+template <typename T>
+SPIRA_DEVICE int portable_teams(const conv_tensor_params &p) {
+    return T::teams > 2 && p.size.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
+}
+
 // Where a warp looks ahead. pairs: of row groups of a tile.
 template <int pairs>
 struct portable_cursor {
@@ -71,7 +77,7 @@ struct portable_cursor {
     uint32_t of[2];        // and of the row groups of the warp's pair
     uint32_t words;        // lanes whose `all` is still to come
     bool shortcut;         // the tile's shortcut is still to come
-    uint32_t turn;         // 0: the next entry's first run is the team's
+    int turn;              // runs of the other teams before the team's next
     int skip;              // stages since the team's last run
     int pair[pairs];       // of the lane's of 32 tiles: portable_pairs_load
     int next[pairs];       // pairs of the next tile
@@ -130,17 +136,22 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
     portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
-// Before the first tile. The team's number is 0 or 1.
+// Before the first tile. groups: of the pair, those of the thread block; it has one tile if it has
+// not both.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
-                                        portable_cursor<T::pairs> &c) {
+                                        uint32_t groups, portable_cursor<T::pairs> &c) {
     c.tile = -1;
     c.row = c.first = c.skip = 0;
     c.source = nullptr;
     c.rest = c.own = c.words = 0;
     c.shortcut = false;
-    c.turn = portable_uniform(threadIdx.x / 32 / T::pairs);
+    c.turn = (int)portable_uniform(threadIdx.x / 32 / T::pairs);
     portable_tile_load<T>(p, work, 0, c);
+    if (T::pairs == 1) {
+        c.mask[0][0] = groups & 1 ? c.mask[0][0] : 0;
+        c.mask[0][1] = groups & 2 ? c.mask[0][1] : 0;
+    }
 }
 
 // Finds offsets of which some are still to come: of this tile, or of the next one.
@@ -165,14 +176,18 @@ SPIRA_DEVICE int portable_entry_stages(const conv_tensor_params &p, bool of_shor
     return of_shortcut ? p.shortcut.parts : p.chunks;
 }
 
+SPIRA_DEVICE int portable_runs(int stages) {
+    return (int)((uint32_t)(stages + portable_run_stages - 1) / portable_run_stages);
+}
+
 // Leaves out the stages of an entry that follow the team's last run, or all, and goes on to the
 // next entry.
-SPIRA_DEVICE void portable_turn_next(int stages, uint32_t &turn, int &skip) {
-    const int runs = (stages + portable_run_stages - 1) / portable_run_stages;
-    const int own = (runs - 1 - (int)turn) / 2 * 2 + (int)turn; // the team's last run
-    const bool some = (int)turn < runs;
+SPIRA_DEVICE void portable_turn_next(int stages, int teams, int &turn, int &skip) {
+    const int runs = portable_runs(stages);
+    const int own = ((runs - 1 - turn) & -teams) + turn; // the team's last run
+    const bool some = turn < runs;
     skip = some ? max(stages - (own + 1) * portable_run_stages, 0) : skip + stages;
-    turn ^= (uint32_t)runs & 1;
+    turn = some ? own + teams - runs : turn - runs;
 }
 
 // Copies four source rows into a slot, as many as are `there`; -1 for the others.
@@ -199,6 +214,17 @@ SPIRA_DEVICE void portable_rows_count(uint32_t to, int row, int there) {
     }
 }
 
+// Leaves out offsets of which the team has no run, but for the last of its word.
+template <int pairs>
+SPIRA_DEVICE void portable_offsets_skip(int stages, portable_cursor<pairs> &c) {
+    const int runs = portable_runs(stages);
+    while (c.turn >= runs && c.rest & (c.rest - 1)) {
+        c.rest &= c.rest - 1;
+        c.turn -= runs;
+        c.skip += stages;
+    }
+}
+
 // Puts the team's next entry into a slot; its source rows are on their way.
 template <typename T>
 SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
@@ -209,6 +235,9 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
     do {
         if (!c.rest) {
             portable_cursor_refill<T>(p, work, c);
+        }
+        if (T::teams > 2) {
+            portable_offsets_skip(p.chunks, c);
         }
         if (c.rest) {
             const int bit = __ffs((int)c.rest) - 1;
@@ -223,21 +252,22 @@ SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_wo
             c.shortcut = false;
         }
         const int stages = portable_entry_stages(p, what & portable_of_shortcut);
-        others = c.turn && stages <= portable_run_stages && !(what & portable_none);
+        others = c.turn >= portable_runs(stages) && !(what & portable_none);
         if (others) {
-            portable_turn_next(stages, c.turn, c.skip);
+            portable_turn_next(stages, portable_teams<T>(p), c.turn, c.skip);
         }
     } while (others);
     what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
-    what |= c.turn ? 0u + portable_later : 0u;
+    what |= (uint32_t)c.turn * portable_first;
     __syncwarp(); // the slot's last entry has been read
     const int lane = warp_lane();
     if (lane == 0) {
         shared_store_4(slot + T::gathered * 4,
                        make_uint4(what, (uint32_t)c.row,
-                                  (uint32_t)(c.skip + (c.turn ? portable_run_stages : 0)), 0));
+                                  (uint32_t)(c.skip + c.turn * portable_run_stages), 0));
     }
-    portable_turn_next(portable_entry_stages(p, what & portable_of_shortcut), c.turn, c.skip);
+    portable_turn_next(portable_entry_stages(p, what & portable_of_shortcut), portable_teams<T>(p),
+                       c.turn, c.skip);
     const uint32_t own = slot + (uint32_t)lane * (portable_lane_rows * 4);
     const int rows = there ? work.outputs - c.row : 0;
     if (p.order.row) {

@@ -2,9 +2,9 @@
 // weights.
 //
 // A fragment is a chunk of 8 rows: 64 bytes each, as the weights of each output channel. Both are
-// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows of a fragment are
-// filled with zeros by the same copies. Fragments without a source are left as they are; the header
-// says which.
+// swizzled, so that ldmatrix reads 8 rows without bank conflicts. Missing rows are filled
+// with zeros by the same copies, but for row groups without a source. The header says which
+// fragments have one.
 #ifndef SPIRA_CONV_PORTABLE_FILL_CUH
 #define SPIRA_CONV_PORTABLE_FILL_CUH
 
@@ -23,18 +23,34 @@ SPIRA_BOTH uint32_t portable_weight_place(uint32_t at) {
     return at ^ (at >> 4 & 0x70);
 }
 
+// base + row * pitch, in one instruction.
+SPIRA_DEVICE const char *portable_address(const char *base, uint32_t row, uint32_t pitch) {
+#ifdef __CUDA_ARCH__
+    const char *at;
+    asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(row), "r"(pitch), "l"(base));
+    return at;
+#else
+    return base + (uint64_t)row * pitch;
+#endif
+}
+
 // A chunk of a source.
 struct portable_chunk {
     const char *base; // the lane's 16 bytes of row 0
     uint32_t pitch;   // bytes to the next row
-    int left;         // bytes of a row from the lane's on
+    int left;         // bytes of a row from the chunk's first on
     bool wide;        // rows are aligned
 };
+
+// Bytes of a row from the lane's on.
+SPIRA_DEVICE int portable_left(const portable_chunk &c) {
+    return c.left - (int)(threadIdx.x % 4) * conv_lane_bytes;
+}
 
 // The first chunk of a source.
 SPIRA_DEVICE portable_chunk portable_chunk_first(const void *in, int bytes, bool wide) {
     const int at = (int)(threadIdx.x % 4) * conv_lane_bytes;
-    return {(const char *)in + at, (uint32_t)bytes, bytes - at, wide};
+    return {(const char *)in + at, (uint32_t)bytes, bytes, wide};
 }
 
 SPIRA_DEVICE void portable_chunk_skip(int chunks, portable_chunk &c) {
@@ -69,9 +85,8 @@ SPIRA_DEVICE const char *portable_weights(const void *weights, int channel, int 
 struct portable_target {
     uint32_t rows, weights;
     uint32_t header; // 0: another lane writes the warp's word
-    uint32_t outputs;
-    int thread; // of the team
-    int copies; // of the weights of a chunk, from the lane's first on
+    int thread;      // of the team
+    int copies;      // of the weights of a chunk, from the lane's first on
 };
 
 template <typename T>
@@ -87,7 +102,6 @@ SPIRA_DEVICE portable_target portable_target_of(const conv_tensor_params &p,
     t.rows = portable_keep(t.rows);
     t.weights = portable_keep(t.weights);
     t.header = portable_keep(t.header);
-    t.outputs = T::outputs + (warp * T::gathered + lane * portable_lane_rows) * 4;
     t.copies = p.part / conv_lane_bytes - work.channel * 4 - t.thread;
     return t;
 }
@@ -146,35 +160,81 @@ SPIRA_DEVICE void portable_fill_weights(const char *weights, const portable_targ
     }
 }
 
-// Copies the warp's rows of the chunk, of fragments that have a source: the others are not read.
+// Calls copy(i) for the fragments i of row groups that have a source; the others are left as they
+// are.
+template <typename T, typename F>
+SPIRA_DEVICE void portable_each_valid(const portable_filling<T::warp_fragments> &f, const F &copy) {
+    enum {
+        fragments = T::warp_fragments / conv_pair_groups,
+        bits = fragments * portable_word_bits
+    };
+#pragma unroll
+    for (int group = 0; group < conv_pair_groups; ++group) {
+        if (f.valid >> group * bits & ((1u << bits) - 1)) {
+#pragma unroll
+            for (int i = group * fragments; i < (group + 1) * fragments; ++i) {
+                if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
+                    copy(i);
+                }
+            }
+        }
+    }
+}
+
+// Copies the warp's rows of the chunk.
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f,
                                      const portable_chunk &chunk, uint32_t to) {
     typedef typename T::element E;
+    const int left = portable_left(chunk);
     if (chunk.wide) {
-#pragma unroll
-        for (int i = 0; i < T::warp_fragments; ++i) {
-            const char *const from =
-                chunk.base + conv_multiply_wide((uint32_t)f.row[i], chunk.pitch);
-            if (f.valid >> i * portable_word_bits & 3) {
-                async_copy_16_signed(to + i * portable_fragment_bytes, from,
-                                     f.row[i] | (chunk.left - 1));
-            }
-        }
+        const char *const base = portable_here(chunk.base); // in two registers side by side
+        portable_each_valid<T>(f, [&](int i) {
+            const char *const from = portable_address(base, (uint32_t)f.row[i], chunk.pitch);
+            async_copy_16_signed(to + i * portable_fragment_bytes, from, f.row[i] | (left - 1));
+        });
         return;
     }
 #pragma unroll 1
-    for (int i = 0; i < T::warp_fragments; ++i) { // element by element
+    for (int i = 0; i < T::warp_fragments && f.valid; ++i) { // element by element
         const auto row = (int32_t)shared_load(f.rows + i * portable_fragment * 4);
         const uint4 v = conv_read_each<E>(
-            chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch), row >= 0 ? chunk.left : 0);
+            chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch), row >= 0 ? left : 0);
         shared_store_4(to + i * portable_fragment_bytes, v);
     }
 }
 
-// Pieces of a chunk that have channels. left: bytes of the row, from the chunk's first on.
-SPIRA_DEVICE uint32_t portable_pieces(int left) {
-    return (uint32_t)(min(left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
+// Where the lane copies from in a run of whole chunks, of each fragment: addresses of the first.
+template <int warp_fragments>
+struct portable_sources {
+    const char *from[warp_fragments];
+};
+
+template <int warp_fragments>
+SPIRA_DEVICE void portable_sources_find(const portable_filling<warp_fragments> &f,
+                                        const portable_chunk &chunk,
+                                        portable_sources<warp_fragments> &sources) {
+    const char *const base = portable_here(chunk.base); // as above
+#pragma unroll
+    for (int i = 0; i < warp_fragments; ++i) {
+        sources.from[i] = portable_here(portable_address(base, (uint32_t)f.row[i], chunk.pitch));
+    }
+}
+
+// Copies the warp's rows of a chunk of the run.
+template <typename T>
+SPIRA_DEVICE void portable_fill_whole(const portable_filling<T::warp_fragments> &f,
+                                      const portable_sources<T::warp_fragments> &sources,
+                                      int number, uint32_t to) {
+    portable_each_valid<T>(f, [&](int i) {
+        async_copy_16_signed(to + i * portable_fragment_bytes,
+                             sources.from[i] + number * conv_chunk_bytes, f.row[i]);
+    });
+}
+
+// Pieces of a chunk that have channels.
+SPIRA_DEVICE uint32_t portable_pieces(const portable_chunk &c) {
+    return (uint32_t)(min(c.left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
 }
 
 // Copies the warp's output rows of the tile.
@@ -204,34 +264,51 @@ SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_tensor_params &p,
     return c;
 }
 
-// Fills a stage with a chunk of the entry. stage: its address.
+// The lane's first 16 bytes of a chunk's weights.
+template <int warp_fragments>
+SPIRA_DEVICE const char *portable_weights_of(const conv_tensor_params &p,
+                                             const portable_filling<warp_fragments> &f,
+                                             int number) {
+    return portable_here(portable_address(f.weights, (uint32_t)number, (uint32_t)p.part));
+}
+
+// Writes the header of a stage. pieces: of the chunk, portable_pieces.
 template <typename T>
-SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
-                                const portable_filling<T::warp_fragments> &f,
-                                const portable_target &to, int number, uint32_t stage) {
-    typedef typename T::element E;
-    const char *const weights = f.weights + conv_multiply_wide((uint32_t)number, (uint32_t)p.part);
-    portable_fill_weights<T>(portable_here(weights), to, stage);
-    const portable_chunk chunk = portable_chunk_of<E>(p, f, number);
-    if (f.valid) {
-        portable_fill_rows<T>(f, chunk, stage + to.rows);
-    }
+SPIRA_DEVICE void portable_fill_header(const conv_tensor_params &p, const conv_work &work,
+                                       const portable_filling<T::warp_fragments> &f,
+                                       const portable_target &to, int number, uint32_t pieces,
+                                       uint32_t stage) {
     const bool last = number + 1 == f.stages && f.what & portable_last;
     if (last) {
-        portable_fill_outputs(p, work, portable_here(f.place), stage + to.outputs);
+        portable_fill_outputs(p, work, portable_here(f.place),
+                              stage + T::outputs +
+                                  (uint32_t)portable_here(to.thread) * (portable_lane_rows * 4));
     }
     if (to.header) {
         shared_store(stage + to.header, f.valid);
     }
     if (to.thread == 0) {
-        const uint32_t pieces = T::exact ? portable_pieces(chunk.left) : 0;
         const bool scale = f.what & portable_of_shortcut && number == 0;
         shared_store(stage + T::flags, (last ? 0u + portable_flag_last : 0u) |
                                            (scale ? 0u + portable_flag_scale : 0u) |
                                            pieces * portable_flag_piece);
     }
-    if (last || !chunk.wide) {
+    if (last) {
         __syncwarp(); // the stores of all lanes are before the arrival of the first
+    }
+}
+
+// Fills a stage with any chunk of the entry. stage: its address.
+template <typename T>
+SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
+                                const portable_filling<T::warp_fragments> &f,
+                                const portable_target &to, int number, uint32_t stage) {
+    portable_fill_weights<T>(portable_weights_of(p, f, number), to, stage);
+    const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
+    portable_fill_rows<T>(f, chunk, stage + to.rows);
+    portable_fill_header<T>(p, work, f, to, number, T::exact ? portable_pieces(chunk) : 0, stage);
+    if (!chunk.wide) {
+        __syncwarp(); // as above
     }
 }
 

@@ -56,22 +56,14 @@ SPIRA_DEVICE void portable_ring_step(portable_ring &r, uint32_t stages) {
     r.turn = r.turn >= 2 * r.depth ? (r.turn - 2 * r.depth) ^ 1 : r.turn;
 }
 
-// Leaves out any number of stages. reciprocal: 2^32 / depth, rounded up.
-SPIRA_DEVICE void portable_ring_skip(portable_ring &r, uint32_t stages, uint32_t reciprocal) {
-    const auto rounds = (uint32_t)((uint64_t)stages * reciprocal >> 32);
-    r.turn ^= rounds & 1;
-    portable_ring_step(r, stages - rounds * r.depth);
-}
-
-// Fills a stage and goes to the next. number: of the entry's chunk.
-template <typename T>
-SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_work &work,
-                                      const portable_filling<T::warp_fragments> &f,
-                                      const portable_target &target, int number,
-                                      portable_ring &ring) {
+// Waits until the next stage is empty, has it filled, and goes on to the one behind it. fill: of
+// the stage's address.
+template <typename T, typename F>
+SPIRA_DEVICE void portable_stage_fill(const portable_target &target, portable_ring &ring,
+                                      const F &fill) {
     const uint32_t barrier = portable_ring_barrier(ring);
     mbarrier_wait(barrier + portable_empty, portable_ring_parity(ring) ^ 1);
-    portable_fill<T>(p, work, f, target, number, portable_ring_at<T>(ring));
+    fill(portable_ring_at<T>(ring));
     mbarrier_arrive_copies(barrier);
     if (mbarrier_warp > 1 || target.header) {
         mbarrier_arrive(barrier);
@@ -79,17 +71,48 @@ SPIRA_DEVICE void portable_stage_fill(const conv_tensor_params &p, const conv_wo
     portable_ring_step(ring, 1);
 }
 
-// Fills the team's stages. An entry's source rows are requested portable_ahead entries before.
+// Fills the stages of a run: chunks number .. end - 1 of the entry. Two whole chunks of aligned
+// rows, the usual case, share the addresses of their rows.
+template <typename T>
+SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work &work,
+                                    const portable_filling<T::warp_fragments> &f,
+                                    const portable_target &target, int number, int end,
+                                    portable_ring &ring) {
+    const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
+    if (T::shares && chunk.wide && chunk.left >= portable_run_stages * conv_chunk_bytes) {
+        portable_sources<T::warp_fragments> sources;
+        portable_sources_find(f, chunk, sources);
+#pragma unroll
+        for (int i = 0; i < portable_run_stages; ++i) {
+            portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+                portable_fill_weights<T>(portable_weights_of(p, f, number + i), target, stage);
+                portable_fill_whole<T>(f, sources, i, stage + target.rows);
+                portable_fill_header<T>(p, work, f, target, number + i, 4, stage);
+            });
+        }
+        return;
+    }
+#pragma unroll 1
+    for (; number < end; ++number) {
+        portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+            portable_fill<T>(p, work, f, target, number, stage);
+        });
+    }
+}
+
+// Fills the team's stages. groups: of the pair, those of the thread block (portable_work_of). An
+// entry's source rows are requested T::ahead entries before.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
-                                   typename T::shared &shared, portable_ring ring) {
+                                   uint32_t groups, typename T::shared &shared,
+                                   portable_ring ring) {
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
-    const uint32_t reciprocal = ~0u / ring.depth + 1;
+    const int others = (portable_teams<T>(p) - 1) * portable_run_stages; // stages between two runs
     portable_cursor<T::pairs> cursor;
-    portable_cursor_begin<T>(p, work, cursor);
+    portable_cursor_begin<T>(p, work, groups, cursor);
 #pragma unroll 1
-    for (int i = 0; i < portable_ahead; ++i) {
+    for (int i = 0; i < T::ahead; ++i) {
         portable_entry_next<T>(p, work, cursor, slots + i * portable_slot_bytes);
         async_copy_commit();
     }
@@ -98,31 +121,28 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
         pdl_wait(); // before features
     }
 #pragma unroll 1
-    for (uint32_t entry = 0;; entry = (entry + 1) % portable_slots) {
-        async_copy_wait_but<portable_ahead - 1>();
+    for (uint32_t entry = 0;; entry = (entry + 1) % T::slots) {
+        async_copy_wait_but<T::ahead - 1>();
         __syncwarp();
         portable_filling_begin<T>(p, work, target, slots + entry * portable_slot_bytes, filling);
         if (filling.what & portable_none) {
             break;
         }
         portable_entry_next<T>(p, work, cursor,
-                               slots +
-                                   (entry + portable_ahead) % portable_slots * portable_slot_bytes);
+                               slots + (entry + T::ahead) % T::slots * portable_slot_bytes);
         async_copy_commit();
-        portable_ring_skip(ring, (uint32_t)filling.skip, reciprocal);
-        int number = filling.what & portable_later ? portable_run_stages : 0;
+        portable_ring_step(ring, (uint32_t)filling.skip);
+        int number =
+            (int)(filling.what / portable_first % portable_teams_all) * portable_run_stages;
 #pragma unroll 1
         for (;;) {
             const int end = min(number + portable_run_stages, filling.stages);
-#pragma unroll 1
-            do {
-                portable_stage_fill<T>(p, work, filling, target, number, ring);
-            } while (++number < end);
-            number += portable_run_stages;
+            portable_run_fill<T>(p, work, filling, target, number, end, ring);
+            number = end + others;
             if (number >= filling.stages) {
                 break;
             }
-            portable_ring_step(ring, portable_run_stages);
+            portable_ring_step(ring, (uint32_t)others);
         }
     }
     async_copy_wait();
@@ -159,6 +179,39 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
     }
 }
 
+// The thread block's work, and a bit for each row group of a pair that is its own.
+//
+// Where each tile is a thread block's own, two halve each of the heaviest, p.halved in number: each
+// has a row group of the pair.
+//
+// Where all tiles begin at once, thread blocks that find a free multiprocessor have the heavy ones.
+// The others are dealt in reverse: the heaviest then shares its multiprocessor with the lightest.
+template <typename T>
+SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p, uint32_t &groups) {
+    conv_work w = conv_work_of<T::columns, T::rows / order_rows>(p);
+    const int all = (w.row_groups + T::rows / order_rows - 1) / (T::rows / order_rows);
+    const int first = p.multiprocessors;
+    groups = (1u << conv_pair_groups) - 1;
+    if (T::pairs == 1 && p.halved > 0) {
+        const bool half = w.own < 2 * p.halved;
+        groups = half ? 1u << w.own % 2 : groups;
+        w.own = half ? w.own / 2 : w.own - p.halved;
+        w.tiles = w.own < all;
+    }
+    if (first > 0 && all <= min(w.workers, 2 * first) && w.own >= first && w.own < all) {
+        w.own = first + all - 1 - w.own;
+    }
+    return w;
+}
+
+// The same for a producer's lane: it has no outputs where its rows are not the thread block's.
+template <typename T>
+SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
+    const uint32_t group = threadIdx.x % 32 * portable_lane_rows / order_rows;
+    w.outputs = groups >> group & 1 ? w.outputs : 0;
+    return w;
+}
+
 // T: portable_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
@@ -167,7 +220,8 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];
     __shared__ typename T::shared shared;
-    const conv_work work = conv_work_of<T::columns, T::rows / order_rows>(p);
+    uint32_t groups;
+    const conv_work work = portable_work_of<T>(p, groups);
     if (!p.programmatic || work.tiles == 0) {
         pdl_wait();
     }
@@ -182,9 +236,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     __syncthreads();
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
-    if (__shfl_sync(~0u, (int)threadIdx.x / 32, 0) < T::producers) {
-        portable_produce<T>(p, work, shared, ring);
-    } else {
+    const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+    if (warp < portable_teams<T>(p) * T::pairs) {
+        portable_produce<T>(p, portable_work_own<T>(work, groups), groups, shared, ring);
+    } else if (warp >= T::producers) {
         portable_consume<T>(p, work, shared, ring);
     }
 #endif

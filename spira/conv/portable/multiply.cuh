@@ -154,8 +154,23 @@ SPIRA_DEVICE void portable_half_load(const portable_place_in &from, int half,
     portable_rows_load<T>(rows, 1, h);
 }
 
+// Rounds to tf32 in two instructions: to nearest, ties away from zero, but for the low 13 bits,
+// which the matrix instruction does not read. NaN stays as it is, the sum would wrap.
+SPIRA_DEVICE uint32_t portable_tf32(uint32_t v) {
+#ifdef __CUDA_ARCH__
+    asm("{ .reg .pred number;\n"
+        "setp.num.f32 number, %1, %1;\n"
+        "@number add.u32 %0, %0, 0x1000; }"
+        : "+r"(v)
+        : "f"(__uint_as_float(v)));
+    return v;
+#else
+    return (v & 0x7fffffff) > 0x7f800000 ? v : v + 0x1000;
+#endif
+}
+
 // Multiplies a half. Fragments are skipped by predicates: branches would keep the loads from
-// overlapping with the products.
+// overlapping with the products. So fragments are rounded before they are known to be there.
 template <typename T>
 SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half, uint32_t state,
                                          portable_operands<T> &h,
@@ -167,8 +182,12 @@ SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half
         if (j % 2 == 0 && j >= 2 && j + 2 < T::fragments) {
             portable_rows_load<T>(rows, j / 2 + 1, h);
         }
+        uint4 &v = h.b[j / 2 % 2];
+        if (sizeof(E) == 4 && j % 2 == 0) {
+            v = make_uint4(portable_tf32(v.x), portable_tf32(v.y), portable_tf32(v.z),
+                           portable_tf32(v.w));
+        }
         if (portable_valid(state, j)) {
-            const uint4 v = sizeof(E) == 4 ? conv_tf32(h.b[j / 2 % 2]) : h.b[j / 2 % 2];
             mma_steps<E>(sum[j], h.a, j % 2 ? v.z : v.x, j % 2 ? v.w : v.y);
         }
     }

@@ -5,7 +5,7 @@
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
 // (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
 // exact fp32, fused multiply-adds. These are the consumer warps. Producer warps stand before them:
-// two teams, with a warp for each pair of row groups of a tile.
+// two or four teams, with a warp for each pair of row groups of a tile.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -19,16 +19,26 @@ enum {
     portable_fragment_bytes = portable_fragment * conv_chunk_bytes, // of a stage
     portable_word_fragments = 16,                                   // of a word of the header
     portable_word_bits = 2,                                         // of a fragment in it
-    portable_teams = 2,                                             // of producer warps
+    portable_teams_all = 4,                                         // a power of two
     portable_run_stages = 2, // stages that a team fills before it is the other's turn
     portable_gathered = conv_pair_groups * order_rows, // rows of a producer warp
     portable_lane_rows = portable_gathered / 32,
     portable_stages_least = 3,
     portable_stages_most = 8,
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
-    portable_ahead = 2, // entries of a warp whose source rows are on their way (cursor.cuh)
-    portable_slots = portable_ahead + 1,
 };
+
+// Whether fragments without a source are left as they are; otherwise zeros fill them. Their copies
+// cost less than the instructions that leave them out.
+#ifndef SPIRA_TRY_PORTABLE_SPARSE
+#define SPIRA_TRY_PORTABLE_SPARSE 0
+#endif
+#ifndef SPIRA_TRY_PORTABLE_TEAMS
+#define SPIRA_TRY_PORTABLE_TEAMS 4
+#endif
+#ifndef SPIRA_TRY_PORTABLE_AHEAD
+#define SPIRA_TRY_PORTABLE_AHEAD 3
+#endif
 
 // ---- variants -----------------------------------------------------------------------------------
 
@@ -37,8 +47,29 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
     return rows > 128 ? 1 : columns > 32 ? 2 : 3;
 }
 
-SPIRA_BOTH constexpr int portable_producers(int rows) {
-    return portable_teams * (rows / portable_gathered);
+// Teams of producer warps, at most. A producer warp waits for its own instructions more than for
+// its copies, so four teams fill stages faster than two, where registers allow for them.
+SPIRA_BOTH constexpr int portable_teams_most(int columns) {
+    return columns == 64 ? SPIRA_TRY_PORTABLE_TEAMS : 2;
+}
+
+// Stages of a ring with four teams, at least: see cursor.cuh.
+SPIRA_BOTH constexpr int portable_teams_stages(int teams) {
+    return portable_run_stages * teams - 1;
+}
+
+SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
+    return portable_teams_most(columns) * (rows / portable_gathered);
+}
+
+// Entries of a warp whose source rows are on their way (cursor.cuh). With 96 columns two thread
+// blocks fit in 99 KB only if these are two.
+SPIRA_BOTH constexpr int portable_ahead(int columns) {
+    return columns == 96 ? 2 : SPIRA_TRY_PORTABLE_AHEAD;
+}
+
+SPIRA_BOTH constexpr int portable_slots(int columns) {
+    return portable_ahead(columns) + 1;
 }
 
 // Behind a chunk of each row and the weights of each column, a stage holds its header: a word for
@@ -67,12 +98,14 @@ struct portable_shared {
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
     uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
-    alignas(16) uint32_t slot[producers][portable_slots][portable_slot_bytes / 4]; // cursor.cuh
+    alignas(16)
+        uint32_t slot[producers][portable_slots(columns)][portable_slot_bytes / 4]; // cursor.cuh
 };
 
 // Bytes of static shared memory, at most.
 SPIRA_BOTH constexpr int portable_fixed_bytes(int columns, int rows) {
-    const int slots = portable_slots * portable_producers(rows) * portable_slot_bytes;
+    const int slots =
+        portable_slots(columns) * portable_producers(columns, rows) * portable_slot_bytes;
     return (3 * columns * (int)sizeof(float) + portable_stages_most * 16 + slots + 127) / 128 * 128;
 }
 
@@ -108,11 +141,20 @@ struct portable_traits {
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
     static constexpr int flags = header + 8;                           // and in it, its flags
     static constexpr int outputs = header + 16;                        // and output rows
-    static constexpr int producers = portable_producers(rows), consumers = across * down;
+    static constexpr int teams = portable_teams_most(columns);
+    static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
     static constexpr int threads = 32 * (producers + consumers);
     static constexpr int gathered = portable_gathered; // rows of a producer warp
     static constexpr int warp_fragments = gathered / portable_fragment;
     static constexpr int resident = portable_resident(columns, rows);
+    static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
+
+    // Whether half a tile takes much less time than a tile: the products of 64 columns take too
+    // little of it, but for fused multiply-adds.
+    static constexpr bool halves = exact || columns > 64;
+
+    // Whether the chunks of a run share the addresses of their rows, as registers allow.
+    static constexpr bool shares = columns > 32;
 
     // Rows whose residual is loaded in one batch, as registers allow.
     static constexpr int batch = (sizeof(E) == 4 ? 4 : 8) / (fragments > 4 ? 4 : 1);
