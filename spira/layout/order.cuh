@@ -2,16 +2,13 @@
 // maps at once.
 //
 // order_build launches three kernels, each over all maps:
-//   order_sample_kernel      order/samples.cuh  sorts samples, from which the classes follow
-//   order_class_kernel       order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by
-//   class order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions;
-//   writes
+//   order_clear_kernel       order/classes.cuh  clears counters
+//   order_class_kernel       order/classes.cuh  sorts chunks of 1024 rows by the class of their key
+//   order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions; writes
 //                                               rows, masks, sources and the schedule
-// For maps of more than 8 columns that are not compact, it launches one before, and one behind:
-//   order_sample_key_kernel  order/samples.cuh  keys of the samples
-//   order_put_kernel         order/wide.cuh     writes masks and sources
-// For compact maps of size 5, it launches one behind:
-//   order_put_planes_kernel  order/planes.cuh   writes masks and sources
+// and one more for each kind of maps whose masks and sources it writes apart:
+//   order_put_planes_kernel  order/planes.cuh   compact maps of size 5
+//   order_put_kernel         order/wide.cuh     maps of more than 8 columns that are not compact
 #ifndef SPIRA_LAYOUT_ORDER_CUH
 #define SPIRA_LAYOUT_ORDER_CUH
 
@@ -21,7 +18,6 @@
 #include "order/classes.cuh"
 #include "order/groups.cuh"
 #include "order/planes.cuh"
-#include "order/samples.cuh"
 #include "order/wide.cuh"
 
 namespace spira {
@@ -71,14 +67,8 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
     const bool programmatic = gpu->programmatic;
-    bool now = first && programmatic; // of the next launch
-    if (batch.units[order_by_word]) {
-        SPIRA_TRY(kernel_launch(order_sample_key_kernel<0>, (unsigned)(maps * order_key_blocks),
-                                order_key_threads, 0, now, 1, stream, "order_build", batch, s));
-        now = programmatic;
-    }
-    SPIRA_TRY(kernel_launch(order_sample_kernel<0>, (unsigned)(maps * order_lists * batch.parts),
-                            order_threads, 0, now, 1, stream, "order_build", batch, s));
+    SPIRA_TRY(kernel_launch(order_clear_kernel<0>, (unsigned)maps, order_threads, 0,
+                            first && programmatic, 1, stream, "order_build", s));
     const unsigned runs = (unsigned)batch.units[order_by_run];
     SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
                             "order_build", batch, s));
@@ -97,7 +87,7 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
 //          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
 // errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
 //          is launched
-// Asynchronous, three to six launches; deterministic, the same bytes as order_build_host. From the
+// Asynchronous, three to five launches; deterministic, the same bytes as order_build_host. From the
 // second on, launches are programmatic where the device can (base/launch.cuh).
 // cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
