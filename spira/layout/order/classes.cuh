@@ -12,6 +12,7 @@ namespace spira {
 
 enum {
     order_row_bits = 10,                                // of a row's number in its chunk
+    order_low_bits = 6,                                 // of a class, for the first of two passes
     order_classes_each = order_classes / order_threads, // of a thread
 };
 
@@ -89,14 +90,15 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
 
 // ---- classes ------------------------------------------------------------------------------------
 
-// Makes the tree of a map that has not few directions. Called by all threads of a block, which
-// needs a barrier behind it.
-SPIRA_DEVICE void order_make_tree(const order_task &task, order_tree &tree) {
+// Loads this thread's part of the table of a map that has not few directions.
+SPIRA_DEVICE uint4 order_load_table(const order_task &task) {
+    return task.keys == order_by_few ? uint4{0, 0, 0, 0}
+                                     : ((const uint4 *)order_table(task.keys))[threadIdx.x];
+}
+
+// Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
+SPIRA_DEVICE void order_make_tree(uint4 four, order_tree &tree) {
     const int first = order_classes_each * (int)threadIdx.x;
-    if (task.keys == order_by_few) {
-        return;
-    }
-    const uint4 four = *(const uint4 *)(order_table(task.keys) + first);
     const uint32_t own[order_classes_each] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int j = 0; j < order_classes_each; ++j) {
@@ -159,6 +161,17 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
     }
 }
 
+// Sorts by the bits of the row from `shift` on.
+template <int shift, int bits>
+SPIRA_DEVICE void order_sort_class_digit(order_item (&item)[order_items], order_shared &s) {
+    uint32_t digit[order_items];
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        digit[i] = (uint32_t)item[i].row >> shift & ((1 << bits) - 1);
+    }
+    order_sort_digit<bits>(digit, item, s);
+}
+
 // Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
 SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
                                       const uint32_t (&class_of)[order_items], int32_t begin,
@@ -168,16 +181,9 @@ SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
     for (int i = 0; i < order_items; ++i) {
         item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
     }
-#pragma unroll 1
-    for (int shift = order_row_bits; shift < order_row_bits + order_class_bits;
-         shift += order_digit_bits) {
-        uint32_t digit[order_items];
-#pragma unroll
-        for (int i = 0; i < order_items; ++i) {
-            digit[i] = (uint32_t)item[i].row >> shift & (order_digits - 1);
-        }
-        order_sort_digit(digit, item, s);
-    }
+    order_sort_class_digit<order_row_bits, order_low_bits>(item, s);
+    order_sort_class_digit<order_row_bits + order_low_bits, order_class_bits - order_low_bits>(item,
+                                                                                               s);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         item[i].row = begin + (item[i].row & (order_run - 1));
@@ -195,8 +201,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     uint32_t key[order_items], class_of[order_items];
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
     shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
-    order_make_tree(task, shared.tree);
+    const uint4 four = order_load_table(task);
     order_find_keys(batch, task, s, key, shared);
+    order_make_tree(four, shared.tree);
     const int rows = shared.all;
     if (rows <= 0) {
         pdl_wait();

@@ -1,8 +1,8 @@
 // spira/layout/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
-// of 8 bits and exchanges them through shared memory: three passes for the 24 sectors of size 3,
-// one for the 8 directions of size 2.
+// of up to 8 bits and exchanges them through shared memory: three passes for the 24 sectors of size
+// 3, one for the 8 directions of size 2. A pass of 6 bits takes half the instructions of one of 8.
 #ifndef SPIRA_LAYOUT_ORDER_SORT_CUH
 #define SPIRA_LAYOUT_ORDER_SORT_CUH
 
@@ -13,7 +13,6 @@ namespace spira {
 
 enum { order_digit_bits = 8, order_digits = 1 << order_digit_bits };
 
-static_assert(order_threads == 2 * order_digits, "two threads add up the warps of a digit");
 static_assert(order_warps == 16 && order_items == 2,
               "16 counts of a digit, two elements of a lane");
 
@@ -32,10 +31,11 @@ SPIRA_DEVICE int order_first() {
     return (int)threadIdx.x / 32 * order_items * 32 + (int)threadIdx.x % 32;
 }
 
-// Clears the counts of this warp.
+// Clears the counts of this warp for digits of `bits` bits.
+template <int bits = order_digit_bits>
 SPIRA_DEVICE void order_clear_counts(order_counts &count) {
 #pragma unroll
-    for (int d = (int)threadIdx.x % 32; d < order_digits; d += 32) {
+    for (int d = (int)threadIdx.x % 32; d < 1 << bits; d += 32) {
         count[d][threadIdx.x / 32] = 0;
     }
     __syncwarp();
@@ -56,43 +56,49 @@ SPIRA_DEVICE int order_rank_in_warp(uint32_t digit, uint32_t peers, order_counts
 
 // Replaces the counts by positions: a digit's elements follow those of the digits before, a warp's
 // those of the warps before. Called by all threads of a block; has a barrier inside, and needs one
-// before and after. A thread takes half the warps of a digit.
+// before and after. A thread takes neighbouring warps of a digit, two in a word; of fewer than 64
+// digits, some threads have none.
+template <int bits = order_digit_bits>
 SPIRA_DEVICE void order_place_counts(order_counts &count, int *scan) {
-    const int words = order_warps / 4;
-    uint32_t *pair = (uint32_t *)count[threadIdx.x / 2] + threadIdx.x % 2 * words, own[words];
+    const int digits = 1 << bits, all = order_warps / 2;
+    const int whole = digits * all / order_threads, words = whole ? whole : 1, each = all / words;
+    const int digit = (int)threadIdx.x / each;
+    const bool has = digits * each >= order_threads || digit < digits;
+    uint32_t *pair = (uint32_t *)count[digit] + (int)threadIdx.x % each * words, own[words] = {};
     int sum = 0;
 #pragma unroll
-    for (int j = 0; j < words; ++j) {
+    for (int j = 0; j < words && has; ++j) {
         own[j] = pair[j];
         sum += (int)((own[j] & 0xffff) + (own[j] >> 16));
     }
     uint32_t at = (uint32_t)block_exclusive_sum<order_threads>(sum, scan);
 #pragma unroll
-    for (int j = 0; j < words; ++j) {
+    for (int j = 0; j < words && has; ++j) {
         const uint32_t second = at + (own[j] & 0xffff);
         pair[j] = at | second << 16;
         at = second + (own[j] >> 16);
     }
 }
 
-// Sorts by one digit. Called by all threads of a block. s.item is not stored to before all threads
-// have called.
+// Sorts by one digit of `bits` bits. Called by all threads of a block. s.item is not stored to
+// before all threads have called.
+template <int bits = order_digit_bits>
 SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
                                    order_item (&item)[order_items], order_shared &s) {
     const int first = order_first();
     uint32_t peers[order_items];
     int rank[order_items];
-    order_clear_counts(s.count);
+    order_clear_counts<bits>(s.count);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        peers[i] = warp_peers<order_digit_bits>(digit[i]);
+        peers[i] = warp_peers<bits>(digit[i]);
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         rank[i] = order_rank_in_warp(digit[i], peers[i], s.count);
     }
     __syncthreads();
-    order_place_counts(s.count, s.scan);
+    order_place_counts<bits>(s.count, s.scan);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
