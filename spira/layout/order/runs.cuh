@@ -82,9 +82,12 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
                                    const order_range &run, order_run_shared &s) {
     __syncthreads(); // the classes are known; the heads are clear
     const unsigned first_class = (unsigned)s.first_class, last_class = (unsigned)s.last_class;
-    int32_t skip = -s.first_begin;          // rows of the first class in runs before
-    int32_t take = run.rows - s.last_begin; // rows of the last class in the run
-    int32_t place = 0;
+    const int32_t skip = -s.first_begin;          // rows of the first class in runs before
+    const int32_t take = run.rows - s.last_begin; // rows of the last class in the run
+    // Rows of the chunks before: of the first class, of the last one, and from the beginning of the
+    // first class to that of the last one.
+    enum { of_first, of_last, between, sums };
+    int32_t front[sums] = {};
     for (int32_t some = 0; some < chunks; some += order_threads) {
         const int32_t chunk = some + (int32_t)threadIdx.x;
         uint32_t first = 0, last = 0; // pieces
@@ -93,19 +96,25 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
             last = piece[order_piece_at(last_class, (uint32_t)chunk, (uint32_t)runs)];
         }
         const int first_rows = (int)(first >> 16), last_rows = (int)(last >> 16);
-        int first_all, last_all, all;
-        const int before_first =
-            block_exclusive_sum<order_threads>(first_rows, s.scan[0], &first_all);
-        const int before_last = block_exclusive_sum<order_threads>(last_rows, s.scan[1], &last_all);
-        const int from = (int)(first & 0xffff) + min(max(skip - before_first, 0), first_rows);
-        const int to = (int)(last & 0xffff) + min(max(take - before_last, 0), last_rows);
-        const int at = place + block_exclusive_sum<order_threads>(to - from, s.scan[2], &all);
+        const int begin = (int)(first & 0xffff), end = (int)(last & 0xffff);
+        const int own[sums] = {first_rows, last_rows, end - begin};
+        int before[sums], all[sums];
+        if (some) {
+            __syncthreads(); // the sums before have been read
+        }
+        block_exclusive_sums<order_threads>(own, s.scan, before, all);
+#pragma unroll
+        for (int v = 0; v < sums; ++v) {
+            before[v] += front[v];
+            front[v] += all[v];
+        }
+        const int from = begin + min(max(skip - before[of_first], 0), first_rows);
+        const int to = end + min(max(take - before[of_last], 0), last_rows);
         if (to > from) {
+            const int at =
+                before[between] - min(skip, before[of_first]) + min(take, before[of_last]);
             s.head[at] = chunk * order_run + from;
         }
-        skip -= first_all;
-        take -= last_all;
-        place += all;
     }
     __syncthreads(); // the heads are written
 }
