@@ -120,8 +120,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const order_task &task = batch.task[number];
     order_clear_heads(shared.run);
     pdl_wait();
-    const order_totals total =
-        ((const order_totals *)(s.total + number * order_classes))[threadIdx.x];
+    const order_totals total = order_load_totals(s.total + number * order_classes);
     const int32_t in_map = unit - task.first[order_by_run];
     order_group_run run;
     run.number = unit;

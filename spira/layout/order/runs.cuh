@@ -34,9 +34,17 @@ struct order_range {
 };
 
 // The rows of neighbouring classes, those of a thread.
-struct __align__(16) order_totals {
+struct order_totals {
     int32_t rows[order_classes / order_threads];
 };
+
+// Loads the totals of this thread. A volatile load: the compiler leaves it beside that of the
+// count, instead of behind the branch that depends on the count. total: of the map
+SPIRA_DEVICE order_totals order_load_totals(const int32_t *total) {
+    const uint64_t *from = (const uint64_t *)total + 2 * (int)threadIdx.x;
+    const uint64_t low = order_load_now(from), high = order_load_now(from + 1);
+    return {(int32_t)low, (int32_t)(low >> 32), (int32_t)high, (int32_t)(high >> 32)};
+}
 
 // ---- collect ------------------------------------------------------------------------------------
 
