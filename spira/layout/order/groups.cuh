@@ -119,6 +119,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const int number = order_find_task(batch, order_by_run, unit);
     const order_task &task = batch.task[number];
     order_clear_heads(shared.run);
+    if (!order_has_parameters(task) || !s.total) {
+        return;
+    }
     pdl_wait();
     const order_totals total = order_load_totals(s.total + number * order_classes);
     const int32_t in_map = unit - task.first[order_by_run];

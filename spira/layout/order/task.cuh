@@ -86,6 +86,14 @@ SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_
     return t;
 }
 
+// Returns true. Loads parameters of a task from constant memory, where the first access to a line
+// takes as long as one to global memory: before a kernel waits for the previous one. A branch on
+// the result keeps the compiler from moving the loads behind the wait.
+SPIRA_DEVICE bool order_has_parameters(const order_task &task) {
+    return (task.request.capacity | task.request.kernel.size.x | task.first[order_by_run] |
+            task.request.layout.volume) >= 0;
+}
+
 // Loads a word past L1, which may have an older copy, and in the order of the program: the compiler
 // moves no such load in front of pdl_wait.
 template <typename T>
