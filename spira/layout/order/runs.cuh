@@ -197,7 +197,7 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
         }
     }
     const uint32_t differ = order_find_differ(run.rows, item, shared);
-    order_sort_by_key(order_key_bits(task), differ, item, shared.sort);
+    order_sort_by_key(differ, item, shared.sort);
 }
 
 } // namespace spira

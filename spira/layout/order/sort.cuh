@@ -1,8 +1,9 @@
 // spira/layout/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
-// of up to 8 bits and exchanges them through shared memory: three passes for the 24 sectors of size
-// 3, one for the 8 directions of size 2. A pass of 6 bits takes half the instructions of one of 8.
+// of up to 8 bits and exchanges them through shared memory. A pass of 6 bits takes half the
+// instructions of one of 8. The keys of a run differ in some 11 of 24 bits: mostly two passes, at
+// most four.
 #ifndef SPIRA_LAYOUT_ORDER_SORT_CUH
 #define SPIRA_LAYOUT_ORDER_SORT_CUH
 
@@ -11,7 +12,15 @@
 
 namespace spira {
 
-enum { order_digit_bits = 8, order_digits = 1 << order_digit_bits };
+#ifndef SPIRA_TRY_ORDER_DIGIT
+#define SPIRA_TRY_ORDER_DIGIT 6
+#endif
+
+enum {
+    order_digit_bits = 8, // at most
+    order_digits = 1 << order_digit_bits,
+    order_key_digit_bits = SPIRA_TRY_ORDER_DIGIT, // of a key
+};
 
 static_assert(order_warps == 16 && order_items == 2,
               "16 counts of a digit, two elements of a lane");
@@ -111,19 +120,21 @@ SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
     }
 }
 
-// Sorts by the lowest `bits` bits of the key. differ: the bits in which keys may differ; a digit
-// without such bits is skipped. Same arguments in all threads of the block.
-SPIRA_DEVICE void order_sort_by_key(int bits, uint32_t differ, order_item (&item)[order_items],
+// Sorts by the key, digit by digit. differ: the bits in which keys may differ; a digit begins at
+// the lowest one that is left. Same arguments in all threads of the block.
+SPIRA_DEVICE void order_sort_by_key(uint32_t differ, order_item (&item)[order_items],
                                     order_shared &s) {
-    for (int shift = 0; shift < bits; shift += order_digit_bits) {
+#pragma unroll 1
+    while (differ) {
+        const int shift = __ffs((int)differ) - 1;
+        const uint32_t some = (1u << order_key_digit_bits) - 1;
         uint32_t digit[order_items];
-        if (differ >> shift & (order_digits - 1)) {
 #pragma unroll
-            for (int i = 0; i < order_items; ++i) {
-                digit[i] = item[i].key >> shift & (order_digits - 1);
-            }
-            order_sort_digit(digit, item, s);
+        for (int i = 0; i < order_items; ++i) {
+            digit[i] = item[i].key >> shift & some;
         }
+        order_sort_digit<order_key_digit_bits>(digit, item, s);
+        differ &= ~(some << shift);
     }
 }
 

@@ -115,11 +115,6 @@ SPIRA_BOTH bool order_columns_listed(const order_task &task) {
     return task.request.layout.volume <= order_directions;
 }
 
-// Returns the bits of the keys of a map.
-SPIRA_DEVICE int order_key_bits(const order_task &task) {
-    return task.keys == order_by_sectors ? (int)order_sectors : __popc(task.directions);
-}
-
 // Returns whether a map has more columns than a lane reads.
 SPIRA_BOTH bool order_is_wide(const order_request &r) {
     return !r.compact && r.layout.volume > order_lane_columns;
