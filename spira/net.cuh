@@ -62,7 +62,10 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     size_t scratch = 0, fine_scratch = 0;
     SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
     if (limits->overlap) {
-        SPIRA_TRY(net_scratch<W>(plan, net_part_coarse, &scratch)); // other groups of maps
+        const net_part parts[] = {net_part_coarse, net_part_near, net_part_far};
+        for (net_part part : parts) {
+            SPIRA_TRY(net_scratch<W>(plan, part, &scratch)); // other groups of maps
+        }
         SPIRA_TRY(net_scratch<W>(plan, net_part_fine, &fine_scratch));
     }
     SPIRA_TRY(net_plan_place(layout, scratch, fine_scratch, plan));
@@ -186,8 +189,7 @@ SPIRA_API status net_run(const device_info *gpu, const net_plan *plan, const net
     int first = 0;
     if (run->side) {
         SPIRA_TRY(net_side_check(plan, run->side));
-        first = net_fine_layers(plan);
-        SPIRA_TRY((net_run_overlapped<W, format>(plan, first, run, stream)));
+        SPIRA_TRY((net_run_overlapped<W, format>(plan, run, &first, stream)));
     } else {
         SPIRA_TRY(net_index_part(plan, net_part_all, run, stream));
     }
