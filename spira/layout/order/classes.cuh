@@ -48,8 +48,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 // Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all).
 // Keys of rows that do not exist are unspecified. Called by all threads of a block.
 //
-// Maps and counts are read before the previous kernel has ended: order_clear_kernel writes none. It
-// has waited for the kernels that made them before this kernel began. Rows of a compact map are
+// Without `batch.waits`, maps and counts are read before the previous kernel has ended:
+// order_clear_kernel writes none. It has waited for the kernels that made them before this kernel
+// began. Rows of a compact map are
 // read before the count is known.
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
                                   const order_scratch &s, uint32_t (&key)[order_items],
@@ -202,6 +203,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
     shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
     const uint4 four = order_load_table(task);
+    if (batch.waits) {
+        pdl_wait();
+    }
     order_find_keys(batch, task, s, key, shared);
     order_make_tree(four, shared.tree);
     const int rows = shared.all;
