@@ -155,6 +155,7 @@ SPIRA_API void net_side_open(spira::net_side *side) {
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
+    BENCH_CUDA(cudaEventCreateWithFlags(&side->near, cudaEventDisableTiming));
 }
 
 SPIRA_API void net_side_close(spira::net_side *side) {
@@ -162,14 +163,30 @@ SPIRA_API void net_side_close(spira::net_side *side) {
     BENCH_CUDA(cudaEventDestroy(side->begun));
     BENCH_CUDA(cudaEventDestroy(side->indexed));
     BENCH_CUDA(cudaEventDestroy(side->features));
+    BENCH_CUDA(cudaEventDestroy(side->near));
 }
 
 // ---- planning -----------------------------------------------------------------------------------
+
+// 1: networks with dilated sets only; 2: all; 0: none
+#ifndef SPIRA_TRY_NEAR
+#define SPIRA_TRY_NEAR 1
+#endif
+
+// Whether the layers up to the second new set run as soon as their part of the index is there.
+static bool net_starts_near(const networks::network *n) {
+    bool dilates = false;
+    for (int i = 0; i < n->count; ++i) {
+        dilates = dilates || n->layers[i].rule == spira::net_rule_expand;
+    }
+    return SPIRA_TRY_NEAR == 2 || (SPIRA_TRY_NEAR == 1 && dilates);
+}
 
 template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
     w->limits.overlap = true;
+    w->limits.overlap_near = net_starts_near(w->table);
     BENCH_TRY(spira::net_plan_device<W>(bench_gpu(), w->table->layers, w->table->count,
                                         &w->scene.layout, &w->limits, w->plan));
 }

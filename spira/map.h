@@ -48,6 +48,10 @@ struct map_forms {
     tile_layout tiles;      // for the outputs' capacity, from tile_layout_take
     int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
     device_status *trouble; // required with `compact`: coordinates off the lattice of the stride
+    // Null, or with `compact` in one request of a batch: memory that the GPU's launch also clears
+    // (order_counters, layout/order.cuh), aligned to 16 bytes. zero_count: a multiple of 4
+    int32_t *zeros;
+    int32_t zero_count;
 };
 
 // The output-stationary map alone.
@@ -159,6 +163,11 @@ SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *
     SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
                   0);
     SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (with forms.compact)", 0);
+    SPIRA_REQUIRE(forms->zero_count >= 0 && forms->zero_count % 4 == 0, status_bad_size,
+                  "forms.zero_count", forms->zero_count);
+    if (forms->zero_count) {
+        SPIRA_TRY(pointer_check(forms->zeros, 16, "forms.zeros"));
+    }
     return pointer_check(forms->compact, compact_alignment, "forms.compact");
 }
 
@@ -176,6 +185,8 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
         SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
     }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    SPIRA_REQUIRE(!forms->zero_count || forms->compact, status_unsupported,
+                  "forms.zeros (without forms.compact)", forms->zero_count);
     if (forms->compact) {
         SPIRA_TRY(map_compact_check(kernel, forms));
     }
@@ -200,8 +211,11 @@ SPIRA_API status map_requests_check(const word_layout *layout, const map_request
                                     int requests, unsigned kinds) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
+    int zeros = 0;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request + i;
+        zeros += r->forms.zero_count != 0;
+        SPIRA_REQUIRE(zeros <= 1, status_unsupported, "forms.zeros (of two requests)", i);
         SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
         SPIRA_TRY(map_kinds_check(&r->forms, kinds));
     }

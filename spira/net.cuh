@@ -62,7 +62,10 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     size_t scratch = 0, fine_scratch = 0;
     SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
     if (limits->overlap) {
-        SPIRA_TRY(net_scratch<W>(plan, net_part_coarse, &scratch)); // other groups of maps
+        const net_part parts[] = {net_part_coarse, net_part_near, net_part_far};
+        for (net_part part : parts) {
+            SPIRA_TRY(net_scratch<W>(plan, part, &scratch)); // other groups of maps
+        }
         SPIRA_TRY(net_scratch<W>(plan, net_part_fine, &fine_scratch));
     }
     SPIRA_TRY(net_plan_place(layout, scratch, fine_scratch, plan));
@@ -165,7 +168,8 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
 //          run: see net_run_args. run->input has exactly the planned capacity, and a count of at
 //          most that in device memory. With run->side (plans with limits.overlap) the coarse part
 //          of the index is launched on the second stream and the rest on `stream`, which waits for
-//          it: a captured graph has two branches
+//          it: a captured graph has two branches. With limits.overlap_near it waits twice: for the
+//          near part (side->near) before the layers that need no more, then for the whole
 // outputs  the features of kept layers: see net_output; *run->trouble. All of it is done when
 //          `stream` is
 // errors   Before the first launch, so that nothing is launched and side->features is not waited
@@ -186,8 +190,7 @@ SPIRA_API status net_run(const device_info *gpu, const net_plan *plan, const net
     int first = 0;
     if (run->side) {
         SPIRA_TRY(net_side_check(plan, run->side));
-        first = net_fine_layers(plan);
-        SPIRA_TRY((net_run_overlapped<W, format>(plan, first, run, stream)));
+        SPIRA_TRY((net_run_overlapped<W, format>(plan, run, &first, stream)));
     } else {
         SPIRA_TRY(net_index_part(plan, net_part_all, run, stream));
     }

@@ -111,6 +111,11 @@ SPIRA_DEVICE int warp_sum(int value) {
 #endif
 }
 
+// Adds the four bytes of a word to a sum.
+SPIRA_DEVICE uint32_t bytes_add(uint32_t word, uint32_t sum) {
+    return __dp4a(word, 0x01010101u, sum);
+}
+
 // Inclusive prefix sum: the sum over the lanes up to the own one.
 SPIRA_DEVICE int warp_sum_up_to(int value) {
 #pragma unroll

@@ -41,6 +41,28 @@ SPIRA_DEVICE int block_exclusive_sum(int value, int *shared, int *total) {
     return warp_sum(lane < warp ? sum : 0) + up_to - value;
 }
 
+// The same for several values at once, with one barrier. shared: [many][threads / 32]
+template <int threads, int many>
+SPIRA_DEVICE void block_exclusive_sums(const int (&value)[many], int (*shared)[threads / 32],
+                                       int (&before)[many], int (&total)[many]) {
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    int up_to[many];
+#pragma unroll
+    for (int v = 0; v < many; ++v) {
+        up_to[v] = warp_sum_up_to(value[v]);
+        if (lane == 31) {
+            shared[v][warp] = up_to[v];
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < many; ++v) {
+        const int sum = lane < threads / 32 ? shared[v][lane] : 0;
+        total[v] = warp_sum(sum);
+        before[v] = warp_sum(lane < warp ? sum : 0) + up_to[v] - value[v];
+    }
+}
+
 // The same without the total.
 template <int threads>
 SPIRA_DEVICE int block_exclusive_sum(int value, int *shared) {

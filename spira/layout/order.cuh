@@ -2,16 +2,13 @@
 // maps at once.
 //
 // order_build launches three kernels, each over all maps:
-//   order_sample_kernel      order/samples.cuh  sorts samples, from which the classes follow
-//   order_class_kernel       order/classes.cuh  keys of all rows; sorts chunks of 1024 rows by
-//   class order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions;
-//   writes
+//   order_clear_kernel       order/classes.cuh  clears counters
+//   order_class_kernel       order/classes.cuh  sorts chunks of 1024 rows by the class of their key
+//   order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions; writes
 //                                               rows, masks, sources and the schedule
-// For maps of more than 8 columns that are not compact, it launches one before, and one behind:
-//   order_sample_key_kernel  order/samples.cuh  keys of the samples
-//   order_put_kernel         order/wide.cuh     writes masks and sources
-// For compact maps of size 5, it launches one behind:
-//   order_put_planes_kernel  order/planes.cuh   writes masks and sources
+// and one more for each kind of maps whose masks and sources it writes apart:
+//   order_put_planes_kernel  order/planes.cuh   compact maps of size 5
+//   order_put_kernel         order/wide.cuh     maps of more than 8 columns that are not compact
 #ifndef SPIRA_LAYOUT_ORDER_CUH
 #define SPIRA_LAYOUT_ORDER_CUH
 
@@ -21,7 +18,6 @@
 #include "order/classes.cuh"
 #include "order/groups.cuh"
 #include "order/planes.cuh"
-#include "order/samples.cuh"
 #include "order/wide.cuh"
 
 namespace spira {
@@ -56,10 +52,11 @@ SPIRA_LAUNCHER status order_launch_apart(bool programmatic, const order_batch &b
                          stream, "order_build", batch);
 }
 
-// order_build, or order_build_dependent. first: the first launch is programmatic as well
-SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const order_request *request,
-                                   int maps, void *scratch, size_t scratch_bytes,
-                                   cudaStream_t stream) {
+// order_build, or one of the other two. first: the first launch is programmatic as well; cleared:
+// the counters are zero
+SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, bool cleared,
+                                   const order_request *request, int maps, void *scratch,
+                                   size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(order_workspace(request, maps, &needed));
@@ -67,23 +64,28 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
         SPIRA_TRY(order_request_check(request + m));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const order_batch batch = order_batch_make(gpu, request, maps);
+    order_batch batch = order_batch_make(gpu, request, maps);
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
     const bool programmatic = gpu->programmatic;
-    bool now = first && programmatic; // of the next launch
-    if (batch.units[order_by_word]) {
-        SPIRA_TRY(kernel_launch(order_sample_key_kernel<0>, (unsigned)(maps * order_key_blocks),
-                                order_key_threads, 0, now, 1, stream, "order_build", batch, s));
-        now = programmatic;
+    batch.waits = cleared;
+    if (!cleared) {
+        SPIRA_TRY(kernel_launch(order_clear_kernel<0>, (unsigned)maps, order_threads, 0,
+                                first && programmatic, 1, stream, "order_build", s));
     }
-    SPIRA_TRY(kernel_launch(order_sample_kernel<0>, (unsigned)(maps * order_lists * batch.parts),
-                            order_threads, 0, now, 1, stream, "order_build", batch, s));
     const unsigned runs = (unsigned)batch.units[order_by_run];
-    SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
-                            "order_build", batch, s));
+    SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0,
+                            programmatic && (first || !cleared), 1, stream, "order_build", batch,
+                            s));
+    const size_t ahead = batch.ahead ? (size_t)order_ahead_bytes : 0;
+    if (batch.ahead) {
+        SPIRA_TRY(status_from_cuda(cudaFuncSetAttribute(order_group_kernel<0>,
+                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                        (int)ahead),
+                                   "order_build"));
+    }
     SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
-                            0, programmatic, 1, stream, "order_build", batch, s));
+                            ahead, programmatic, 1, stream, "order_build", batch, s));
     return order_launch_apart(programmatic, batch, stream);
 }
 
@@ -97,13 +99,13 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
 //          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
 // errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
 //          is launched
-// Asynchronous, three to six launches; deterministic, the same bytes as order_build_host. From the
+// Asynchronous, three to five launches; deterministic, the same bytes as order_build_host. From the
 // second on, launches are programmatic where the device can (base/launch.cuh).
 // cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
 SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    return order_launch(gpu, false, request, maps, scratch, scratch_bytes, stream);
+    return order_launch(gpu, false, false, request, maps, scratch, scratch_bytes, stream);
 }
 
 // The same, where the launch before it on the stream is a kernel that made the maps. The first
@@ -112,7 +114,29 @@ SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *r
 SPIRA_LAUNCHER status order_build_dependent(const device_info *gpu, const order_request *request,
                                             int maps, void *scratch, size_t scratch_bytes,
                                             cudaStream_t stream) {
-    return order_launch(gpu, true, request, maps, scratch, scratch_bytes, stream);
+    return order_launch(gpu, true, false, request, maps, scratch, scratch_bytes, stream);
+}
+
+// Returns the counters that order_build_cleared requires to be zero, aligned to 256 bytes, and how
+// many they are: a multiple of 4. The arguments are those of order_build_cleared.
+SPIRA_API status order_counters(const order_request *request, int maps, void *scratch,
+                                int32_t **zeros, int32_t *zero_count) {
+    int32_t rows, runs;
+    SPIRA_TRY(order_count_rows(request, maps, &rows, &runs));
+    workspace w = workspace_begin(scratch);
+    *zeros = order_carve(&w, maps, rows, runs).total;
+    *zero_count = maps * order_classes;
+    return status_success();
+}
+
+// The same as order_build, one launch less, where the launches before have cleared the counters
+// (order_counters), as map_build_forms and map_build_batch do with forms.zeros. dependent: the
+// launch before it on the stream is theirs; then the first launch is programmatic, too, and waits
+// before it reads anything.
+SPIRA_LAUNCHER status order_build_cleared(const device_info *gpu, bool dependent,
+                                          const order_request *request, int maps, void *scratch,
+                                          size_t scratch_bytes, cudaStream_t stream) {
+    return order_launch(gpu, dependent, true, request, maps, scratch, scratch_bytes, stream);
 }
 
 // ---- slots --------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // spira/net/index.cuh: builds the index of a plan on the GPU: coordinate sets, kernel maps and the
-// layouts that convolutions read, whole or one of its two parts (net_part).
+// layouts that convolutions read, whole or one of its parts (net_part).
 #ifndef SPIRA_NET_INDEX_CUH
 #define SPIRA_NET_INDEX_CUH
 
@@ -58,7 +58,9 @@ template <typename W>
 SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
     voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};
     order_request request[order_maps_max];
-    for (int s = 1; s < p->sets && part != net_part_fine; ++s) {
+    int begin, end;
+    net_part_sets(p, part, &begin, &end);
+    for (int s = begin; s < end; ++s) {
         size_t bytes;
         SPIRA_TRY(net_set_scratch<W>(p, s, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
@@ -92,20 +94,42 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
                            run->trouble, memory + p->scratch, p->scratch_bytes, stream);
 }
 
-// All sets but the input's.
+// The sets of a part.
 template <typename W>
-SPIRA_API status net_index_sets(const net_plan *p, const net_run_args<W> *run,
+SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_args<W> *run,
                                 cudaStream_t stream) {
-    for (int s = 1; s < p->sets; ++s) {
+    int first, end;
+    net_part_sets(p, part, &first, &end);
+    for (int s = first; s < end; ++s) {
         SPIRA_TRY(net_index_set(p, s, run, stream));
     }
     return status_success();
 }
 
-// The maps of a part, and the tiled layouts, which the search writes directly.
+// Has the search clear the counters of the first ordered layouts of a part, if one of its maps is
+// compact. Returns whether it will.
+template <typename W>
+SPIRA_API bool net_clear_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
+                                void *scratch, map_request<W> *request, int requests) {
+    order_request orders[order_maps_max];
+    int first = 0, at = 0;
+    const int count = net_orders(p, part, run->input, run->memory, &first, orders);
+    while (at < requests && !request[at].forms.compact) {
+        ++at;
+    }
+    if (!count || at == requests) {
+        return false;
+    }
+    map_forms *forms = &request[at].forms;
+    return !status_failed(
+        order_counters(orders, count, scratch, &forms->zeros, &forms->zero_count));
+}
+
+// The maps of a part, and the tiled layouts, which the search writes directly. *cleared: the
+// counters of the first ordered layouts are, in `scratch`
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_args<W> *run,
-                                cudaStream_t stream) {
+                                void *scratch, bool *cleared, cudaStream_t stream) {
     enum { kinds = map_kind_os | map_kind_compact | map_kind_tiles | map_kind_mixed };
     map_request<W> request[net_maps_max] = {};
     int count = 0;
@@ -126,18 +150,24 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
             r->forms.os = (int32_t *)((char *)run->memory + map->map);
         }
     }
+    *cleared = net_clear_orders(p, part, run, scratch, request, count);
     return map_build_batch<W, kinds>(&p->gpu, &p->layout, request, count, stream);
 }
 
 template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
-                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+                                  bool cleared, void *scratch, size_t scratch_bytes,
+                                  cudaStream_t stream) {
     device_info gpu = p->gpu;
-    gpu.programmatic = gpu.programmatic && part != net_part_coarse; // layers run beside that part
+    const bool alone = part == net_part_all || part == net_part_fine; // no layers run beside it
+    gpu.programmatic = gpu.programmatic && alone;
     order_request orders[order_maps_max];
     int first = 0;
     while (int count = net_orders(p, part, run->input, run->memory, &first, orders)) {
-        SPIRA_TRY(order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
+        SPIRA_TRY(
+            cleared ? order_build_cleared(&gpu, true, orders, count, scratch, scratch_bytes, stream)
+                    : order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
+        cleared = false;
     }
     return status_success();
 }
@@ -179,14 +209,13 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, const net_run_
     const bool fine = part == net_part_fine;
     char *scratch = (char *)run->memory + (fine ? p->fine_scratch : p->scratch);
     const size_t bytes = fine ? p->fine_scratch_bytes : p->scratch_bytes;
-    if (!fine) {
-        SPIRA_TRY(net_index_sets(p, run, stream));
-    }
+    SPIRA_TRY(net_index_sets(p, part, run, stream));
     if (!fine && p->sets == 1) {
         SPIRA_TRY(net_index_count(run, stream));
     }
-    SPIRA_TRY(net_index_maps(p, part, run, stream));
-    SPIRA_TRY(net_index_orders(p, part, run, scratch, bytes, stream));
+    bool cleared;
+    SPIRA_TRY(net_index_maps(p, part, run, scratch, &cleared, stream));
+    SPIRA_TRY(net_index_orders(p, part, run, cleared, scratch, bytes, stream));
     return net_index_pairs(p, part, run, stream);
 }
 

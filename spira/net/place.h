@@ -14,30 +14,6 @@
 
 namespace spira {
 
-// ---- parts of the index -------------------------------------------------------------------------
-
-// What one call of the index builder covers. With limits.overlap the index has two parts that can
-// be built at the same time: the maps of set 0 onto itself (fine), and everything else (coarse).
-enum net_part : int { net_part_all, net_part_fine, net_part_coarse };
-
-SPIRA_API bool net_map_is_fine(const net_map *m) {
-    return m->source == 0 && m->outputs == 0;
-}
-
-SPIRA_API bool net_map_in(const net_map *m, net_part part) {
-    return part == net_part_all || net_map_is_fine(m) == (part == net_part_fine);
-}
-
-// Number of leading layers that need only the fine part of the index.
-SPIRA_API int net_fine_layers(const net_plan *p) {
-    int i = 0;
-    while (i < p->layer_count && p->step[i].set == 0 &&
-           (p->step[i].map == net_none || net_map_is_fine(&p->map[p->step[i].map]))) {
-        ++i;
-    }
-    return i;
-}
-
 // ---- forms of a map -----------------------------------------------------------------------------
 
 // Whether the ordered layout is built from the compact form: nothing else reads the map, and its
@@ -174,17 +150,25 @@ SPIRA_API void net_place_temporary_part(net_plan *p, net_part part, workspace *w
     }
 }
 
+// Moves the end behind the features of the first `layers` layers.
+SPIRA_API void net_skip_features(const net_plan *p, int layers, workspace *w) {
+    for (int i = 0; i < layers; ++i) {
+        const size_t end = p->step[i].features + p->step[i].feature_bytes;
+        w->used = w->used < end ? end : w->used;
+    }
+}
+
 // Places the temporary maps in the region of the features. With overlap, the first layers write
 // their features while the maps of the coarse part are still read: these maps follow behind them.
+// The maps of the far part are read beside more layers than those of the near part.
 SPIRA_API void net_place_temporary(net_plan *p) {
     workspace w = {nullptr, p->index_bytes};
     net_place_temporary_part(p, p->limits.overlap ? net_part_fine : net_part_all, &w);
     if (p->limits.overlap) {
-        for (int i = 0; i < net_fine_layers(p); ++i) {
-            size_t end = p->step[i].features + p->step[i].feature_bytes;
-            w.used = w.used < end ? end : w.used;
-        }
-        net_place_temporary_part(p, net_part_coarse, &w);
+        net_skip_features(p, net_fine_layers(p), &w);
+        net_place_temporary_part(p, net_part_near, &w);
+        net_skip_features(p, net_near_layers(p), &w);
+        net_place_temporary_part(p, net_part_far, &w);
     }
     if (p->feature_bytes < w.used - p->index_bytes) {
         p->feature_bytes = w.used - p->index_bytes;

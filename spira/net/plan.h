@@ -5,6 +5,7 @@
 #define SPIRA_NET_PLAN_H
 
 #include "../layout/tile.h"
+#include "parts.h"
 #include "sets.h"
 
 namespace spira {
@@ -109,6 +110,8 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
                   "limits.channels", limits->channels);
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
+    SPIRA_REQUIRE(limits->overlap || !limits->overlap_near, status_unsupported,
+                  "limits.overlap_near (without limits.overlap)", 0);
     SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
@@ -367,6 +370,7 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
     }
+    net_plan_near(p);
     return status_success();
 }
 

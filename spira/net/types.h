@@ -95,6 +95,9 @@ struct net_limits {
     // They select the record of the right density.
     int64_t map_pairs[net_maps_max];
     bool overlap; // reserve memory for runs with a second stream (net_side)
+    // With overlap: the layers up to the second new set run as soon as their part of the index is
+    // there (net_side.near). Worth it where the sets take long to make (net_rule_expand).
+    bool overlap_near;
     net_shortcuts shortcuts;
 };
 
@@ -134,6 +137,7 @@ struct net_map {
     bool kept;      // pooling and the host read the map itself
     bool tiled;     // some convolution reads the tiled layout (device plans)
     bool ordered;   // some convolution reads the ordered layout (device plans)
+    bool near;      // of the near part of the index (net/parts.h)
     size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
     size_t compact; // compact form if net_map_is_compact; temporary
     size_t tiles;   // tiled layout

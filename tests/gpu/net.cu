@@ -248,6 +248,7 @@ void check_replays(const char *name, numeric type, bool keep_all, const net_side
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
     limits.overlap = side != nullptr;
+    limits.overlap_near = side && keep_all;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
@@ -560,6 +561,10 @@ DEVICE_TEST(gpu_net_run_refuses) {
     s = beside([](net_side *side) { side->indexed = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.indexed");
+    other.limits.overlap_near = true;
+    s = beside([](net_side *side) { side->near = nullptr; }, &other);
+    CHECK_STATUS(s, status_null_pointer);
+    CHECK_EQUAL(s.subject, "side.near");
     for (int layer : {-1, n.count, INT32_MAX}) {
         CHECK_STATUS(net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
     }

@@ -78,7 +78,7 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
         network n;
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 1000, true);
-        limits.overlap = true;
+        limits.overlap = limits.overlap_near = true;
         device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
         d.side = side_get();
         cudaGraphExec_t replay = device_net_capture(&d);

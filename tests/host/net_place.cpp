@@ -159,6 +159,21 @@ int overlap_faults(const network *n, const net_plan *p) {
     return faults;
 }
 
+// The same for the maps of the far part and the layers that run beside them.
+int overlap_far_faults(const net_plan *p) {
+    int faults = 0;
+    for (int i = 0; i < net_near_layers(p); ++i) {
+        const net_step *step = &p->step[i];
+        span features = {step->features, step->features + step->feature_bytes};
+        for (int m = 0; m < p->maps; ++m) {
+            const net_map *map = &p->map[m];
+            faults += net_map_in(map, net_part_far) && map_is_temporary(p, map) &&
+                      spans_meet(map_span(p, map), features);
+        }
+    }
+    return faults;
+}
+
 status plan_places(const network *n, const net_limits *limits, net_plan *p) {
     word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
     return net_plan_host<uint64_t>(n->layers, n->count, &layout, limits, p);
@@ -197,6 +212,7 @@ TEST(net_places_never_overlap) {
         limits.count_pairs = random_int(&r, 0, 1);
         limits.keep_all = i % 5 == 4;
         limits.overlap = random_int(&r, 0, 1);
+        limits.overlap_near = limits.overlap && random_int(&r, 0, 1);
         for (int s = 0; s < net_sets_max; ++s) {
             limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
@@ -212,6 +228,7 @@ TEST(net_places_never_overlap) {
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
         CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
+        CHECK(!limits.overlap || overlap_far_faults(&plan) == 0);
         CHECK_EQUAL(plan.workspace_bytes, plan.index_bytes + plan.feature_bytes);
         CHECK_EQUAL(plan.set[0].capacity, limits.voxels);
         for (int s = 1; s < plan.sets; ++s) {
@@ -499,6 +516,42 @@ TEST(net_plan_fine_layers) {
     networks::network_conv(&n, "c", 1, 8, 5, 1);
     REQUIRE_OK(plan_sets(&n, &plan));
     CHECK_EQUAL(net_fine_layers(&plan), 3);
+}
+
+// How many layers run before the far part of the index is there, and which maps they need.
+TEST(net_plan_near_layers) {
+    const struct {
+        const char *name;
+        int fine, near, maps;
+    } known[] = {{"MinkUNet42", 2, 7, 2},
+                 {"SparseResNet21", 5, 10, 2},
+                 {"SpMiddleResNetFHD", 5, 10, 2},
+                 {"VoxelBackBone8x", 2, 5, 2}};
+    for (const auto &k : known) {
+        network n;
+        net_plan plan;
+        REQUIRE(networks::network_make(k.name, &n));
+        net_limits limits = limits_make(1000, n.input_channels);
+        limits.grid = n.grid;
+        limits.batch = n.batch;
+        REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
+        CHECK_EQUAL(net_near_layers(&plan), k.fine); // without overlap_near
+        limits.overlap = limits.overlap_near = true;
+        REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
+        CHECK_EQUAL(net_fine_layers(&plan), k.fine);
+        CHECK_EQUAL(net_near_layers(&plan), k.near);
+        int maps = 0;
+        for (int m = 0; m < plan.maps; ++m) {
+            const net_map *map = &plan.map[m];
+            const bool near = net_map_in(map, net_part_near), far = net_map_in(map, net_part_far);
+            CHECK(near + far + net_map_in(map, net_part_fine) == 1);
+            CHECK(!near || (map->source <= 1 && map->outputs == 1));
+            maps += near;
+        }
+        CHECK_EQUAL(maps, k.maps);
+        limits.overlap = false;
+        CHECK_STATUS(net_plan_sets(n.layers, n.count, &limits, true, &plan), status_unsupported);
+    }
 }
 
 // With overlap, maps of the coarse part make way for the first layers; features never do.

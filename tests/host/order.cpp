@@ -107,13 +107,28 @@ static const std::vector<std::string> sectors_in_order = {
     "-00", "+00", "0-0", "0+0", "00-", "00+",
 };
 
+// The directions that the columns have.
+static std::set<int> directions_there(const kernel_shape *kernel, int threshold) {
+    const std::vector<int> places = direction_places(kernel, threshold);
+    return {places.begin(), places.end()};
+}
+
+// A map of up to 11 directions: each number is a class.
+static bool directions_few(const kernel_shape *kernel, int threshold) {
+    return directions_there(kernel, threshold).size() <= 11;
+}
+
+static bool has_sectors(const kernel_shape *kernel, int threshold) {
+    const triple size = kernel->size;
+    return size.x == 3 && size.y == 3 && size.z == 3 && !directions_few(kernel, threshold);
+}
+
 // The bits that an offset sets in the number of an output that has it, the highest last: those of
 // its sectors, or that of its direction.
 static std::vector<std::vector<char>> bits_of_offsets(const kernel_shape *kernel, int threshold) {
-    const int size[3] = {kernel->size.x, kernel->size.y, kernel->size.z};
     const std::vector<int> places = direction_places(kernel, threshold);
     std::vector<std::vector<char>> bits;
-    if (std::any_of(size, size + 3, [](int s) { return s != 3; })) {
+    if (!has_sectors(kernel, threshold)) {
         for (int place : places) {
             bits.push_back(std::vector<char>(27, 0));
             bits.back()[(size_t)place] = 1;
@@ -152,33 +167,31 @@ static std::vector<std::vector<char>> numbers_of(const kernel_shape *kernel, con
     return has;
 }
 
-// The rows in the order of layout/order.h. The samples are dealt to two lists. Every sample of a
-// list but the first begins a class; if it equals the one before, the class begins just above it.
-// Rows go class by class; then runs of 1024 are sorted.
+// The place of a number in the reflected Gray code: a bit is set if the number has an odd number of
+// bits from it upwards.
+static uint32_t gray_place(const std::vector<char> &number) {
+    uint32_t place = 0;
+    bool odd = false;
+    for (size_t bit = number.size(); bit-- > 0;) {
+        odd ^= number[bit] != 0;
+        place = 2 * place + odd;
+    }
+    return place;
+}
+
+// The rows in the order of layout/order.h: class by class; then runs of 1024 are sorted. A class
+// begins at each place of the table, or at each place if there are few directions.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
     const std::vector<std::vector<char>> has = numbers_of(kernel, map, count, threshold);
-    std::vector<std::vector<char>> begins, behind;
-    for (int64_t list = 0; list < 2; ++list) {
-        std::vector<std::vector<char>> samples;
-        for (int64_t i = 1 + 2 * list; count > 0 && i < 4096; i += 4) {
-            samples.push_back(has[(size_t)(i * count / 4096)]);
-        }
-        std::sort(samples.begin(), samples.end(), gray_before);
-        for (size_t i = 1; i < samples.size(); ++i) {
-            bool again = i > 1 && samples[i] == samples[i - 1];
-            (again ? behind : begins).push_back(samples[i]);
-        }
-    }
-    std::sort(begins.begin(), begins.end(), gray_before);
-    std::sort(behind.begin(), behind.end(), gray_before);
+    const uint32_t *table =
+        has_sectors(kernel, threshold) ? order_table_sectors() : order_table_directions();
     std::vector<std::pair<long, int32_t>> classes;
     for (int32_t i = 0; i < count; ++i) {
-        const std::vector<char> &own = has[(size_t)i];
-        long before =
-            std::upper_bound(begins.begin(), begins.end(), own, gray_before) - begins.begin();
-        before += std::lower_bound(behind.begin(), behind.end(), own, gray_before) - behind.begin();
-        classes.push_back({before, i});
+        const uint32_t place = gray_place(has[(size_t)i]);
+        const long before =
+            std::count_if(table + 1, table + 2048, [=](uint32_t begin) { return begin <= place; });
+        classes.push_back({directions_few(kernel, threshold) ? (long)place : before, i});
     }
     std::sort(classes.begin(), classes.end());
     std::vector<int32_t> order;
@@ -351,7 +364,7 @@ TEST(order_sectors_are_parts_of_the_kernel) {
     const order_numbers numbers = order_numbers_make();
     std::set<uint32_t> different;
     uint32_t directions = 0, united = 0;
-    REQUIRE(order_has_sectors(&three) && bits.size() == 27);
+    REQUIRE(order_keys_host_of(&three, map_all) == order_by_sectors && bits.size() == 27);
     for (int k = 0; k < 27; ++k) {
         const uint32_t direction = 1u << order_direction(&three, &numbers, k);
         const uint32_t sectors = order_sectors_of(direction);
@@ -367,8 +380,11 @@ TEST(order_sectors_are_parts_of_the_kernel) {
     for (triple size : {triple{1, 3, 3}, triple{2, 3, 3}, triple{3, 4, 3}, triple{3, 3, 1},
                         triple{2, 2, 2}, triple{1, 1, 1}, triple{5, 5, 5}, triple{3, 3, 5}}) {
         const kernel_shape kernel = kernel_sized(size.x, size.y, size.z);
-        CHECK(!order_has_sectors(&kernel));
+        const bool few = directions_few(&kernel, map_all);
+        CHECK_EQUAL(order_keys_host_of(&kernel, map_all), few ? order_by_few : order_by_directions);
     }
+    CHECK_EQUAL(order_keys_host_of(&three, 3), order_by_sectors); // 19 directions
+    CHECK_EQUAL(order_keys_host_of(&three, 2), order_by_few);     // 7
 }
 
 // The sum fits a byte. Up to size 3 all offsets weigh the same.
@@ -461,13 +477,17 @@ TEST(order_every_threshold) {
     }
 }
 
-// The columns of a threshold give the order of the full map without the other taps.
+// The columns of a threshold give the order of the full map without the other taps, if both have
+// keys of the same kind.
 TEST(order_threshold_is_the_order_without_the_others) {
     random_state r = random_make(8);
     for (int size : {2, 3, 5}) {
         const kernel_shape kernel = kernel_cube(size, 1);
         for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 1; ++threshold) {
             const int32_t count = 333, volume = kernel_volume(&kernel);
+            if (order_keys_host_of(&kernel, threshold) != order_keys_host_of(&kernel, map_all)) {
+                continue;
+            }
             std::vector<int> kept;
             for (int k = 0; k < volume; ++k) {
                 if (kernel_norm(&kernel, k) < threshold) {
@@ -544,18 +564,13 @@ TEST(order_classes) {
     }
 }
 
-// Samples ascend and reach from the first rows to the last.
-TEST(order_samples_are_spread) {
-    for (int32_t count : {1, 2, 2047, 2048, 2049, 91766, INT32_MAX / 2}) {
-        int64_t before = -1;
-        for (int i = 0; i < order_samples; ++i) {
-            int32_t row = order_sample_row(i, count);
-            CHECK(row >= before && row < count);
-            CHECK(before < 0 || row - before <= count / order_samples + 1);
-            before = row;
+// The tables ascend.
+TEST(order_tables) {
+    for (const uint32_t *table : {order_table_sectors(), order_table_directions()}) {
+        CHECK_EQUAL((uintptr_t)table % 16, 0u);
+        for (int c = 2; c < order_classes; ++c) {
+            CHECK(table[c - 1] > 0 && table[c - 1] < table[c]);
         }
-        CHECK(count - 1 - before <= count / order_samples + 1);
-        CHECK(order_sample_row(0, count) <= count / order_samples);
     }
 }
 

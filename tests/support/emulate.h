@@ -531,6 +531,10 @@ inline int32_t counter_add_release(int32_t *counter, int32_t more) {
     return *counter - more;
 }
 
+inline uint32_t bytes_add(uint32_t word, uint32_t sum) {
+    return sum + (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24);
+}
+
 inline uint32_t poll_nonzero(const uint32_t *from) {
     emulate::wait_until([](uint64_t p, uint64_t) { return *(const volatile uint32_t *)p != 0; },
                         (uint64_t)(uintptr_t)from, 0);

@@ -65,12 +65,14 @@ void check_late_features(device_net<W, format> *d, const result<W> &kept, const 
     CUDA_CHECK(cudaEventDestroy(side.features));
 }
 
-// Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. Where
-// pairs are counted, all maps pass through the place of the features; where not, compact ones do.
+// Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. The coarse
+// part of the index has one part or two. Where pairs are counted, all maps pass through the place
+// of the features; where not, compact ones do.
 template <typename W, numeric format>
 void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
     for (bool count_pairs : {true, false}) {
         limits.overlap = true;
+        limits.overlap_near = !count_pairs;
         limits.count_pairs = count_pairs;
         device_net<W, format> d = device_net_make<W, format>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");

@@ -259,6 +259,7 @@ inline const net_side *side_get() {
         side.stream = device_follower_make();
         CUDA_CHECK(cudaEventCreateWithFlags(&side.begun, cudaEventDisableTiming));
         CUDA_CHECK(cudaEventCreateWithFlags(&side.indexed, cudaEventDisableTiming));
+        CUDA_CHECK(cudaEventCreateWithFlags(&side.near, cudaEventDisableTiming));
     }
     return &side;
 }

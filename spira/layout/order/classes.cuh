@@ -1,6 +1,6 @@
-// spira/layout/order/classes.cuh: the second kernel of order_build: a thread block a chunk of 1024
-// rows. It computes the keys of the rows, sorts the rows by class, and counts the rows of each
-// class over all chunks.
+// spira/layout/order/classes.cuh: the first two kernels of order_build. One clears the maps'
+// counters. In the other, a thread block takes a chunk of 1024 rows: it computes the keys of the
+// rows, sorts the rows by class, and counts the rows of each class over all chunks.
 #ifndef SPIRA_LAYOUT_ORDER_CLASSES_CUH
 #define SPIRA_LAYOUT_ORDER_CLASSES_CUH
 
@@ -11,24 +11,20 @@
 namespace spira {
 
 enum {
-    order_class_bits = 11,
-    order_tree_bits = order_class_bits - 1,
     order_row_bits = 10,                                // of a row's number in its chunk
+    order_low_bits = 6,                                 // of a class, for the first of two passes
     order_classes_each = order_classes / order_threads, // of a thread
 };
 
-static_assert(1 << order_class_bits == order_classes, "the bits of a class");
 static_assert(1 << order_row_bits == order_run, "the bits of a row");
-static_assert(order_lists == 2, "two trees, of half the classes each");
 static_assert(order_classes_each == 4, "a thread for half the pieces of a sector");
 
-// The splitters of each list as a search tree (tree_node).
-typedef uint32_t order_trees[order_lists][order_list_classes];
+// The table of classes as a search tree (tree_node).
+typedef uint32_t order_tree[order_classes];
 
 struct __align__(16) order_class_shared {
     union {
-        uint32_t key[order_run]; // of a map that is not compact; before the trees
-        order_trees tree;        // before the sort
+        order_tree tree; // before the sort
         order_shared sort;
     };
     order_sets sets;
@@ -38,113 +34,114 @@ struct __align__(16) order_class_shared {
     int all;
 };
 
+// ---- counters -----------------------------------------------------------------------------------
+
+// Clears the totals of a map, a thread block each. It also makes order_class_kernel begin after the
+// kernels that made the maps have ended.
+SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(order_scratch s) {
+    pdl_wait();
+    ((int4 *)(s.total + (int)blockIdx.x * order_classes))[threadIdx.x] = {0, 0, 0, 0};
+}
+
 // ---- keys ---------------------------------------------------------------------------------------
 
-// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all);
-// then releases the dependents. Rows that do not exist get UINT32_MAX. Called by all threads of a
-// block; calls pdl_wait.
+// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all).
+// Keys of rows that do not exist are unspecified. Called by all threads of a block.
 //
-// Compact maps are read before the previous kernel has ended: order_sample_kernel writes none. It
-// has waited for the kernel that made them before this kernel began.
+// Without `batch.waits`, maps and counts are read before the previous kernel has ended:
+// order_clear_kernel writes none. It has waited for the kernels that made them before this kernel
+// began. Rows of a compact map are
+// read before the count is known.
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
                                   const order_scratch &s, uint32_t (&key)[order_items],
                                   order_class_shared &shared) {
     const order_request &r = task.request;
     const int32_t begin = shared.chunk * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
-    if (!r.compact) {
-        order_fill_sets(batch, task, shared.sets);
-        pdl_wait();
-    }
-    const int rows = min(order_find_count(r) - begin, (int)order_run);
-    shared.all = rows; // the same in all threads
-    if (r.compact && rows > 0) {
+    const int32_t count = order_load_now(r.count);
+    if (r.compact) {
         int32_t row[order_items];
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-            row[i] = begin + min(first + i * 32, rows - 1);
+            row[i] = min(begin + first + i * 32, r.capacity - 1);
         }
         order_find_compact_keys_any(r, row, key);
-    } else {
+        shared.all = min(min(count, r.capacity) - begin, (int)order_run);
+        return;
+    }
+    order_fill_sets(batch, task, shared.sets);
+    const int rows = min(min(count, r.capacity) - begin, (int)order_run);
+    shared.all = rows; // the same in all threads
+    if (order_is_wide(r)) {
+        pdl_wait(); // before the directions are written
+    }
+    static_assert(order_items == 2, "two keys");
 #pragma unroll 1
-        for (int i = 0; i < order_items; ++i) {
-            const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
-            if (there <= 0) {
-                break;
-            }
-            const int32_t row = begin + first + i * 32;
-            const order_found own = order_find_key<false>(task, row, there, shared.sets);
-            if (lane < there && order_is_wide(r)) {
-                s.directions[task.first_row + row] = own.directions;
-            }
-            shared.key[first + i * 32] = own.key;
-        }
-#pragma unroll
-        for (int i = 0; i < order_items; ++i) {
-            key[i] = shared.key[first + i * 32];
-        }
-        __syncthreads(); // the keys have been read
-    }
-#pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        key[i] = first + i * 32 < shared.all ? key[i] : UINT32_MAX;
-    }
-    if (r.compact) {
-        pdl_wait();
+        const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
+        const int32_t row = begin + first + i * 32;
+        const order_found own = order_find_key(task, row, there, shared.sets);
+        if (lane < there && order_is_wide(r)) {
+            s.directions[task.first_row + row] = own.directions;
+        }
+        key[0] = i ? key[0] : own.key; // with an index, they would be in local memory
+        key[1] = own.key;
     }
 }
 
 // ---- classes ------------------------------------------------------------------------------------
 
-// Makes the trees from the sorted samples of a map. Called by all threads of a block; has a barrier
-// at the end. A thread takes neighbouring samples of a list.
-SPIRA_DEVICE void order_make_trees(const uint32_t *sample, order_trees &tree) {
-    const int each = order_samples / order_threads, threads = order_threads / order_lists;
-    const int list = (int)threadIdx.x / threads, first = (int)threadIdx.x % threads * each;
-    const uint32_t *from = sample + list * order_list_samples + first;
-    const uint4 four = *(const uint4 *)from;
-    const uint32_t own[each + 1] = {first ? from[-1] : 0, four.x, four.y, four.z, four.w};
+// Loads this thread's part of the table of a map that has not few directions.
+SPIRA_DEVICE uint4 order_load_table(const order_task &task) {
+    return task.keys == order_by_few ? uint4{0, 0, 0, 0}
+                                     : ((const uint4 *)order_table(task.keys))[threadIdx.x];
+}
+
+// Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
+SPIRA_DEVICE void order_make_tree(uint4 four, order_tree &tree) {
+    const int first = order_classes_each * (int)threadIdx.x;
+    const uint32_t own[order_classes_each] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-    for (int j = 0; j < each; ++j) {
+    for (int j = 0; j < order_classes_each; ++j) {
         const int c = first + j;
-        tree[list][c ? tree_node(order_list_classes, c) : 0] =
-            own[j + 1] + (c > 1 && own[j + 1] == own[j]);
+        tree[c ? tree_node(order_classes, c) : 0] = own[j];
     }
-    __syncthreads();
 }
 
 // Finds the classes of keys.
-SPIRA_DEVICE void order_find_classes_of(const order_trees &tree, const uint32_t (&key)[order_items],
+SPIRA_DEVICE void order_find_classes_of(const order_task &task, const order_tree &tree,
+                                        const uint32_t (&key)[order_items],
                                         uint32_t (&found)[order_items]) {
-    int node[order_items][order_lists];
+    int node[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        node[i][0] = node[i][1] = 1;
+        node[i] = 1;
+        found[i] = key[i];
+    }
+    if (task.keys == order_by_few) {
+        return;
     }
 #pragma unroll
-    for (int bit = 0; bit < order_tree_bits; ++bit) {
+    for (int bit = 0; bit < order_class_bits; ++bit) {
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-#pragma unroll
-            for (int list = 0; list < order_lists; ++list) {
-                int &n = node[i][list];
-                n = 2 * n + (tree[list][n] <= key[i] ? 1 : 0);
-            }
+            node[i] = 2 * node[i] + (tree[node[i]] <= key[i] ? 1 : 0);
         }
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        found[i] = (uint32_t)(node[i][0] + node[i][1] - order_classes);
+        found[i] = (uint32_t)(node[i] - order_classes);
     }
 }
 
-// Writes the pieces of a chunk, and adds its rows to the totals. Called by all threads of a block;
-// has barriers around it. rows [order_classes]: of each class in the chunk
+// Writes the pieces of a chunk, and adds its rows to the totals; clears the weights of the run of
+// the same number. Called by all threads of a block; has a barrier inside. rows [order_classes]: of
+// each class in the chunk
 SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &s, int number,
                                       int32_t chunk, const int *rows, int *scan) {
     const int32_t runs = order_count_runs(task.request.capacity);
+    const int32_t first_run = task.first[order_by_run];
     const int c = order_classes_each * (int)threadIdx.x;
-    __syncthreads();
     const int4 four = *(const int4 *)(rows + c);
     const int own[order_classes_each] = {four.x, four.y, four.z, four.w};
     int at = block_exclusive_sum<order_threads>(four.x + four.y + four.z + four.w, scan);
@@ -157,9 +154,23 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
             atomicAdd(s.total + number * order_classes + c + j, own[j]);
         }
     }
-    *(uint4 *)(s.piece + (int64_t)task.first[order_by_run] * order_classes +
+    *(uint4 *)(s.piece + (int64_t)first_run * order_classes +
                order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1],
                                                                                 piece[2], piece[3]};
+    if (threadIdx.x == 0) {
+        ((uint2 *)s.weight)[first_run + chunk] = {0, 0};
+    }
+}
+
+// Sorts by the bits of the row from `shift` on.
+template <int shift, int bits>
+SPIRA_DEVICE void order_sort_class_digit(order_item (&item)[order_items], order_shared &s) {
+    uint32_t digit[order_items];
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        digit[i] = (uint32_t)item[i].row >> shift & ((1 << bits) - 1);
+    }
+    order_sort_digit<bits>(digit, item, s);
 }
 
 // Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
@@ -171,16 +182,9 @@ SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
     for (int i = 0; i < order_items; ++i) {
         item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
     }
-#pragma unroll 1
-    for (int shift = order_row_bits; shift < order_row_bits + order_class_bits;
-         shift += order_digit_bits) {
-        uint32_t digit[order_items];
-#pragma unroll
-        for (int i = 0; i < order_items; ++i) {
-            digit[i] = (uint32_t)item[i].row >> shift & (order_digits - 1);
-        }
-        order_sort_digit(digit, item, s);
-    }
+    order_sort_class_digit<order_row_bits, order_low_bits>(item, s);
+    order_sort_class_digit<order_row_bits + order_low_bits, order_class_bits - order_low_bits>(item,
+                                                                                               s);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         item[i].row = begin + (item[i].row & (order_run - 1));
@@ -198,13 +202,19 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     uint32_t key[order_items], class_of[order_items];
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
     shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
+    const uint4 four = order_load_table(task);
+    if (batch.waits) {
+        pdl_wait();
+    }
     order_find_keys(batch, task, s, key, shared);
+    order_make_tree(four, shared.tree);
     const int rows = shared.all;
     if (rows <= 0) {
+        pdl_wait();
         return;
     }
-    order_make_trees(s.sample + number * order_samples, shared.tree);
-    order_find_classes_of(shared.tree, key, class_of);
+    __syncthreads(); // the tree is there, and the counts are clear
+    order_find_classes_of(task, shared.tree, key, class_of);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         if (first + i * 32 < rows) {
@@ -213,6 +223,8 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
             class_of[i] = order_classes - 1; // the end of the last class
         }
     }
+    __syncthreads(); // all rows are counted
+    pdl_wait();
     order_write_classes(task, s, number, shared.chunk, shared.rows, shared.sort.scan);
     const int32_t begin = shared.chunk * order_run;
     order_item item[order_items];

@@ -5,6 +5,7 @@
 
 #include "key.h"
 #include "layout.h"
+#include "table.h"
 
 #include <algorithm>
 
@@ -24,69 +25,61 @@ SPIRA_API order_host_scratch order_host_carve(workspace *w, int32_t capacity) {
     return h;
 }
 
+// Returns the keys of a map (order/key.h).
+SPIRA_API order_keys order_keys_host_of(const kernel_shape *kernel, int threshold) {
+    return order_keys_of(kernel, order_weights_make(kernel, threshold).directions);
+}
+
 // Finds the keys and directions of the rows [count] of a map.
 SPIRA_API void order_keys_host(const kernel_shape *kernel, int threshold, const int32_t *map,
                                int32_t count, const order_host_scratch *h) {
-    const bool by_sectors = order_has_sectors(kernel);
     const order_numbers numbers = order_numbers_make();
-    uint32_t direction[kernel_volume_max]; // of each column
+    const uint32_t columns_have = order_weights_make(kernel, threshold).directions;
+    const uint32_t numbered = order_numbered(columns_have);
+    const bool by_sectors = order_keys_of(kernel, columns_have) == order_by_sectors;
+    uint32_t direction[kernel_volume_max], number[kernel_volume_max]; // of each column, as bits
     int columns = 0;
     for (int k = 0; k < kernel_volume(kernel); ++k) {
         if (kernel_norm(kernel, k) < threshold) {
-            direction[columns++] = 1u << order_direction(kernel, &numbers, k);
+            direction[columns] = 1u << order_direction(kernel, &numbers, k);
+            number[columns] = 1u << count_bits(numbered & (direction[columns] - 1));
+            ++columns;
         }
     }
     for (int32_t i = 0; i < count; ++i) {
-        uint32_t directions = 0;
+        uint32_t directions = 0, all = 0;
         for (int c = 0; c < columns; ++c) {
-            directions |= map[(int64_t)i * columns + c] >= 0 ? direction[c] : 0;
+            const bool has = map[(int64_t)i * columns + c] >= 0;
+            directions |= has ? direction[c] : 0;
+            all |= has ? number[c] : 0;
         }
-        h->keys[i] = order_key(by_sectors, directions);
+        h->keys[i] = order_key(by_sectors, all);
         h->directions[i] = directions;
     }
 }
 
 // ---- classes ------------------------------------------------------------------------------------
 
-// The splitters of each list; element 0 of a list is not used.
-typedef uint32_t order_splitters[order_lists][order_list_classes];
-
-SPIRA_API void order_splitters_host(const uint32_t *keys, int32_t count,
-                                    order_splitters &splitter) {
-    uint32_t sample[order_list_samples];
-    for (int list = 0; list < order_lists; ++list) {
-        for (int j = 0; j < order_list_samples; ++j) {
-            sample[j] = count ? keys[order_sample_row(order_lists * j + list, count)] : 0;
-        }
-        std::sort(sample, sample + order_list_samples);
-        for (int c = 1; c < order_list_classes; ++c) {
-            splitter[list][c] = order_class_begin(sample, c);
-        }
+// Returns the class of a key.
+SPIRA_API int order_class_host(order_keys keys, uint32_t key) {
+    if (keys == order_by_few) {
+        return (int)key;
     }
-}
-
-// Returns the class of a key: the number of splitters up to it.
-SPIRA_API int order_class_host(const order_splitters &splitter, uint32_t key) {
-    int up_to = 0;
-    for (const auto &list : splitter) {
-        up_to += (int)(std::upper_bound(list + 1, list + order_list_classes, key) - (list + 1));
-    }
-    return up_to;
+    const uint32_t *table = order_table(keys);
+    return (int)(std::upper_bound(table + 1, table + order_classes, key) - (table + 1));
 }
 
 // Sorts the rows by class, rows of a class by number.
-SPIRA_API void order_divide_host(int32_t count, const order_host_scratch *h) {
-    order_splitters splitter;
+SPIRA_API void order_divide_host(order_keys keys, int32_t count, const order_host_scratch *h) {
     int32_t next[order_classes + 1] = {};
-    order_splitters_host(h->keys, count, splitter);
     for (int32_t i = 0; i < count; ++i) {
-        ++next[order_class_host(splitter, h->keys[i]) + 1];
+        ++next[order_class_host(keys, h->keys[i]) + 1];
     }
     for (int c = 0; c < order_classes; ++c) {
         next[c + 1] += next[c];
     }
     for (int32_t i = 0; i < count; ++i) {
-        int32_t to = next[order_class_host(splitter, h->keys[i])]++;
+        int32_t to = next[order_class_host(keys, h->keys[i])]++;
         h->order[to] = (uint64_t)h->keys[i] << 32 | (uint32_t)i;
     }
 }
@@ -97,7 +90,7 @@ SPIRA_API void order_divide_host(int32_t count, const order_host_scratch *h) {
 SPIRA_API void order_sort_host(const kernel_shape *kernel, int threshold, const int32_t *map,
                                int32_t count, const order_host_scratch *h) {
     order_keys_host(kernel, threshold, map, count, h);
-    order_divide_host(count, h);
+    order_divide_host(order_keys_host_of(kernel, threshold), count, h);
     SPIRA_PARALLEL_FOR
     for (int32_t first = 0; first < count; first += order_run) {
         std::sort(h->order + first, h->order + min_of(first + order_run, count));

@@ -9,15 +9,17 @@
 // Sectors. A sector is a box of directions of a 3 x 3 x 3 kernel: a side (all offsets with dx < 0,
 // say), a quarter (dx < 0 and dy > 0), or a face (dx < 0, dy = dz = 0). There are 24.
 //
-// Keys. The number of an output has a bit for each sector in which the output has a tap, the first
-// sector's bit the highest. For other kernels it has a bit for each direction, the highest number's
-// bit the highest. The key is the rank of this number in the reflected Gray code: neighbours in the
-// code differ by one bit.
+// Keys. An output has a number, and the key is the rank of this number in the reflected Gray code:
+// neighbours in the code differ by one bit. The number depends on the map (order_keys):
+//   few         the columns have at most 11 directions: a bit for each of them
+//   sectors     3 x 3 x 3 kernels: a bit for each sector in which the output has a tap, the first
+//               sector's bit the highest
+//   directions  other kernels: a bit for each of the 27 directions
+// The highest number's bit of directions is the highest.
 //
-// Classes. They are the buckets of a sample sort. The keys of 2048 evenly spaced rows are dealt
-// alternately to two lists, and each list is sorted. Every key of a list but the first is a
-// splitter: it begins a class. If a splitter equals the one before it, the class begins just above
-// it instead, so that a key of many rows has a class of its own.
+// Classes. With few directions, each key is a class. Otherwise a table (order/table.h) divides the
+// keys into 2048 classes that have about the same number of rows on average over many scans; a key
+// that many rows have is a class of its own.
 #ifndef SPIRA_LAYOUT_ORDER_KEY_H
 #define SPIRA_LAYOUT_ORDER_KEY_H
 
@@ -29,11 +31,9 @@ enum {
     order_directions = 27,
     order_sectors = 24,
     order_weight_most = 254,
-    order_samples = 2048, // rows whose keys divide the map
-    order_lists = 2,      // of samples
-    order_list_samples = order_samples / order_lists,
-    order_classes = order_samples,
-    order_list_classes = order_classes / order_lists,
+    order_class_bits = 11,
+    order_classes = 1 << order_class_bits,
+    order_all_directions = (1 << order_directions) - 1,
     order_run = 1024, // positions that are sorted by key: 8 group pairs
 };
 
@@ -143,13 +143,22 @@ SPIRA_BOTH uint32_t order_sectors_of(uint32_t directions) {
     return sectors;
 }
 
-// Returns whether a kernel is ordered by sectors: a 3 x 3 x 3 kernel, each offset of which has a
-// direction of its own.
-SPIRA_BOTH bool order_has_sectors(const kernel_shape *kernel) {
-    return kernel->size.x == 3 && kernel->size.y == 3 && kernel->size.z == 3;
+// ---- keys ---------------------------------------------------------------------------------------
+
+enum order_keys { order_by_few, order_by_sectors, order_by_directions };
+
+// Returns what the keys of a map are made of. directions: of its columns, bit d for number d
+SPIRA_BOTH order_keys order_keys_of(const kernel_shape *kernel, uint32_t directions) {
+    const triple size = kernel->size;
+    return count_bits(directions) <= order_class_bits  ? order_by_few
+           : size.x == 3 && size.y == 3 && size.z == 3 ? order_by_sectors
+                                                       : order_by_directions;
 }
 
-// ---- keys ---------------------------------------------------------------------------------------
+// Returns the directions that are numbered for the keys of a map: those of few, or all.
+SPIRA_BOTH uint32_t order_numbered(uint32_t directions) {
+    return count_bits(directions) <= order_class_bits ? directions : (uint32_t)order_all_directions;
+}
 
 // Returns the rank of a number in the reflected Gray code.
 SPIRA_BOTH uint32_t order_gray_rank(uint32_t number) {
@@ -162,21 +171,6 @@ SPIRA_BOTH uint32_t order_gray_rank(uint32_t number) {
 // Returns the key of an output that has taps in these directions.
 SPIRA_BOTH uint32_t order_key(bool by_sectors, uint32_t directions) {
     return order_gray_rank(by_sectors ? order_sectors_of(directions) : directions);
-}
-
-// ---- classes ------------------------------------------------------------------------------------
-
-// Returns the row of sample i of a map of `count` rows. Sample j of a list is number
-// order_lists * j + list.
-SPIRA_BOTH int32_t order_sample_row(int i, int32_t count) {
-    return (int32_t)((2 * (int64_t)i + 1) * count / (2 * order_samples));
-}
-
-// Returns the splitter of class c of a list, c > 0: the least key of the class.
-//
-// sample [order_list_samples]: ascending
-SPIRA_BOTH uint32_t order_class_begin(const uint32_t *sample, int c) {
-    return sample[c] + (c > 1 && sample[c] == sample[c - 1]);
 }
 
 // ---- weights ------------------------------------------------------------------------------------

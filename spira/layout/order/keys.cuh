@@ -70,21 +70,8 @@ SPIRA_DEVICE uint32_t order_find_sets(uint32_t has, const uint32_t *sets, int ma
     return mask;
 }
 
-// Finds the key of this lane's row of a map of at most order_lane_columns columns.
-SPIRA_DEVICE uint32_t order_find_lane_key(const order_task &task, int32_t row) {
-    const uint32_t has = order_lane_taps(task.request.map, task.request.layout.volume, row);
-    return order_key(order_has_sectors(&task.request.kernel), order_find_directions(task, has));
-}
-
-// Finds the key of this lane's row. Called by a whole warp.
-//
-// scattered  the warp's rows are anywhere, and the map is wide; else they are consecutive, and the
-//            first `rows` exist
-//
-// The bits are numbered among the task's directions. That gives the order of order/key.h, since no
-// row has the others. For size 3 both numbers are equal: a threshold leaves out the last
-// directions.
-template <bool scattered>
+// Finds the key of this lane's row. Called by a whole warp, whose rows are consecutive; the first
+// `rows` exist.
 SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int rows,
                                         const order_sets &sets) {
     const int volume = task.request.layout.volume, many = __popc(task.directions);
@@ -93,16 +80,11 @@ SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_word_bits) {
         const int columns = min(volume - k, (int)order_word_bits);
-        uint32_t has;
-        if (scattered) {
-            has = order_gather_taps(map, volume, row, k, columns);
-        } else {
-            has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
-        }
+        const uint32_t has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
         directions |= order_columns_listed(task) ? order_find_directions(task, has)
                                                  : order_find_sets(has, sets + k, many);
     }
-    return {order_key(order_has_sectors(&task.request.kernel), directions), directions};
+    return {order_key(task.keys == order_by_sectors, directions), directions};
 }
 
 // ---- directions of a compact map ----------------------------------------------------------------

@@ -23,6 +23,7 @@ struct order_run_shared {
     // The classes of the run's first and last row, and their positions from the run's first.
     int first_class, last_class;
     int32_t first_begin, last_begin;
+    int32_t row[order_run]; // order_is_ahead: the row at each position before the sort
     // The bits that some key of a warp has, and those that some key lacks.
     uint32_t ones[order_warps], zeros[order_warps];
 };
@@ -34,9 +35,17 @@ struct order_range {
 };
 
 // The rows of neighbouring classes, those of a thread.
-struct __align__(16) order_totals {
+struct order_totals {
     int32_t rows[order_classes / order_threads];
 };
+
+// Loads the totals of this thread. A volatile load: the compiler leaves it beside that of the
+// count, instead of behind the branch that depends on the count. total: of the map
+SPIRA_DEVICE order_totals order_load_totals(const int32_t *total) {
+    const uint64_t *from = (const uint64_t *)total + 2 * (int)threadIdx.x;
+    const uint64_t low = order_load_now(from), high = order_load_now(from + 1);
+    return {(int32_t)low, (int32_t)(low >> 32), (int32_t)high, (int32_t)(high >> 32)};
+}
 
 // ---- collect ------------------------------------------------------------------------------------
 
@@ -82,9 +91,12 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
                                    const order_range &run, order_run_shared &s) {
     __syncthreads(); // the classes are known; the heads are clear
     const unsigned first_class = (unsigned)s.first_class, last_class = (unsigned)s.last_class;
-    int32_t skip = -s.first_begin;          // rows of the first class in runs before
-    int32_t take = run.rows - s.last_begin; // rows of the last class in the run
-    int32_t place = 0;
+    const int32_t skip = -s.first_begin;          // rows of the first class in runs before
+    const int32_t take = run.rows - s.last_begin; // rows of the last class in the run
+    // Rows of the chunks before: of the first class, of the last one, and from the beginning of the
+    // first class to that of the last one.
+    enum { of_first, of_last, between, sums };
+    int32_t front[sums] = {};
     for (int32_t some = 0; some < chunks; some += order_threads) {
         const int32_t chunk = some + (int32_t)threadIdx.x;
         uint32_t first = 0, last = 0; // pieces
@@ -93,19 +105,25 @@ SPIRA_DEVICE void order_find_heads(const uint32_t *piece, int32_t runs, int32_t 
             last = piece[order_piece_at(last_class, (uint32_t)chunk, (uint32_t)runs)];
         }
         const int first_rows = (int)(first >> 16), last_rows = (int)(last >> 16);
-        int first_all, last_all, all;
-        const int before_first =
-            block_exclusive_sum<order_threads>(first_rows, s.scan[0], &first_all);
-        const int before_last = block_exclusive_sum<order_threads>(last_rows, s.scan[1], &last_all);
-        const int from = (int)(first & 0xffff) + min(max(skip - before_first, 0), first_rows);
-        const int to = (int)(last & 0xffff) + min(max(take - before_last, 0), last_rows);
-        const int at = place + block_exclusive_sum<order_threads>(to - from, s.scan[2], &all);
+        const int begin = (int)(first & 0xffff), end = (int)(last & 0xffff);
+        const int own[sums] = {first_rows, last_rows, end - begin};
+        int before[sums], all[sums];
+        if (some) {
+            __syncthreads(); // the sums before have been read
+        }
+        block_exclusive_sums<order_threads>(own, s.scan, before, all);
+#pragma unroll
+        for (int v = 0; v < sums; ++v) {
+            before[v] += front[v];
+            front[v] += all[v];
+        }
+        const int from = begin + min(max(skip - before[of_first], 0), first_rows);
+        const int to = end + min(max(take - before[of_last], 0), last_rows);
         if (to > from) {
+            const int at =
+                before[between] - min(skip, before[of_first]) + min(take, before[of_last]);
             s.head[at] = chunk * order_run + from;
         }
-        skip -= first_all;
-        take -= last_all;
-        place += all;
     }
     __syncthreads(); // the heads are written
 }
@@ -160,11 +178,33 @@ SPIRA_DEVICE uint32_t order_find_differ(int rows, const order_item (&item)[order
     return warp_unite(s.ones[lane % order_warps]) & warp_unite(s.zeros[lane % order_warps]);
 }
 
+// Begins to copy the records of a run's rows to shared memory, [3, order_run], keeps the rows
+// there, and replaces them by their positions.
+SPIRA_DEVICE void order_begin_records(const order_request &r, order_run_shared &shared,
+                                      int4 *records, order_item (&item)[order_items]) {
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        const int place = order_first() + i * 32;
+        const int32_t row = item[i].row;
+#pragma unroll
+        for (int plane = 0; plane < 3 && row >= 0; ++plane) {
+            async_copy_16(shared_address(records + plane * order_run + place),
+                          r.compact + compact_at(3, r.capacity, plane, row), true);
+        }
+        shared.row[place] = row;
+        item[i].row = row < 0 ? -1 : place;
+    }
+}
+
 // Loads the items of a run that is not empty and sorts them by key and row. Elements past the last
 // row get the largest key and row -1. Called by all threads of a block.
+//
+// records  null; or shared memory for the records, which are there when this returns: see
+//          order_begin_records
 SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
                                  const order_totals &total, const order_range &run,
-                                 order_run_shared &shared, order_item (&item)[order_items]) {
+                                 order_run_shared &shared, int4 *records,
+                                 order_item (&item)[order_items]) {
     const int first = order_first();
     int32_t from[order_items];
     order_find_classes(total, run, shared);
@@ -179,8 +219,15 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
             item[i] = s.item[task.first_row + from[i]];
         }
     }
+    if (records) {
+        order_begin_records(task.request, shared, records, item);
+    }
     const uint32_t differ = order_find_differ(run.rows, item, shared);
-    order_sort_by_key(order_key_bits(task), differ, item, shared.sort);
+    order_sort_by_key(differ, item, shared.sort);
+    if (records) {
+        async_copy_wait();
+        __syncthreads();
+    }
 }
 
 } // namespace spira

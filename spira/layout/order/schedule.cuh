@@ -10,8 +10,15 @@
 
 namespace spira {
 
-static_assert(order_weight_most + 1 < order_digits, "a digit holds a weight plus 1");
+enum { order_weights_all = 256 }; // with those of no pair
+
+static_assert(order_weight_most + 1 < order_weights_all, "a byte holds a weight plus 1");
+static_assert(order_threads == 2 * order_weights_all, "two threads add up the warps of a weight");
 static_assert(order_run_pairs == sizeof(uint2), "the weights of a run");
+
+// How many pairs of each warp have each weight; then the position of the first one. Two more
+// columns spread weights over the banks.
+typedef uint16_t order_counts[order_weights_all][order_warps + 2];
 
 struct order_schedule_shared {
     uint32_t weight[order_scope / 4]; // four pairs in a word
@@ -53,6 +60,38 @@ SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratc
     }
 }
 
+// ---- counts -------------------------------------------------------------------------------------
+
+// Clears the counts of this warp.
+SPIRA_DEVICE void order_clear_counts(order_counts &count) {
+#pragma unroll
+    for (int d = (int)threadIdx.x % 32; d < order_weights_all; d += 32) {
+        count[d][threadIdx.x / 32] = 0;
+    }
+    __syncwarp();
+}
+
+// Replaces the counts by positions: pairs of a weight follow those of the weights before, a warp's
+// those of the warps before. Called by all threads of a block; has a barrier inside, and needs one
+// before and after. A thread takes half the warps of a weight.
+SPIRA_DEVICE void order_place_counts(order_counts &count, int *scan) {
+    const int words = order_warps / 4;
+    uint32_t *pair = (uint32_t *)count[threadIdx.x / 2] + threadIdx.x % 2 * words, own[words];
+    int sum = 0;
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+        own[j] = pair[j];
+        sum += (int)((own[j] & 0xffff) + (own[j] >> 16));
+    }
+    uint32_t at = (uint32_t)block_exclusive_sum<order_threads>(sum, scan);
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+        const uint32_t second = at + (own[j] & 0xffff);
+        pair[j] = at | second << 16;
+        at = second + (own[j] >> 16);
+    }
+}
+
 // ---- schedule -----------------------------------------------------------------------------------
 
 // Writes the schedule of a scope, when the weights of its pairs are there. Called by all threads of
@@ -71,11 +110,11 @@ SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int
     order_clear_counts(s.count);
     __syncthreads();
     // Pairs past the last come after all others.
-    const uint32_t last = order_digits - 1;
+    const uint32_t last = order_weights_all - 1;
 #pragma unroll 1
     for (int pair = begin + lane; pair < begin + each * 32; pair += 32) {
         const uint32_t digit = pair < pairs ? last - own[pair] : last;
-        const int rank = order_rank_in_warp(digit, warp_peers<order_digit_bits>(digit), s.count);
+        const int rank = order_rank_in_warp(warp_peers<8>(digit), s.count[digit][warp]);
         if (pair < pairs) {
             s.rank[pair] = (uint16_t)rank;
         }

@@ -80,36 +80,6 @@ SPIRA_DEVICE uint32_t order_find_taps(const int32_t *__restrict__ map, int volum
     return volume < 32 ? has & ((1u << volume) - 1) : has;
 }
 
-// Returns the same for scattered rows, which all exist. row: of this lane
-SPIRA_DEVICE uint32_t order_gather_taps(const int32_t *__restrict__ map, int volume, int32_t row,
-                                        int k, int columns) {
-    const int lane = threadIdx.x % 32;
-    int32_t tap[32];
-    uint32_t word = 0;
-    order_load(map + k, volume, row, 0, {1, 0, min(lane, columns - 1)}, tap);
-#pragma unroll
-    for (int j = 0; j < 32; ++j) {
-        uint32_t all = __ballot_sync(~0u, tap[j] >= 0);
-        word = lane == j ? all : word;
-    }
-    return columns < 32 ? word & ((1u << columns) - 1) : word;
-}
-
-// Returns the same for a map of at most order_lane_columns columns. Each lane reads its own row.
-SPIRA_DEVICE uint32_t order_lane_taps(const int32_t *__restrict__ map, int volume, int32_t row) {
-    int32_t tap[order_lane_columns];
-    uint32_t has = 0;
-#pragma unroll
-    for (int c = 0; c < order_lane_columns; ++c) {
-        tap[c] = c < volume ? __ldg(map + (int64_t)row * volume + c) : -1;
-    }
-#pragma unroll
-    for (int c = 0; c < order_lane_columns; ++c) {
-        has |= tap[c] >= 0 ? 1u << c : 0;
-    }
-    return has;
-}
-
 } // namespace spira
 
 #endif

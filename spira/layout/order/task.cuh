@@ -5,12 +5,8 @@
 
 #include "../../base/async.cuh"
 #include "../../device.h"
-#include "key.h"
 #include "layout.h"
-
-#ifndef SPIRA_ORDER_PARTS
-#define SPIRA_ORDER_PARTS 32
-#endif
+#include "table.h"
 
 namespace spira {
 
@@ -24,10 +20,17 @@ enum {
     order_run_pairs = order_run / (2 * order_rows), // group pairs
     order_scope_runs = order_scope / order_run_pairs,
     order_put_threads = 2 * order_rows,
-    order_parts = SPIRA_ORDER_PARTS, // thread blocks that rank a list of samples, at most
 };
 
 static_assert(32 * order_items == order_rows, "a warp for a row group");
+
+#ifndef SPIRA_TRY_ORDER_AHEAD
+#define SPIRA_TRY_ORDER_AHEAD 1
+#endif
+
+// The records of a run of a compact map of size 3, and the least shared memory of a thread block
+// from which on three of them have room on a multiprocessor.
+enum { order_ahead_bytes = 3 * order_run * 16, order_ahead_room = 220 * 1024 };
 
 // Thread blocks of order_threads that a multiprocessor runs at a time. Turing has 1024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -41,13 +44,14 @@ enum { order_residents = 3 };
 // a group pair of a wide map.
 enum order_unit { order_by_run, order_by_scope, order_by_pair, order_by_word, order_units };
 
-// One map of a batch. Directions are numbered here among those that the columns have.
+// One map of a batch.
 struct order_task {
     order_request request;
-    uint32_t directions;              // bit d: some column has direction d
+    order_keys keys;
+    uint32_t directions;              // those that are numbered (order_numbered)
     int32_t first_row;                // among the rows of all maps
     int32_t first[order_units];       // its first thread block of each launch
-    uint8_t weight[order_directions]; // of each direction
+    uint8_t weight[order_directions]; // of each numbered direction
     uint8_t number[order_directions]; // direction of each column: order_columns_listed
 };
 
@@ -55,7 +59,8 @@ struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    int parts;                  // thread blocks that rank a list of samples; 1: it sorts
+    bool waits;                 // order_class_kernel waits before it reads a map
+    bool ahead;                 // order_group_kernel has shared memory for order_ahead_bytes
     int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
@@ -70,8 +75,6 @@ struct __align__(8) order_item {
 
 struct order_scratch {
     uint32_t *directions; // [rows] of all maps: those in which a row has taps; of wide maps only
-    uint32_t *key;        // [maps, order_samples] keys of the samples; of wide maps only
-    uint32_t *sample;     // [maps, order_lists, order_list_samples] keys of each list, ascending
     int32_t *total;       // [maps, order_classes] rows of each class
     uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
     order_item *item;     // [rows] of all maps; each chunk sorted by class
@@ -91,6 +94,14 @@ SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_
         }
     }
     return t;
+}
+
+// Returns true. Loads parameters of a task from constant memory, where the first access to a line
+// takes as long as one to global memory: before a kernel waits for the previous one. A branch on
+// the result keeps the compiler from moving the loads behind the wait.
+SPIRA_DEVICE bool order_has_parameters(const order_task &task) {
+    return (task.request.capacity | task.request.kernel.size.x | task.first[order_by_run] |
+            task.request.layout.volume) >= 0;
 }
 
 // Loads a word past L1, which may have an older copy, and in the order of the program: the compiler
@@ -114,11 +125,6 @@ SPIRA_BOTH bool order_columns_listed(const order_task &task) {
     return task.request.layout.volume <= order_directions;
 }
 
-// Returns the bits of the keys of a map.
-SPIRA_DEVICE int order_key_bits(const order_task &task) {
-    return order_has_sectors(&task.request.kernel) ? (int)order_sectors : __popc(task.directions);
-}
-
 // Returns whether a map has more columns than a lane reads.
 SPIRA_BOTH bool order_is_wide(const order_request &r) {
     return !r.compact && r.layout.volume > order_lane_columns;
@@ -128,6 +134,16 @@ SPIRA_BOTH bool order_is_wide(const order_request &r) {
 // order_put_kernel of wide maps, order_put_planes_kernel of compact maps of size 5.
 SPIRA_BOTH bool order_is_apart(const order_request &r) {
     return r.compact ? r.kernel.size.x == compact_size_most : order_is_wide(r);
+}
+
+// Returns whether order_group_kernel loads the records of a run before it sorts the run: the loads
+// are scattered and take as long as the sort.
+SPIRA_DEVICE bool order_is_ahead(const order_batch &batch, const order_request &r) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return false; // no such GPU has the room
+#else
+    return batch.ahead && r.compact && r.kernel.size.x == 3;
+#endif
 }
 
 // A piece: the rows of a class in a chunk, as `begin | rows << 16`. They stand together among the
@@ -165,8 +181,6 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
     s.directions = workspace_take<uint32_t>(w, rows);
-    s.key = workspace_take<uint32_t>(w, maps * order_samples);
-    s.sample = workspace_take<uint32_t>(w, maps * order_samples);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
@@ -174,13 +188,14 @@ SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_
     return s;
 }
 
-// Fills the directions of a task and their weights.
+// Fills the keys of a task, its directions and their weights.
 SPIRA_API void order_task_weights(order_task *task) {
     const order_weights w = order_weights_make(&task->request.kernel, task->request.threshold);
     int number = 0;
-    task->directions = w.directions;
+    task->keys = order_keys_of(&task->request.kernel, w.directions);
+    task->directions = order_numbered(w.directions);
     for (int d = 0; d < order_directions; ++d) {
-        if (w.directions >> d & 1) {
+        if (task->directions >> d & 1) {
             task->weight[number++] = w.weight[d];
         }
     }
@@ -198,12 +213,6 @@ SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task
     }
 }
 
-// Returns how many thread blocks rank a list of samples: order_parts if those of all lists run at
-// once, each on a multiprocessor of its own; else 1.
-SPIRA_API int order_count_parts(const device_info *gpu, int maps) {
-    return maps * order_lists * order_parts <= gpu->multiprocessors ? order_parts : 1;
-}
-
 // Returns how many thread blocks of order_group_kernel write the schedules of so many scopes. They
 // wait for others, so they must not occupy the whole GPU.
 SPIRA_API int order_count_schedulers(const device_info *gpu, int32_t scopes) {
@@ -215,7 +224,6 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
     order_batch batch = {};
     batch.numbers = order_numbers_make();
     batch.tasks = maps;
-    batch.parts = order_count_parts(gpu, maps);
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
         order_task *task = batch.task + m;
@@ -234,6 +242,9 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
             task->first[u] = batch.units[u];
             batch.units[u] += units[u];
         }
+        batch.ahead =
+            batch.ahead || (SPIRA_TRY_ORDER_AHEAD && gpu->shared_max >= order_ahead_room &&
+                            r->compact && r->kernel.size.x == 3);
         batch.rows += r->capacity;
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
