@@ -22,17 +22,30 @@ static_assert(order_classes_each == 4, "a thread for half the pieces of a sector
 // The table of classes as a search tree (tree_node).
 typedef uint32_t order_tree[order_classes];
 
+// A chunk's number and its rows. In shared memory to save registers.
+struct order_chunk {
+    int32_t number;
+    int rows;
+};
+
 struct __align__(16) order_class_shared {
     union {
         order_tree tree; // before the sort
         order_shared sort;
     };
     order_sets sets;
-    int rows[order_classes]; // of each class in the chunk
-    // Of the chunk: its number and its rows. Here to save registers.
-    int32_t chunk;
-    int all;
+    int rows[order_classes];        // of each class in the chunk
+    order_chunk chunk[order_warps]; // for each warp a copy
 };
+
+// Sets a warp's copy of a value in shared memory. Called by all threads of the warp.
+template <typename T>
+SPIRA_DEVICE void order_set_in_warp(T &copy, T value) {
+    if (threadIdx.x % 32 == 0) {
+        copy = value;
+    }
+    __syncwarp();
+}
 
 // ---- counters -----------------------------------------------------------------------------------
 
@@ -45,18 +58,19 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (shared.all).
+// Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (chunk.rows).
 // Keys of rows that do not exist are unspecified. Called by all threads of a block.
 //
 // Without `batch.waits`, maps and counts are read before the previous kernel has ended:
 // order_clear_kernel writes none. It has waited for the kernels that made them before this kernel
-// began. Rows of a compact map are
-// read before the count is known.
+// began. Rows of a compact map are read before the count is known.
+//
+// chunk: of this warp
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
                                   const order_scratch &s, uint32_t (&key)[order_items],
-                                  order_class_shared &shared) {
+                                  order_sets &sets, order_chunk &chunk) {
     const order_request &r = task.request;
-    const int32_t begin = shared.chunk * order_run;
+    const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
     const int32_t count = order_load_now(r.count);
     if (r.compact) {
@@ -66,12 +80,12 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
             row[i] = min(begin + first + i * 32, r.capacity - 1);
         }
         order_find_compact_keys_any(r, row, key);
-        shared.all = min(min(count, r.capacity) - begin, (int)order_run);
+        order_set_in_warp(chunk.rows, min(min(count, r.capacity) - begin, (int)order_run));
         return;
     }
-    order_fill_sets(batch, task, shared.sets);
+    order_fill_sets(batch, task, sets);
     const int rows = min(min(count, r.capacity) - begin, (int)order_run);
-    shared.all = rows; // the same in all threads
+    order_set_in_warp(chunk.rows, rows);
     if (order_is_wide(r)) {
         pdl_wait(); // before the directions are written
     }
@@ -80,7 +94,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     for (int i = 0; i < order_items; ++i) {
         const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
         const int32_t row = begin + first + i * 32;
-        const order_found own = order_find_key(task, row, there, shared.sets);
+        const order_found own = order_find_key(task, row, there, sets);
         if (lane < there && order_is_wide(r)) {
             s.directions[task.first_row + row] = own.directions;
         }
@@ -201,14 +215,15 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
     ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
-    shared.chunk = (int32_t)blockIdx.x - task.first[order_by_run]; // the same in all threads
+    order_chunk &chunk = shared.chunk[threadIdx.x / 32];
+    order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
     const uint4 four = order_load_table(task);
     if (batch.waits) {
         pdl_wait();
     }
-    order_find_keys(batch, task, s, key, shared);
+    order_find_keys(batch, task, s, key, shared.sets, chunk);
     order_make_tree(four, shared.tree);
-    const int rows = shared.all;
+    const int rows = chunk.rows;
     if (rows <= 0) {
         pdl_wait();
         return;
@@ -225,8 +240,8 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     }
     __syncthreads(); // all rows are counted
     pdl_wait();
-    order_write_classes(task, s, number, shared.chunk, shared.rows, shared.sort.scan);
-    const int32_t begin = shared.chunk * order_run;
+    order_write_classes(task, s, number, chunk.number, shared.rows, shared.sort.scan);
+    const int32_t begin = chunk.number * order_run;
     order_item item[order_items];
     order_sort_by_class(key, class_of, begin, item, shared.sort);
 #pragma unroll
