@@ -157,14 +157,19 @@ SPIRA_DEVICE W sort_word_at(const sort_range<W> &range, W distance) {
 //
 //   key     upper bits of the distance | number of the key in the bucket
 //   rest    lower bits of the distance | row, stored at that number
+//
+// Where distance and row fit 32 bits, the row is the number, and `rest` is not used: keys are all
+// different then.
 struct sort_packing {
     int number, low, row; // widths in bits: the number, the lower bits of the distance, the row
+    bool whole;           // the number is the row
 };
 
 template <typename W>
 SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
-    int number = 32 - __clz(count - 1);
-    return {number, max(sort_range_bits(range) - (32 - number), 0), row};
+    const int bits = sort_range_bits(range), number = 32 - __clz(count - 1);
+    const bool whole = bits + row <= 32;
+    return {whole ? row : number, whole ? 0 : max(bits - (32 - number), 0), row, whole};
 }
 
 SPIRA_DEVICE uint32_t sort_number_of(const sort_packing &pack, uint32_t key) {
@@ -274,7 +279,7 @@ SPIRA_DEVICE bool sort_number_runs(const sort_pieces &p, const sort_packing &pac
 }
 
 // Writes a sorted bucket: keys and, at their numbers, the rest. Returns whether any of the keys of
-// this thread has the upper bits of the next one.
+// this thread must be ordered with the next one: they have the same upper bits.
 template <int items, typename W>
 SPIRA_DEVICE bool sort_put(const sort_pieces &p, const sort_range<W> &range,
                            const sort_packing &pack, int thread, int used, const uint32_t *key,
@@ -292,7 +297,8 @@ SPIRA_DEVICE bool sort_put(const sort_pieces &p, const sort_range<W> &range,
         }
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            found_rest[j] = rest[sort_number_of(pack, found[j])];
+            const uint32_t number = sort_number_of(pack, found[j]);
+            found_rest[j] = pack.whole ? number : rest[number];
         }
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
@@ -301,7 +307,7 @@ SPIRA_DEVICE bool sort_put(const sort_pieces &p, const sort_range<W> &range,
             order[at] = sort_unpack_row(pack, found_rest[j]);
         }
     }
-    return same;
+    return same && !pack.whole;
 }
 
 // Writes a bucket again whose runs have been sorted by the keys of sort_number_runs. by_run: these
@@ -393,7 +399,8 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
     if (packs) {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
             W away = sort_distance(range, k.word);
-            shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
+            shared[i] = (uint32_t)(away >> pack.low) << pack.number |
+                        (pack.whole ? (uint32_t)k.row : (uint32_t)i);
             rest[i] = (uint32_t)(away & (((W)1 << pack.low) - 1)) << row | (uint32_t)k.row;
         });
     } else {
