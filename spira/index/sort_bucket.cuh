@@ -519,10 +519,13 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
     const bool apart = sizeof(W) > 4 && sort_range_bits(range) + row > 64;
-    if (p.count > (apart ? few : most) * threads) {
+    if (p.count > most * threads) {
         sort_any(p, key, shared, (int)sizeof shared, sorted, order);
     } else if (apart) {
-        if (!sort_far_apart<threads, few>(p, key, range, (uint64_t *)shared, sorted, order)) {
+        uint64_t *const wide = (uint64_t *)shared;
+        if (!(p.count <= few * threads
+                  ? sort_far_apart<threads, few>(p, key, range, wide, sorted, order)
+                  : sort_far_apart<threads, most>(p, key, range, wide, sorted, order))) {
             sort_any(p, key, shared, (int)sizeof shared, sorted, order);
         }
     } else if (p.count <= few * threads) {
