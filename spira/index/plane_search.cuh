@@ -201,6 +201,28 @@ SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W>
     });
 }
 
+// Searches rows first, first + step, ... of a pass in the sampled window of a plane, and stores
+// their taps, as plane_put does: a warp's share of a window that the warps of a thread block
+// divide.
+template <typename W, int K, int columns>
+SPIRA_DEVICE void plane_put_far_rows(const search_walk<W> &walk, const search_sets<W> &sets,
+                                     const plane_outputs<W, K> &queries, const plane_window &window,
+                                     int plane, int g, int first, int step, int taps, uint32_t to) {
+    W output[plane_ahead(K)];
+#pragma unroll
+    for (int a = 0; a < plane_ahead(K); ++a) {
+        output[a] = queries.word[g + a];
+    }
+#pragma unroll 1
+    for (int y = first; y < K; y += step) {
+        plane_far_rows<W, K>(walk, sets, window, output, plane, y, [&](int a, int c, int tap) {
+            if (c < taps) {
+                shared_store(to + (uint32_t)(a * 32 * columns + c) * 4, (uint32_t)tap);
+            }
+        });
+    }
+}
+
 } // namespace spira
 
 #endif
