@@ -88,7 +88,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
     const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    if (!map_plane_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+    const int tile = map_plane_tile((int)blockIdx.x - task.block, task.tiles);
+    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
         pdl_wait();
         return;
     }
@@ -126,8 +127,8 @@ SPIRA_API status map_compact_launch(const word_layout *layout, const map_request
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_plane_task_make(layout, r, (int32_t)blocks, r->forms.compact);
-        blocks += ceil_div(r->outputs.capacity, plane_rows(K));
+        batch.task[i] = map_plane_task_make<K>(layout, r, (int32_t)blocks, r->forms.compact);
+        blocks += batch.task[i].tiles;
     }
     return kernel_launch(map_compact_kernel<W, K>, (unsigned)blocks, 32 * K,
                          (size_t)plane_windows_bytes(K, K), programmatic, 1, stream, "map_build",

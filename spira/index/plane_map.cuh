@@ -19,12 +19,12 @@ struct map_plane_task {
     const W *source, *outputs;
     const int32_t *source_count, *output_count;
     int32_t source_capacity, output_capacity;
-    int32_t block;          // its first thread block
+    int32_t block, tiles;   // its first thread block; thread blocks
     int32_t *to;            // os, half of os, or the compact map; pair lists: null
     device_status *trouble; // the compact form only
 };
 
-template <typename W>
+template <int K, typename W>
 SPIRA_API map_plane_task<W> map_plane_task_make(const word_layout *layout, const map_request<W> *r,
                                                 int32_t block, int32_t *to) {
     map_plane_task<W> task;
@@ -36,6 +36,7 @@ SPIRA_API map_plane_task<W> map_plane_task_make(const word_layout *layout, const
     task.source_capacity = r->source.capacity;
     task.output_capacity = r->outputs.capacity;
     task.block = block;
+    task.tiles = (int32_t)ceil_div(r->outputs.capacity, plane_rows(K));
     task.to = to;
     task.trouble = r->forms.trouble;
     return task;
@@ -60,6 +61,13 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
     int rows = min(sets->total - first, plane_rows(K));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
     return rows > 0;
+}
+
+// The tile of thread block `block` of a task of `tiles`: first those at both ends of the outputs,
+// in turn, towards the middle. Far from the sensor voxels are sparse, so tiles there cover many
+// planes and have the longest windows; a launch would wait for the last of them.
+SPIRA_BOTH int map_plane_tile(int block, int tiles) {
+    return block & 1 ? tiles - 1 - (block >> 1) : block >> 1;
 }
 
 // Returns the task of this thread block.
@@ -166,7 +174,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    if (!map_plane_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+    const int tile = map_plane_tile((int)blockIdx.x - task.block, task.tiles);
+    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
         pdl_wait();
         return;
     }
@@ -221,8 +230,8 @@ SPIRA_API status map_plane_launch(const word_layout *layout, const map_request<W
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_plane_task_make(layout, r, (int32_t)blocks, r->forms.os);
-        blocks += ceil_div(r->outputs.capacity, plane_rows(K));
+        batch.task[i] = map_plane_task_make<K>(layout, r, (int32_t)blocks, r->forms.os);
+        blocks += batch.task[i].tiles;
     }
     return kernel_launch(map_plane_kernel<W, K, half>, (unsigned)blocks, 32 * plane_count(K, half),
                          (size_t)plane_block_bytes(K, half), programmatic, 1, stream, "map_build",
