@@ -86,7 +86,7 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
         position[y] = window.begin + (chunk << window.length.first);
     }
     int step = 1 << window.length.first;
-    if constexpr (rows <= 2) { // two steps at once: three words, loaded together
+    if constexpr (rows <= 3) { // two steps at once: three words, loaded together
 #pragma unroll 1
         for (; step > 2; step /= 4) {
             int more[rows] = {};
