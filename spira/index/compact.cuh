@@ -55,15 +55,14 @@ SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_s
     return gaps;
 }
 
-// Searches a pass of a sampled window and writes its records. to: of the tile's first output.
+// Searches a sampled window and writes the records of its outputs. to: of the tile's first output.
 template <typename W, int K>
 SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_sets<W> &sets,
-                                  const plane_search<W, K> &search, int g, int32_t *to) {
-    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
-        const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
-        if (row >= search.queries.rows) {
-            return;
-        }
+                                  const plane_search<W, K> &search, int32_t *to) {
+    const int rows = search.queries.rows, first = search.queries.first;
+#pragma unroll 1
+    for (int row = threadIdx.x & 31; row < rows; row += 32) {
+        const W word = sets.outputs[first + row]; // read again: fewer registers
         int32_t *record = to + row * compact_record_words(K);
         uint32_t has = 0;
         const auto put = [&](int y, uint32_t bits, int position) {
@@ -73,15 +72,23 @@ SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_se
         if (plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put)) {
             record[K] = (int32_t)has;
         } else if (map_compact_walk<W, K>(task, sets, search, word, record)) {
-            device_status_raise(task.trouble, device_flag_lattice,
-                                (uint32_t)(search.queries.first + row));
+            device_status_raise(task.trouble, device_flag_lattice, (uint32_t)(first + row));
         }
-    });
+    }
+}
+
+// Warps per multiprocessor that the kernel below has registers for, without spills.
+SPIRA_BOTH constexpr int map_compact_warps(int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return 24;
+#else
+    return word > 4 ? 36 : 40;
+#endif
 }
 
 // Writes the compact form. A warp for each plane; no warp waits for another.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W)) / K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_compact_warps(sizeof(W)) / K)
     map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();
@@ -97,12 +104,13 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
     const plane_search<W, K> search = plane_begin<W, K>(
         task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
     int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
+    if (!plane_near(search)) {
+        map_compact_far<W, K>(task, sets, search, to);
+        pdl_wait();
+        return;
+    }
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
-        if (!plane_near(search)) {
-            map_compact_far<W, K>(task, sets, search, g, to);
-            continue;
-        }
         plane_found<K> found[plane_ahead(K)];
         plane_find<W, K>(task.walk, queries, search.window, g, found);
 #pragma unroll

@@ -80,8 +80,8 @@ SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<
     return batch.task[t];
 }
 
-// Warps per multiprocessor that the kernel below and the one of compact.cuh have registers for,
-// without spills. all: it writes os with all columns.
+// Warps per multiprocessor that the kernel below has registers for, without spills. all: it writes
+// os with all columns.
 SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
