@@ -16,7 +16,8 @@
 //
 // A warp calls plane_read, plane_limit and plane_begin. Then for each pass of a near window it
 // calls plane_find, and plane_put if it wants taps in shared memory; of a sampled one
-// plane_far_find, or plane_put_far.
+// plane_far_find, or plane_put_far. plane_put_far_rows searches some rows of any warp's sampled
+// window, so that a thread block can divide one.
 #ifndef SPIRA_INDEX_PLANE_SEARCH_CUH
 #define SPIRA_INDEX_PLANE_SEARCH_CUH
 
