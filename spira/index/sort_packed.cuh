@@ -119,17 +119,17 @@ SPIRA_DEVICE void sort_short_runs(const sort_pieces &p, const sort_range<W> &ran
     }
 }
 
-// Makes keys that order the runs of keys with equal upper bits: number of the run | rest. The rest
-// of what is sorted takes the place of `rest`, which becomes a copy of key. Returns false if such a
-// key has more than 32 bits: nothing is changed then. Called by the first `used` threads, with
-// barriers inside.
+// Makes keys that order the runs of keys with equal upper bits. With `low`: number of the run |
+// lower bits of the distance | number of the key. Else: number of the run | row. Returns false if
+// such a key has more than 32 bits, which those with rows never have. Called by the first `used`
+// threads, with a barrier inside.
 template <int threads, int items>
 SPIRA_DEVICE bool sort_number_runs(const sort_pieces &p, const sort_packing &pack, int thread,
-                                   int used, const uint32_t *key, uint32_t *rest,
+                                   int used, const uint32_t *key, const uint32_t *rest, bool low,
                                    uint32_t (&mine)[items]) {
     __shared__ int32_t heads[threads / 32]; // of each warp: keys that begin a run
     const int first = thread * items, lane = thread % 32, warp = thread / 32;
-    const int bits = pack.low + pack.row;
+    const int bits = low ? pack.low + pack.number : pack.row;
     uint32_t begins = 0, before = key[max(first - 1, 0)];
 #pragma unroll 4
     for (int j = 0; j < items; ++j) {
@@ -150,20 +150,17 @@ SPIRA_DEVICE bool sort_number_runs(const sort_pieces &p, const sort_packing &pac
         run += w < warp ? more : 0;
         runs += more;
     }
-    if (bits == 32 || (uint32_t)runs >> (32 - bits)) {
+    if (bits >= 32 || (uint32_t)runs >> (32 - bits)) {
         return false;
     }
 #pragma unroll
     for (int j = 0; j < items; ++j) {
         run += (int)(begins >> j & 1);
-        mine[j] = first + j < p.count
-                      ? (uint32_t)run << bits | rest[sort_number_of(pack, key[first + j])]
-                      : ~0u;
-    }
-    named_barrier_sync(1, used);
-#pragma unroll 4
-    for (int j = 0; j < items; ++j) {
-        rest[first + j] = key[first + j];
+        // Past the last key the number is the highest, within `rest`.
+        const uint32_t number = sort_number_of(pack, key[first + j]), other = rest[number];
+        const uint32_t lower = low ? other >> pack.row << pack.number | number
+                                   : (uint32_t)sort_unpack_row(pack, other);
+        mine[j] = first + j < p.count ? (uint32_t)run << bits | lower : ~0u;
     }
     return true;
 }
@@ -200,29 +197,46 @@ SPIRA_DEVICE bool sort_put(const sort_pieces &p, const sort_range<W> &range,
     return same && !pack.whole;
 }
 
-// Writes a bucket again whose runs have been sorted by the keys of sort_number_runs. by_run: these
-// keys; key: the first keys, whose upper bits stay where they are.
+// Writes a bucket again whose runs have been sorted by the lower bits of the distances. key: from
+// sort_number_runs. Returns whether any of the keys of this thread has the word of the next one.
 template <int items, typename W>
-SPIRA_DEVICE void sort_put_runs(const sort_pieces &p, const sort_range<W> &range,
-                                const sort_packing &pack, int thread, int used,
-                                const uint32_t *by_run, const uint32_t *key, W *sorted,
-                                int32_t *order) {
-    const uint32_t mask = (1u << (pack.low + pack.row)) - 1;
-#pragma unroll 8
+SPIRA_DEVICE bool sort_put_low(const sort_pieces &p, const sort_range<W> &range,
+                               const sort_packing &pack, int thread, int used, const uint32_t *key,
+                               const uint32_t *rest, W *sorted, int32_t *order) {
+    bool same = false;
+#pragma unroll 2
     for (int j = 0; j < items; ++j) {
         const int i = j * used + thread;
         if (i < p.count) {
-            const uint32_t rest = by_run[i] & mask;
-            sorted[p.first + i] = sort_word_at(range, (W)sort_unpack(pack, key[i], rest));
-            order[p.first + i] = sort_unpack_row(pack, rest);
+            const uint32_t found = rest[sort_number_of(pack, key[i])];
+            same |= i + 1 < p.count && sort_same(pack, key[i], key[i + 1]);
+            // The upper bits stay where they are; this thread has written them.
+            const W upper = (W)(sort_distance(range, sorted[p.first + i]) >> pack.low << pack.low);
+            sorted[p.first + i] = sort_word_at(range, (W)(upper | found >> pack.row));
+            order[p.first + i] = sort_unpack_row(pack, found);
+        }
+    }
+    return same;
+}
+
+// Writes the rows of a bucket whose runs have been sorted by them. key: from sort_number_runs.
+template <int items>
+SPIRA_DEVICE void sort_put_rows(const sort_pieces &p, const sort_packing &pack, int thread,
+                                int used, const uint32_t *key, int32_t *order) {
+#pragma unroll 4
+    for (int j = 0; j < items; ++j) {
+        const int i = j * used + thread;
+        if (i < p.count) {
+            order[p.first + i] = sort_unpack_row(pack, key[i]);
         }
     }
 }
 
 // Sorts a bucket by packed keys, by the first `used` threads. Keys with the same upper bits, which
-// are mostly equal words, are then ordered one by one if they are few, else by sorting once more:
-// by the number of their run, in place of the upper bits, and the rest. key, rest [items *
-// threads]. Returns false if that takes more than 32 bits: `key` is sorted by its upper bits then.
+// are mostly equal words, are then ordered one by one if they are few, else by sorting again with
+// the number of their run in place of the upper bits: by the lower bits of the distances, if there
+// are any, then by rows. key, rest [items * threads]. Returns false if the lower bits do not fit
+// beside the run: `key` is sorted by its upper bits then.
 template <int threads, int items, typename W>
 SPIRA_DEVICE bool sort_by_numbers(const sort_pieces &p, const sort_range<W> &range,
                                   const sort_packing &pack, int used, uint32_t *key, uint32_t *rest,
@@ -235,25 +249,31 @@ SPIRA_DEVICE bool sort_by_numbers(const sort_pieces &p, const sort_range<W> &ran
         int i = j * used + thread;
         mine[j] = i < p.count ? key[i] : ~0u;
     }
+    enum { by_number, by_low, by_row };
 #pragma unroll 1
-    for (bool again = false;; again = true) { // the network's code is there once
+    for (int stage = by_number;;) { // the network's code is there once
         sort_block<threads>(mine, used, key);
         asm volatile("" : "+r"(thread), "+r"(used)); // otherwise places are kept over the loop
-        if (again) {
-            sort_put_runs<items>(p, range, pack, thread, used, key, rest, sorted, order);
+        if (stage == by_row) {
+            sort_put_rows<items>(p, pack, thread, used, key, order);
             return true;
         }
-        const bool same = sort_put<items>(p, range, pack, thread, used, key, rest, sorted, order);
+        const bool same =
+            stage == by_number
+                ? sort_put<items>(p, range, pack, thread, used, key, rest, sorted, order)
+                : sort_put_low<items>(p, range, pack, thread, used, key, rest, sorted, order);
         if (!named_barrier_any(1, used, same)) {
             return true;
         }
-        if (!sort_has_long_runs<items>(p, pack, thread, used, key)) {
+        if (stage == by_number && !sort_has_long_runs<items>(p, pack, thread, used, key)) {
             sort_short_runs(p, range, pack, thread, used, key, rest, sorted, order);
             return true;
         }
-        if (!sort_number_runs<threads>(p, pack, thread, used, key, rest, mine)) {
+        const bool low = stage == by_number && pack.low > 0;
+        if (!sort_number_runs<threads>(p, pack, thread, used, key, rest, low, mine)) {
             return false;
         }
+        stage = low ? by_low : by_row;
     }
 }
 
