@@ -10,6 +10,10 @@
 #include "map_write.cuh"
 #include "plane_search.cuh"
 
+#ifndef SPIRA_TRY_PLANE_ENDS
+#define SPIRA_TRY_PLANE_ENDS 1 // try 0: tiles in order
+#endif
+
 namespace spira {
 
 // One map of a launch.
@@ -67,7 +71,11 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
 // in turn, towards the middle. Far from the sensor voxels are sparse, so tiles there cover many
 // planes and have the longest windows; a launch would wait for the last of them.
 SPIRA_BOTH int map_plane_tile(int block, int tiles) {
+#if SPIRA_TRY_PLANE_ENDS
     return block & 1 ? tiles - 1 - (block >> 1) : block >> 1;
+#else
+    return block;
+#endif
 }
 
 // Returns the task of this thread block.
