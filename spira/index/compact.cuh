@@ -36,7 +36,7 @@ SPIRA_DEVICE void map_compact_write(const int32_t (&record)[K + 1], int32_t *to)
 // gap. Returns whether there is a gap.
 template <typename W, int K>
 SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_sets<W> &sets,
-                                   const plane_search<W, K> &search, W output, int32_t *record) {
+                                   int begin, int plane, W output, int32_t *record) {
     int next = -1;
     uint32_t has = 0;
     bool gaps = false;
@@ -50,33 +50,33 @@ SPIRA_DEVICE bool map_compact_walk(const map_plane_task<W> &task, const search_s
         has |= takes ? 1u << c : 0;
         next = takes ? tap + 1 : next;
     };
-    plane_far_walk<W, K>(task.walk, sets, search.window.begin, output, search.plane, put);
+    plane_far_walk<W, K>(task.walk, sets, begin, output, plane, put);
     record[K] = (int32_t)has;
     return gaps;
 }
 
-// Searches a pass of a sampled window and writes its records. to: of the tile's first output.
+// Searches the sampled window all[plane] and writes the records of the tile's `rows` outputs from
+// `first` on. Called by all threads of a block.
 template <typename W, int K>
 SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_sets<W> &sets,
-                                  const plane_search<W, K> &search, int g, int32_t *to) {
-    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
-        const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
-        if (row >= search.queries.rows) {
-            return;
-        }
-        int32_t *record = to + row * compact_record_words(K);
+                                  const plane_window *all, int plane, int first, int rows) {
+#pragma unroll 1
+    for (int row = threadIdx.x; row < rows; row += 32 * K) {
+        const plane_window window = all[plane];
+        const W word = sets.outputs[first + row]; // read again: fewer registers
+        int32_t *record = task.to + compact_at(K, task.output_capacity, plane, first) +
+                          row * compact_record_words(K);
         uint32_t has = 0;
         const auto put = [&](int y, uint32_t bits, int position) {
             record[y] = position;
             has |= bits << (y * K);
         };
-        if (plane_far_find<W, K>(task.walk, sets, search.window, word, search.plane, put)) {
+        if (plane_far_find<W, K>(task.walk, sets, window, word, plane, put)) {
             record[K] = (int32_t)has;
-        } else if (map_compact_walk<W, K>(task, sets, search, word, record)) {
-            device_status_raise(task.trouble, device_flag_lattice,
-                                (uint32_t)(search.queries.first + row));
+        } else if (map_compact_walk<W, K>(task, sets, window.begin, plane, word, record)) {
+            device_status_raise(task.trouble, device_flag_lattice, (uint32_t)(first + row));
         }
-    });
+    }
 }
 
 // What a launch clears beside its maps: groups of four numbers.
@@ -85,9 +85,19 @@ struct map_zeros {
     int32_t groups;
 };
 
-// Writes the compact form. A warp for each plane; no warp waits for another.
+// Warps per multiprocessor that the kernel below has registers for, without spills.
+SPIRA_BOTH constexpr int map_compact_warps(int K, int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return 24;
+#else
+    return word > 4 ? (K <= 3 ? 32 : 36) : 40;
+#endif
+}
+
+// Writes the compact form. A warp for each plane. The warps of a thread block divide the outputs in
+// a sampled window, when they have done their own planes.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W)) / K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_compact_warps(K, sizeof(W)) / K)
     map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch, map_zeros zeros) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();
@@ -99,20 +109,22 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
     const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    if (!map_plane_begin<W, K>(task, (int)blockIdx.x - task.block, &sets, &queries)) {
+    const int tile = map_plane_tile((int)blockIdx.x - task.block, task.tiles);
+    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
         pdl_wait();
         return;
     }
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
     const plane_search<W, K> search = plane_begin<W, K>(
         task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
+    __shared__ plane_window all[K];
+    if (lane == 0) {
+        all[plane] = search.window;
+    }
     int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
+    const bool near = plane_near(search);
 #pragma unroll
-    for (int g = 0; g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
-        if (!plane_near(search)) {
-            map_compact_far<W, K>(task, sets, search, g, to);
-            continue;
-        }
+    for (int g = 0; near && g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
         plane_found<K> found[plane_ahead(K)];
         plane_find<W, K>(task.walk, queries, search.window, g, found);
 #pragma unroll
@@ -122,6 +134,14 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_plane_warps(K, false, sizeof(W))
             if (row < queries.rows) {
                 map_compact_record<K>(found[a], record);
                 map_compact_write<K>(record, to + row * compact_record_words(K));
+            }
+        }
+    }
+    if (__syncthreads_or(!near)) {
+#pragma unroll 1
+        for (int p = 0; p < K; ++p) {
+            if (all[p].length.steps == 0) {
+                map_compact_far<W, K>(task, sets, all, p, queries.first, queries.rows);
             }
         }
     }
@@ -138,8 +158,8 @@ SPIRA_API status map_compact_launch(const word_layout *layout, const map_request
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_plane_task_make(layout, r, (int32_t)blocks, r->forms.compact);
-        blocks += ceil_div(r->outputs.capacity, plane_rows(K));
+        batch.task[i] = map_plane_task_make<K>(layout, r, (int32_t)blocks, r->forms.compact);
+        blocks += batch.task[i].tiles;
         if (r->forms.zero_count) {
             zeros = {(int4 *)r->forms.zeros, r->forms.zero_count / 4};
         }

@@ -59,36 +59,55 @@ SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W
 }
 
 // Steps of a search in samples, the first of `step` words. at: shared addresses.
-template <typename W, int K, int step>
-SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[K], const W (&key)[K]) {
+template <typename W, int rows, int step>
+SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[rows], const W (&key)[rows]) {
 #pragma unroll
-    for (int y = 0; y < K; ++y) {
+    for (int y = 0; y < rows; ++y) {
         plane_far_step<step>(&at[y], key[y]);
     }
     if constexpr (step > 1) {
-        plane_far_steps<W, K, step / 2>(at, key);
+        plane_far_steps<W, rows, step / 2>(at, key);
     }
 }
 
 // Finds the positions of the anchors of rows in a sampled window, interleaved.
-template <typename W, int K>
+template <typename W, int rows>
 SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_window &window,
-                                    const W (&key)[K], int (&position)[K]) {
-    uint32_t at[K];
+                                    const W (&key)[rows], int (&position)[rows]) {
+    uint32_t at[rows];
 #pragma unroll
-    for (int y = 0; y < K; ++y) {
+    for (int y = 0; y < rows; ++y) {
         at[y] = window.words;
     }
-    plane_far_steps<W, K, plane_samples / 2>(at, key);
+    plane_far_steps<W, rows, plane_samples / 2>(at, key);
 #pragma unroll
-    for (int y = 0; y < K; ++y) {
+    for (int y = 0; y < rows; ++y) {
         const int chunk = (int)((at[y] - window.words) / (uint32_t)sizeof(W));
         position[y] = window.begin + (chunk << window.length.first);
     }
+    int step = 1 << window.length.first;
+    if constexpr (rows <= 3) { // two steps at once: three words, loaded together
 #pragma unroll 1
-    for (int step = (1 << window.length.first) / 2; step; step /= 2) {
+        for (; step > 2; step /= 4) {
+            int more[rows] = {};
 #pragma unroll
-        for (int y = 0; y < K; ++y) {
+            for (int y = 0; y < rows; ++y) {
+#pragma unroll
+                for (int n = 1; n < 4; ++n) {
+                    const W word = plane_far_word(sets, position[y] + n * (step / 4) - 1);
+                    more[y] += word < key[y] ? step / 4 : 0;
+                }
+            }
+#pragma unroll
+            for (int y = 0; y < rows; ++y) {
+                position[y] += more[y];
+            }
+        }
+    }
+#pragma unroll 1
+    for (step /= 2; step; step /= 2) {
+#pragma unroll
+        for (int y = 0; y < rows; ++y) {
             position[y] += plane_far_word(sets, position[y] + step - 1) < key[y] ? step : 0;
         }
     }
@@ -117,6 +136,16 @@ SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *wor
     return bits & ((1u << K) - 1);
 }
 
+// The K words from a row's anchor on. Without spacing the samples are the words. With it there are
+// K words, and those below the anchor have no bits.
+template <typename W, int K>
+SPIRA_DEVICE const W *plane_far_row(const search_sets<W> &sets, const plane_window &window,
+                                    int position) {
+    return window.length.first
+               ? sets.source + min(position, sets.count - K)
+               : (const W *)shared_pointer(window.words) + (position - window.begin);
+}
+
 // Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
 // presence bits, and the source position of the first member. Returns false if there are words off
 // the lattice: then bits and positions are unspecified.
@@ -133,11 +162,7 @@ SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W
     plane_far_anchors<W, K>(sets, window, key, position);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
-        // Without spacing the samples are the words. With it there are K words, and those below the
-        // anchor have no bits.
-        const W *word = window.length.first ? sets.source + min(position[y], sets.count - K)
-                                            : (const W *)shared_pointer(window.words) +
-                                                  (position[y] - window.begin);
+        const W *word = plane_far_row<W, K>(sets, window, position[y]);
         bool off;
         const uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
         any = any || off;
@@ -159,6 +184,40 @@ SPIRA_DEVICE void plane_far_walk(const search_walk<W> &walk, const search_sets<W
             cursor = search_lower_bound(sets.source, cursor, sets.count, key);
         }
         tap(c, search_scan(sets.source, sets.count, key, &cursor));
+    }
+}
+
+// Searches row y of `outputs` outputs in a sampled window, interleaved. Calls tap(a, c, position or
+// -1) for each offset c of the row and each output a.
+template <typename W, int K, int outputs, typename F>
+SPIRA_DEVICE void plane_far_rows(const search_walk<W> &walk, const search_sets<W> &sets,
+                                 const plane_window &window, const W (&output)[outputs], int plane,
+                                 int y, F tap) {
+    W key[outputs];
+    int position[outputs];
+#pragma unroll
+    for (int a = 0; a < outputs; ++a) {
+        key[a] = plane_far_key(walk, output[a], plane, y);
+    }
+    plane_far_anchors<W, outputs>(sets, window, key, position);
+#pragma unroll
+    for (int a = 0; a < outputs; ++a) {
+        bool off;
+        const W *word = plane_far_row<W, K>(sets, window, position[a]);
+        const uint32_t bits = plane_far_members<W, K>(walk, word, key[a], &off);
+        int next = position[a];
+#pragma unroll
+        for (int m = 0; m < K; ++m) {
+            const bool has = bits >> m & 1;
+            tap(a, y * K + m, has ? next : -1);
+            next += has;
+        }
+        int cursor = position[a];
+#pragma unroll 1
+        for (int m = 0; off && m < K; ++m) { // once more, word by word
+            const W query = key[a] + (W)m * (W)walk.step;
+            tap(a, y * K + m, search_scan(sets.source, sets.count, query, &cursor));
+        }
     }
 }
 

@@ -264,13 +264,14 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_find_blocks_per_sm(K, sizeof(W))
     }
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    if (!map_plane_begin<W, K>(task, (int)blockIdx.x, &sets, &queries)) {
+    const int tile = map_plane_tile((int)blockIdx.x, lists.tiles);
+    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
         return;
     }
     uint32_t counts[map_count_words(K)] = {};
     map_plane_search<W, K>(task.walk, sets, queries, plane, lists,
                            (uint32_t *)map_shared + plane * plane_window_words(K), counts);
-    map_plane_put_counts<K>(counts, lists, plane, (int)blockIdx.x);
+    map_plane_put_counts<K>(counts, lists, plane, tile);
 }
 
 // ---- scan ---------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ SPIRA_API status map_small_pairs_launch(const word_layout *layout, const map_req
     workspace w = workspace_begin(scratch);
     map_plane_lists<K> lists = map_plane_lists_take<K>(&w, r->outputs.capacity);
     map_plane_wanted(&r->kernel, &r->forms, lists.wanted);
-    map_plane_task<W> task = map_plane_task_make(layout, r, 0, nullptr);
+    map_plane_task<W> task = map_plane_task_make<K>(layout, r, 0, nullptr);
     SPIRA_TRY(kernel_launch(map_small_find_kernel<W, K>, (unsigned)lists.bundles, threads, 0, false,
                             1, stream, "map_build_pairs", task, lists));
     return kernel_launch(map_small_move_kernel<W, K>, (unsigned)blocks, threads, 0, false, 1,

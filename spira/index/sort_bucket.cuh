@@ -6,254 +6,9 @@
 #ifndef SPIRA_INDEX_SORT_BUCKET_CUH
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
-#include "../base/async.cuh"
-#include "../word.h"
-#include "sort_network.cuh"
-#include "sort_shape.h"
+#include "sort_packed.cuh"
 
 namespace spira {
-
-// ---- the keys of a bucket -----------------------------------------------------------------------
-
-// Where the keys of a bucket are. The keys from one segment are a piece: keys [begin[k], begin[k +
-// 1]) of the bucket are piece k, and key i of it is at i + from[k] in the array of all keys.
-struct sort_pieces {
-    const int32_t *begin, *from; // [pieces]
-    // [keys / 32], for as many keys as a block has in registers. x: which of 32 keys begin a piece;
-    // y: the piece of the first of them
-    const uint2 *heads;
-    int pieces;
-    int first, count; // of the bucket: its first place in the result, and its keys
-};
-
-// Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with
-// barriers inside.
-template <int threads>
-SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
-                                          const uint32_t *__restrict__ table, int bucket) {
-    const int warps = threads / 32, groups = threads * sort_bucket_most / 32;
-    __shared__ int32_t begin[threads], from[threads];
-    __shared__ uint2 heads[groups];
-    __shared__ int4 total[warps]; // pieces, their keys, keys of the buckets before
-    const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-    uint32_t entry = 0;
-    if (thread < shape.blocks) {
-        entry = table[(int64_t)bucket * shape.blocks + thread];
-    }
-    if (thread < groups) {
-        heads[thread] = make_uint2(0, 0);
-    }
-    const int start = (int)(entry >> 16), keys = (int)(entry & 0xffff);
-    uint32_t pieces = __ballot_sync(~0u, keys > 0);
-    int to = warp_sum_up_to(keys), before = warp_sum(start);
-    if (lane == 31) {
-        total[warp] = make_int4(__popc(pieces), to, before, 0);
-    }
-    __syncthreads();
-    int piece = __popc(pieces & ((1u << lane) - 1));
-    sort_pieces p = {begin, from, heads, 0, 0, 0};
-#pragma unroll
-    for (int w = 0; w < warps; ++w) {
-        int4 t = total[w];
-        piece += w < warp ? t.x : 0;
-        to += w < warp ? t.y : 0;
-        p.pieces += t.x;
-        p.count += t.y;
-        p.first += t.z;
-    }
-    if (keys) {
-        int key = to - keys;
-        begin[piece] = key;
-        from[piece] = thread * sort_threads * shape.each + start - key;
-        if (key < 32 * groups) {
-            atomicOr(&heads[(uint32_t)key / 32].x, 1u << key % 32);
-        }
-#pragma unroll 1
-        for (int g = (int)(key + 31u) / 32; g < min((int)(to + 31u) / 32, groups); ++g) {
-            heads[g].y = (uint32_t)piece;
-        }
-    }
-    __syncthreads();
-    return p;
-}
-
-// Where key i is, for as many keys as a block has in registers; past the last key, where the first
-// one is. The lanes of a warp must ask for keys 32 n, 32 n + 1, ...
-SPIRA_DEVICE int sort_piece_at(const sort_pieces &p, int i) {
-    uint2 heads = p.heads[(uint32_t)i / 32];
-    uint32_t piece = heads.y + (uint32_t)__popc(heads.x & ((2u << threadIdx.x % 32) - 2));
-    int at = i + p.from[piece];
-    return i < p.count ? at : p.from[0];
-}
-
-// The same for any key, by a binary search.
-SPIRA_DEVICE int sort_piece_find(const sort_pieces &p, int i) {
-    int piece = 0;
-    for (int step = 1 << (31 - __clz(p.pieces)); step; step >>= 1) {
-        int next = piece + step;
-        piece = next < p.pieces && p.begin[next] <= i ? next : piece;
-    }
-    return i + p.from[piece];
-}
-
-// Calls use(i, key) for key i of a bucket, each by one thread of the block.
-template <int threads, typename W, typename consumer>
-SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
-                              consumer use) {
-#pragma unroll 1
-    for (int first = 0; first < p.count; first += sort_bucket_batch * threads) {
-        sort_key<W> key[sort_bucket_batch];
-#pragma unroll
-        for (int j = 0; j < sort_bucket_batch; ++j) {
-            if (first + j * threads < p.count) {
-                key[j] = from[sort_piece_at(p, first + j * threads + (int)threadIdx.x)];
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < sort_bucket_batch; ++j) {
-            int i = first + j * threads + (int)threadIdx.x;
-            if (i < p.count) {
-                use(i, key[j]);
-            }
-        }
-    }
-}
-
-// ---- words as distances -------------------------------------------------------------------------
-
-// The words of a bucket lie close together. They are represented by their distance from `base`;
-// word_none() by the distance of `end`.
-template <typename W>
-struct sort_range {
-    W base, last, end; // base <= last <= end
-};
-
-template <typename W>
-SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
-                                         W end) {
-    W base = bucket ? split_word[bucket] : 0;
-    W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
-    return {base < end ? base : end, last < end ? last : end, end};
-}
-
-// How many bits distances have.
-template <typename W>
-SPIRA_DEVICE int sort_range_bits(const sort_range<W> &range) {
-    return 64 - __clzll((long long)(uint64_t)(W)(range.last - range.base));
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_distance(const sort_range<W> &range, W word) {
-    return (W)((word < range.end ? word : range.end) - range.base);
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_word_at(const sort_range<W> &range, W distance) {
-    W word = (W)(range.base + distance);
-    return word == range.end ? word_none<W>() : word;
-}
-
-// How a key and its row are packed into two 32-bit numbers, so that the network sorts 32 bits:
-//
-//   key     upper bits of the distance | number of the key in the bucket
-//   rest    lower bits of the distance | row, stored at that number
-struct sort_packing {
-    int number, low, row; // widths in bits: the number, the lower bits of the distance, the row
-};
-
-template <typename W>
-SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
-    int number = 32 - __clz(count - 1);
-    return {number, max(sort_range_bits(range) - (32 - number), 0), row};
-}
-
-SPIRA_DEVICE uint32_t sort_number_of(const sort_packing &pack, uint32_t key) {
-    return key & ((1u << pack.number) - 1);
-}
-
-// Whether two keys have the same upper bits.
-SPIRA_DEVICE bool sort_same(const sort_packing &pack, uint32_t a, uint32_t b) {
-    return (a ^ b) >> pack.number == 0;
-}
-
-SPIRA_DEVICE uint64_t sort_unpack(const sort_packing &pack, uint32_t key, uint32_t rest) {
-    return (uint64_t)(key >> pack.number) << pack.low | rest >> pack.row;
-}
-
-SPIRA_DEVICE int32_t sort_unpack_row(const sort_packing &pack, uint32_t rest) {
-    return (int32_t)(rest & ((1u << pack.row) - 1));
-}
-
-// ---- one bucket ---------------------------------------------------------------------------------
-
-// Finds the place of each key among those with the same upper bits. Returns false if more than
-// sort_run_most keys share them; nothing is done then.
-template <typename W>
-SPIRA_DEVICE bool sort_runs(const sort_pieces &p, const sort_range<W> &range,
-                            const sort_packing &pack, int used, const uint32_t *key,
-                            const uint32_t *rest, W *sorted, int32_t *order) {
-    bool is_long = false;
-    for (int i = threadIdx.x; i + sort_run_most < p.count; i += used) {
-        is_long = is_long || sort_same(pack, key[i], key[i + sort_run_most]);
-    }
-    if (named_barrier_any(1, used, is_long)) {
-        return false;
-    }
-    for (int i = threadIdx.x; i < p.count; i += used) {
-        uint32_t mine = key[i], mine_rest = rest[sort_number_of(pack, mine)];
-        int begin = i, end = i + 1, to = i;
-        while (begin > 0 && sort_same(pack, key[begin - 1], mine)) {
-            to -= rest[sort_number_of(pack, key[--begin])] > mine_rest;
-        }
-        while (end < p.count && sort_same(pack, key[end], mine)) {
-            to += rest[sort_number_of(pack, key[end++])] < mine_rest;
-        }
-        if (to != i) {
-            sorted[p.first + to] = sort_word_at(range, (W)sort_unpack(pack, mine, mine_rest));
-            order[p.first + to] = sort_unpack_row(pack, mine_rest);
-        }
-    }
-    return true;
-}
-
-// Sorts a bucket by packed keys, by the first `used` threads. key, rest [items * threads]. Returns
-// false if too many keys share their upper bits: `key` is sorted by its upper bits then.
-template <int threads, int items, typename W>
-SPIRA_DEVICE bool sort_by_numbers(const sort_pieces &p, const sort_range<W> &range,
-                                  const sort_packing &pack, int used, uint32_t *key,
-                                  const uint32_t *rest, W *sorted, int32_t *order) {
-    uint32_t mine[items];
-#pragma unroll
-    for (int j = 0; j < items; ++j) {
-        int i = j * used + (int)threadIdx.x;
-        mine[j] = i < p.count ? key[i] : ~0u;
-    }
-    sort_block<threads>(mine, used, key);
-    const int batch = items < sort_bucket_batch ? items : (int)sort_bucket_batch;
-    bool same = false;
-#pragma unroll 1
-    for (int first = 0; first < items; first += batch) {
-        uint32_t found[batch], found_rest[batch];
-#pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            int i = (first + j) * used + (int)threadIdx.x;
-            found[j] = key[min(i, p.count - 1)]; // past the last, the last again
-            same |= sort_same(pack, found[j], key[i + 1]) & (i + 1 < p.count);
-        }
-#pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            found_rest[j] = rest[sort_number_of(pack, found[j])];
-        }
-#pragma unroll
-        for (int j = 0; j < batch; ++j) {
-            int at = p.first + min((first + j) * used + (int)threadIdx.x, p.count - 1);
-            sorted[at] = sort_word_at(range, (W)sort_unpack(pack, found[j], found_rest[j]));
-            order[at] = sort_unpack_row(pack, found_rest[j]);
-        }
-    }
-    return !named_barrier_any(1, used, same) ||
-           sort_runs(p, range, pack, used, key, rest, sorted, order);
-}
 
 // Sorts a bucket by 64-bit keys, distance << row | row, by the first `used` threads. shared [items
 // * threads].
@@ -287,7 +42,8 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
     if (packs) {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
             W away = sort_distance(range, k.word);
-            shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
+            shared[i] = (uint32_t)(away >> pack.low) << pack.number |
+                        (pack.whole ? (uint32_t)k.row : (uint32_t)i);
             rest[i] = (uint32_t)(away & (((W)1 << pack.low) - 1)) << row | (uint32_t)k.row;
         });
     } else {
@@ -406,10 +162,13 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
     const bool apart = sizeof(W) > 4 && sort_range_bits(range) + row > 64;
-    if (p.count > (apart ? few : most) * threads) {
+    if (p.count > most * threads) {
         sort_any(p, key, shared, (int)sizeof shared, sorted, order);
     } else if (apart) {
-        if (!sort_far_apart<threads, few>(p, key, range, (uint64_t *)shared, sorted, order)) {
+        uint64_t *const wide = (uint64_t *)shared;
+        if (!(p.count <= few * threads
+                  ? sort_far_apart<threads, few>(p, key, range, wide, sorted, order)
+                  : sort_far_apart<threads, most>(p, key, range, wide, sorted, order))) {
             sort_any(p, key, shared, (int)sizeof shared, sorted, order);
         }
     } else if (p.count <= few * threads) {

@@ -149,6 +149,9 @@ TEST(sort_buckets_of_wide_ranges) {
         std::vector<uint64_t> wide = words_in_runs<uint64_t>(&r, rows, 40, 1, true);
         wide[3] = (uint64_t)1 << 40; // too wide for 32 bits
         CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 45, 1)));
+        // The lower bits of the distances fit beside the rows, but not beside the runs.
+        wide = words_in_runs<uint64_t>(&r, rows, 40, (uint64_t)1 << 34, false);
+        CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 42, 1)));
     }
 }
 

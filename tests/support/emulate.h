@@ -493,8 +493,8 @@ inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
 namespace spira {
 
 inline int warp_sum(int value) {
-    for (int step = 16; step; step /= 2) {
-        value += __shfl_xor_sync(~0u, value, step);
+    for (int step = 16; step; step /= 2) { // of four bytes, too: it may wrap
+        value = (int)((uint32_t)value + (uint32_t)__shfl_xor_sync(~0u, value, step));
     }
     return value;
 }
