@@ -58,13 +58,22 @@ SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, narrow_finished<narrow
     }
 }
 
+// Loads the residuals of all rows before it stores the first output: a load behind a store would
+// wait for the load in front of it.
 template <typename E, bool wide, int rows>
 SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_finished<rows> &f) {
     const conv_output output = conv_output_of(p, f.channel);
+    conv_quad<E> extra[rows];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            conv_output_store_as<E, wide>(p, output, f.row[i], f.sum[i]);
+            extra[i] = conv_residual_load<E, wide>(p, output, f.row[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[i] >= 0) {
+            conv_output_finish<E, wide>(p, output, f.row[i], f.sum[i], extra[i]);
         }
     }
 }
