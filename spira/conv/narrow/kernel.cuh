@@ -132,7 +132,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
 template <typename E, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
     narrow_kernel(const __grid_constant__ conv_tensor_params p) {
-#if __CUDA_ARCH__ >= 800
+#if SPIRA_MMA
     enum { places = 8 * narrow_groups, each = narrow_pair / places }; // of a warp; warps of a pair
     enum { shares = narrow_resident(steps, halves, wide) };
     // ---- warm the cache

@@ -67,36 +67,56 @@ SPIRA_BOTH int narrow_halves(int cout) {
 
 // ---- loads --------------------------------------------------------------------------------------
 
+// The instructions are written out: each has its own way with the cache, and predicates in place of
+// branches. Code for the host is plain.
+
 // Loads what all warps load again and again; the cache keeps it.
 SPIRA_DEVICE uint4 narrow_load_kept(const char *from) {
+#ifdef __CUDA_ARCH__
     uint4 v;
     asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(from));
     return v;
+#else
+    return *(const uint4 *)from;
+#endif
 }
 
 // Loads what is used once, if `there` is not negative; otherwise `to` is unspecified. Takes no
 // place in the cache.
 SPIRA_DEVICE void narrow_load_once(int32_t (&to)[2], const int32_t *from, int there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ge.s32 there, %3, 0;\n"
                  "@there ld.global.nc.L1::no_allocate.v2.s32 {%0, %1}, [%2]; }"
                  : "=r"(to[0]), "=r"(to[1])
                  : "l"(from), "r"(there));
+#else
+    for (int i = 0; i < 2 && there >= 0; ++i) {
+        to[i] = from[i];
+    }
+#endif
 }
 
 SPIRA_DEVICE void narrow_load_once(int32_t (&to)[4], const int32_t *from, int there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ge.s32 there, %5, 0;\n"
                  "@there ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4]; }"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from), "r"(there));
+#else
+    for (int i = 0; i < 4 && there >= 0; ++i) {
+        to[i] = from[i];
+    }
+#endif
 }
 
 // Loads a lane's bytes of a row; zeros where `there` is false. Not through the read-only path (nc):
 // the previous kernel may still write rows when this one begins (pdl_wait).
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  ".reg .b64 both;\n"
                  "setp.ne.u32 there, %3, 0;\n"
@@ -105,9 +125,15 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool ther
                  "mov.b64 {%0, %1}, both; }"
                  : "=r"(to[0]), "=r"(to[1])
                  : "l"(from), "r"((uint32_t)there));
+#else
+    for (int i = 0; i < 2; ++i) {
+        to[i] = there ? ((const uint32_t *)from)[i] : 0;
+    }
+#endif
 }
 
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %5, 0;\n"
                  "mov.u32 %0, 0;\n"
@@ -117,13 +143,16 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool ther
                  "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
                  : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
                  : "l"(from), "r"((uint32_t)there));
+#else
+    for (int i = 0; i < 4; ++i) {
+        to[i] = there ? ((const uint32_t *)from)[i] : 0;
+    }
+#endif
 }
 
 // Address of row number `row`.
 SPIRA_DEVICE const char *narrow_row(const char *first, int32_t row, uint32_t pitch) {
-    uint64_t at;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(at) : "r"(row), "r"(pitch));
-    return first + at;
+    return first + conv_multiply_wide((uint32_t)row, pitch);
 }
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -253,7 +282,9 @@ SPIRA_DEVICE narrow_from narrow_from_of(const conv_tensor_params &p, int64_t gro
     f.bytes = (int)f.pitch - at;
     f.row = (const char *)p.in + (f.bytes > 0 ? at : 0);
     // Keeps them in registers: the compiler would compute them again for each offset.
+#ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(f.source), "+l"(f.row), "+r"(f.pitch), "+r"(f.bytes));
+#endif
     return f;
 }
 
@@ -358,7 +389,9 @@ SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int 
     const int64_t group = first / order_rows;
     const narrow_from from = narrow_from_of<E, steps>(p, group, first % order_rows);
     const char *own = (const char *)p.weights + threadIdx.x % 32 * conv_lane_bytes;
+#ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(own)); // keeps it in a register
+#endif
     narrow_walk walk = narrow_walk_of(p, group, begin, share);
     narrow_sources source[ahead];
     narrow_slot<steps> slot[ahead];
