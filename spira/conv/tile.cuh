@@ -377,12 +377,11 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int chan
 
 // Loads four channels of an output's residual; unspecified without one. wide: p.wide_out.
 template <typename E, bool wide>
-SPIRA_DEVICE conv_quad<E> conv_residual_load(const conv_tensor_params &p, const conv_output &f,
-                                             int row) {
-    const int64_t at = (int64_t)row * p.cout + f.channel;
+SPIRA_DEVICE conv_quad<E> conv_residual_load(const conv_tensor_params &p, int channel, int row) {
+    const int64_t at = (int64_t)row * p.cout + channel;
     conv_quad<E> extra;
     if (p.residual) {
-        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - f.channel);
+        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - channel);
     }
     return extra;
 }
@@ -408,7 +407,7 @@ SPIRA_DEVICE void conv_output_finish(const conv_tensor_params &p, const conv_out
 template <typename E, bool wide>
 SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
                                        float4 sum) {
-    conv_output_finish<E, wide>(p, f, row, sum, conv_residual_load<E, wide>(p, f, row));
+    conv_output_finish<E, wide>(p, f, row, sum, conv_residual_load<E, wide>(p, f.channel, row));
 }
 
 template <typename E>

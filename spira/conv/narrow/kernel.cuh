@@ -6,107 +6,142 @@
 
 namespace spira {
 
+// ---- shared memory ------------------------------------------------------------------------------
+
+// Of a warp. A warp that hands over its accumulators writes `at`; one that finishes outputs has
+// their rows, behind the words that narrow_warm writes.
+template <int halves>
+union narrow_shared {
+    float at[narrow_groups * halves * 4][32];
+    struct {
+        float warm[narrow_groups * halves * 3][32];
+        alignas(16) int32_t row[halves][32][narrow_groups]; // of each lane
+    } own;
+};
+
 // ---- epilogue -----------------------------------------------------------------------------------
 
 // What a lane finishes: four channels of `rows` outputs.
 template <int rows>
-struct narrow_finished {
-    int32_t row[rows]; // -1: none
-    float4 sum[rows];
-    int channel; // the first of four
+struct narrow_outputs {
+    int32_t row[rows];          // -1: none
+    uint32_t residual[rows][2]; // 16 bits each, where it is aligned
+    conv_output vectors;
 };
 
-// Loads the output rows of some places.
-SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int place, int outputs,
-                                      int32_t *row) {
-    int32_t own[narrow_groups];
+// The first place of a lane's outputs. column: one of `halves` columns of which the lane has
+// outputs.
+template <int halves>
+SPIRA_DEVICE int narrow_place(int first, int column) {
+    const int lane = threadIdx.x % 32;
+    return first + (lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : column)) * narrow_groups;
+}
+
+// Asks for the rows of a lane's outputs, so that the residual can be loaded as soon as the products
+// are done. first: the warp's first place.
+template <int halves>
+SPIRA_DEVICE void narrow_outputs_request(const conv_tensor_params &p, int first,
+                                         narrow_shared<halves> &shared) {
+    static_assert(narrow_groups == 4, "16 bytes");
 #pragma unroll
-    for (int i = 0; i < narrow_groups; ++i) {
-        own[i] = place + i;
-    }
-    if (p.order.row) {
-        narrow_load_once(own, p.order.row + place, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < narrow_groups; ++i) {
-        row[i] = place + i < outputs ? own[i] : -1;
+    for (int c = 0; c < halves && p.order.row; ++c) {
+        async_copy_16(shared_address(shared.own.row[c][threadIdx.x % 32]),
+                      p.order.row + narrow_place<halves>(first, c), true);
     }
 }
 
+// Loads what the epilogue needs besides the sums; the residual only where it is aligned.
+// async_copy_wait has been called.
+template <int halves>
+SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int first, int outputs,
+                                      const narrow_shared<halves> &shared,
+                                      narrow_outputs<narrow_groups * halves> &to) {
+    const int lane = threadIdx.x % 32, channel = (halves == 1 ? lane / 8 : lane / 4) * 4;
+#pragma unroll
+    for (int i = 0; i < narrow_groups * halves; ++i) {
+        const int c = i / narrow_groups, place = narrow_place<halves>(first, c) + i % narrow_groups;
+        const int row = p.order.row ? shared.own.row[c][lane][i % narrow_groups] : place;
+        to.row[i] = place < outputs && channel < p.cout ? row : -1;
+    }
+    const char *residual = (const char *)p.residual + channel * narrow_element;
+#pragma unroll
+    for (int i = 0; i < narrow_groups * halves; ++i) {
+        const bool there = p.residual && p.wide_out && to.row[i] >= 0;
+        narrow_load_row(to.residual[i],
+                        narrow_row(residual, to.row[i], (uint32_t)p.cout * narrow_element), there);
+    }
+    to.vectors = conv_output_of(p, channel);
+}
+
 // 32 output channels: a lane has four of each of its columns.
-SPIRA_DEVICE void narrow_quads(const narrow_sums<2> &sum, narrow_finished<2 * narrow_groups> &to) {
-    to.channel = (int)(threadIdx.x % 32 / 4 * 4);
+SPIRA_DEVICE void narrow_quads(const narrow_sums<2> &sum, float4 (&to)[2 * narrow_groups]) {
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
         const float *low = sum.at[j][0], *high = sum.at[j][1];
-        to.sum[j] = make_float4(low[0], low[2], high[0], high[2]);
-        to.sum[narrow_groups + j] = make_float4(low[1], low[3], high[1], high[3]);
+        to[j] = make_float4(low[0], low[2], high[0], high[2]);
+        to[narrow_groups + j] = make_float4(low[1], low[3], high[1], high[3]);
     }
 }
 
 // 16 output channels: a lane has two of each of its columns. Two lanes exchange them, so that each
 // has four of one column.
-SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, narrow_finished<narrow_groups> &to) {
-    const int g = (int)(threadIdx.x % 32 / 4), odd = g & 1;
-    to.channel = g / 2 * 4;
+SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_groups]) {
+    const int odd = threadIdx.x / 4 & 1;
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
         const float *own = sum.at[j][0];
         const float x = __shfl_xor_sync(~0u, odd ? own[0] : own[1], 4);
         const float y = __shfl_xor_sync(~0u, odd ? own[2] : own[3], 4);
-        to.sum[j] = odd ? make_float4(x, y, own[1], own[3]) : make_float4(own[0], own[2], x, y);
+        to[j] = odd ? make_float4(x, y, own[1], own[3]) : make_float4(own[0], own[2], x, y);
     }
 }
 
-// Loads the residuals of all rows before it stores the first output: a load behind a store would
-// wait for the load in front of it.
+// The residual of an output.
 template <typename E, bool wide, int rows>
-SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_finished<rows> &f) {
-    const conv_output output = conv_output_of(p, f.channel);
-    conv_quad<E> extra[rows];
+SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_tensor_params &p,
+                                          const narrow_outputs<rows> &f, int i) {
+    if (!wide) {
+        return conv_residual_load<E, false>(p, f.vectors.channel, f.row[i]);
+    }
+    union {
+        uint32_t word[2];
+        conv_quad<E> quad;
+    } v = {{f.residual[i][0], f.residual[i][1]}};
+    return v.quad;
+}
+
+template <typename E, bool wide, int rows>
+SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+                               const float4 (&sum)[rows]) {
+    conv_quad<E> residual[rows]; // all before the first store: behind it a load would wait
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            extra[i] = conv_residual_load<E, wide>(p, output, f.row[i]);
+            residual[i] = narrow_residual<E, wide>(p, f, i);
         }
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            conv_output_finish<E, wide>(p, output, f.row[i], f.sum[i], extra[i]);
+            conv_output_finish<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
         }
     }
 }
 
 template <typename E, int halves>
-SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p, int first, int outputs,
+SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p,
+                                const narrow_outputs<narrow_groups * halves> &f,
                                 const narrow_sums<halves> &sum) {
-    enum { groups = narrow_groups, rows = groups * halves };
-    const int lane = threadIdx.x % 32;
-    narrow_finished<rows> f;
-    narrow_quads(sum, f);
-    const int column = lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : 0);
-#pragma unroll
-    for (int c = 0; c < halves; ++c) {
-        narrow_outputs_load(p, first + (column + c) * groups, outputs, f.row + c * groups);
-    }
-    if (f.channel >= p.cout) {
-        return;
-    }
+    float4 quad[narrow_groups * halves];
+    narrow_quads(sum, quad);
     if (p.wide_out) {
-        narrow_store<E, true>(p, f);
+        narrow_store<E, true>(p, f, quad);
     } else {
-        narrow_store<E, false>(p, f);
+        narrow_store<E, false>(p, f, quad);
     }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
-
-// A warp's accumulators in shared memory.
-template <int halves>
-struct narrow_shared {
-    float at[narrow_groups * halves * 4][32];
-};
 
 // Adds the accumulators of the warps that share places to those of the first, in a fixed order. All
 // threads of the thread block call this.
@@ -138,10 +173,10 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     // ---- warm the cache
     // narrow_warm loads into each thread's own words, so that it waits for no other thread.
     __shared__ narrow_shared<halves> shared[narrow_warps];
-    static_assert(narrow_warm_loads(shares) <= sizeof shared->at / sizeof *shared->at,
+    static_assert(narrow_warm_loads(shares) <= sizeof shared->own.warm / sizeof *shared->own.warm,
                   "room for narrow_warm");
     narrow_warm<shares>(p, p.volume * narrow_offset_bytes(steps, halves),
-                        shared_address(&shared[threadIdx.x / 32].at[0][threadIdx.x % 32]));
+                        shared_address(&shared[threadIdx.x / 32].own.warm[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
     }
@@ -154,6 +189,10 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
         first = (p.order.row ? __ldg(p.order.schedule + pair) : pair) * narrow_pair +
                 unit % each * places;
     }
+    const bool finishes = first < outputs && share == 0;
+    if (finishes) {
+        narrow_outputs_request<halves>(p, first, shared[warp]);
+    }
     // ---- multiply
     narrow_sums<halves> sum = {};
 #pragma unroll 1
@@ -161,12 +200,16 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
         narrow_accumulate<E, steps, halves, wide>(p, first, outputs, begin, share, sum);
     }
     // ---- finish
+    narrow_outputs<narrow_groups * halves> finished;
     async_copy_wait();
+    if (finishes) {
+        narrow_outputs_load<halves>(p, first, outputs, shared[warp], finished);
+    }
     if (split > 1) {
         narrow_join<halves>(split, share, shared, sum);
     }
-    if (first < outputs && share == 0) {
-        narrow_finish<E, halves>(p, first, outputs, sum);
+    if (finishes) {
+        narrow_finish<E, halves>(p, finished, sum);
     }
     pdl_wait(); // for warps without outputs
 #endif

@@ -16,7 +16,8 @@ namespace spira {
 
 enum {
     narrow_channels_most = 32,
-    narrow_warps = 4, // of a thread block
+    narrow_element = 2, // bytes
+    narrow_warps = 4,   // of a thread block
     narrow_threads = narrow_warps * 32,
     narrow_pair = 2 * order_rows, // places of an entry of the layout's schedule
     narrow_sector = 32,           // bytes of a cache sector
