@@ -80,7 +80,9 @@ TEST(narrow_emulated_random_layers) {
 // Every variant, of both types, aligned and not, with each number of warps that share places, and a
 // residual.
 TEST(narrow_emulated_every_kernel) {
-    const int channels[][2] = {{16, 16}, {16, 32}, {32, 16}, {32, 32}, {5, 7}, {9, 30}, {27, 9}};
+    const int channels[][2] = {{16, 16}, {16, 32}, {32, 16}, {32, 32}, {15, 7},
+                               {9, 30},  {27, 9},  {4, 16},  {4, 32},  {3, 5},
+                               {2, 17},  {8, 16},  {8, 32},  {5, 7},   {7, 31}};
     std::set<const void *> &launched = emulate::launched;
     launched.clear();
     int seed = 0;
@@ -99,9 +101,9 @@ TEST(narrow_emulated_every_kernel) {
             }
         }
     }
-    // Of each format, aligned: 16 or 32 to 16 or 32 channels; unaligned: 5 to 7, 9 to 30, 27 to 9;
-    // and the kernel that packs weights.
-    CHECK_EQUAL(launched.size(), (size_t)(2 * (4 + 3 + 1)));
+    // Of each format, aligned and not: 4, 8, 16, 32 to 16 and 32 channels, but one; and the kernel
+    // that packs weights.
+    CHECK_EQUAL(launched.size(), (size_t)(2 * (2 * 4 * 2 - 1 + 1)));
 }
 
 // Outputs around row groups and their pairs; kernels of one to many offsets.

@@ -164,7 +164,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
     }
 }
 
-template <typename E, int steps, int halves, bool wide>
+template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
     narrow_kernel(const __grid_constant__ conv_tensor_params p) {
 #if SPIRA_MMA
@@ -175,7 +175,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     __shared__ narrow_shared<halves> shared[narrow_warps];
     static_assert(narrow_warm_loads(shares) <= sizeof shared->own.warm / sizeof *shared->own.warm,
                   "room for narrow_warm");
-    narrow_warm<shares>(p, p.volume * narrow_offset_bytes(steps, halves),
+    narrow_warm<shares>(p, p.volume * narrow_offset_bytes(fold, steps, halves),
                         shared_address(&shared[threadIdx.x / 32].own.warm[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
@@ -197,7 +197,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     narrow_sums<halves> sum = {};
 #pragma unroll 1
     for (int begin = 0; begin < p.volume && first < outputs; begin += narrow_scope) {
-        narrow_accumulate<E, steps, halves, wide>(p, first, outputs, begin, share, sum);
+        narrow_accumulate<E, fold, steps, halves, wide>(p, first, outputs, begin, share, sum);
     }
     // ---- finish
     narrow_outputs<narrow_groups * halves> finished;
