@@ -160,6 +160,20 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool ther
 #endif
 }
 
+// Loads an element of a row that is not aligned.
+SPIRA_DEVICE void narrow_load_element(uint32_t &to, const char *from, bool there) {
+#ifdef __CUDA_ARCH__
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %2, 0;\n"
+                 "mov.u32 %0, 0;\n"
+                 "@there ld.global.u16 %0, [%1]; }"
+                 : "=&r"(to)
+                 : "l"(from), "r"((uint32_t)there));
+#else
+    to = there ? *(const uint16_t *)from : 0;
+#endif
+}
+
 // Address of row number `row`.
 SPIRA_DEVICE const char *narrow_row(const char *first, int32_t row, uint32_t pitch) {
     return first + conv_multiply_wide((uint32_t)row, pitch);
@@ -356,38 +370,57 @@ SPIRA_DEVICE void narrow_sources_same(int first, int outputs, narrow_sources &to
     to.lacks = narrow_own_offset<fold>() ? -1 : 0;
 }
 
-// The rows of a step.
-template <int steps>
-struct narrow_slot {
-    uint32_t row[narrow_groups][2 * steps]; // the lane's bytes; zeros where there is no source
-    int offset;                             // as in narrow_sources
-    uint32_t any;                           // lanes that have a source
+// The lane's bytes of a row; zeros where there is no source.
+template <int steps, bool wide>
+struct narrow_bytes {
+    uint32_t word[2 * steps];
 };
 
-// wide: the lane's bytes of a row are aligned.
-template <typename E, int steps, bool wide>
-SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source, uint32_t (&to)[2 * steps]) {
+// Of a row that is not aligned, as they were loaded: words made of them at once would wait.
+template <int steps>
+struct narrow_bytes<steps, false> {
+    uint32_t element[4 * steps];
+};
+
+template <int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, true> &row, int i) {
+    return row.word[i];
+}
+
+template <int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, false> &row, int i) {
+    return row.element[2 * i] | row.element[2 * i + 1] << 16;
+}
+
+// The rows of a step.
+template <int steps, bool wide>
+struct narrow_slot {
+    narrow_bytes<steps, wide> row[narrow_groups];
+    int offset;   // as in narrow_sources
+    uint32_t any; // lanes that have a source
+};
+
+template <int steps>
+SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
+                                  narrow_bytes<steps, true> &to) {
+    narrow_load_row(to.word, narrow_row(f.row, source, f.pitch), source >= 0 && f.bytes > 0);
+}
+
+template <int steps>
+SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
+                                  narrow_bytes<steps, false> &to) {
     const char *from = narrow_row(f.row, source, f.pitch);
-    const bool there = source >= 0 && f.bytes > 0;
-    if (wide) {
-        narrow_load_row(to, from, there);
-        return;
-    }
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (there) {
-        v = conv_read_unaligned<E>(from, min(f.bytes, 8 * steps));
-    }
-    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < 2 * steps; ++i) {
-        to[i] = word[i];
+    for (int i = 0; i < 4 * steps; ++i) {
+        narrow_load_element(to.element[i], from + i * narrow_element,
+                            source >= 0 && f.bytes > i * narrow_element);
     }
 }
 
 // Loads the rows of a step whose sources have been loaded, then the sources of a later step.
-template <typename E, int fold, int steps, bool wide>
+template <int fold, int steps, bool wide>
 SPIRA_DEVICE void narrow_slot_load(const narrow_from &f, narrow_walk &walk, narrow_sources &source,
-                                   narrow_slot<steps> &to) {
+                                   narrow_slot<steps, wide> &to) {
     to.offset = source.offset;
     to.any = 0;
     if (source.offset < 0) {
@@ -397,7 +430,7 @@ SPIRA_DEVICE void narrow_slot_load(const narrow_from &f, narrow_walk &walk, narr
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
         const int32_t row = fold > 1 ? source.at[j] | source.lacks : source.at[j];
-        narrow_row_load<E, steps, wide>(f, row, to.row[j]);
+        narrow_row_load(f, row, to.row[j]);
         all &= row;
     }
     to.any = __ballot_sync(~0u, all >= 0);
@@ -412,8 +445,8 @@ struct narrow_sums {
     float at[narrow_groups][halves][4];
 };
 
-template <typename E, int steps, int halves>
-SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
+template <typename E, int steps, int halves, bool wide>
+SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
                                   const uint4 (&weights)[steps][halves], narrow_sums<halves> &sum) {
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
@@ -421,8 +454,8 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
         for (int h = 0; h < halves; ++h) {
 #pragma unroll
             for (int j = 0; j < narrow_groups; ++j) {
-                mma_step<E>(sum.at[j][h], weights[s][h], slot.row[j][2 * s],
-                            slot.row[j][2 * s + 1]);
+                mma_step<E>(sum.at[j][h], weights[s][h], narrow_word(slot.row[j], 2 * s),
+                            narrow_word(slot.row[j], 2 * s + 1));
             }
         }
     }
@@ -439,7 +472,7 @@ SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int 
     const char *own = narrow_weights_of<fold>(p);
     narrow_walk walk = narrow_walk_of(p, group, begin, share);
     narrow_sources source[ahead];
-    narrow_slot<steps> slot[ahead];
+    narrow_slot<steps, wide> slot[ahead];
     uint4 weights[steps][halves]; // of the next slot
     // ---- fill the pipeline
 #pragma unroll
@@ -452,7 +485,7 @@ SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int 
     pdl_wait(); // before the first row
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
-        narrow_slot_load<E, fold, steps, wide>(from, walk, source[i], slot[i]);
+        narrow_slot_load<fold>(from, walk, source[i], slot[i]);
     }
     if (slot[0].any) {
         narrow_weights_load<fold>(own, slot[0].offset, weights);
@@ -462,14 +495,14 @@ SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int 
     while (slot[0].offset >= 0) {
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
-            narrow_slot<steps> &next = slot[(i + 1) % ahead];
+            narrow_slot<steps, wide> &next = slot[(i + 1) % ahead];
             if (slot[i].any) {
-                narrow_multiply<E, steps, halves>(slot[i], weights, sum);
+                narrow_multiply<E>(slot[i], weights, sum);
             }
             if (next.any) {
                 narrow_weights_load<fold>(own, next.offset, weights);
             }
-            narrow_slot_load<E, fold, steps, wide>(from, walk, source[i], slot[i]);
+            narrow_slot_load<fold>(from, walk, source[i], slot[i]);
         }
     }
 }
