@@ -35,7 +35,8 @@ enum {
     narrow_ahead_16_16 = 3,
     narrow_ahead_16_32 = 3,
     narrow_ahead_others = 2,
-    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned.
+    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows of more than 16
+    // channels that are not aligned.
     narrow_resident_16_16 = 6,
     narrow_resident_others = 4,
     narrow_resident_unaligned = 3,
@@ -56,9 +57,9 @@ SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide) {
 #else
     const int narrow = narrow_resident_16_16;
 #endif
-    return !wide                 ? narrow_resident_unaligned
-           : steps * halves == 1 ? narrow
-                                 : narrow_resident_others;
+    return !wide && steps > 1            ? narrow_resident_unaligned
+           : wide && steps * halves == 1 ? narrow
+                                         : narrow_resident_others;
 }
 
 // Steps of 16 input channels, and halves of 16 output channels.
