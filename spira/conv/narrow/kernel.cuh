@@ -50,6 +50,41 @@ SPIRA_DEVICE void narrow_outputs_request(const conv_tensor_params &p, int first,
     }
 }
 
+// Four neighbouring values of a vector [cout], aligned to 16 bytes, or null.
+SPIRA_DEVICE void narrow_vector_load(const float *vector, int channel, bool inside, float other,
+                                     float (&to)[4]) {
+    float4 v = make_float4(other, other, other, other);
+    if (vector && inside) {
+        v = *(const float4 *)(vector + channel);
+    }
+    to[0] = v.x;
+    to[1] = v.y;
+    to[2] = v.z;
+    to[3] = v.w;
+}
+
+// The same as conv_output_of, with fewer loads where all vectors are aligned.
+SPIRA_DEVICE conv_output narrow_vectors(const conv_tensor_params &p, int channel) {
+    const conv_epilogue &e = p.epilogue;
+    if (((uintptr_t)e.scale | (uintptr_t)e.shift | (uintptr_t)e.bias) % 16 || p.cout % 4) {
+        return conv_output_of(p, channel);
+    }
+    const bool inside = channel < p.cout;
+    conv_output f;
+    float bias[4];
+    f.channel = channel;
+    f.floor = e.act == activation_relu ? 0.0f : -INFINITY;
+    f.leaky = e.act == activation_leaky;
+    narrow_vector_load(e.scale, channel, inside, 1.0f, f.scale);
+    narrow_vector_load(e.shift, channel, inside, 0.0f, f.shift);
+    narrow_vector_load(e.bias, channel, inside, 0.0f, bias);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        f.shift[i] = fmaf(bias[i], f.scale[i], f.shift[i]);
+    }
+    return f;
+}
+
 // Loads what the epilogue needs besides the sums; the residual only where it is aligned.
 // async_copy_wait has been called.
 template <int halves>
@@ -70,7 +105,7 @@ SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int first, in
         narrow_load_row(to.residual[i],
                         narrow_row(residual, to.row[i], (uint32_t)p.cout * narrow_element), there);
     }
-    to.vectors = conv_output_of(p, channel);
+    to.vectors = narrow_vectors(p, channel);
 }
 
 // 32 output channels: a lane has four of each of its columns.
@@ -128,13 +163,39 @@ SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs
     }
 }
 
+// The same, with fewer instructions: aligned, without initial sums and leaky ReLU. A residual that
+// is not there is zero.
+template <typename E, int rows>
+SPIRA_DEVICE void narrow_store_plain(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+                                     const float4 (&sum)[rows]) {
+    char *const out = (char *)p.out + f.vectors.channel * narrow_element;
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[i] >= 0) {
+            const conv_quad<E> extra = narrow_residual<E, true>(p, f, i);
+            const float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
+            conv_quad<E> q;
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const float v = fmaf(value[c], f.vectors.scale[c], f.vectors.shift[c]) +
+                                element_to_float(extra.element[c]);
+                q.element[c] = element_from_float<E>(conv_max_nan(v, f.vectors.floor));
+            }
+            const uint32_t pitch = (uint32_t)p.cout * narrow_element;
+            *(conv_quad<E> *)(out + conv_multiply_wide((uint32_t)f.row[i], pitch)) = q;
+        }
+    }
+}
+
 template <typename E, int halves>
 SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p,
                                 const narrow_outputs<narrow_groups * halves> &f,
                                 const narrow_sums<halves> &sum) {
     float4 quad[narrow_groups * halves];
     narrow_quads(sum, quad);
-    if (p.wide_out) {
+    if (p.wide_out && !p.sums && !f.vectors.leaky) {
+        narrow_store_plain<E>(p, f, quad);
+    } else if (p.wide_out) {
         narrow_store<E, true>(p, f, quad);
     } else {
         narrow_store<E, false>(p, f, quad);
