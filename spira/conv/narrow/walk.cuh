@@ -229,8 +229,15 @@ SPIRA_BOTH constexpr int narrow_warm_loads(int shares) {
 template <int shares>
 SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t scratch) {
     enum { step = shares * narrow_threads * narrow_sector };
-    const int share = (int)blockIdx.x / p.multiprocessors;
-    bytes = share < shares ? min(bytes, (int)narrow_warm_bytes) : 0;
+    if ((int)blockIdx.x >= shares * p.multiprocessors) {
+        return;
+    }
+    int share = 0; // blockIdx.x / p.multiprocessors, without a division
+#pragma unroll
+    for (int i = 1; i < shares; ++i) {
+        share += (int)blockIdx.x >= i * p.multiprocessors;
+    }
+    bytes = min(bytes, (int)narrow_warm_bytes);
 #pragma unroll 4
     for (int at = (share * narrow_threads + (int)threadIdx.x) * narrow_sector; at < bytes;
          at += step) {
