@@ -8,8 +8,9 @@ namespace spira {
 
 // ---- shared memory ------------------------------------------------------------------------------
 
-// Of a warp. A warp that hands over its accumulators writes `at`; one that finishes outputs has
-// their rows, behind the words that narrow_warm writes.
+// Of a warp. A warp that hands over its accumulators writes `at`, each lane where its own words of
+// narrow_warm are: others may still be on their way. One that finishes outputs has their rows,
+// behind those words.
 template <int halves>
 union narrow_shared {
     float at[narrow_groups * halves * 4][32];
@@ -217,6 +218,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
         shared[warp].at[i][lane] = own[i];
     }
     __syncthreads();
+#pragma unroll 1 // code is fetched anew for each layer
     for (int other = 1; other < split && share == 0; ++other) {
 #pragma unroll
         for (int i = 0; i < count; ++i) {
