@@ -375,26 +375,17 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int chan
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Loads four channels of an output's residual; unspecified without one. wide: p.wide_out.
+// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out.
 template <typename E, bool wide>
-SPIRA_DEVICE conv_quad<E> conv_residual_load(const conv_tensor_params &p, int channel, int row) {
-    const int64_t at = (int64_t)row * p.cout + channel;
-    conv_quad<E> extra;
-    if (p.residual) {
-        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - channel);
-    }
-    return extra;
-}
-
-// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out; extra: of
-// the residual, if there is one.
-template <typename E, bool wide>
-SPIRA_DEVICE void conv_output_finish(const conv_tensor_params &p, const conv_output &f, int row,
-                                     float4 sum, const conv_quad<E> &extra) {
+SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
+                                       float4 sum) {
     int64_t at = (int64_t)row * p.cout + f.channel;
     sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
     const float value[4] = {sum.x, sum.y, sum.z, sum.w};
-    conv_quad<E> q;
+    conv_quad<E> extra, q;
+    if (p.residual) {
+        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - f.channel);
+    }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         float v = fmaf(value[i], f.scale[i], f.shift[i]);
@@ -402,12 +393,6 @@ SPIRA_DEVICE void conv_output_finish(const conv_tensor_params &p, const conv_out
         q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
     }
     conv_quad_store<E, wide>((E *)p.out + at, p.cout - f.channel, q);
-}
-
-template <typename E, bool wide>
-SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
-                                       float4 sum) {
-    conv_output_finish<E, wide>(p, f, row, sum, conv_residual_load<E, wide>(p, f.channel, row));
 }
 
 template <typename E>

@@ -132,18 +132,37 @@ SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_gr
     }
 }
 
-// The residual of an output.
+// The residual of an output; unspecified without one.
 template <typename E, bool wide, int rows>
 SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_tensor_params &p,
                                           const narrow_outputs<rows> &f, int i) {
-    if (!wide) {
-        return conv_residual_load<E, false>(p, f.vectors.channel, f.row[i]);
-    }
     union {
         uint32_t word[2];
         conv_quad<E> quad;
     } v = {{f.residual[i][0], f.residual[i][1]}};
+    if (!wide && p.residual) {
+        const int channel = f.vectors.channel;
+        const E *from = (const E *)p.residual + (int64_t)f.row[i] * p.cout + channel;
+        v.quad = conv_quad_load<E, false>(from, p.cout - channel);
+    }
     return v.quad;
+}
+
+// Finishes four channels of an output, as conv_output_store_as does with a residual of its own.
+template <typename E, bool wide>
+SPIRA_DEVICE void narrow_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+                                      float4 sum, const conv_quad<E> &residual) {
+    sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
+    const float value[4] = {sum.x, sum.y, sum.z, sum.w};
+    conv_quad<E> q;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float v = fmaf(value[i], f.scale[i], f.shift[i]);
+        v += p.residual ? element_to_float(residual.element[i]) : 0.0f;
+        q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
+    }
+    E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
+    conv_quad_store<E, wide>(to, p.cout - f.channel, q);
 }
 
 template <typename E, bool wide, int rows>
@@ -159,7 +178,7 @@ SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            conv_output_finish<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
+            narrow_output_store<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
         }
     }
 }
