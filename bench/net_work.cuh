@@ -6,6 +6,12 @@
 #include "../examples/scan_side.h"
 #include "bench.cuh"
 
+// To be measured: where the features of the voxels are computed. 0: on the second stream, in front
+// of the coarse index; 1: on a third stream; 2: on the first stream, in front of the fine index.
+#ifndef SPIRA_TRY_VALUES
+#define SPIRA_TRY_VALUES 0
+#endif
+
 // The inputs of a network for each row of a scene: `channels` of [rows, columns], in device and in
 // host memory.
 struct net_values {
@@ -54,7 +60,9 @@ struct net_work {
     void *loaded;
     char *memory;         // of the plan
     spira::net_side side; // indexes the coarser sets while the first layers run
-    char *expected;       // of the last layer, on the host
+    cudaStream_t third;   // SPIRA_TRY_VALUES
+    cudaEvent_t voxelised;
+    char *expected; // of the last layer, on the host
     char label[200];
 };
 
@@ -138,9 +146,12 @@ template <typename W>
 static spira::status net_run_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     SPIRA_TRY(net_set_step(w, stream));
-    SPIRA_TRY(spira::net_wait(w->side.stream, w->side.begun, stream));
-    SPIRA_TRY(net_values_step(w, w->side.stream));
-    BENCH_CUDA(cudaEventRecord(w->side.features, w->side.stream));
+    const cudaStream_t beside = SPIRA_TRY_VALUES == 0   ? w->side.stream
+                                : SPIRA_TRY_VALUES == 1 ? w->third
+                                                        : stream;
+    SPIRA_TRY(spira::net_wait(beside, w->voxelised, stream));
+    SPIRA_TRY(net_values_step(w, beside));
+    BENCH_CUDA(cudaEventRecord(w->side.features, beside));
     spira::net_run_args<W> run = net_args(w);
     run.side = &w->side;
     return spira::net_run(bench_gpu(), w->plan, &run, stream);

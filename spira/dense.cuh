@@ -33,7 +33,7 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
     task->cells = (int32_t)max_of(dense_sites / extent.z, 1);
     const int64_t tiles = ceil_div(cells, first ? dense_tile : task->cells);
     const int64_t chunks = first ? ceil_div(a->channels, dense_chunk) : ceil_div(deep, dense_run);
-    const int64_t planes = (int64_t)a->batch * (first ? extent.z : 1);
+    const int64_t planes = (int64_t)a->batch * (first ? ceil_div(extent.z, dense_planes) : 1);
     const bool fits = tiles <= INT32_MAX / chunks && planes <= INT32_MAX / (tiles * chunks);
     task->tiles = (int32_t)tiles;
     task->chunks = (int32_t)chunks;
@@ -43,9 +43,10 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
 template <typename W, typename I, typename O>
 SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
                               const dense_task<W> &task, int64_t blocks, cudaStream_t stream) {
-    const auto kernel = args->order == dense_channels_first ? dense_first_kernel<W, I, O>
-                                                            : dense_last_kernel<W, I, O>;
-    return kernel_launch(kernel, (unsigned)blocks, dense_threads, 0,
+    const bool first = args->order == dense_channels_first;
+    const auto kernel = first ? dense_first_kernel<W, I, O> : dense_last_kernel<W, I, O>;
+    const int planes = first && task.grid.extent.z > 1 ? dense_planes : 1; // of a thread block
+    return kernel_launch(kernel, (unsigned)blocks, (unsigned)(planes * dense_threads), 0,
                          args->programmatic && gpu->programmatic, 1, stream, "dense", task);
 }
 
@@ -62,7 +63,8 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
 // Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its
 // format).
 // cost     one launch, no scratch. It writes each element of the map once, reads each row once, and
-//          searches the set once for each grid cell and 64 channels (channels last: 1024 elements).
+//          searches the set once for each two depths of a grid cell and 64 channels (channels last:
+//          once for each depth and 1024 elements).
 //          The writes are widest if width * height is a multiple of 4 (channels last: channels *
 //          depth of 8) and `out` is aligned to 16 bytes; the reads if channels is a multiple of 8
 //          and `features` is aligned to 16 bytes

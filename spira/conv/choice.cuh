@@ -20,6 +20,15 @@
 #define SPIRA_PORTABLE_CHANNELS 64
 #endif
 
+// To be measured: input and output channels up to which the narrow kernel computes layers that
+// Hopper's kernel can compute, too.
+#ifndef SPIRA_TRY_NARROW_CIN
+#define SPIRA_TRY_NARROW_CIN 16
+#endif
+#ifndef SPIRA_TRY_NARROW_COUT
+#define SPIRA_TRY_NARROW_COUT 16
+#endif
+
 namespace spira {
 
 enum conv_kernel {
@@ -43,7 +52,7 @@ SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
-    const bool small = s->cin <= 16 && s->cout <= 16;
+    const bool small = s->cin <= SPIRA_TRY_NARROW_CIN && s->cout <= SPIRA_TRY_NARROW_COUT;
     return !conv_uses_tensor(s->type, d->capability)
                ? (conv_portable_pays(s, d) ? conv_kernel_portable : conv_kernel_exact)
            : narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow

@@ -15,11 +15,17 @@
 //
 // The products are transposed: the instruction's 16 rows are output channels (weights), and its 8
 // columns are source rows. So the bytes that a lane loads of a row are its operand, and so are 16
-// bytes of the packed weights. narrow/walk.cuh says which lane has what.
+// bytes of the packed weights. With up to 8 input channels, 2 or 4 offsets share a product.
+// narrow/walk.cuh says which lane has what.
 #ifndef SPIRA_CONV_NARROW_CUH
 #define SPIRA_CONV_NARROW_CUH
 
 #include "narrow/kernel.cuh"
+
+// To be measured: half of the rounds of warps up to which two warps share places.
+#ifndef SPIRA_TRY_NARROW_FEW
+#define SPIRA_TRY_NARROW_FEW 3
+#endif
 
 namespace spira {
 
@@ -58,37 +64,43 @@ SPIRA_API int narrow_sizes_list(conv_sizes *sizes) {
 }
 
 // The choice without measurements: warps share places where there are fewer places than the device
-// has room for, or many offsets.
+// has room for, or many offsets; half as many where four offsets share a step.
 SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     const int64_t warps = ceil_div(capacity, 8 * narrow_groups);
     const int64_t room = (int64_t)d->multiprocessors * narrow_resident_16_16 * narrow_warps;
-    const bool few = 2 * warps <= 3 * room, long_lists = s->volume > 32;
-    const int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
+    const bool few = 2 * warps <= SPIRA_TRY_NARROW_FEW * room, long_lists = s->volume > 32;
+    int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
+    split = narrow_fold(s->cin) == 4 && split > 1 ? split / 2 : split;
     return {1, 1, s->volume == 1 ? 1 : split, 1};
 }
 
 // ---- launch -------------------------------------------------------------------------------------
 
-template <typename E, int steps, int halves>
+template <typename E, int fold, int steps, int halves>
 SPIRA_API status narrow_launch(conv_tensor_params p, cudaStream_t stream) {
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
     const int64_t each = narrow_pair / (8 * narrow_groups);
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.size.split, narrow_warps);
-    auto kernel =
-        p.wide_in ? narrow_kernel<E, steps, halves, true> : narrow_kernel<E, steps, halves, false>;
+    auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true>
+                            : narrow_kernel<E, fold, steps, halves, false>;
     return kernel_launch(kernel, grid, narrow_threads, 0, p.programmatic, 1, stream, "conv", p);
+}
+
+template <typename E, int fold, int steps>
+SPIRA_API status narrow_run_as(const conv_tensor_params &p, cudaStream_t stream) {
+    return narrow_halves(p.cout) == 1 ? narrow_launch<E, fold, steps, 1>(p, stream)
+                                      : narrow_launch<E, fold, steps, 2>(p, stream);
 }
 
 // Computes a layer. p.size must fit (narrow_sizes_fit).
 template <typename E>
 SPIRA_API status narrow_run(const conv_tensor_params &p, cudaStream_t stream) {
-    const bool one = narrow_halves(p.cout) == 1;
-    if (narrow_steps(p.cin) == 1) {
-        return one ? narrow_launch<E, 1, 1>(p, stream) : narrow_launch<E, 1, 2>(p, stream);
-    }
-    return one ? narrow_launch<E, 2, 1>(p, stream) : narrow_launch<E, 2, 2>(p, stream);
+    return narrow_steps(p.cin) > 1   ? narrow_run_as<E, 1, 2>(p, stream)
+           : narrow_fold(p.cin) == 1 ? narrow_run_as<E, 1, 1>(p, stream)
+           : narrow_fold(p.cin) == 2 ? narrow_run_as<E, 2, 1>(p, stream)
+                                     : narrow_run_as<E, 4, 1>(p, stream);
 }
 
 } // namespace spira

@@ -5,9 +5,10 @@
 // the same one. A thread block finds the voxels of its cells by binary search of the set, and keeps
 // their rows in shared memory.
 //
-//   channels first   a thread block writes 128 cells of a plane (batch index, depth) and 64
-//                    channels; a thread 4 cells and 8 channels, so that it reads 8 channels of a
-//                    row at once and writes 4 neighbours of a plane at once
+//   channels first   a thread block writes 128 cells of up to two planes (batch index, depth) and
+//                    64 channels; a thread 4 cells of a plane and 8 channels, so that it reads 8
+//                    channels of a row at once and writes 4 neighbours of a plane at once. One
+//                    search finds both depths of a cell, which are neighbours in the set
 //   channels last    a thread block writes whole cells with all depths; a thread 8 elements of a
 //                    cell
 #ifndef SPIRA_INDEX_DENSE_WRITE_CUH
@@ -27,6 +28,8 @@ enum {
     dense_cells = 4,                                   // of a thread, channels first
     dense_tile = 32 * dense_cells,                     // cells of a thread block, channels first
     dense_chunk = dense_threads / 32 * dense_channels, // channels of a thread block, channels first
+    dense_planes = 2,                                  // of a thread block, channels first, with
+                                                       // dense_threads threads each
     dense_sites = 128,                                 // cells times depth, channels last
     dense_run = 1024,                                  // elements of a cell, channels last
 };
@@ -39,7 +42,7 @@ struct dense_task {
     expand_grid grid;
     triple stride;
     int batch, channels;
-    int32_t tiles, chunks; // thread blocks = batch [* depth, channels first] * tiles * chunks
+    int32_t tiles, chunks; // thread blocks = batch [* planes, channels first] * tiles * chunks
     int32_t cells;         // of a tile, channels last
     bool wide_in;          // 8 channels of a row may be read at once
     bool wide_out;         // 4 cells, or 8 elements, may be written at once
@@ -51,8 +54,8 @@ struct dense_task {
 // Records voxels that no cell takes. Each thread of the grid looks at a share of the set.
 template <typename W>
 SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
-    const int64_t all = (int64_t)gridDim.x * dense_threads;
-    int64_t i = (int64_t)blockIdx.x * dense_threads + threadIdx.x;
+    const int64_t all = (int64_t)gridDim.x * blockDim.x;
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i == 0 && *task.set.count > task.set.capacity) {
         device_status_raise(task.trouble, device_flag_capacity, (uint32_t)*task.set.count);
     }
@@ -65,23 +68,26 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     }
 }
 
-// The row of the voxel at a cell, or -1. at: y * width + x; -1 at or past the last one.
-template <typename W>
-SPIRA_DEVICE int32_t dense_find(const dense_task<W> &task, int32_t count, int batch, int64_t at,
-                                int z) {
+// The rows of the voxels at a cell and `depths` depths from z on, or -1. at: y * width + x; none at
+// or past the last one.
+template <int depths, typename W>
+SPIRA_DEVICE void dense_find(const dense_task<W> &task, int32_t count, int batch, int64_t at, int z,
+                             int32_t (&rows)[depths]) {
     const expand_grid &g = task.grid;
-    if (at >= (int64_t)g.extent.x * g.extent.y) {
-        return -1;
-    }
+    const bool inside = at < (int64_t)g.extent.x * g.extent.y;
     const int y = (int)(at / g.extent.x), x = (int)(at % g.extent.x);
-    const voxel v = {batch, g.origin.x + x * task.stride.x, g.origin.y + y * task.stride.y,
-                     g.origin.z + z * task.stride.z};
-    if (!word_contains(&task.words, v)) {
-        return -1;
+    int cursor = -1; // in the set, behind the search
+#pragma unroll
+    for (int d = 0; d < depths; ++d) {
+        const voxel v = {batch, g.origin.x + x * task.stride.x, g.origin.y + y * task.stride.y,
+                         g.origin.z + (z + d) * task.stride.z};
+        rows[d] = -1;
+        if (inside && z + d < g.extent.z && word_contains(&task.words, v)) {
+            const W word = word_pack<W>(&task.words, v);
+            cursor = cursor < 0 ? search_lower_bound(task.set.words, 0, count, word) : cursor;
+            rows[d] = search_scan(task.set.words, count, word, &cursor);
+        }
     }
-    const W word = word_pack<W>(&task.words, v);
-    const int32_t row = search_lower_bound(task.set.words, 0, count, word);
-    return row < count && task.set.words[row] == word ? row : -1;
 }
 
 // The bits stay where both formats are the same; else one rounding.
@@ -115,23 +121,33 @@ constexpr int dense_resident = 4;
 template <typename E>
 constexpr int dense_resident<E, E> = sizeof(E) == 2 ? 8 : 4;
 
-// Channels first. Thread blocks: [batch, depth, tiles, chunks].
+// Channels first. Thread blocks: [batch, planes, tiles, chunks] with the threads of one plane or of
+// dense_planes.
 template <typename W, typename I, typename O>
-SPIRA_KERNEL void __launch_bounds__(dense_threads, dense_resident<I, O>)
+SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
+                                    dense_resident<I, O> / dense_planes)
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
-    __shared__ int32_t rows[dense_tile];
+    __shared__ int32_t rows[dense_planes][dense_tile];
     const int32_t count = voxel_set_count(task.set);
-    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x % dense_threads / 32);
     const int32_t chunk = (int32_t)blockIdx.x % task.chunks;
     const int32_t tile = (int32_t)blockIdx.x / task.chunks % task.tiles;
-    const int32_t plane = (int32_t)blockIdx.x / task.chunks / task.tiles;
+    const int32_t number = (int32_t)blockIdx.x / task.chunks / task.tiles;
     const triple extent = task.grid.extent;
-    const int batch = plane / extent.z, z = plane % extent.z;
+    const int planes =
+        (extent.z + dense_planes - 1) / dense_planes; // of a batch index: their pairs
+    const int batch = number / planes, from = number % planes * dense_planes;
+    const int plane = (int)(threadIdx.x / dense_threads), z = from + plane;
     const int64_t first = (int64_t)tile * dense_tile, cells = (int64_t)extent.x * extent.y;
 
     // ---- the rows of the cells
     if (threadIdx.x < dense_tile) {
-        rows[threadIdx.x] = dense_find(task, count, batch, first + threadIdx.x, z);
+        int32_t found[dense_planes];
+        dense_find(task, count, batch, first + threadIdx.x, from, found);
+#pragma unroll
+        for (int d = 0; d < dense_planes; ++d) {
+            rows[d][threadIdx.x] = found[d];
+        }
     }
     dense_report(task, count);
     __syncthreads();
@@ -139,15 +155,15 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads, dense_resident<I, O>)
 
     // ---- features of 4 cells
     const int c = chunk * dense_chunk + warp * dense_channels;
-    if (c >= task.channels) {
+    if (c >= task.channels || z >= extent.z) {
         return;
     }
     const int own = task.wide_out ? lane * dense_cells : lane, apart = task.wide_out ? 1 : 32;
     wide_elements<I, dense_channels> in[dense_cells];
 #pragma unroll
     for (int i = 0; i < dense_cells; ++i) {
-        dense_load((const I *)task.features, rows[own + i * apart], task.channels, c, task.wide_in,
-                   in[i]);
+        dense_load((const I *)task.features, rows[plane][own + i * apart], task.channels, c,
+                   task.wide_in, in[i]);
     }
 
     // ---- channel by channel
@@ -213,7 +229,9 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
 
     // ---- the rows of the cells: [cells, depth]
     for (int i = (int)threadIdx.x; i < task.cells * extent.z; i += dense_threads) {
-        rows[i] = dense_find(task, count, batch, first + i / extent.z, i % extent.z);
+        int32_t found[1];
+        dense_find(task, count, batch, first + i / extent.z, i % extent.z, found);
+        rows[i] = found[0];
     }
     dense_report(task, count);
     __syncthreads();

@@ -83,6 +83,14 @@ void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint3
     }
 }
 
+template <typename E>
+void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1) {
+    float one[1][4];
+    std::copy_n(sum, 4, one[0]);
+    mma_steps<E>(one, {a}, b0, b1);
+    std::copy_n(one[0], 4, sum);
+}
+
 inline uint4 matrix_load_4(uint32_t row, int line = __builtin_LINE()) {
     using namespace emulate;
     matrix_operands *all, &own = matrix_own(all);

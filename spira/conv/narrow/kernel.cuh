@@ -6,98 +6,223 @@
 
 namespace spira {
 
+// ---- shared memory ------------------------------------------------------------------------------
+
+// Of a warp. A warp that hands over its accumulators writes `at`, each lane where its own words of
+// narrow_warm are: others may still be on their way. One that finishes outputs has their rows,
+// behind those words.
+template <int halves>
+union narrow_shared {
+    float at[narrow_groups * halves * 4][32];
+    struct {
+        float warm[narrow_groups * halves * 3][32];
+        alignas(16) int32_t row[halves][32][narrow_groups]; // of each lane
+    } own;
+};
+
 // ---- epilogue -----------------------------------------------------------------------------------
 
 // What a lane finishes: four channels of `rows` outputs.
 template <int rows>
-struct narrow_finished {
-    int32_t row[rows]; // -1: none
-    float4 sum[rows];
-    int channel; // the first of four
+struct narrow_outputs {
+    int32_t row[rows];          // -1: none
+    uint32_t residual[rows][2]; // 16 bits each, where it is aligned
+    conv_output vectors;
 };
 
-// Loads the output rows of some places.
-SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int place, int outputs,
-                                      int32_t *row) {
-    int32_t own[narrow_groups];
+// The first place of a lane's outputs. column: one of `halves` columns of which the lane has
+// outputs.
+template <int halves>
+SPIRA_DEVICE int narrow_place(int first, int column) {
+    const int lane = threadIdx.x % 32;
+    return first + (lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : column)) * narrow_groups;
+}
+
+// Asks for the rows of a lane's outputs, so that the residual can be loaded as soon as the products
+// are done. first: the warp's first place.
+template <int halves>
+SPIRA_DEVICE void narrow_outputs_request(const conv_tensor_params &p, int first,
+                                         narrow_shared<halves> &shared) {
+    static_assert(narrow_groups == 4, "16 bytes");
 #pragma unroll
-    for (int i = 0; i < narrow_groups; ++i) {
-        own[i] = place + i;
-    }
-    if (p.order.row) {
-        narrow_load_once(own, p.order.row + place, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < narrow_groups; ++i) {
-        row[i] = place + i < outputs ? own[i] : -1;
+    for (int c = 0; c < halves && p.order.row; ++c) {
+        async_copy_16(shared_address(shared.own.row[c][threadIdx.x % 32]),
+                      p.order.row + narrow_place<halves>(first, c), true);
     }
 }
 
+// Four neighbouring values of a vector [cout], aligned to 16 bytes, or null.
+SPIRA_DEVICE void narrow_vector_load(const float *vector, int channel, bool inside, float other,
+                                     float (&to)[4]) {
+    float4 v = make_float4(other, other, other, other);
+    if (vector && inside) {
+        v = *(const float4 *)(vector + channel);
+    }
+    to[0] = v.x;
+    to[1] = v.y;
+    to[2] = v.z;
+    to[3] = v.w;
+}
+
+// The same as conv_output_of, with fewer loads where all vectors are aligned.
+SPIRA_DEVICE conv_output narrow_vectors(const conv_tensor_params &p, int channel) {
+    const conv_epilogue &e = p.epilogue;
+    if (((uintptr_t)e.scale | (uintptr_t)e.shift | (uintptr_t)e.bias) % 16 || p.cout % 4) {
+        return conv_output_of(p, channel);
+    }
+    const bool inside = channel < p.cout;
+    conv_output f;
+    float bias[4];
+    f.channel = channel;
+    f.floor = e.act == activation_relu ? 0.0f : -INFINITY;
+    f.leaky = e.act == activation_leaky;
+    narrow_vector_load(e.scale, channel, inside, 1.0f, f.scale);
+    narrow_vector_load(e.shift, channel, inside, 0.0f, f.shift);
+    narrow_vector_load(e.bias, channel, inside, 0.0f, bias);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        f.shift[i] = fmaf(bias[i], f.scale[i], f.shift[i]);
+    }
+    return f;
+}
+
+// Loads what the epilogue needs besides the sums; the residual only where it is aligned.
+// async_copy_wait has been called.
+template <int halves>
+SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int first, int outputs,
+                                      const narrow_shared<halves> &shared,
+                                      narrow_outputs<narrow_groups * halves> &to) {
+    const int lane = threadIdx.x % 32, channel = (halves == 1 ? lane / 8 : lane / 4) * 4;
+#pragma unroll
+    for (int i = 0; i < narrow_groups * halves; ++i) {
+        const int c = i / narrow_groups, place = narrow_place<halves>(first, c) + i % narrow_groups;
+        const int row = p.order.row ? shared.own.row[c][lane][i % narrow_groups] : place;
+        to.row[i] = place < outputs && channel < p.cout ? row : -1;
+    }
+    const char *residual = (const char *)p.residual + channel * narrow_element;
+#pragma unroll
+    for (int i = 0; i < narrow_groups * halves; ++i) {
+        const bool there = p.residual && p.wide_out && to.row[i] >= 0;
+        narrow_load_row(to.residual[i],
+                        narrow_row(residual, to.row[i], (uint32_t)p.cout * narrow_element), there);
+    }
+    to.vectors = narrow_vectors(p, channel);
+}
+
 // 32 output channels: a lane has four of each of its columns.
-SPIRA_DEVICE void narrow_quads(const narrow_sums<2> &sum, narrow_finished<2 * narrow_groups> &to) {
-    to.channel = (int)(threadIdx.x % 32 / 4 * 4);
+SPIRA_DEVICE void narrow_quads(const narrow_sums<2> &sum, float4 (&to)[2 * narrow_groups]) {
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
         const float *low = sum.at[j][0], *high = sum.at[j][1];
-        to.sum[j] = make_float4(low[0], low[2], high[0], high[2]);
-        to.sum[narrow_groups + j] = make_float4(low[1], low[3], high[1], high[3]);
+        to[j] = make_float4(low[0], low[2], high[0], high[2]);
+        to[narrow_groups + j] = make_float4(low[1], low[3], high[1], high[3]);
     }
 }
 
 // 16 output channels: a lane has two of each of its columns. Two lanes exchange them, so that each
 // has four of one column.
-SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, narrow_finished<narrow_groups> &to) {
-    const int g = (int)(threadIdx.x % 32 / 4), odd = g & 1;
-    to.channel = g / 2 * 4;
+SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_groups]) {
+    const int odd = threadIdx.x / 4 & 1;
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
         const float *own = sum.at[j][0];
         const float x = __shfl_xor_sync(~0u, odd ? own[0] : own[1], 4);
         const float y = __shfl_xor_sync(~0u, odd ? own[2] : own[3], 4);
-        to.sum[j] = odd ? make_float4(x, y, own[1], own[3]) : make_float4(own[0], own[2], x, y);
+        to[j] = odd ? make_float4(x, y, own[1], own[3]) : make_float4(own[0], own[2], x, y);
     }
 }
 
+// The residual of an output; unspecified without one.
 template <typename E, bool wide, int rows>
-SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_finished<rows> &f) {
-    const conv_output output = conv_output_of(p, f.channel);
+SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_tensor_params &p,
+                                          const narrow_outputs<rows> &f, int i) {
+    union {
+        uint32_t word[2];
+        conv_quad<E> quad;
+    } v = {{f.residual[i][0], f.residual[i][1]}};
+    if (!wide && p.residual) {
+        const int channel = f.vectors.channel;
+        const E *from = (const E *)p.residual + (int64_t)f.row[i] * p.cout + channel;
+        v.quad = conv_quad_load<E, false>(from, p.cout - channel);
+    }
+    return v.quad;
+}
+
+// Finishes four channels of an output, as conv_output_store_as does with a residual of its own.
+template <typename E, bool wide>
+SPIRA_DEVICE void narrow_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+                                      float4 sum, const conv_quad<E> &residual) {
+    sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
+    const float value[4] = {sum.x, sum.y, sum.z, sum.w};
+    conv_quad<E> q;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float v = fmaf(value[i], f.scale[i], f.shift[i]);
+        v += p.residual ? element_to_float(residual.element[i]) : 0.0f;
+        q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
+    }
+    E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
+    conv_quad_store<E, wide>(to, p.cout - f.channel, q);
+}
+
+template <typename E, bool wide, int rows>
+SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+                               const float4 (&sum)[rows]) {
+    conv_quad<E> residual[rows]; // all before the first store: behind it a load would wait
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            conv_output_store_as<E, wide>(p, output, f.row[i], f.sum[i]);
+            residual[i] = narrow_residual<E, wide>(p, f, i);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[i] >= 0) {
+            narrow_output_store<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
+        }
+    }
+}
+
+// The same, with fewer instructions: aligned, without initial sums and leaky ReLU. A residual that
+// is not there is zero.
+template <typename E, int rows>
+SPIRA_DEVICE void narrow_store_plain(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+                                     const float4 (&sum)[rows]) {
+    char *const out = (char *)p.out + f.vectors.channel * narrow_element;
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[i] >= 0) {
+            const conv_quad<E> extra = narrow_residual<E, true>(p, f, i);
+            const float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
+            conv_quad<E> q;
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const float v = fmaf(value[c], f.vectors.scale[c], f.vectors.shift[c]) +
+                                element_to_float(extra.element[c]);
+                q.element[c] = element_from_float<E>(conv_max_nan(v, f.vectors.floor));
+            }
+            const uint32_t pitch = (uint32_t)p.cout * narrow_element;
+            *(conv_quad<E> *)(out + conv_multiply_wide((uint32_t)f.row[i], pitch)) = q;
         }
     }
 }
 
 template <typename E, int halves>
-SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p, int first, int outputs,
+SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p,
+                                const narrow_outputs<narrow_groups * halves> &f,
                                 const narrow_sums<halves> &sum) {
-    enum { groups = narrow_groups, rows = groups * halves };
-    const int lane = threadIdx.x % 32;
-    narrow_finished<rows> f;
-    narrow_quads(sum, f);
-    const int column = lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : 0);
-#pragma unroll
-    for (int c = 0; c < halves; ++c) {
-        narrow_outputs_load(p, first + (column + c) * groups, outputs, f.row + c * groups);
-    }
-    if (f.channel >= p.cout) {
-        return;
-    }
-    if (p.wide_out) {
-        narrow_store<E, true>(p, f);
+    float4 quad[narrow_groups * halves];
+    narrow_quads(sum, quad);
+    if (p.wide_out && !p.sums && !f.vectors.leaky) {
+        narrow_store_plain<E>(p, f, quad);
+    } else if (p.wide_out) {
+        narrow_store<E, true>(p, f, quad);
     } else {
-        narrow_store<E, false>(p, f);
+        narrow_store<E, false>(p, f, quad);
     }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
-
-// A warp's accumulators in shared memory.
-template <int halves>
-struct narrow_shared {
-    float at[narrow_groups * halves * 4][32];
-};
 
 // Adds the accumulators of the warps that share places to those of the first, in a fixed order. All
 // threads of the thread block call this.
@@ -112,6 +237,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
         shared[warp].at[i][lane] = own[i];
     }
     __syncthreads();
+#pragma unroll 1 // code is fetched anew for each layer
     for (int other = 1; other < split && share == 0; ++other) {
 #pragma unroll
         for (int i = 0; i < count; ++i) {
@@ -120,44 +246,52 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
     }
 }
 
-template <typename E, int steps, int halves, bool wide>
+template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
     narrow_kernel(const __grid_constant__ conv_tensor_params p) {
-#if __CUDA_ARCH__ >= 800
+#if SPIRA_MMA
     enum { places = 8 * narrow_groups, each = narrow_pair / places }; // of a warp; warps of a pair
     enum { shares = narrow_resident(steps, halves, wide) };
     // ---- warm the cache
     // narrow_warm loads into each thread's own words, so that it waits for no other thread.
     __shared__ narrow_shared<halves> shared[narrow_warps];
-    static_assert(narrow_warm_loads(shares) <= sizeof shared->at / sizeof *shared->at,
+    static_assert(narrow_warm_loads(shares) <= sizeof shared->own.warm / sizeof *shared->own.warm,
                   "room for narrow_warm");
-    narrow_warm<shares>(p, p.volume * narrow_offset_bytes(steps, halves),
-                        shared_address(&shared[threadIdx.x / 32].at[0][threadIdx.x % 32]));
+    narrow_warm<shares>(p, p.volume * narrow_offset_bytes(fold, steps, halves),
+                        shared_address(&shared[threadIdx.x / 32].own.warm[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
     }
     // ---- find the warp's places
-    const int outputs = min(*p.count, p.capacity), split = p.size.split;
-    const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), share = warp % split;
-    const int unit = ((int)blockIdx.x * narrow_warps + warp) / split, pair = unit / each;
+    const int outputs = min(*p.count, p.capacity), split = p.size.split; // 1, 2 or 4
+    const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), share = warp & (split - 1);
+    const int unit = ((int)blockIdx.x * narrow_warps + warp) >> (split >> 1), pair = unit / each;
     int first = outputs;
     if (pair * narrow_pair < outputs) {
         first = (p.order.row ? __ldg(p.order.schedule + pair) : pair) * narrow_pair +
                 unit % each * places;
     }
+    const bool finishes = first < outputs && share == 0;
+    if (finishes) {
+        narrow_outputs_request<halves>(p, first, shared[warp]);
+    }
     // ---- multiply
     narrow_sums<halves> sum = {};
 #pragma unroll 1
     for (int begin = 0; begin < p.volume && first < outputs; begin += narrow_scope) {
-        narrow_accumulate<E, steps, halves, wide>(p, first, outputs, begin, share, sum);
+        narrow_accumulate<E, fold, steps, halves, wide>(p, first, outputs, begin, share, sum);
     }
     // ---- finish
+    narrow_outputs<narrow_groups * halves> finished;
     async_copy_wait();
+    if (finishes) {
+        narrow_outputs_load<halves>(p, first, outputs, shared[warp], finished);
+    }
     if (split > 1) {
         narrow_join<halves>(split, share, shared, sum);
     }
-    if (first < outputs && share == 0) {
-        narrow_finish<E, halves>(p, first, outputs, sum);
+    if (finishes) {
+        narrow_finish<E, halves>(p, finished, sum);
     }
     pdl_wait(); // for warps without outputs
 #endif

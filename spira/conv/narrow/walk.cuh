@@ -6,6 +6,10 @@
 //   of a row        channels 4 steps t .. 4 steps t + 4 steps - 1
 //   of the sums     output channels 2 halves g .. 2 halves g + 2 halves - 1 of columns 2 t, 2 t + 1
 // where steps counts 16 input channels, halves 16 output channels, groups 8 places.
+//
+// Few input channels leave most of a step empty. So with up to 8 or 4 of them, 2 or 4 offsets share
+// a step (fold): lanes t with the same t * fold / 4 have the sources, rows and weights of one of
+// them.
 #ifndef SPIRA_CONV_NARROW_WALK_CUH
 #define SPIRA_CONV_NARROW_WALK_CUH
 
@@ -16,7 +20,8 @@ namespace spira {
 
 enum {
     narrow_channels_most = 32,
-    narrow_warps = 4, // of a thread block
+    narrow_element = 2, // bytes
+    narrow_warps = 4,   // of a thread block
     narrow_threads = narrow_warps * 32,
     narrow_pair = 2 * order_rows, // places of an entry of the layout's schedule
     narrow_sector = 32,           // bytes of a cache sector
@@ -25,12 +30,13 @@ enum {
     // Tuning parameters.
     // Groups of 8 places of a warp (2, 4).
     narrow_groups = 4,
-    // Offsets whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
-    // 16 to 32, others.
+    // Steps whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
+    // 16 to 32, others. Where offsets share a step, steps are few, and each needs more registers.
     narrow_ahead_16_16 = 3,
     narrow_ahead_16_32 = 3,
     narrow_ahead_others = 2,
-    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned.
+    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows of more than 16
+    // channels that are not aligned.
     narrow_resident_16_16 = 6,
     narrow_resident_others = 4,
     narrow_resident_unaligned = 3,
@@ -38,10 +44,10 @@ enum {
     narrow_warm_bytes = 128 * 1024,
 };
 
-SPIRA_BOTH constexpr int narrow_ahead(int steps, int halves, bool wide) {
-    return !wide || steps > 1 ? narrow_ahead_others
-           : halves > 1       ? narrow_ahead_16_32
-                              : narrow_ahead_16_16;
+SPIRA_BOTH constexpr int narrow_ahead(int fold, int steps, int halves, bool wide) {
+    return !wide || steps > 1 || fold > 1 ? narrow_ahead_others
+           : halves > 1                   ? narrow_ahead_16_32
+                                          : narrow_ahead_16_16;
 }
 
 // Thread blocks of a multiprocessor at a time: what registers allow.
@@ -51,9 +57,9 @@ SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide) {
 #else
     const int narrow = narrow_resident_16_16;
 #endif
-    return !wide                 ? narrow_resident_unaligned
-           : steps * halves == 1 ? narrow
-                                 : narrow_resident_others;
+    return !wide && steps > 1            ? narrow_resident_unaligned
+           : wide && steps * halves == 1 ? narrow
+                                         : narrow_resident_others;
 }
 
 // Steps of 16 input channels, and halves of 16 output channels.
@@ -65,38 +71,63 @@ SPIRA_BOTH int narrow_halves(int cout) {
     return cout <= 16 ? 1 : 2;
 }
 
+// Offsets that share a step.
+SPIRA_BOTH constexpr int narrow_fold(int cin) {
+    return cin <= 4 ? 4 : cin <= 8 ? 2 : 1;
+}
+
 // ---- loads --------------------------------------------------------------------------------------
+
+// The instructions are written out: each has its own way with the cache, and predicates in place of
+// branches. Code for the host is plain.
 
 // Loads what all warps load again and again; the cache keeps it.
 SPIRA_DEVICE uint4 narrow_load_kept(const char *from) {
+#ifdef __CUDA_ARCH__
     uint4 v;
     asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(from));
     return v;
+#else
+    return *(const uint4 *)from;
+#endif
 }
 
 // Loads what is used once, if `there` is not negative; otherwise `to` is unspecified. Takes no
 // place in the cache.
 SPIRA_DEVICE void narrow_load_once(int32_t (&to)[2], const int32_t *from, int there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ge.s32 there, %3, 0;\n"
                  "@there ld.global.nc.L1::no_allocate.v2.s32 {%0, %1}, [%2]; }"
                  : "=r"(to[0]), "=r"(to[1])
                  : "l"(from), "r"(there));
+#else
+    for (int i = 0; i < 2 && there >= 0; ++i) {
+        to[i] = from[i];
+    }
+#endif
 }
 
 SPIRA_DEVICE void narrow_load_once(int32_t (&to)[4], const int32_t *from, int there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ge.s32 there, %5, 0;\n"
                  "@there ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4]; }"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from), "r"(there));
+#else
+    for (int i = 0; i < 4 && there >= 0; ++i) {
+        to[i] = from[i];
+    }
+#endif
 }
 
 // Loads a lane's bytes of a row; zeros where `there` is false. Not through the read-only path (nc):
 // the previous kernel may still write rows when this one begins (pdl_wait).
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  ".reg .b64 both;\n"
                  "setp.ne.u32 there, %3, 0;\n"
@@ -105,9 +136,15 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool ther
                  "mov.b64 {%0, %1}, both; }"
                  : "=r"(to[0]), "=r"(to[1])
                  : "l"(from), "r"((uint32_t)there));
+#else
+    for (int i = 0; i < 2; ++i) {
+        to[i] = there ? ((const uint32_t *)from)[i] : 0;
+    }
+#endif
 }
 
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool there) {
+#ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %5, 0;\n"
                  "mov.u32 %0, 0;\n"
@@ -117,21 +154,39 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool ther
                  "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
                  : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
                  : "l"(from), "r"((uint32_t)there));
+#else
+    for (int i = 0; i < 4; ++i) {
+        to[i] = there ? ((const uint32_t *)from)[i] : 0;
+    }
+#endif
+}
+
+// Loads an element of a row that is not aligned.
+SPIRA_DEVICE void narrow_load_element(uint32_t &to, const char *from, bool there) {
+#ifdef __CUDA_ARCH__
+    asm volatile("{ .reg .pred there;\n"
+                 "setp.ne.u32 there, %2, 0;\n"
+                 "mov.u32 %0, 0;\n"
+                 "@there ld.global.u16 %0, [%1]; }"
+                 : "=&r"(to)
+                 : "l"(from), "r"((uint32_t)there));
+#else
+    to = there ? *(const uint16_t *)from : 0;
+#endif
 }
 
 // Address of row number `row`.
 SPIRA_DEVICE const char *narrow_row(const char *first, int32_t row, uint32_t pitch) {
-    uint64_t at;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(at) : "r"(row), "r"(pitch));
-    return first + at;
+    return first + conv_multiply_wide((uint32_t)row, pitch);
 }
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// Packed weights [volume, steps, halves, 32 lanes] of 16 bytes: the lane's operand of a step.
-// Channels past the last are zero. Returns the number of lanes' operands.
+// Packed weights [volume, steps, halves, 32 / fold lanes] of 16 bytes: the lane's operand of a
+// step. Channels past the last are zero. Returns the number of lanes' operands.
 SPIRA_API int64_t narrow_weights(const conv_shape *s) {
-    return (int64_t)s->volume * narrow_steps(s->cin) * narrow_halves(s->cout) * 32;
+    return (int64_t)s->volume * narrow_steps(s->cin) * narrow_halves(s->cout) *
+           (32 / narrow_fold(s->cin));
 }
 
 template <typename E>
@@ -144,19 +199,22 @@ SPIRA_KERNEL void __launch_bounds__(256)
         return;
     }
     const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
-    const conv_packed_place at = conv_packed_place_of(i, steps, halves);
+    const int parts = 4 / narrow_fold(s.cin), lanes = 8 * parts; // lanes of a row; of an offset
+    const int lane = (int)(i % lanes), half = (int)(i / lanes % halves);
+    const int step = (int)(i / lanes / halves % steps);
+    const int64_t offset = i / lanes / halves / steps;
     for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
-        int channel = (at.lane % 4 * steps + at.chunk) * 4 + e / 4 * 2 + e % 2;
-        int out = (at.lane / 4 * halves + at.group) * 2 + e / 2 % 2;
+        int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
+        int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
-        float w = inside ? weight[(at.offset * s.cin + channel) * s.cout + out] : 0.0f;
+        float w = inside ? weight[(offset * s.cin + channel) * s.cout + out] : 0.0f;
         packed[i * per_lane + e] = element_from_float<E>(w);
     }
 }
 
 // Bytes of an offset's weights.
-SPIRA_BOTH constexpr int narrow_offset_bytes(int steps, int halves) {
-    return steps * halves * conv_fragment_bytes;
+SPIRA_BOTH constexpr int narrow_offset_bytes(int fold, int steps, int halves) {
+    return steps * halves * conv_fragment_bytes / fold;
 }
 
 // Loads of a thread in narrow_warm, at most.
@@ -171,8 +229,15 @@ SPIRA_BOTH constexpr int narrow_warm_loads(int shares) {
 template <int shares>
 SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t scratch) {
     enum { step = shares * narrow_threads * narrow_sector };
-    const int share = (int)blockIdx.x / p.multiprocessors;
-    bytes = share < shares ? min(bytes, (int)narrow_warm_bytes) : 0;
+    if ((int)blockIdx.x >= shares * p.multiprocessors) {
+        return;
+    }
+    int share = 0; // blockIdx.x / p.multiprocessors, without a division
+#pragma unroll
+    for (int i = 1; i < shares; ++i) {
+        share += (int)blockIdx.x >= i * p.multiprocessors;
+    }
+    bytes = min(bytes, (int)narrow_warm_bytes);
 #pragma unroll 4
     for (int at = (share * narrow_threads + (int)threadIdx.x) * narrow_sector; at < bytes;
          at += step) {
@@ -181,15 +246,26 @@ SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t s
     }
 }
 
+// The lane's operands of the first offset.
+template <int fold>
+SPIRA_DEVICE const char *narrow_weights_of(const conv_tensor_params &p) {
+    const int lane = threadIdx.x % 32, parts = 4 / fold;
+    const char *own = (const char *)p.weights + (lane / 4 * parts + lane % parts) * conv_lane_bytes;
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(own)); // keeps it in a register
+#endif
+    return own;
+}
+
 // Loads the lane's operands of an offset. own: those of the first offset.
-template <int steps, int halves>
+template <int fold, int steps, int halves>
 SPIRA_DEVICE void narrow_weights_load(const char *own, int offset, uint4 (&to)[steps][halves]) {
-    own += (int64_t)offset * narrow_offset_bytes(steps, halves);
+    own += (int64_t)offset * narrow_offset_bytes(fold, steps, halves);
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
 #pragma unroll
         for (int h = 0; h < halves; ++h) {
-            to[s][h] = narrow_load_kept(own + (s * halves + h) * conv_fragment_bytes);
+            to[s][h] = narrow_load_kept(own + (s * halves + h) * (conv_fragment_bytes / fold));
         }
     }
 }
@@ -218,8 +294,17 @@ SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_tensor_params &p, int64_t gro
     return w;
 }
 
-// Returns the next offset; -1 past the last.
-SPIRA_DEVICE int narrow_walk_next(narrow_walk &w) {
+// Which of the offsets of a step is the lane's.
+template <int fold>
+SPIRA_DEVICE int narrow_own_offset() {
+    return (int)(threadIdx.x % 4) * fold / 4;
+}
+
+// Returns the lane's offset of the next step, the step's first one if the lane has none (`lacks` is
+// then -1, else 0); -1 past the last step.
+template <int fold>
+SPIRA_DEVICE int narrow_walk_next(narrow_walk &w, int32_t &lacks) {
+    lacks = 0;
     if (!w.word) {
         if (!w.words) {
             return -1;
@@ -229,9 +314,18 @@ SPIRA_DEVICE int narrow_walk_next(narrow_walk &w) {
         w.word = __shfl_sync(~0u, w.held, next);
         w.base = w.begin + next * 32;
     }
-    const int bit = __ffs((int)w.word) - 1;
-    w.word &= w.word - 1;
-    return w.base + bit;
+    uint32_t own = w.word, left = w.word;
+#pragma unroll
+    for (int i = 1; i < fold; ++i) {
+        left &= left - 1;
+        own = narrow_own_offset<fold>() >= i ? left : own;
+    }
+    if (fold > 1) {
+        lacks = own ? 0 : -1;
+        own = own ? own : w.word;
+    }
+    w.word = left & (left - 1);
+    return w.base + __ffs((int)own) - 1;
 }
 
 // ---- sources and rows ---------------------------------------------------------------------------
@@ -244,31 +338,36 @@ struct narrow_from {
     int bytes;             // that a row has from the lane's first on; 0 or less: none
 };
 
-template <typename E, int steps>
+template <typename E, int fold, int steps>
 SPIRA_DEVICE narrow_from narrow_from_of(const conv_tensor_params &p, int64_t group, int place) {
-    const int lane = threadIdx.x % 32, at = lane % 4 * (8 * steps);
+    const int lane = threadIdx.x % 32, at = lane % (4 / fold) * (8 * steps);
     narrow_from f;
     f.source = p.order.source + group * p.volume * order_rows + place + lane / 4 * narrow_groups;
     f.pitch = (uint32_t)p.cin * (uint32_t)sizeof(E);
     f.bytes = (int)f.pitch - at;
     f.row = (const char *)p.in + (f.bytes > 0 ? at : 0);
     // Keeps them in registers: the compiler would compute them again for each offset.
+#ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(f.source), "+l"(f.row), "+r"(f.pitch), "+r"(f.bytes));
+#endif
     return f;
 }
 
-// The sources of an offset.
+// The sources of a step.
 struct narrow_sources {
     int32_t at[narrow_groups]; // of the lane's places, negative: none
-    int offset;                // -1: there is none, and `at` is unspecified
+    int offset;                // the lane's; -1: there is no step, and `at` is unspecified
+    int32_t lacks;             // -1: the lane has no offset, and `at` is unspecified; else 0
 };
 
+template <int fold>
 SPIRA_DEVICE void narrow_sources_load(const narrow_from &f, narrow_walk &walk, narrow_sources &to) {
-    to.offset = narrow_walk_next(walk);
-    narrow_load_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset);
+    to.offset = narrow_walk_next<fold>(walk, to.lacks);
+    narrow_load_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset | to.lacks);
 }
 
 // The sources of the identity.
+template <int fold>
 SPIRA_DEVICE void narrow_sources_same(int first, int outputs, narrow_sources &to) {
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
@@ -276,40 +375,60 @@ SPIRA_DEVICE void narrow_sources_same(int first, int outputs, narrow_sources &to
         to.at[j] = place < outputs ? place : -1;
     }
     to.offset = 0;
+    to.lacks = narrow_own_offset<fold>() ? -1 : 0;
 }
 
-// The rows of an offset.
+// The lane's bytes of a row; zeros where there is no source.
+template <int steps, bool wide>
+struct narrow_bytes {
+    uint32_t word[2 * steps];
+};
+
+// Of a row that is not aligned, as they were loaded: words made of them at once would wait.
 template <int steps>
+struct narrow_bytes<steps, false> {
+    uint32_t element[4 * steps];
+};
+
+template <int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, true> &row, int i) {
+    return row.word[i];
+}
+
+template <int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, false> &row, int i) {
+    return row.element[2 * i] | row.element[2 * i + 1] << 16;
+}
+
+// The rows of a step.
+template <int steps, bool wide>
 struct narrow_slot {
-    uint32_t row[narrow_groups][2 * steps]; // the lane's bytes; zeros where there is no source
-    int offset;
+    narrow_bytes<steps, wide> row[narrow_groups];
+    int offset;   // as in narrow_sources
     uint32_t any; // lanes that have a source
 };
 
-// wide: the lane's bytes of a row are aligned.
-template <typename E, int steps, bool wide>
-SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source, uint32_t (&to)[2 * steps]) {
+template <int steps>
+SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
+                                  narrow_bytes<steps, true> &to) {
+    narrow_load_row(to.word, narrow_row(f.row, source, f.pitch), source >= 0 && f.bytes > 0);
+}
+
+template <int steps>
+SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
+                                  narrow_bytes<steps, false> &to) {
     const char *from = narrow_row(f.row, source, f.pitch);
-    const bool there = source >= 0 && f.bytes > 0;
-    if (wide) {
-        narrow_load_row(to, from, there);
-        return;
-    }
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (there) {
-        v = conv_read_unaligned<E>(from, min(f.bytes, 8 * steps));
-    }
-    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < 2 * steps; ++i) {
-        to[i] = word[i];
+    for (int i = 0; i < 4 * steps; ++i) {
+        narrow_load_element(to.element[i], from + i * narrow_element,
+                            source >= 0 && f.bytes > i * narrow_element);
     }
 }
 
-// Loads the rows of an offset whose sources have been loaded, then the sources of a later offset.
-template <typename E, int steps, bool wide>
+// Loads the rows of a step whose sources have been loaded, then the sources of a later step.
+template <int fold, int steps, bool wide>
 SPIRA_DEVICE void narrow_slot_load(const narrow_from &f, narrow_walk &walk, narrow_sources &source,
-                                   narrow_slot<steps> &to) {
+                                   narrow_slot<steps, wide> &to) {
     to.offset = source.offset;
     to.any = 0;
     if (source.offset < 0) {
@@ -318,11 +437,12 @@ SPIRA_DEVICE void narrow_slot_load(const narrow_from &f, narrow_walk &walk, narr
     int32_t all = -1; // negative if all sources are
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
-        narrow_row_load<E, steps, wide>(f, source.at[j], to.row[j]);
-        all &= source.at[j];
+        const int32_t row = fold > 1 ? source.at[j] | source.lacks : source.at[j];
+        narrow_row_load(f, row, to.row[j]);
+        all &= row;
     }
     to.any = __ballot_sync(~0u, all >= 0);
-    narrow_sources_load(f, walk, source);
+    narrow_sources_load<fold>(f, walk, source);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -333,8 +453,8 @@ struct narrow_sums {
     float at[narrow_groups][halves][4];
 };
 
-template <typename E, int steps, int halves>
-SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
+template <typename E, int steps, int halves, bool wide>
+SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
                                   const uint4 (&weights)[steps][halves], narrow_sums<halves> &sum) {
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
@@ -342,8 +462,8 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
         for (int h = 0; h < halves; ++h) {
 #pragma unroll
             for (int j = 0; j < narrow_groups; ++j) {
-                mma_step<E>(sum.at[j][h], weights[s][h], slot.row[j][2 * s],
-                            slot.row[j][2 * s + 1]);
+                mma_step<E>(sum.at[j][h], weights[s][h], narrow_word(slot.row[j], 2 * s),
+                            narrow_word(slot.row[j], 2 * s + 1));
             }
         }
     }
@@ -351,47 +471,46 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps> &slot,
 
 // Adds the products of narrow_scope offsets from `begin` on to the warp's places. first: its first
 // place.
-template <typename E, int steps, int halves, bool wide>
+template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int outputs, int begin,
                                     int share, narrow_sums<halves> &sum) {
-    enum { ahead = narrow_ahead(steps, halves, wide) };
+    enum { ahead = narrow_ahead(fold, steps, halves, wide) };
     const int64_t group = first / order_rows;
-    const narrow_from from = narrow_from_of<E, steps>(p, group, first % order_rows);
-    const char *own = (const char *)p.weights + threadIdx.x % 32 * conv_lane_bytes;
-    asm volatile("" : "+l"(own)); // keeps it in a register
+    const narrow_from from = narrow_from_of<E, fold, steps>(p, group, first % order_rows);
+    const char *own = narrow_weights_of<fold>(p);
     narrow_walk walk = narrow_walk_of(p, group, begin, share);
     narrow_sources source[ahead];
-    narrow_slot<steps> slot[ahead];
+    narrow_slot<steps, wide> slot[ahead];
     uint4 weights[steps][halves]; // of the next slot
     // ---- fill the pipeline
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
-        narrow_sources_load(from, walk, source[i]);
+        narrow_sources_load<fold>(from, walk, source[i]);
     }
     if (!p.order.row && share == 0) {
-        narrow_sources_same(first, outputs, source[0]);
+        narrow_sources_same<fold>(first, outputs, source[0]);
     }
     pdl_wait(); // before the first row
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
-        narrow_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+        narrow_slot_load<fold>(from, walk, source[i], slot[i]);
     }
     if (slot[0].any) {
-        narrow_weights_load(own, slot[0].offset, weights);
+        narrow_weights_load<fold>(own, slot[0].offset, weights);
     }
     // ---- multiply a slot, load the weights of the next, load the slot anew
 #pragma unroll 1
     while (slot[0].offset >= 0) {
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
-            narrow_slot<steps> &next = slot[(i + 1) % ahead];
+            narrow_slot<steps, wide> &next = slot[(i + 1) % ahead];
             if (slot[i].any) {
-                narrow_multiply<E, steps, halves>(slot[i], weights, sum);
+                narrow_multiply<E>(slot[i], weights, sum);
             }
             if (next.any) {
-                narrow_weights_load(own, next.offset, weights);
+                narrow_weights_load<fold>(own, next.offset, weights);
             }
-            narrow_slot_load<E, steps, wide>(from, walk, source[i], slot[i]);
+            narrow_slot_load<fold>(from, walk, source[i], slot[i]);
         }
     }
 }
