@@ -485,6 +485,26 @@ def test_opcheck():
                                       flags, mask))
 
 
+def test_opcheck_of_norms():
+    check = torch.library.opcheck
+    x, r, g = (random_like((50, 6), i).to(DEVICE) for i in range(3))
+    weight, bias, mean, var = (random_like((6,), i).to(DEVICE).abs() for i in range(4))
+    count = torch.tensor([40], dtype=torch.int32, device=DEVICE)
+    batches = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    for residual, number, relu in ((None, None, False), (r, None, True), (r, count, True)):
+        leaves = [None if t is None else t.clone().requires_grad_() for t in (x, residual)]
+        scale = [t.clone().requires_grad_() for t in (weight, bias)]
+        check(ops.norm.default, (*leaves, number, *scale, mean, var, batches, 0.1, 1e-3, relu))
+        y, centre, invstd = ops.norm(x, residual, number, weight, bias, None, None, None, 0.1, 1e-3,
+                                     relu)
+        check(ops.norm_apply.default, (x, residual, number, weight, bias, centre, invstd, relu))
+        check(ops.norm_backward.default, (g, x, y if residual is not None else None, number, weight,
+                                          bias, centre, invstd, relu, residual is not None))
+        again = ops.norm_apply(x, residual, number, weight, bias, centre, invstd, relu)
+        assert torch.equal(again, y)
+    check(ops.join.default, (x.requires_grad_(), r.clone().requires_grad_()))
+
+
 def network(indices, count, x, w1, w2, w3):
     """A small U-Net from raw indices, in capacity mode: nothing is read back."""
     voxels = spira.voxel_set(indices, (9, 8, 7), 2, count=count)

@@ -5,6 +5,7 @@
 #include "ops.h"
 
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace spira_torch {
@@ -35,6 +36,172 @@ static variable_list only_first(Tensor gradient, size_t arguments) {
     return list;
 }
 
+// ---- batch norm ---------------------------------------------------------------------------------
+
+typedef std::tuple<Tensor, Tensor, Tensor>
+norm_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+          const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
+          const optional<Tensor> &, const optional<Tensor> &, double, double, bool);
+typedef Tensor norm_apply_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+                               const optional<Tensor> &, const optional<Tensor> &, const Tensor &,
+                               const Tensor &, bool);
+typedef std::tuple<Tensor, Tensor, Tensor, Tensor>
+norm_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &,
+                   const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
+                   const Tensor &, const Tensor &, bool, bool);
+
+// What a norm keeps, in this order; and the output, where there are a residual and a ReLU.
+enum norm_kept { norm_x, norm_count, norm_weight, norm_bias, norm_mean, norm_invstd, norm_output };
+
+const int64_t norm_has_relu = 1, norm_has_residual = 2;
+
+struct norm_function : Function<norm_function> {
+    static variable_list forward(AutogradContext *ctx, const Variable &input,
+                                 const optional<Tensor> &residual, const optional<Tensor> &weight,
+                                 const optional<Tensor> &bias, const optional<Tensor> &count,
+                                 const optional<Tensor> &mean, const optional<Tensor> &var,
+                                 const optional<Tensor> &batches, double momentum, double eps,
+                                 bool relu) {
+        static const auto op = operation<norm_type>("spira::norm");
+        at::AutoDispatchBelowADInplaceOrView below;
+        auto [y, centre, invstd] =
+            op.call(input, residual, count, weight, bias, mean, var, batches, momentum, eps, relu);
+        for (const optional<Tensor> *changed : {&mean, &var, &batches}) {
+            if (*changed) {
+                torch::autograd::increment_version(**changed);
+            }
+        }
+        ctx->save_for_backward({input, maybe(count), maybe(weight), maybe(bias), centre, invstd,
+                                relu && residual ? y : Tensor()});
+        int64_t how = relu ? norm_has_relu : 0;
+        how |= residual ? norm_has_residual : 0;
+        ctx->saved_data["how"] = how;
+        ctx->mark_non_differentiable({centre, invstd});
+        return {y, centre, invstd};
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        static const auto op = operation<norm_backward_type>("spira::norm_backward");
+        const variable_list s = ctx->get_saved_variables();
+        const int64_t how = ctx->saved_data["how"].toInt();
+        const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
+        const auto [x, weight, bias, added] =
+            op.call(grad[0].to(s[norm_x].scalar_type()), s[norm_x], maybe(s[norm_output]),
+                    maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean],
+                    s[norm_invstd], how & norm_has_relu, residual);
+        variable_list list(11);
+        list[0] = x;
+        list[1] = residual ? added : Variable();
+        list[2] = s[norm_weight].defined() ? weight : Variable();
+        list[3] = s[norm_bias].defined() ? bias : Variable();
+        return list;
+    }
+};
+
+static std::tuple<Tensor, Tensor, Tensor>
+norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
+              const optional<Tensor> &weight, const optional<Tensor> &bias,
+              const optional<Tensor> &mean, const optional<Tensor> &var,
+              const optional<Tensor> &batches, double momentum, double eps, bool relu) {
+    variable_list made = norm_function::apply(input, residual, weight, bias, count, mean, var,
+                                              batches, momentum, eps, relu);
+    return {made[0], made[1], made[2]};
+}
+
+// ---- channels side by side ----------------------------------------------------------------------
+
+typedef Tensor join_type(const Tensor &, const Tensor &);
+
+static Tensor join_call(const Tensor &first, const Tensor &second) {
+    static const auto op = operation<join_type>("spira::join");
+    return op.call(first, second);
+}
+
+struct kept_rows;
+static void keep(const Variable &rows, kept_rows *kept);
+
+// Rows that a layer has read, for its weight gradient: the rows themselves, or what makes them
+// again. So the rows of a batch norm without a residual need not stay: its input does already.
+//
+// how   in prefix order: keep_rows and one tensor; keep_norm (+ 1: with a ReLU) and the tensors of
+// a
+//       norm but for the output; keep_join and two more of the same
+struct kept_rows {
+    variable_list tensors;
+    std::vector<int64_t> how;
+};
+
+enum : int64_t { keep_rows, keep_join, keep_norm };
+
+struct join_function : Function<join_function> {
+    static Variable forward(AutogradContext *ctx, const Variable &first, const Variable &second) {
+        kept_rows kept = {{}, {keep_join}};
+        keep(first, &kept);
+        keep(second, &kept);
+        at::AutoDispatchBelowADInplaceOrView below;
+        ctx->save_for_backward(std::move(kept.tensors));
+        ctx->saved_data["how"] = std::move(kept.how);
+        ctx->saved_data["channels"] = first.sym_size(1);
+        return join_call(first, second);
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        const c10::SymInt first = ctx->saved_data["channels"].toSymInt();
+        return {grad[0].narrow_symint(1, 0, first),
+                grad[0].narrow_symint(1, first, grad[0].sym_size(1) - first)};
+    }
+};
+
+static Tensor join_autograd(const Tensor &first, const Tensor &second) {
+    return join_function::apply(first, second);
+}
+
+// The context of the node that made rows, if it is of a function, and nobody has changed the rows.
+template <typename F>
+static AutogradContext *made_by(const Variable &rows) {
+    const auto &node = rows.grad_fn();
+    auto *own = dynamic_cast<torch::autograd::CppNode<F> *>(node.get());
+    return own && rows.output_nr() == 0 && rows._version() == 0 ? &own->ctx_ : nullptr;
+}
+
+static void keep(const Variable &rows, kept_rows *kept) {
+    if (AutogradContext *norm = made_by<norm_function>(rows)) {
+        const int64_t how = norm->saved_data["how"].toInt();
+        if (!(how & norm_has_residual)) {
+            const variable_list s = norm->get_saved_variables();
+            kept->tensors.insert(kept->tensors.end(), s.begin(), s.begin() + norm_output);
+            kept->how.push_back(keep_norm + (how & norm_has_relu));
+            return;
+        }
+    }
+    if (AutogradContext *join = made_by<join_function>(rows)) {
+        const variable_list s = join->get_saved_variables();
+        const std::vector<int64_t> how = join->saved_data["how"].toIntVector();
+        kept->tensors.insert(kept->tensors.end(), s.begin(), s.end());
+        kept->how.insert(kept->how.end(), how.begin(), how.end());
+        return;
+    }
+    kept->tensors.push_back(rows);
+    kept->how.push_back(keep_rows);
+}
+
+// The rows that keep() was given. tensor, how: move on.
+static Tensor made_again(const Variable *&tensor, const int64_t *&how) {
+    static const auto op = operation<norm_apply_type>("spira::norm_apply");
+    const int64_t kind = *how++;
+    if (kind == keep_rows) {
+        return *tensor++;
+    }
+    if (kind == keep_join) {
+        const Tensor first = made_again(tensor, how);
+        return join_call(first, made_again(tensor, how));
+    }
+    const Variable *s = tensor;
+    tensor += norm_output;
+    return op.call(s[norm_x], std::nullopt, maybe(s[norm_count]), maybe(s[norm_weight]),
+                   maybe(s[norm_bias]), s[norm_mean], s[norm_invstd], kind != keep_norm);
+}
+
 // ---- convolution --------------------------------------------------------------------------------
 
 typedef Tensor conv_type(const Tensor &, const Tensor &, const optional<Tensor> &,
@@ -61,8 +228,16 @@ struct conv_function : Function<conv_function> {
                             const optional<Tensor> &back, const optional<Tensor> &pairs,
                             const Tensor &source_count, const Tensor &count,
                             const c10::SymInt &rows, std::vector<int64_t> kernel, int64_t flags) {
+        kept_rows kept = {{weight, maybe(back), maybe(pairs), source_count, count}, {}};
+        if (flags & flag_again) {
+            keep(features, &kept);
+        } else {
+            kept.tensors.push_back(features);
+            kept.how.push_back(keep_rows);
+        }
         at::AutoDispatchBelowADInplaceOrView below;
-        ctx->save_for_backward({features, weight, maybe(back), maybe(pairs), source_count, count});
+        ctx->save_for_backward(std::move(kept.tensors));
+        ctx->saved_data["how"] = std::move(kept.how);
         ctx->saved_data["flags"] = flags;
         ctx->saved_data["bias"] = bias ? (int64_t)bias->scalar_type() : (int64_t)-1;
         Tensor out = conv_call(features, weight, bias, map, back, pairs, source_count, count, rows,
@@ -73,14 +248,18 @@ struct conv_function : Function<conv_function> {
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<conv_backward_type>("spira::conv_backward");
-        const variable_list saved = ctx->get_saved_variables();
+        const variable_list s = ctx->get_saved_variables();
+        const std::vector<int64_t> how = ctx->saved_data["how"].toIntVector();
+        const Variable *first = s.data() + 5;
+        const int64_t *step = how.data();
+        const Tensor rows = made_again(first, step);
         const int64_t bias = ctx->saved_data["bias"].toInt();
         const std::vector<int64_t> kernel = ctx->saved_data["kernel"].toIntVector();
         const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                             bias >= 0 && ctx->needs_input_grad(2)};
         const auto [features, weight, added] =
-            op.call(grad[0], saved[0], saved[1], maybe(saved[2]), maybe(saved[3]), saved[4],
-                    saved[5], kernel, ctx->saved_data["flags"].toInt(), wanted);
+            op.call(grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel,
+                    ctx->saved_data["flags"].toInt(), wanted);
         return {wanted[0] ? features : Variable(),
                 wanted[1] ? weight : Variable(),
                 wanted[2] ? added.to((at::ScalarType)bias) : Variable(),
@@ -204,6 +383,8 @@ static Tensor dense_autograd(const Tensor &features, const Tensor &words, const 
 
 TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("conv", &conv_autograd);
+    m.impl("norm", &norm_autograd);
+    m.impl("join", &join_autograd);
     m.impl("permute_rows", &permute_autograd);
     m.impl("pool", &pool_autograd);
     m.impl("dense", &dense_autograd);

@@ -12,7 +12,12 @@ ops = torch.ops.spira
 # exact fp32.
 allow_tf32 = False
 
-PADDED, TF32, EXCHANGED = 1, 2, 4  # flags of the operators (csrc/convert.h)
+# Whether the backward pass makes inputs of convolutions again, where a batch norm without a residual
+# made them, with or without a ReLU; or spira.pytorch.JoinTable. Its input is kept in any case: so
+# there is one tensor less for each such layer, for a pass over the rows. Results have the same bits.
+recompute = True
+
+PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/convert.h)
 
 
 def autocast(features):
@@ -68,6 +73,7 @@ def conv(features, weight, bias, kmap):
         if weight.requires_grad:
             pairs, exchanged = kmap.pairs()
             flags |= EXCHANGED if exchanged else 0
+            flags |= AGAIN if recompute and not torch.compiler.is_compiling() else 0
     return ops.conv.default(features, weight, bias, layout, back, pairs, kmap.source.count,
                             kmap.outputs.count, kmap.outputs.capacity, kmap.kernel(), flags)
 

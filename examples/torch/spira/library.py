@@ -90,6 +90,29 @@ def _conv_backward(grad, features, weight, back, pairs, source_count, count, ker
             features.new_empty(weight.shape[0] if wanted[2] else 0, dtype=floats))
 
 
+@fake("spira::norm")
+def _norm(input, residual, count, weight, bias, running_mean, running_var, num_batches_tracked,
+          momentum, eps, relu):
+    vector = input.new_empty(input.shape[1], dtype=torch.float32)
+    return whole(input), vector, torch.empty_like(vector)
+
+
+@fake("spira::norm_apply")
+def _norm_apply(input, residual, count, weight, bias, mean, invstd, relu):
+    return whole(input)
+
+
+@fake("spira::norm_backward")
+def _norm_backward(grad, input, output, count, weight, bias, mean, invstd, relu, residual):
+    added = whole(input) if residual else input.new_empty(0, dtype=torch.float32)
+    return whole(input), torch.empty_like(mean), torch.empty_like(mean), added
+
+
+@fake("spira::join")
+def _join(first, second):
+    return first.new_empty(first.shape[0], first.shape[1] + second.shape[1])
+
+
 @fake("spira::permute_rows")
 def _permute_rows(features, index, inverse):
     return whole(features)

@@ -1,41 +1,70 @@
-"""Batch norms for features with padding: they count the real rows only."""
+"""Batch norms: with the ReLU and the addition behind them in one operator, and for features with
+padding, of which they count the real rows only."""
 import torch
 from torch import nn
 
+from ..maps import TYPES
 from .geometry import padded
 
 ops = torch.ops.spira
 
 
-@torch.library.register_fake("spira::counted_norm")
-def _counted_norm(input, count, weight, bias, running_mean, running_var, momentum, eps):
-    vector = input.new_empty(input.shape[1], dtype=torch.float32)
-    return torch.empty_like(input), vector, torch.empty_like(vector)
+def is_plain(module):
+    """Whether calling a module does nothing but its forward."""
+    return not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or
+                module._backward_pre_hooks)
 
 
-@torch.library.register_fake("spira::counted_norm_backward")
-def _counted_norm_backward(grad, input, count, mean, invstd, weight):
-    return torch.empty_like(input), torch.empty_like(mean), torch.empty_like(mean)
+def can_run(norm, features, count):
+    """Whether the operator computes this norm: that of training, over all rows or `count`."""
+    known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
+    rows = features.shape[0]
+    return (known and (norm.training or norm.running_mean is None) and
+            features.dtype in TYPES and features.dim() == 2 and
+            features.shape[1] == norm.num_features and
+            norm.momentum is not None and (norm.weight is None or
+                                           norm.weight.dtype == torch.float32) and
+            (norm.running_mean is None or norm.running_mean.dtype == torch.float32) and
+            (count is not None or (rows > 1 and not torch.compiler.is_compiling())))
 
 
-class CountedNorm(torch.autograd.Function):
-    """The batch norm of training, over the first *count rows."""
+def run(norm, features, count, residual=None, relu=False):
+    """The norm of training, as can_run says; the residual added, and a ReLU."""
+    mean = var = batches = None
+    if norm.training and norm.track_running_stats:
+        mean, var, batches = norm.running_mean, norm.running_var, norm.num_batches_tracked
+    return ops.norm.default(features, residual, count, norm.weight, norm.bias, mean, var, batches,
+                            norm.momentum, norm.eps, relu)[0]
 
-    @staticmethod
-    def forward(ctx, x, count, weight, bias, mean, var, momentum, eps):
-        y, centre, invstd = ops.counted_norm(x, count, weight, bias, mean, var, momentum, eps)
-        ctx.save_for_backward(x, count, weight, centre, invstd)
-        ctx.has_bias = bias is not None
-        return y
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
-        x, count, weight, centre, invstd = ctx.saved_tensors
-        to, weight_grad, bias_grad = ops.counted_norm_backward(grad, x, count, centre, invstd,
-                                                               weight)
-        return (to, None, None if weight is None else weight_grad,
-                bias_grad if ctx.has_bias else None, None, None, None, None)
+def norm_relu(norm, x, residual=None):
+    """relu(norm(x) + residual) of SparseConvTensors: a batch norm with what stands behind it.
+
+    norm      an nn.BatchNorm1d, or any other norm of features
+    x         SparseConvTensor
+    residual  SparseConvTensor of the same voxels, or None
+
+    Returns a SparseConvTensor. In training one operator computes it, and keeps x alone; with a
+    residual the result, too. In other cases it is what the modules compute one by one.
+    """
+    from .modules import same_voxels
+    if residual is not None:
+        same_voxels([x, residual])
+    coordinates, stays = x.coordinates(), x.has_ordered()
+    rows = [t.ordered() if stays else t.features for t in (x, residual) if t is not None]
+    made = of_rows(norm, x, *rows)
+    return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
+
+
+def of_rows(norm, x, features, residual=None):
+    """The features of norm_relu."""
+    from .modules import counted
+    same = residual is None or (residual.dtype == features.dtype and
+                                residual.shape == features.shape)
+    if same and is_plain(norm) and can_run(norm, features, x.count):
+        return run(norm, features, x.count, residual, True)
+    made = counted(norm, features, x)
+    return torch.relu(made if residual is None else made + residual)
 
 
 def norm_of_nothing(norm, features):
@@ -61,16 +90,14 @@ class BatchNorm1d(nn.BatchNorm1d):
             return super().forward(input)
         if count is None:
             check_no_padding(input)
-            return super().forward(input)
-        if self.momentum is None:
+        elif self.momentum is None:
             raise ValueError("momentum: None needs a read-back; capacity mode needs a number")
-        self._check_input_dim(input)
-        mean = var = None
-        if self.training and self.track_running_stats:
-            mean, var = self.running_mean, self.running_var
-            self.num_batches_tracked.add_(1)
-        return CountedNorm.apply(input, count, self.weight, self.bias, mean, var, self.momentum,
-                                 self.eps)
+        if can_run(self, input, count):
+            return run(self, input, count)
+        if count is not None:
+            raise ValueError(f"input: {input.dtype} {list(input.shape)}; in capacity mode "
+                             f"[rows, {self.num_features}] of fp32, fp16 or bf16 is needed")
+        return super().forward(input)
 
 
 def check_no_padding(features):
