@@ -456,6 +456,9 @@ def test_opcheck():
     for way in (("same", 3), ("strided", 3, 2, 1), ("inverse", 2, 2), ("same", 1)):
         case = Case(*way, voxels=40)
         check(ops.conv.default, arguments(case))
+        x, w, *others = arguments(case)
+        w = w.detach().permute(3, 2, 1, 4, 0).contiguous().permute(4, 2, 1, 0, 3).requires_grad_()
+        check(ops.conv.default, (x, w, *others)) # a weight in the operators' order
     case = Case("strided", 3, 2, 1, voxels=40)
     a, b = case.source, case.outputs
     layout, kernel = list(a.layout), case.map.kernel()

@@ -82,11 +82,18 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
     return features.new_empty(rows, weight.shape[0])
 
 
+def is_ordered(weight):
+    """Whether a weight's memory is in the operators' order, [x, y, z, Cin, Cout] (csrc/conv.cpp)."""
+    ordered = weight.permute(*range(weight.dim() - 2, 0, -1), weight.dim() - 1, 0)
+    return weight.dtype == torch.float32 and ordered.is_contiguous()
+
+
 @fake("spira::conv_backward")
 def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
     floats = torch.float32
     return (whole(features) if wanted[0] else features.new_empty(0, dtype=floats),
-            whole(weight) if wanted[1] else features.new_empty(0, dtype=floats),
+            (torch.empty_like(weight) if is_ordered(weight) else whole(weight)) if wanted[1] else
+            features.new_empty(0, dtype=floats),
             features.new_empty(weight.shape[0] if wanted[2] else 0, dtype=floats))
 
 

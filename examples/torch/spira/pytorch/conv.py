@@ -54,9 +54,11 @@ def noted(x, layer, kind, find):
 class SparseConvolution(SparseModule):
     """What all convolutions share.
 
-    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. The weights of a
-             plain 1x1 layer (size 1, stride 1) have that shape, too, but their numbers are
-             [in_channels, out_channels] in memory: so spconv 2.3 reads them
+    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. In memory the axes
+             are in the operators' order, [*reversed(kernel_size), in_channels, out_channels]: a
+             weight is not contiguous, and no step orders it. The weights of a plain 1x1 layer (size
+             1, stride 1) are contiguous, but their numbers are [in_channels, out_channels]: so
+             spconv 2.3 reads them
     bias     [out_channels], or None
 
     Both begin uniform within 1 / sqrt(in_channels * volume), as those of spconv and of PyTorch's
@@ -86,7 +88,7 @@ class SparseConvolution(SparseModule):
         if self.conv1x1 and any(self.padding):
             raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
                              f"{list(self.padding)}")
-        self.weight = nn.Parameter(torch.empty(out_channels, *self.kernel_size, in_channels))
+        self.weight = nn.Parameter(self._empty_weight())
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
         self.reset_parameters()
 
@@ -104,9 +106,17 @@ class SparseConvolution(SparseModule):
         if self.subm and max(self.stride) > 1:
             raise ValueError(f"stride: a submanifold layer has 1, not {list(self.stride)}")
 
+    def _empty_weight(self):
+        if self.conv1x1:
+            return torch.empty(self.out_channels, *self.kernel_size, self.in_channels)
+        ordered = torch.empty(*reversed(self.kernel_size), self.in_channels, self.out_channels)
+        return ordered.permute(self.ndim + 1, *reversed(range(self.ndim)), self.ndim)
+
     def reset_parameters(self):
         bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
-        nn.init.uniform_(self.weight, -bound, bound)
+        with torch.no_grad(): # the same numbers, whatever the order of the memory
+            self.weight.copy_(torch.empty_like(
+                self.weight, memory_format=torch.contiguous_format).uniform_(-bound, bound))
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
 
@@ -173,8 +183,8 @@ class SparseConvolution(SparseModule):
         if exact:
             sums = functional.linear(rows, weight.to(rows.dtype), self._bias_like(rows))
         else: # which reads no padding, and leaves zeros there
-            shape = (self.out_channels, *self.kernel_size, self.in_channels)
-            sums = layers.conv(rows, self.weight_of_map(weight.reshape(shape)), self.bias,
+            weight = weight[(slice(None), *[None] * self.ndim)]
+            sums = layers.conv(rows, self.weight_of_map(weight), self.bias,
                                coordinates.submanifold(self.kernel_size, self.dilation))
         return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
 
