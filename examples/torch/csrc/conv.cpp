@@ -129,10 +129,11 @@ static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way
     return job;
 }
 
-// A weight as a convolution takes it: the tensor's own memory where it is in order.
+// A weight as a convolution takes it: the tensor's own memory where it is in order, of the layer
+// even for a gradient.
 static Tensor weight_of_way(const layer &l, const Tensor &weight, weight_way way,
                             const cuda_scope &scope) {
-    if (way == weight_forward && weight_is_ordered(weight)) {
+    if (weight_is_ordered(weight)) {
         return weight;
     }
     const Tensor given = weight.contiguous();
@@ -160,6 +161,8 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
     job.weight = ordered.data_ptr<float>();
+    job.weight_of_layer = way != weight_forward && weight_is_ordered(weight);
+    job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
     job.out = out.data_ptr();
     size_t bytes;
