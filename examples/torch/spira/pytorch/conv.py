@@ -41,7 +41,7 @@ def noted(x, layer, kind, find):
         return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
     if kind != "submanifold" or known.kind != kind:
         raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
-    for name in ("kernel_size", "dilation"):
+    for name in ("kernel_size", "dilation") if known.kernel != layer.kernel else ():
         before = getattr(known, "ksize" if name == "kernel_size" else name)
         if before != list(getattr(layer, name)):
             raise ValueError(f"indice_key: {key!r} is of {name} {before}, but this layer has "
@@ -80,6 +80,7 @@ class SparseConvolution(SparseModule):
         self.stride = each_axis(stride, ndim, "stride")
         self.padding = each_axis(padding, ndim, "padding")
         self.dilation = each_axis(dilation, ndim, "dilation")
+        self.kernel = self.kernel_size, self.dilation
         self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, False
         self.indice_key, self.algo, self.fp32_accum = indice_key, algo, fp32_accum
         self.record_voxel_count = record_voxel_count

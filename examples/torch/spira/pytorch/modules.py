@@ -4,7 +4,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from .norm import BatchNorm1d, is_plain, norm_of_nothing, norm_relu
+from .norm import counted, is_plain, norm_relu
 from .tensor import SparseConvTensor
 
 ops = torch.ops.spira
@@ -43,20 +43,6 @@ def apply_to_features(module, x):
     features = x.ordered() if stays else x.features
     made = counted(module, features, x)
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
-
-
-def counted(module, features, x):
-    """A module's result; in capacity mode, with batch norms that count the real rows only."""
-    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return norm_of_nothing(module, features)
-    if x.count is None:
-        return module(features)
-    if isinstance(module, BatchNorm1d):
-        return module(features, x.count)
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
-        raise TypeError(f"{type(module).__name__}: counts the padding of capacity mode; "
-                        "convert_batchnorm(module) replaces it")
-    return module(features)
 
 
 class SparseSequential(SparseModule):

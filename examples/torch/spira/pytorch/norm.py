@@ -15,25 +15,30 @@ def is_plain(module):
                 module._backward_pre_hooks)
 
 
-def can_run(norm, features, count):
-    """Whether the operator computes this norm: that of training, over all rows or `count`."""
+def fused(norm, features, count, residual=None, relu=False):
+    """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by the
+    operator. None where it does not compute that."""
     known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
-    rows = features.shape[0]
-    return (known and (norm.training or norm.running_mean is None) and
-            features.dtype in TYPES and features.dim() == 2 and
-            features.shape[1] == norm.num_features and
-            norm.momentum is not None and (norm.weight is None or
-                                           norm.weight.dtype == torch.float32) and
-            (norm.running_mean is None or norm.running_mean.dtype == torch.float32) and
-            (count is not None or (rows > 1 and not torch.compiler.is_compiling())))
-
-
-def run(norm, features, count, residual=None, relu=False):
-    """The norm of training, as can_run says; the residual added, and a ReLU."""
-    mean = var = batches = None
-    if norm.training and norm.track_running_stats:
-        mean, var, batches = norm.running_mean, norm.running_var, norm.num_batches_tracked
-    return ops.norm.default(features, residual, count, norm.weight, norm.bias, mean, var, batches,
+    if not known or norm.momentum is None or features.dtype not in TYPES or features.dim() != 2:
+        return None
+    state = norm._buffers # faster than attributes
+    weight, bias = norm._parameters["weight"], norm._parameters["bias"]
+    mean, var, batches = state["running_mean"], state["running_var"], state["num_batches_tracked"]
+    rows, channels = features.shape
+    if not norm.training:
+        if mean is not None:
+            return None
+    elif not norm.track_running_stats:
+        mean = var = batches = None
+    if channels != norm.num_features or (count is None and (
+            rows < 2 or torch.compiler.is_compiling())):
+        return None
+    if any(t is not None and t.dtype != torch.float32 for t in (weight, mean)):
+        return None
+    if residual is not None and (residual.dtype != features.dtype or
+                                 residual.shape != features.shape):
+        return None
+    return ops.norm.default(features, residual, count, weight, bias, mean, var, batches,
                             norm.momentum, norm.eps, relu)[0]
 
 
@@ -47,10 +52,9 @@ def norm_relu(norm, x, residual=None):
     Returns a SparseConvTensor. In training one operator computes it, and keeps x alone; with a
     residual the result, too. In other cases it is what the modules compute one by one.
     """
-    from .modules import same_voxels
-    if residual is not None:
-        same_voxels([x, residual])
     coordinates, stays = x.coordinates(), x.has_ordered()
+    if residual is not None and residual.coordinates() is not coordinates:
+        raise ValueError(f"residual: of different voxels: {residual}, but x is {x}")
     rows = [t.ordered() if stays else t.features for t in (x, residual) if t is not None]
     made = of_rows(norm, x, *rows)
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
@@ -58,13 +62,25 @@ def norm_relu(norm, x, residual=None):
 
 def of_rows(norm, x, features, residual=None):
     """The features of norm_relu."""
-    from .modules import counted
-    same = residual is None or (residual.dtype == features.dtype and
-                                residual.shape == features.shape)
-    if same and is_plain(norm) and can_run(norm, features, x.count):
-        return run(norm, features, x.count, residual, True)
-    made = counted(norm, features, x)
-    return torch.relu(made if residual is None else made + residual)
+    made = fused(norm, features, x.count, residual, True) if is_plain(norm) else None
+    if made is None:
+        made = counted(norm, features, x)
+        made = torch.relu(made if residual is None else made + residual)
+    return made
+
+
+def counted(module, features, x):
+    """A module's result; in capacity mode, with batch norms that count the real rows only."""
+    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return norm_of_nothing(module, features)
+    if x.count is None:
+        return module(features)
+    if isinstance(module, BatchNorm1d):
+        return module(features, x.count)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        raise TypeError(f"{type(module).__name__}: counts the padding of capacity mode; "
+                        "convert_batchnorm(module) replaces it")
+    return module(features)
 
 
 def norm_of_nothing(norm, features):
@@ -92,12 +108,11 @@ class BatchNorm1d(nn.BatchNorm1d):
             check_no_padding(input)
         elif self.momentum is None:
             raise ValueError("momentum: None needs a read-back; capacity mode needs a number")
-        if can_run(self, input, count):
-            return run(self, input, count)
-        if count is not None:
+        made = fused(self, input, count)
+        if made is None and count is not None:
             raise ValueError(f"input: {input.dtype} {list(input.shape)}; in capacity mode "
                              f"[rows, {self.num_features}] of fp32, fp16 or bf16 is needed")
-        return super().forward(input)
+        return super().forward(input) if made is None else made
 
 
 def check_no_padding(features):
