@@ -6,6 +6,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace spira_torch {
@@ -119,6 +120,7 @@ static Tensor join_call(const Tensor &first, const Tensor &second) {
 
 struct kept_rows;
 static void keep(const Variable &rows, kept_rows *kept);
+static bool counts_rows(const Variable &rows);
 
 // Rows that a layer has read, for its weight gradient: the rows themselves, or what makes them
 // again. So the rows of a batch norm without a residual need not stay: its input does already.
@@ -138,6 +140,7 @@ struct join_function : Function<join_function> {
         kept_rows kept = {{}, {keep_join}};
         keep(first, &kept);
         keep(second, &kept);
+        ctx->saved_data["counts_rows"] = counts_rows(first) && counts_rows(second);
         at::AutoDispatchBelowADInplaceOrView below;
         ctx->save_for_backward(std::move(kept.tensors));
         ctx->saved_data["how"] = std::move(kept.how);
@@ -183,6 +186,15 @@ static void keep(const Variable &rows, kept_rows *kept) {
     }
     kept->tensors.push_back(rows);
     kept->how.push_back(keep_rows);
+}
+
+// Whether the gradient of rows goes to norms alone, which read none of the padding behind the
+// count: it need not be cleared.
+static bool counts_rows(const Variable &rows) {
+    if (AutogradContext *join = made_by<join_function>(rows)) {
+        return join->saved_data["counts_rows"].toBool();
+    }
+    return made_by<norm_function>(rows) != nullptr;
 }
 
 // The rows that keep() was given. tensor, how: move on.
@@ -239,6 +251,7 @@ struct conv_function : Function<conv_function> {
         ctx->save_for_backward(std::move(kept.tensors));
         ctx->saved_data["how"] = std::move(kept.how);
         ctx->saved_data["flags"] = flags;
+        ctx->saved_data["counts_rows"] = (flags & flag_padded) && counts_rows(features);
         ctx->saved_data["bias"] = bias ? (int64_t)bias->scalar_type() : (int64_t)-1;
         Tensor out = conv_call(features, weight, bias, map, back, pairs, source_count, count, rows,
                                kernel, flags);
@@ -254,12 +267,16 @@ struct conv_function : Function<conv_function> {
         const int64_t *step = how.data();
         const Tensor rows = made_again(first, step);
         const int64_t bias = ctx->saved_data["bias"].toInt();
+        int64_t flags = ctx->saved_data["flags"].toInt();
+        if (ctx->saved_data["counts_rows"].toBool() &&
+            !torch::autograd::AnomalyMode::is_enabled()) {
+            flags &= ~flag_padded; // anomaly detection would find what lies there
+        }
         const std::vector<int64_t> kernel = ctx->saved_data["kernel"].toIntVector();
         const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                             bias >= 0 && ctx->needs_input_grad(2)};
-        const auto [features, weight, added] =
-            op.call(grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel,
-                    ctx->saved_data["flags"].toInt(), wanted);
+        const auto [features, weight, added] = op.call(
+            grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
         return {wanted[0] ? features : Variable(),
                 wanted[1] ? weight : Variable(),
                 wanted[2] ? added.to((at::ScalarType)bias) : Variable(),
