@@ -497,9 +497,10 @@ def test_opcheck_of_norms():
     for residual, number, relu in ((None, None, False), (r, None, True), (r, count, True)):
         leaves = [None if t is None else t.clone().requires_grad_() for t in (x, residual)]
         scale = [t.clone().requires_grad_() for t in (weight, bias)]
-        check(ops.norm.default, (*leaves, number, *scale, mean, var, batches, 0.1, 1e-3, relu))
+        check(ops.norm.default, (*leaves, number, *scale, mean, var, batches, 0.1, 1e-3, relu,
+                                 True))
         y, centre, invstd = ops.norm(x, residual, number, weight, bias, None, None, None, 0.1, 1e-3,
-                                     relu)
+                                     relu, False)
         check(ops.norm_apply.default, (x, residual, number, weight, bias, centre, invstd, relu))
         check(ops.norm_backward.default, (g, x, y if residual is not None else None, number, weight,
                                           bias, centre, invstd, relu, residual is not None))

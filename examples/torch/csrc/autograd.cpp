@@ -37,12 +37,35 @@ static variable_list only_first(Tensor gradient, size_t arguments) {
     return list;
 }
 
+// ---- rows that are made again -------------------------------------------------------------------
+
+// Rows that a layer has read, for its weight gradient: the rows themselves, or what makes them
+// again. So the rows of a batch norm need not stay: its input does already.
+//
+// how   in prefix order, each with its tensors: keep_rows, the rows; keep_norm, those that the norm
+//       keeps; keep_sum, the same, and what its residual is made of; keep_join, two parts
+struct kept_rows {
+    variable_list tensors;
+    std::vector<int64_t> how;
+};
+
+enum : int64_t { keep_rows, keep_join, keep_norm, keep_norm_relu, keep_sum };
+
+static void keep(const Variable &rows, kept_rows *kept);
+// Only if a norm without a residual made the rows; otherwise false.
+static bool keep_if_norm(const Variable &rows, kept_rows *kept);
+// The rows that keep() was given. tensor, how: move on.
+static Tensor made_again(const Variable *&tensor, const int64_t *&how);
+// Whether the gradient of rows goes to norms alone, which read none of the padding behind the
+// count: it need not be cleared.
+static bool counts_rows(const Variable &rows);
+
 // ---- batch norm ---------------------------------------------------------------------------------
 
 typedef std::tuple<Tensor, Tensor, Tensor>
 norm_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
           const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
-          const optional<Tensor> &, const optional<Tensor> &, double, double, bool);
+          const optional<Tensor> &, const optional<Tensor> &, double, double, bool, bool);
 typedef Tensor norm_apply_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
                                const optional<Tensor> &, const optional<Tensor> &, const Tensor &,
                                const Tensor &, bool);
@@ -51,10 +74,11 @@ norm_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &,
                    const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
                    const Tensor &, const Tensor &, bool, bool);
 
-// What a norm keeps, in this order; and the output, where there are a residual and a ReLU.
+// What a norm keeps, in this order; the output only where there are a residual and a ReLU. In place
+// of the output norm_is_sum keeps what its residual is made of, behind the others.
 enum norm_kept { norm_x, norm_count, norm_weight, norm_bias, norm_mean, norm_invstd, norm_output };
 
-const int64_t norm_has_relu = 1, norm_has_residual = 2;
+const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4;
 
 struct norm_function : Function<norm_function> {
     static variable_list forward(AutogradContext *ctx, const Variable &input,
@@ -62,21 +86,30 @@ struct norm_function : Function<norm_function> {
                                  const optional<Tensor> &bias, const optional<Tensor> &count,
                                  const optional<Tensor> &mean, const optional<Tensor> &var,
                                  const optional<Tensor> &batches, double momentum, double eps,
-                                 bool relu) {
+                                 bool relu, bool again) {
         static const auto op = operation<norm_type>("spira::norm");
+        kept_rows of_residual;
+        const bool is_sum = again && relu && residual && keep_if_norm(*residual, &of_residual);
         at::AutoDispatchBelowADInplaceOrView below;
-        auto [y, centre, invstd] =
-            op.call(input, residual, count, weight, bias, mean, var, batches, momentum, eps, relu);
+        auto [y, centre, invstd] = op.call(input, residual, count, weight, bias, mean, var, batches,
+                                           momentum, eps, relu, again);
         for (const optional<Tensor> *changed : {&mean, &var, &batches}) {
             if (*changed) {
                 torch::autograd::increment_version(**changed);
             }
         }
-        ctx->save_for_backward({input, maybe(count), maybe(weight), maybe(bias), centre, invstd,
-                                relu && residual ? y : Tensor()});
+        variable_list kept = {input,  maybe(count), maybe(weight), maybe(bias),
+                              centre, invstd,       Tensor()};
+        if (is_sum) {
+            kept.insert(kept.end(), of_residual.tensors.begin(), of_residual.tensors.end());
+            ctx->saved_data["residual"] = of_residual.how[0];
+        } else if (relu && residual) {
+            kept[norm_output] = y;
+        }
+        ctx->save_for_backward(std::move(kept));
         int64_t how = relu ? norm_has_relu : 0;
         how |= residual ? norm_has_residual : 0;
-        ctx->saved_data["how"] = how;
+        ctx->saved_data["how"] = how | (is_sum ? norm_is_sum : 0);
         ctx->mark_non_differentiable({centre, invstd});
         return {y, centre, invstd};
     }
@@ -86,16 +119,26 @@ struct norm_function : Function<norm_function> {
         const variable_list s = ctx->get_saved_variables();
         const int64_t how = ctx->saved_data["how"].toInt();
         const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
+        const Tensor y = how & norm_is_sum ? output_again(ctx, s) : s[norm_output];
         const auto [x, weight, bias, added] =
-            op.call(grad[0].to(s[norm_x].scalar_type()), s[norm_x], maybe(s[norm_output]),
-                    maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean],
-                    s[norm_invstd], how & norm_has_relu, residual);
-        variable_list list(11);
+            op.call(grad[0].to(s[norm_x].scalar_type()), s[norm_x], maybe(y), maybe(s[norm_count]),
+                    maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean], s[norm_invstd],
+                    how & norm_has_relu, residual);
+        variable_list list(12);
         list[0] = x;
         list[1] = residual ? added : Variable();
         list[2] = s[norm_weight].defined() ? weight : Variable();
         list[3] = s[norm_bias].defined() ? bias : Variable();
         return list;
+    }
+
+    // The output of a sum of two norms.
+    static Tensor output_again(AutogradContext *ctx, variable_list s) {
+        s.erase(s.begin() + norm_output);
+        const std::vector<int64_t> how = {keep_sum, ctx->saved_data["residual"].toInt()};
+        const Variable *tensor = s.data();
+        const int64_t *step = how.data();
+        return made_again(tensor, step);
     }
 };
 
@@ -103,9 +146,9 @@ static std::tuple<Tensor, Tensor, Tensor>
 norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
-              const optional<Tensor> &batches, double momentum, double eps, bool relu) {
+              const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
     variable_list made = norm_function::apply(input, residual, weight, bias, count, mean, var,
-                                              batches, momentum, eps, relu);
+                                              batches, momentum, eps, relu, again);
     return {made[0], made[1], made[2]};
 }
 
@@ -117,23 +160,6 @@ static Tensor join_call(const Tensor &first, const Tensor &second) {
     static const auto op = operation<join_type>("spira::join");
     return op.call(first, second);
 }
-
-struct kept_rows;
-static void keep(const Variable &rows, kept_rows *kept);
-static bool counts_rows(const Variable &rows);
-
-// Rows that a layer has read, for its weight gradient: the rows themselves, or what makes them
-// again. So the rows of a batch norm without a residual need not stay: its input does already.
-//
-// how   in prefix order: keep_rows and one tensor; keep_norm (+ 1: with a ReLU) and the tensors of
-// a
-//       norm but for the output; keep_join and two more of the same
-struct kept_rows {
-    variable_list tensors;
-    std::vector<int64_t> how;
-};
-
-enum : int64_t { keep_rows, keep_join, keep_norm };
 
 struct join_function : Function<join_function> {
     static Variable forward(AutogradContext *ctx, const Variable &first, const Variable &second) {
@@ -167,37 +193,40 @@ static AutogradContext *made_by(const Variable &rows) {
     return own && rows.output_nr() == 0 && rows._version() == 0 ? &own->ctx_ : nullptr;
 }
 
-static void keep(const Variable &rows, kept_rows *kept) {
-    if (AutogradContext *norm = made_by<norm_function>(rows)) {
-        const int64_t how = norm->saved_data["how"].toInt();
-        if (!(how & norm_has_residual)) {
-            const variable_list s = norm->get_saved_variables();
-            kept->tensors.insert(kept->tensors.end(), s.begin(), s.begin() + norm_output);
-            kept->how.push_back(keep_norm + (how & norm_has_relu));
-            return;
-        }
+static void keep_more(const variable_list &tensors, const std::vector<int64_t> &how,
+                      kept_rows *kept) {
+    kept->tensors.insert(kept->tensors.end(), tensors.begin(), tensors.end());
+    kept->how.insert(kept->how.end(), how.begin(), how.end());
+}
+
+static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
+    AutogradContext *norm = made_by<norm_function>(rows);
+    if (!norm || (norm->saved_data["how"].toInt() & norm_has_residual)) {
+        return false;
     }
-    if (AutogradContext *join = made_by<join_function>(rows)) {
-        const variable_list s = join->get_saved_variables();
-        const std::vector<int64_t> how = join->saved_data["how"].toIntVector();
-        kept->tensors.insert(kept->tensors.end(), s.begin(), s.end());
-        kept->how.insert(kept->how.end(), how.begin(), how.end());
+    variable_list s = norm->get_saved_variables();
+    s.resize(norm_output);
+    keep_more(s, {norm->saved_data["how"].toInt() & norm_has_relu ? keep_norm_relu : keep_norm},
+              kept);
+    return true;
+}
+
+static void keep(const Variable &rows, kept_rows *kept) {
+    if (keep_if_norm(rows, kept)) {
         return;
     }
-    kept->tensors.push_back(rows);
-    kept->how.push_back(keep_rows);
-}
-
-// Whether the gradient of rows goes to norms alone, which read none of the padding behind the
-// count: it need not be cleared.
-static bool counts_rows(const Variable &rows) {
-    if (AutogradContext *join = made_by<join_function>(rows)) {
-        return join->saved_data["counts_rows"].toBool();
+    AutogradContext *norm = made_by<norm_function>(rows), *join = made_by<join_function>(rows);
+    if (norm && norm->saved_data["how"].toInt() & norm_is_sum) {
+        variable_list s = norm->get_saved_variables();
+        s.erase(s.begin() + norm_output);
+        keep_more(s, {keep_sum, norm->saved_data["residual"].toInt()}, kept);
+    } else if (join) {
+        keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
+    } else {
+        keep_more({rows}, {keep_rows}, kept);
     }
-    return made_by<norm_function>(rows) != nullptr;
 }
 
-// The rows that keep() was given. tensor, how: move on.
 static Tensor made_again(const Variable *&tensor, const int64_t *&how) {
     static const auto op = operation<norm_apply_type>("spira::norm_apply");
     const int64_t kind = *how++;
@@ -210,8 +239,16 @@ static Tensor made_again(const Variable *&tensor, const int64_t *&how) {
     }
     const Variable *s = tensor;
     tensor += norm_output;
-    return op.call(s[norm_x], std::nullopt, maybe(s[norm_count]), maybe(s[norm_weight]),
+    const Tensor residual = kind == keep_sum ? made_again(tensor, how) : Tensor();
+    return op.call(s[norm_x], maybe(residual), maybe(s[norm_count]), maybe(s[norm_weight]),
                    maybe(s[norm_bias]), s[norm_mean], s[norm_invstd], kind != keep_norm);
+}
+
+static bool counts_rows(const Variable &rows) {
+    if (AutogradContext *join = made_by<join_function>(rows)) {
+        return join->saved_data["counts_rows"].toBool();
+    }
+    return made_by<norm_function>(rows) != nullptr;
 }
 
 // ---- convolution --------------------------------------------------------------------------------

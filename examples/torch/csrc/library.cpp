@@ -34,7 +34,7 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("join(Tensor first, Tensor second) -> Tensor");
     m.def("norm(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
           "Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor(c!)? num_batches_tracked, "
-          "float momentum, float eps, bool relu) -> (Tensor, Tensor, Tensor)");
+          "float momentum, float eps, bool relu, bool again) -> (Tensor, Tensor, Tensor)");
     m.def("norm_apply(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
           "Tensor mean, Tensor invstd, bool relu) -> Tensor");
     m.def("norm_backward(Tensor grad, Tensor input, Tensor? output, Tensor? count, Tensor? weight, "

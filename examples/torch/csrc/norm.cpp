@@ -286,7 +286,7 @@ static four norm_backward_cuda(const norm_call &c, const Tensor &grad,
 three norm(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
            const optional<Tensor> &weight, const optional<Tensor> &bias,
            const optional<Tensor> &mean, const optional<Tensor> &var,
-           const optional<Tensor> &batches, double momentum, double eps, bool relu) {
+           const optional<Tensor> &batches, double momentum, double eps, bool relu, bool) {
     const norm_call c = norm_call_of(input, residual, count, weight, bias, relu);
     norm_vector(mean, "running_mean", input);
     norm_vector(var, "running_var", input);

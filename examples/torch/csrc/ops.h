@@ -74,11 +74,12 @@ void clear_tail(Tensor &t, const Tensor &count);
 
 // ---- norm.cpp ----
 
+// again: for autograd.cpp; layers.recompute in layers.py.
 std::tuple<Tensor, Tensor, Tensor>
 norm(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
      const optional<Tensor> &weight, const optional<Tensor> &bias, const optional<Tensor> &mean,
      const optional<Tensor> &var, const optional<Tensor> &batches, double momentum, double eps,
-     bool relu);
+     bool relu, bool again);
 Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
                   const optional<Tensor> &count, const optional<Tensor> &weight,
                   const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,

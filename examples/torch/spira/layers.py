@@ -12,10 +12,13 @@ ops = torch.ops.spira
 # exact fp32.
 allow_tf32 = False
 
-# Whether the backward pass makes inputs of convolutions again, where a batch norm without a residual
-# made them, with or without a ReLU; or spira.pytorch.JoinTable. Its input is kept in any case: so
-# there is one tensor less for each such layer, for a pass over the rows. Results have the same bits.
-recompute = True
+# What the backward pass makes again, rather than keep it: each is a pass over the rows, and gives the
+# same bits. The input of a batch norm is kept in any case.
+#   0  nothing
+#   1  inputs of convolutions that batch norms without a residual made, with or without a ReLU; also
+#      behind spira.pytorch.JoinTable
+#   2  also the sums of two norms: outputs of blocks whose shortcut ends in a norm
+recompute = 2
 
 PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/convert.h)
 

@@ -3,6 +3,7 @@ padding, of which they count the real rows only."""
 import torch
 from torch import nn
 
+from .. import layers
 from ..maps import TYPES
 from .geometry import padded
 
@@ -38,8 +39,9 @@ def fused(norm, features, count, residual=None, relu=False):
     if residual is not None and (residual.dtype != features.dtype or
                                  residual.shape != features.shape):
         return None
+    again = layers.recompute > 1 and not torch.compiler.is_compiling()
     return ops.norm.default(features, residual, count, weight, bias, mean, var, batches,
-                            norm.momentum, norm.eps, relu)[0]
+                            norm.momentum, norm.eps, relu, again)[0]
 
 
 def norm_relu(norm, x, residual=None):
