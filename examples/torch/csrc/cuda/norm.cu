@@ -8,7 +8,8 @@
 #include "spira/base/launch.cuh"
 #include "spira/numeric.cuh"
 
-// Measured on the GPU: whether the second and third kernel start while the one before ends.
+// Measured on the GPU: whether kernels start while the one before ends. 0: none; 1: the second and
+// the third; 2: the first, too.
 #ifndef SPIRA_TRY_NORM_EARLY
 #define SPIRA_TRY_NORM_EARLY 1
 #endif
@@ -369,9 +370,10 @@ static status norm_run_rows(const device_info *info, const norm_params &p, bool 
 template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
     const bool early = SPIRA_TRY_NORM_EARLY && info->programmatic;
+    const bool first = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
     const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
     SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
-                            false, 1, stream, "norm", p));
+                            first, 1, stream, "norm", p));
     SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0, early, 1,
                             stream, "norm", p));
     return norm_run_rows<E, wide, backward>(info, p, early, stream);
@@ -419,12 +421,13 @@ status norm(const device_info *info, const norm_job *job, float *slots, stream_r
 }
 
 status norm_apply(const device_info *info, const norm_job *job, stream_ref stream) {
+    const bool early = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
     norm_params p = {};
     p.job = *job;
     return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, false, stream)
-                                 : norm_run_rows<E, 1, false>(info, p, false, stream);
+        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, early, stream)
+                                 : norm_run_rows<E, 1, false>(info, p, early, stream);
     });
 }
 
