@@ -43,7 +43,7 @@ def compare(channels, residual, converted, padding=0, kind=torch.float32, traini
     xs += [xs[0].replace_feature(t) for t in leaves[1:]]
     y = spconv.norm_relu(norm, *xs).features
     ry = torch.relu(judge(doubles[0]) + (doubles[1] if residual else 0))
-    bound = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}[kind]
+    bound = {torch.float32: 5e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}[kind]
     close(y[:rows], ry, bound, "result")
     assert not training or not y[rows:].any(), "rows behind the count"
     grad = torch.randn_like(ry)
@@ -118,9 +118,9 @@ def test_sequences_use_it_and_hooks_are_called():
     close(y, z)
     grad = torch.randn_like(y)
     y.backward(grad), z.backward(grad)
-    close(leaf.grad, leaf2.grad)
+    close(leaf.grad, leaf2.grad, 1e-4)
     for (name, p), q in zip(one.named_parameters(), other.parameters()):
-        close(p.grad, q.grad, 2e-5, name)
+        close(p.grad, q.grad, 1e-4, name)
     for (name, p), q in zip(one.named_buffers(), other.buffers()):
         close(p, q, 2e-5, name)
 
