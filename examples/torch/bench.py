@@ -87,7 +87,8 @@ def profile(call, times=10):
         torch.cuda.synchronize()
     rows = [(e.self_device_time_total / times, e.count / times, e.key) for e in run.key_averages()
             if e.self_device_time_total > 0 and e.device_type.name == "CUDA"]
-    print(f"  {sum(row[0] for row in rows):9.1f} us {sum(row[1] for row in rows):6.1f} calls  in all")
+    us, count = (sum(row[i] for row in rows) for i in range(2))
+    print(f"  {us:9.1f} us {count:6.1f} calls  in all")
     for us, count, key in sorted(rows, reverse=True)[:25]:
         print(f"  {us:9.1f} us {count:6.1f} calls  {key[:110]}")
 

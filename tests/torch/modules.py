@@ -202,7 +202,8 @@ def test_names_are_those_of_the_converter():
 def test_weights_in_the_order_of_the_operators():
     """Layers keep them so, and other weights give the same."""
     scene = Scene()
-    for make in (lambda: spconv.SubMConv3d(4, 6, (3, 1, 5)), lambda: spconv.SparseConv3d(4, 6, 2, 2),
+    for make in (lambda: spconv.SubMConv3d(4, 6, (3, 1, 5)),
+                 lambda: spconv.SparseConv3d(4, 6, 2, 2),
                  lambda: spconv.SubMConv3d(4, 6, 1)):
         ours, plain = make().to(DEVICE), make().to(DEVICE)
         plain.weight = nn.Parameter(plain.weight.detach().contiguous())

@@ -12,8 +12,8 @@ ops = torch.ops.spira
 # exact fp32.
 allow_tf32 = False
 
-# What the backward pass makes again, rather than keep it: each is a pass over the rows, and gives the
-# same bits. The input of a batch norm is kept in any case.
+# What the backward pass makes again, rather than keep it: each is a pass over the rows, and gives
+# the same bits. The input of a batch norm is kept in any case.
 #   0  nothing
 #   1  inputs of convolutions that batch norms without a residual made, with or without a ReLU; also
 #      behind spira.pytorch.JoinTable

@@ -83,7 +83,7 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
 
 
 def is_ordered(weight):
-    """Whether a weight's memory is in the operators' order, [x, y, z, Cin, Cout] (csrc/conv.cpp)."""
+    """Whether a weight's memory is in the operators' order, [x, y, z, Cin, Cout]."""
     ordered = weight.permute(*range(weight.dim() - 2, 0, -1), weight.dim() - 1, 0)
     return weight.dtype == torch.float32 and ordered.is_contiguous()
 

@@ -174,14 +174,14 @@ class SparseConvolution(SparseModule):
                              f"{self.weight.device}")
 
     def _pointwise(self, x):
-        """A plain product: the order of the rows does not matter, and nothing is noted. That of fp32
-        is PyTorch's."""
+        """A plain product: the order of the rows does not matter, and nothing is noted. PyTorch
+        computes that of fp32."""
         stays, coordinates = x.has_ordered(), x.coordinates()
         rows = x.ordered() if stays else x.features
         self._check_features(rows)
         weight = self.weight.reshape(self.in_channels, self.out_channels).t()
-        exact = x.count is None and layers.autocast(rows).dtype not in (torch.float16, torch.bfloat16)
-        if exact:
+        half = layers.autocast(rows).dtype in (torch.float16, torch.bfloat16)
+        if x.count is None and not half:
             sums = functional.linear(rows, weight.to(rows.dtype), self._bias_like(rows))
         else: # which reads no padding, and leaves zeros there
             weight = weight[(slice(None), *[None] * self.ndim)]

@@ -17,8 +17,8 @@ def is_plain(module):
 
 
 def fused(norm, features, count, residual=None, relu=False):
-    """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by the
-    operator. None where it does not compute that."""
+    """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by
+    the operator. None where it does not compute that."""
     known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
     if not known or norm.momentum is None or features.dtype not in TYPES or features.dim() != 2:
         return None
