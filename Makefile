@@ -206,6 +206,9 @@ EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST
 $(EMULATED:%=build/host/%) $(EMULATED:%=build/sanitize/%): \
     STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
 
+# The PyTorch package includes spira as a user does.
+build/host/torch_norm.o build/sanitize/torch_norm.o: HOSTFLAGS += -I.
+
 build/host/%.o: tests/host/%.cpp
 	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 

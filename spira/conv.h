@@ -40,6 +40,24 @@ struct conv_shape {
     numeric type;
 };
 
+// The order of weights that are packed: a layer's own, or that of the layer whose input gradient
+// the convolution is (conv_grad.h): [volume, cout, cin] of its shape, offsets mirrored or not.
+enum conv_weights_order : int {
+    conv_weights_own, // [volume, cin + cin2, cout]
+    conv_weights_of_layer,
+    conv_weights_of_layer_mirrored,
+};
+
+// Where the weight of an offset, an input channel (of both sources) and an output channel is.
+template <conv_weights_order order>
+SPIRA_BOTH int64_t conv_weight_index(const conv_shape *s, int64_t offset, int64_t in, int64_t out) {
+    if (order == conv_weights_own) {
+        return (offset * (s->cin + s->cin2) + in) * s->cout + out;
+    }
+    offset = order == conv_weights_of_layer_mirrored ? s->volume - 1 - offset : offset;
+    return (offset * s->cout + out) * s->cin + in;
+}
+
 // The shape of a convolution with one source.
 SPIRA_BOTH conv_shape conv_shape_of(const kernel_shape *kernel, int cin, int cout, numeric type) {
     conv_shape s = {};

@@ -71,6 +71,18 @@ SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shap
     return conv_weights_bytes(gpu, &s, bytes);
 }
 
+// Packs a layer's weights for its input gradient, whose shape is `s`. One source; one launch.
+template <numeric format>
+SPIRA_API status conv_grad_pack(const device_info *gpu, const conv_shape *s, grad_order order,
+                                const float *weight, void *packed, size_t bytes,
+                                cudaStream_t stream) {
+    const conv_kernel kernel = conv_kernel_of(s, gpu);
+    return order == grad_order_mirrored
+               ? conv_pack<format, conv_weights_of_layer_mirrored>(s, kernel, weight, packed, bytes,
+                                                                   stream)
+               : conv_pack<format, conv_weights_of_layer>(s, kernel, weight, packed, bytes, stream);
+}
+
 // Bytes of scratch for conv_grad_weights_pack: the transposed weights.
 SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_source source,
                                              size_t *bytes) {
@@ -91,7 +103,7 @@ SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_sourc
 // outputs  packed: conv_grad_weights_bytes, aligned to 256; rounded to the format
 // errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
 //          more than 1024 channels
-// Asynchronous; two launches.
+// Asynchronous; one launch, or two for a layer with two sources.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
                                         grad_source source, grad_order order, const float *weight,
@@ -105,6 +117,9 @@ SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape
     SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const conv_shape s = conv_grad_shape(shape, source);
+    if (!shape->cin2) {
+        return conv_grad_pack<format>(gpu, &s, order, weight, packed, packed_bytes, stream);
+    }
     SPIRA_TRY(grad_transpose(shape, source, order, weight, (float *)scratch, stream));
     return conv_weights_pack<format>(gpu, &s, (const float *)scratch, packed, packed_bytes, stream);
 }

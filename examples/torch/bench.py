@@ -87,6 +87,8 @@ def profile(call, times=10):
         torch.cuda.synchronize()
     rows = [(e.self_device_time_total / times, e.count / times, e.key) for e in run.key_averages()
             if e.self_device_time_total > 0 and e.device_type.name == "CUDA"]
+    us, count = (sum(row[i] for row in rows) for i in range(2))
+    print(f"  {us:9.1f} us {count:6.1f} calls  in all")
     for us, count, key in sorted(rows, reverse=True)[:25]:
         print(f"  {us:9.1f} us {count:6.1f} calls  {key[:110]}")
 
@@ -137,6 +139,8 @@ def bench_step(arguments, indices, shape):
     from spunet import SpUNet
     library = importlib.import_module(arguments.library)
     ours = arguments.library == "spira.pytorch"
+    if ours:
+        importlib.import_module("spira.layers").recompute = arguments.recompute
     torch.manual_seed(0)
     net = SpUNet(4, 20, library=library).cuda()
     net = library.convert_batchnorm(net) if ours else net
@@ -193,6 +197,8 @@ def bench_step(arguments, indices, shape):
     torch.cuda.empty_cache()
     graph = capture(lambda: step(bounded, wide_labels))
     report("the same as a CUDA graph", graph.replay, 10)
+    if arguments.profile:
+        profile(graph.replay, 3)
 
 
 def main():
@@ -208,6 +214,8 @@ def main():
     parser.add_argument("--order", choices=("sorted", "random"), default="sorted",
                         help="of the rows: sort_rows() of spira.pytorch, or random")
     parser.add_argument("--margin", type=float, default=1.1, help="of the capacities")
+    parser.add_argument("--recompute", type=int, choices=(0, 1, 2), default=2,
+                        help="what the backward pass makes again: layers.recompute of spira")
     parser.add_argument("--profile", action="store_true", help="also lists kernels")
     arguments = parser.parse_args()
     arguments.dtype = {"fp16": torch.float16, "bf16": torch.bfloat16,

@@ -29,6 +29,17 @@ def modules(pairs):
     return sequence
 
 
+def norm_relu(norm, x, residual=None):
+    """A batch norm, an addition and a ReLU; spira.pytorch has them as one operator."""
+    y = norm(x.features)
+    return x.replace_feature(torch.relu(y if residual is None else y + residual.features))
+
+
+def join(tensors):
+    """Tensors of the same voxels, their channels side by side."""
+    return tensors[0].replace_feature(torch.cat([x.features for x in tensors], 1))
+
+
 class Block(nn.Module):
     """Two convolutions of size 3, plus the input."""
 
@@ -41,17 +52,15 @@ class Block(nn.Module):
         self.conv1 = library.SubMConv3d(cin, cout, kernel_size=3, padding=1, bias=False,
                                         indice_key=key)
         self.bn1 = norm(cout)
-        self.relu = nn.ReLU()
         self.conv2 = library.SubMConv3d(cout, cout, kernel_size=3, padding=1, bias=False,
                                         indice_key=key)
         self.bn2 = norm(cout)
+        self.norm_relu = getattr(library, "norm_relu", norm_relu)
 
     def forward(self, x):
-        shortcut = x.features if self.proj is None else self.proj(x).features
-        y = self.conv1(x)
-        y = y.replace_feature(self.relu(self.bn1(y.features)))
-        y = self.conv2(y)
-        return y.replace_feature(self.relu(self.bn2(y.features) + shortcut))
+        shortcut = x if self.proj is None else self.proj(x)
+        y = self.norm_relu(self.bn1, self.conv1(x))
+        return self.norm_relu(self.bn2, self.conv2(y), shortcut)
 
 
 class SpUNet(nn.Module):
@@ -94,6 +103,7 @@ class SpUNet(nn.Module):
                                             indice_key=f"spconv{s + 1}"), norm(ups[s]), nn.ReLU()))
             self.dec.append(stack(ups[s] + fine[s], ups[s], blocks[2 * stages - 1 - s],
                                   f"subm{s}"))
+        self.join = library.JoinTable() if hasattr(library, "JoinTable") else join
         self.final = library.SubMConv3d(ups[0], num_classes, kernel_size=1, bias=True)
 
     def forward(self, x):
@@ -103,6 +113,5 @@ class SpUNet(nn.Module):
             skips.append(x)
             x = enc(down(x))
         for up, dec in zip(reversed(self.up), reversed(self.dec)):
-            x, skip = up(x), skips.pop()
-            x = dec(x.replace_feature(torch.cat([x.features, skip.features], 1)))
+            x = dec(self.join([up(x), skips.pop()]))
         return self.final(x).features

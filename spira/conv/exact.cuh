@@ -32,6 +32,19 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
     }
 }
 
+// The same from weights in another order. s: of one source.
+template <conv_weights_order order>
+SPIRA_KERNEL void __launch_bounds__(256)
+    conv_exact_pack_order_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                                 float *__restrict__ packed) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < total) {
+        int64_t row = i / s.cout,
+                from = conv_weight_index<order>(&s, row / s.cin, row % s.cin, i % s.cout);
+        packed[i] = element_operand(s.type, weight[from]);
+    }
+}
+
 struct conv_exact_params {
     const void *in, *in2, *residual;
     const float *weights; // [volume, cin + cin2, cout]

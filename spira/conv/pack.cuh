@@ -9,17 +9,17 @@ namespace spira {
 enum { conv_pack_threads = 256 };
 
 // part: bytes of a part of a row (hopper_part_bytes); shortcuts have hopper_part_whole.
-template <typename E>
+template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_API status conv_pack_hopper(const conv_shape *s, int part, const float *weight, void *packed,
                                   cudaStream_t stream) {
     const int64_t total = hopper_weights(s, part), grid = ceil_div(total, conv_pack_threads);
-    hopper_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, part, weight, total,
-                                                                         (E *)packed);
+    hopper_pack_kernel<E, order>
+        <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, part, weight, total, (E *)packed);
     return status_of_launch("conv_weights_pack");
 }
 
 // Packs weights of one format for a kernel; those that no compiled architecture runs are left out.
-template <typename tag>
+template <conv_weights_order order = conv_weights_own, typename tag>
 SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, const float *weight,
                               void *packed, cudaStream_t stream) {
     typedef typename tag::element E;
@@ -27,34 +27,40 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<E>(s, hopper_part_bytes(s), weight, packed, stream);
+            return conv_pack_hopper<E, order>(s, hopper_part_bytes(s), weight, packed, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
         if (kernel == conv_kernel_narrow) {
-            narrow_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total,
-                                                                                 (E *)packed);
+            narrow_pack_kernel<E, order>
+                <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
     if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
         if (kernel == conv_kernel_tensor || kernel == conv_kernel_portable) {
-            conv_tensor_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
-                *s, weight, total, (E *)packed);
+            conv_tensor_pack_kernel<E, order>
+                <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
     if constexpr (tag::value == numeric_f32 && conv_compiled(conv_kernel_portable, tag::value)) {
         if (kernel == conv_kernel_portable) {
-            portable_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+            portable_exact_pack_kernel<0, order><<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
                 *s, weight, total, (float *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
     if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
         if (kernel == conv_kernel_exact) {
-            conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
-                s->type, weight, total, (float *)packed);
+            if constexpr (order == conv_weights_own) {
+                conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
+                    s->type, weight, total, (float *)packed);
+            } else {
+                conv_exact_pack_order_kernel<order>
+                    <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total,
+                                                                       (float *)packed);
+            }
             return status_of_launch("conv_weights_pack");
         }
     }
@@ -79,14 +85,15 @@ SPIRA_API status conv_pack_shortcut(tag own, const conv_shape *s, conv_kernel ke
     return conv_not_compiled();
 }
 
-// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are.
-template <numeric format>
+// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are. order: of
+// `weight`; orders of an input gradient are for one source.
+template <numeric format, conv_weights_order order = conv_weights_own>
 SPIRA_API status conv_pack(const conv_shape *shape, conv_kernel kernel, const float *weight,
                            void *packed, size_t packed_bytes, cudaStream_t stream) {
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
     SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel), "packed"));
     return numeric_dispatch<format>(shape->type, [&](auto tag) {
-        return conv_pack_as(tag, shape, kernel, weight, packed, stream);
+        return conv_pack_as<order>(tag, shape, kernel, weight, packed, stream);
     });
 }
 

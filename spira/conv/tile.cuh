@@ -73,7 +73,7 @@ SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks,
             (int)(number / 32 % channel_groups), (int)(number % 32)};
 }
 
-template <typename E>
+template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     conv_tensor_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
                             E *__restrict__ packed) {
@@ -91,8 +91,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     for (int e = 0; e < per_lane; ++e) {
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t row = at.offset * (s.cin + s.cin2) + (second ? s.cin : 0) + channel;
-        float w = inside ? weight[row * s.cout + out] : 0.0f;
+        int64_t from = conv_weight_index<order>(&s, at.offset, (second ? s.cin : 0) + channel, out);
+        float w = inside ? weight[from] : 0.0f;
         packed[i * per_lane + e] =
             element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
     }

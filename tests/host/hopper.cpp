@@ -3,6 +3,7 @@
 // block computes several tiles.
 #include "../support/devices.h"
 #include "../support/emulate_layers.h"
+#include "../support/layer_weights.h"
 
 #include "../../spira/conv/hopper.cuh"
 
@@ -237,4 +238,25 @@ TEST(hopper_emulated_sets_need_both_waits) {
     }
     CHECK_EQUAL(wrong[0], 0);
     CHECK(wrong[1] > 0);
+}
+
+TEST(hopper_emulated_weights_of_layers) {
+    for (int seed = 0; seed < 12; ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        const layer_weights l = layer_weights_random(&random, numeric_f16, seed);
+        const int part = hopper_part_bytes(&l.shape);
+        const int64_t total = hopper_weights(&l.shape, part);
+        layer_weights_check(
+            &l, total * conv_lane_bytes,
+            [&](conv_weights_order order, const float *weight, char *to) {
+                const auto kernel =
+                    order == conv_weights_own ? hopper_pack_kernel<__half>
+                    : order == conv_weights_of_layer
+                        ? hopper_pack_kernel<__half, conv_weights_of_layer>
+                        : hopper_pack_kernel<__half, conv_weights_of_layer_mirrored>;
+                CHECK_OK(kernel_launch(kernel, (unsigned)ceil_div(total, 256), 256, 0, false, 1,
+                                       nullptr, "pack", l.shape, part, weight, total,
+                                       (__half *)to));
+            });
+    }
 }

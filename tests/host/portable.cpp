@@ -1,6 +1,7 @@
 // tests/host/portable.cpp: the kernel of conv/portable.cuh in fp16, bf16 and tf32, emulated on the
 // host (emulate_portable.h) and compared with sums in double. exact.cpp has exact fp32.
 #include "../support/emulate_portable.h"
+#include "../support/layer_weights.h"
 
 using namespace problems;
 
@@ -344,4 +345,36 @@ TEST(portable_sizes) {
     const device_info hopper = device_made(90, 132, 227 * 1024, true);
     const device_info turing = device_made(75, 40, 64 * 1024, false);
     CHECK(portable_takes(&s, &ada) && !portable_takes(&s, &hopper) && !portable_takes(&s, &turing));
+}
+
+// Packs as E; `kernels` of all orders have one type.
+template <typename E, typename Kernel>
+static void weights_of_layers(numeric type, int64_t (*elements)(const conv_shape *), int per_item,
+                              const Kernel (&kernels)[3]) {
+    for (int seed = 0; seed < 8; ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        const layer_weights l = layer_weights_random(&random, type, seed);
+        const int64_t total = elements(&l.shape);
+        layer_weights_check(
+            &l, total * per_item * (int64_t)sizeof(E),
+            [&](conv_weights_order order, const float *weight, char *to) {
+                CHECK_OK(kernel_launch(kernels[order], (unsigned)ceil_div(total, 256), 256, 0,
+                                       false, 1, nullptr, "pack", l.shape, weight, total, (E *)to));
+            });
+    }
+}
+
+TEST(portable_emulated_weights_of_layers) {
+    const decltype(&conv_tensor_pack_kernel<__half>) half[] = {
+        conv_tensor_pack_kernel<__half>, conv_tensor_pack_kernel<__half, conv_weights_of_layer>,
+        conv_tensor_pack_kernel<__half, conv_weights_of_layer_mirrored>};
+    weights_of_layers<__half>(numeric_f16, conv_tensor_weights, conv_lane_bytes / 2, half);
+    const decltype(&conv_tensor_pack_kernel<float>) tf32[] = {
+        conv_tensor_pack_kernel<float>, conv_tensor_pack_kernel<float, conv_weights_of_layer>,
+        conv_tensor_pack_kernel<float, conv_weights_of_layer_mirrored>};
+    weights_of_layers<float>(numeric_tf32, conv_tensor_weights, conv_lane_bytes / 4, tf32);
+    const decltype(&portable_exact_pack_kernel<0>) exact[] = {
+        portable_exact_pack_kernel<0>, portable_exact_pack_kernel<0, conv_weights_of_layer>,
+        portable_exact_pack_kernel<0, conv_weights_of_layer_mirrored>};
+    weights_of_layers<float>(numeric_f32, portable_exact_weights, 1, exact);
 }

@@ -199,6 +199,28 @@ def test_names_are_those_of_the_converter():
         assert not found.faults, found.faults[:4]
 
 
+def test_weights_in_the_order_of_the_operators():
+    """Layers keep them so, and other weights give the same."""
+    scene = Scene()
+    for make in (lambda: spconv.SubMConv3d(4, 6, (3, 1, 5)),
+                 lambda: spconv.SparseConv3d(4, 6, 2, 2),
+                 lambda: spconv.SubMConv3d(4, 6, 1)):
+        ours, plain = make().to(DEVICE), make().to(DEVICE)
+        plain.weight = nn.Parameter(plain.weight.detach().contiguous())
+        plain.load_state_dict(ours.state_dict())
+        grads = []
+        for layer in (ours, plain):
+            x, leaf = scene.tensor(spconv)
+            y = layer(x).features
+            y.square().sum().backward()
+            assert layer.weight.grad.stride() == layer.weight.stride()
+            grads.append([y.detach(), leaf.grad, layer.weight.grad, layer.bias.grad])
+        assert all(torch.equal(a, b) for a, b in zip(*grads))
+        optimizer = torch.optim.SGD(ours.parameters(), 0.1, momentum=0.9, foreach=True)
+        optimizer.step()
+        close(ours.weight, plain.weight - 0.1 * plain.weight.grad, 1e-6)
+
+
 # ---- rows, keys and tensors ---------------------------------------------------------------------
 
 def test_compiled():

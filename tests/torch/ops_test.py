@@ -456,6 +456,9 @@ def test_opcheck():
     for way in (("same", 3), ("strided", 3, 2, 1), ("inverse", 2, 2), ("same", 1)):
         case = Case(*way, voxels=40)
         check(ops.conv.default, arguments(case))
+        x, w, *others = arguments(case)
+        w = w.detach().permute(3, 2, 1, 4, 0).contiguous().permute(4, 2, 1, 0, 3).requires_grad_()
+        check(ops.conv.default, (x, w, *others)) # a weight in the operators' order
     case = Case("strided", 3, 2, 1, voxels=40)
     a, b = case.source, case.outputs
     layout, kernel = list(a.layout), case.map.kernel()
@@ -483,6 +486,27 @@ def test_opcheck():
     grad = random_like((case.count, 6), 3).to(DEVICE)
     check(ops.conv_backward.default, (grad, x.detach(), w.detach(), back, pairs, n, m, kernel,
                                       flags, mask))
+
+
+def test_opcheck_of_norms():
+    check = torch.library.opcheck
+    x, r, g = (random_like((50, 6), i).to(DEVICE) for i in range(3))
+    weight, bias, mean, var = (random_like((6,), i).to(DEVICE).abs() for i in range(4))
+    count = torch.tensor([40], dtype=torch.int32, device=DEVICE)
+    batches = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    for residual, number, relu in ((None, None, False), (r, None, True), (r, count, True)):
+        leaves = [None if t is None else t.clone().requires_grad_() for t in (x, residual)]
+        scale = [t.clone().requires_grad_() for t in (weight, bias)]
+        check(ops.norm.default, (*leaves, number, *scale, mean, var, batches, 0.1, 1e-3, relu,
+                                 True))
+        y, centre, invstd = ops.norm(x, residual, number, weight, bias, None, None, None, 0.1, 1e-3,
+                                     relu, False)
+        check(ops.norm_apply.default, (x, residual, number, weight, bias, centre, invstd, relu))
+        check(ops.norm_backward.default, (g, x, y if residual is not None else None, number, weight,
+                                          bias, centre, invstd, relu, residual is not None))
+        again = ops.norm_apply(x, residual, number, weight, bias, centre, invstd, relu)
+        assert torch.equal(again, y)
+    check(ops.join.default, (x.requires_grad_(), r.clone().requires_grad_()))
 
 
 def network(indices, count, x, w1, w2, w3):

@@ -5,6 +5,8 @@
 #include "ops.h"
 
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace spira_torch {
@@ -35,6 +37,220 @@ static variable_list only_first(Tensor gradient, size_t arguments) {
     return list;
 }
 
+// ---- rows that are made again -------------------------------------------------------------------
+
+// Rows that a layer has read, for its weight gradient: the rows themselves, or what makes them
+// again. So the rows of a batch norm need not stay: its input does already.
+//
+// how   in prefix order, each with its tensors: keep_rows, the rows; keep_norm, those that the norm
+//       keeps; keep_sum, the same, and what its residual is made of; keep_join, two parts
+struct kept_rows {
+    variable_list tensors;
+    std::vector<int64_t> how;
+};
+
+enum : int64_t { keep_rows, keep_join, keep_norm, keep_norm_relu, keep_sum };
+
+static void keep(const Variable &rows, kept_rows *kept);
+// Only if a norm without a residual made the rows; otherwise false.
+static bool keep_if_norm(const Variable &rows, kept_rows *kept);
+// The rows that keep() was given. tensor, how: move on.
+static Tensor made_again(const Variable *&tensor, const int64_t *&how);
+// Whether the gradient of rows goes to norms alone, which read none of the padding behind the
+// count: it need not be cleared.
+static bool counts_rows(const Variable &rows);
+
+// ---- batch norm ---------------------------------------------------------------------------------
+
+typedef std::tuple<Tensor, Tensor, Tensor>
+norm_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+          const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
+          const optional<Tensor> &, const optional<Tensor> &, double, double, bool, bool);
+typedef Tensor norm_apply_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+                               const optional<Tensor> &, const optional<Tensor> &, const Tensor &,
+                               const Tensor &, bool);
+typedef std::tuple<Tensor, Tensor, Tensor, Tensor>
+norm_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &,
+                   const optional<Tensor> &, const optional<Tensor> &, const optional<Tensor> &,
+                   const Tensor &, const Tensor &, bool, bool);
+
+// What a norm keeps, in this order; the output only where there are a residual and a ReLU. In place
+// of the output norm_is_sum keeps what its residual is made of, behind the others.
+enum norm_kept { norm_x, norm_count, norm_weight, norm_bias, norm_mean, norm_invstd, norm_output };
+
+const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4;
+
+struct norm_function : Function<norm_function> {
+    static variable_list forward(AutogradContext *ctx, const Variable &input,
+                                 const optional<Tensor> &residual, const optional<Tensor> &weight,
+                                 const optional<Tensor> &bias, const optional<Tensor> &count,
+                                 const optional<Tensor> &mean, const optional<Tensor> &var,
+                                 const optional<Tensor> &batches, double momentum, double eps,
+                                 bool relu, bool again) {
+        static const auto op = operation<norm_type>("spira::norm");
+        kept_rows of_residual;
+        const bool is_sum = again && relu && residual && keep_if_norm(*residual, &of_residual);
+        at::AutoDispatchBelowADInplaceOrView below;
+        auto [y, centre, invstd] = op.call(input, residual, count, weight, bias, mean, var, batches,
+                                           momentum, eps, relu, again);
+        for (const optional<Tensor> *changed : {&mean, &var, &batches}) {
+            if (*changed) {
+                torch::autograd::increment_version(**changed);
+            }
+        }
+        variable_list kept = {input,  maybe(count), maybe(weight), maybe(bias),
+                              centre, invstd,       Tensor()};
+        if (is_sum) {
+            kept.insert(kept.end(), of_residual.tensors.begin(), of_residual.tensors.end());
+            ctx->saved_data["residual"] = of_residual.how[0];
+        } else if (relu && residual) {
+            kept[norm_output] = y;
+        }
+        ctx->save_for_backward(std::move(kept));
+        int64_t how = relu ? norm_has_relu : 0;
+        how |= residual ? norm_has_residual : 0;
+        ctx->saved_data["how"] = how | (is_sum ? norm_is_sum : 0);
+        ctx->mark_non_differentiable({centre, invstd});
+        return {y, centre, invstd};
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        static const auto op = operation<norm_backward_type>("spira::norm_backward");
+        const variable_list s = ctx->get_saved_variables();
+        const int64_t how = ctx->saved_data["how"].toInt();
+        const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
+        const Tensor y = how & norm_is_sum ? output_again(ctx, s) : s[norm_output];
+        const auto [x, weight, bias, added] =
+            op.call(grad[0].to(s[norm_x].scalar_type()), s[norm_x], maybe(y), maybe(s[norm_count]),
+                    maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean], s[norm_invstd],
+                    how & norm_has_relu, residual);
+        variable_list list(12);
+        list[0] = x;
+        list[1] = residual ? added : Variable();
+        list[2] = s[norm_weight].defined() ? weight : Variable();
+        list[3] = s[norm_bias].defined() ? bias : Variable();
+        return list;
+    }
+
+    // The output of a sum of two norms.
+    static Tensor output_again(AutogradContext *ctx, variable_list s) {
+        s.erase(s.begin() + norm_output);
+        const std::vector<int64_t> how = {keep_sum, ctx->saved_data["residual"].toInt()};
+        const Variable *tensor = s.data();
+        const int64_t *step = how.data();
+        return made_again(tensor, step);
+    }
+};
+
+static std::tuple<Tensor, Tensor, Tensor>
+norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
+              const optional<Tensor> &weight, const optional<Tensor> &bias,
+              const optional<Tensor> &mean, const optional<Tensor> &var,
+              const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
+    variable_list made = norm_function::apply(input, residual, weight, bias, count, mean, var,
+                                              batches, momentum, eps, relu, again);
+    return {made[0], made[1], made[2]};
+}
+
+// ---- channels side by side ----------------------------------------------------------------------
+
+typedef Tensor join_type(const Tensor &, const Tensor &);
+
+static Tensor join_call(const Tensor &first, const Tensor &second) {
+    static const auto op = operation<join_type>("spira::join");
+    return op.call(first, second);
+}
+
+struct join_function : Function<join_function> {
+    static Variable forward(AutogradContext *ctx, const Variable &first, const Variable &second) {
+        kept_rows kept = {{}, {keep_join}};
+        keep(first, &kept);
+        keep(second, &kept);
+        ctx->saved_data["counts_rows"] = counts_rows(first) && counts_rows(second);
+        at::AutoDispatchBelowADInplaceOrView below;
+        ctx->save_for_backward(std::move(kept.tensors));
+        ctx->saved_data["how"] = std::move(kept.how);
+        ctx->saved_data["channels"] = first.sym_size(1);
+        return join_call(first, second);
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        const c10::SymInt first = ctx->saved_data["channels"].toSymInt();
+        return {grad[0].narrow_symint(1, 0, first),
+                grad[0].narrow_symint(1, first, grad[0].sym_size(1) - first)};
+    }
+};
+
+static Tensor join_autograd(const Tensor &first, const Tensor &second) {
+    return join_function::apply(first, second);
+}
+
+// The context of the node that made rows, if it is of a function, and nobody has changed the rows.
+template <typename F>
+static AutogradContext *made_by(const Variable &rows) {
+    const auto &node = rows.grad_fn();
+    auto *own = dynamic_cast<torch::autograd::CppNode<F> *>(node.get());
+    return own && rows.output_nr() == 0 && rows._version() == 0 ? &own->ctx_ : nullptr;
+}
+
+static void keep_more(const variable_list &tensors, const std::vector<int64_t> &how,
+                      kept_rows *kept) {
+    kept->tensors.insert(kept->tensors.end(), tensors.begin(), tensors.end());
+    kept->how.insert(kept->how.end(), how.begin(), how.end());
+}
+
+static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
+    AutogradContext *norm = made_by<norm_function>(rows);
+    if (!norm || (norm->saved_data["how"].toInt() & norm_has_residual)) {
+        return false;
+    }
+    variable_list s = norm->get_saved_variables();
+    s.resize(norm_output);
+    keep_more(s, {norm->saved_data["how"].toInt() & norm_has_relu ? keep_norm_relu : keep_norm},
+              kept);
+    return true;
+}
+
+static void keep(const Variable &rows, kept_rows *kept) {
+    if (keep_if_norm(rows, kept)) {
+        return;
+    }
+    AutogradContext *norm = made_by<norm_function>(rows), *join = made_by<join_function>(rows);
+    if (norm && norm->saved_data["how"].toInt() & norm_is_sum) {
+        variable_list s = norm->get_saved_variables();
+        s.erase(s.begin() + norm_output);
+        keep_more(s, {keep_sum, norm->saved_data["residual"].toInt()}, kept);
+    } else if (join) {
+        keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
+    } else {
+        keep_more({rows}, {keep_rows}, kept);
+    }
+}
+
+static Tensor made_again(const Variable *&tensor, const int64_t *&how) {
+    static const auto op = operation<norm_apply_type>("spira::norm_apply");
+    const int64_t kind = *how++;
+    if (kind == keep_rows) {
+        return *tensor++;
+    }
+    if (kind == keep_join) {
+        const Tensor first = made_again(tensor, how);
+        return join_call(first, made_again(tensor, how));
+    }
+    const Variable *s = tensor;
+    tensor += norm_output;
+    const Tensor residual = kind == keep_sum ? made_again(tensor, how) : Tensor();
+    return op.call(s[norm_x], maybe(residual), maybe(s[norm_count]), maybe(s[norm_weight]),
+                   maybe(s[norm_bias]), s[norm_mean], s[norm_invstd], kind != keep_norm);
+}
+
+static bool counts_rows(const Variable &rows) {
+    if (AutogradContext *join = made_by<join_function>(rows)) {
+        return join->saved_data["counts_rows"].toBool();
+    }
+    return made_by<norm_function>(rows) != nullptr;
+}
+
 // ---- convolution --------------------------------------------------------------------------------
 
 typedef Tensor conv_type(const Tensor &, const Tensor &, const optional<Tensor> &,
@@ -61,9 +277,18 @@ struct conv_function : Function<conv_function> {
                             const optional<Tensor> &back, const optional<Tensor> &pairs,
                             const Tensor &source_count, const Tensor &count,
                             const c10::SymInt &rows, std::vector<int64_t> kernel, int64_t flags) {
+        kept_rows kept = {{weight, maybe(back), maybe(pairs), source_count, count}, {}};
+        if (flags & flag_again) {
+            keep(features, &kept);
+        } else {
+            kept.tensors.push_back(features);
+            kept.how.push_back(keep_rows);
+        }
         at::AutoDispatchBelowADInplaceOrView below;
-        ctx->save_for_backward({features, weight, maybe(back), maybe(pairs), source_count, count});
+        ctx->save_for_backward(std::move(kept.tensors));
+        ctx->saved_data["how"] = std::move(kept.how);
         ctx->saved_data["flags"] = flags;
+        ctx->saved_data["counts_rows"] = (flags & flag_padded) && counts_rows(features);
         ctx->saved_data["bias"] = bias ? (int64_t)bias->scalar_type() : (int64_t)-1;
         Tensor out = conv_call(features, weight, bias, map, back, pairs, source_count, count, rows,
                                kernel, flags);
@@ -73,14 +298,22 @@ struct conv_function : Function<conv_function> {
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<conv_backward_type>("spira::conv_backward");
-        const variable_list saved = ctx->get_saved_variables();
+        const variable_list s = ctx->get_saved_variables();
+        const std::vector<int64_t> how = ctx->saved_data["how"].toIntVector();
+        const Variable *first = s.data() + 5;
+        const int64_t *step = how.data();
+        const Tensor rows = made_again(first, step);
         const int64_t bias = ctx->saved_data["bias"].toInt();
+        int64_t flags = ctx->saved_data["flags"].toInt();
+        if (ctx->saved_data["counts_rows"].toBool() &&
+            !torch::autograd::AnomalyMode::is_enabled()) {
+            flags &= ~flag_padded; // anomaly detection would find what lies there
+        }
         const std::vector<int64_t> kernel = ctx->saved_data["kernel"].toIntVector();
         const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                             bias >= 0 && ctx->needs_input_grad(2)};
-        const auto [features, weight, added] =
-            op.call(grad[0], saved[0], saved[1], maybe(saved[2]), maybe(saved[3]), saved[4],
-                    saved[5], kernel, ctx->saved_data["flags"].toInt(), wanted);
+        const auto [features, weight, added] = op.call(
+            grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
         return {wanted[0] ? features : Variable(),
                 wanted[1] ? weight : Variable(),
                 wanted[2] ? added.to((at::ScalarType)bias) : Variable(),
@@ -204,6 +437,8 @@ static Tensor dense_autograd(const Tensor &features, const Tensor &words, const 
 
 TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("conv", &conv_autograd);
+    m.impl("norm", &norm_autograd);
+    m.impl("join", &join_autograd);
     m.impl("permute_rows", &permute_autograd);
     m.impl("pool", &pool_autograd);
     m.impl("dense", &dense_autograd);

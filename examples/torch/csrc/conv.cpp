@@ -45,25 +45,32 @@ static layer layer_of(const Tensor &features, const Tensor &weight, IntArrayRef 
     return l;
 }
 
-// Weights in spira's order, [x, y, z, Cin, Cout] fp32: one kernel of PyTorch.
-static Tensor weight_in(const Tensor &weight) {
-    const Tensor ordered =
-        weight.dim() == 5 ? weight.permute({3, 2, 1, 4, 0}) : weight.permute({2, 1, 3, 0});
-    return ordered.to(at::kFloat, false, true, at::MemoryFormat::Contiguous);
+// The axes of a weight in spira's order, [x, y, z, Cin, Cout] or [x, y, Cin, Cout].
+static Tensor weight_ordered(const Tensor &weight) {
+    return weight.dim() == 5 ? weight.permute({3, 2, 1, 4, 0}) : weight.permute({2, 1, 3, 0});
 }
 
-// A gradient of weight_in's result, as one of `weight`.
+// The inverse of weight_ordered.
+static Tensor weight_restored(const Tensor &ordered) {
+    return ordered.dim() == 5 ? ordered.permute({4, 2, 1, 0, 3}) : ordered.permute({3, 1, 0, 2});
+}
+
+// Whether a weight's memory is in spira's order already, as spira.pytorch's layers make it.
+static bool weight_is_ordered(const Tensor &weight) {
+    return weight.scalar_type() == at::kFloat && weight_ordered(weight).is_contiguous();
+}
+
+// Weights in spira's order, fp32 and contiguous.
+static Tensor weight_in(const Tensor &weight) {
+    return weight_ordered(weight).to(at::kFloat).contiguous();
+}
+
+// A gradient in spira's order, as one of `weight`, in the same order of memory.
 static Tensor weight_out(const Tensor &grad, const Tensor &weight) {
-    const int64_t n = weight.dim();
-    std::vector<int64_t> size;
-    for (int64_t a = n - 2; a >= 1; --a) {
-        size.push_back(weight.size(a));
-    }
-    size.push_back(weight.size(n - 1));
-    size.push_back(weight.size(0));
-    const Tensor ordered = grad.view(size);
-    return (n == 5 ? ordered.permute({4, 2, 1, 0, 3}) : ordered.permute({3, 1, 0, 2}))
-        .to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
+    const Tensor made = weight_restored(grad.view(weight_ordered(weight).sizes()));
+    return weight_is_ordered(weight)
+               ? made
+               : made.to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
 }
 
 static Tensor floats(const Tensor &t) {
@@ -122,16 +129,27 @@ static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way
     return job;
 }
 
+// A weight as a convolution takes it: the tensor's own memory where it is in order, of the layer
+// even for a gradient.
+static Tensor weight_of_way(const layer &l, const Tensor &weight, weight_way way,
+                            const cuda_scope &scope) {
+    if (weight_is_ordered(weight)) {
+        return weight;
+    }
+    const Tensor given = weight.contiguous();
+    Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
+    const weight_job order = weight_job_of(l, weight, way);
+    require(gpu::weights_order(&order, given.data_ptr(), ordered.data_ptr<float>(), scope.stream));
+    return ordered;
+}
+
 // Runs a convolution of a shape over the map of a kernel, onto `rows` outputs.
 static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
                         const spira::kernel_shape &kernel, const Tensor &in, const Tensor &weight,
                         weight_way way, const Tensor &bias, const optional<Tensor> &map,
                         const Tensor &count, int64_t rows) {
     const cuda_scope scope(in);
-    const Tensor given = weight.contiguous();
-    const Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
-    const weight_job order = weight_job_of(l, weight, way);
-    require(gpu::weights_order(&order, given.data_ptr(), ordered.data_ptr<float>(), scope.stream));
+    const Tensor ordered = weight_of_way(l, weight, way, scope);
     Tensor out = at::empty({rows, shape.cout}, in.options());
     conv_job job = {};
     job.shape = shape;
@@ -143,6 +161,8 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
     job.weight = ordered.data_ptr<float>();
+    job.weight_of_layer = way != weight_forward && weight_is_ordered(weight);
+    job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
     job.out = out.data_ptr();
     size_t bytes;
@@ -272,6 +292,9 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
     require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
     const scratch s = scratch_of(features, bytes);
     require(gpu::weight_grad(scope.info, &job, s.base, s.size, scope.stream));
+    if (weight_is_ordered(weight)) {
+        return weight_out(made, weight);
+    }
     Tensor result = at::empty(weight.sizes(), weight.options());
     const weight_job order = weight_job_of(l, weight, weight_forward);
     require(gpu::weights_restore(&order, made.data_ptr<float>(), result.data_ptr(), scope.stream));

@@ -29,6 +29,7 @@ enum : int64_t {
     flag_padded = 1,    // rows from the count on must become zero
     flag_tf32 = 2,      // fp32 features are rounded to tf32
     flag_exchanged = 4, // the pair lists are those of the other direction
+    flag_again = 8,     // autograd makes rows again rather than keep them (autograd.cpp)
 };
 
 // Forms of a kernel map; maps.py has the same numbers.

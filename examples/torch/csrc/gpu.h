@@ -48,7 +48,9 @@ struct conv_job {
     int32_t *count;   // of the outputs of the map
     int32_t capacity; // the same
     const void *in;
-    const float *weight; // [volume, cin, cout] of the shape: of weights_order
+    const float *weight; // [volume, cin, cout] of the shape
+    // Or of the layer whose input gradient this is: [volume, cout, cin] of the shape.
+    bool weight_of_layer, weight_mirrored;
     const float *bias;
     void *out;
 };

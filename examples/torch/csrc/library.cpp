@@ -31,6 +31,15 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
           "-> (Tensor, Tensor, Tensor)");
     m.def("permute_rows(Tensor features, Tensor index, Tensor inverse) -> Tensor");
+    m.def("join(Tensor first, Tensor second) -> Tensor");
+    m.def("norm(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
+          "Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor(c!)? num_batches_tracked, "
+          "float momentum, float eps, bool relu, bool again) -> (Tensor, Tensor, Tensor)");
+    m.def("norm_apply(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
+          "Tensor mean, Tensor invstd, bool relu) -> Tensor");
+    m.def("norm_backward(Tensor grad, Tensor input, Tensor? output, Tensor? count, Tensor? weight, "
+          "Tensor? bias, Tensor mean, Tensor invstd, bool relu, bool residual) "
+          "-> (Tensor, Tensor, Tensor, Tensor)");
     m.def("pool(Tensor features, Tensor map, Tensor? back, Tensor source_count, Tensor count, "
           "int kind, int flags) -> Tensor");
     m.def("pool_backward(Tensor grad, Tensor features, Tensor map, Tensor back, "
@@ -53,6 +62,10 @@ static void implement(torch::Library &m) {
     m.impl("conv", &conv);
     m.impl("conv_backward", &conv_backward);
     m.impl("permute_rows", &permute_rows);
+    m.impl("join", &join);
+    m.impl("norm", &norm);
+    m.impl("norm_apply", &norm_apply);
+    m.impl("norm_backward", &norm_backward);
     m.impl("pool", &pool);
     m.impl("pool_backward", &pool_backward);
     m.impl("dense", &dense);

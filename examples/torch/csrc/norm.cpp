@@ -1,18 +1,25 @@
-// examples/torch/csrc/norm.cpp: the operators of a batch norm that counts the rows before a count
-// on the device (spira/pytorch/norm.py), for CPU and CUDA tensors.
+// examples/torch/csrc/norm.cpp: the operators of a batch norm with the addition and the ReLU behind
+// it (spira/pytorch/norm.py), for CPU and CUDA tensors. With a count on the device it takes the
+// rows before it.
 #include "norm.h"
 
 #include "ops.h"
 #include "scope.h"
 
+#include <ATen/Parallel.h>
+
 namespace spira_torch {
 
-static void norm_check(const Tensor &x, const Tensor &count) {
+// ---- arguments ----------------------------------------------------------------------------------
+
+static void norm_check(const Tensor &x, const optional<Tensor> &count) {
     TORCH_CHECK_VALUE(x.dim() == 2, "input: [rows, channels] expected, got ", x.sizes());
     numeric_of(x, 0, "input");
-    require_type(count, "count", at::kInt);
-    require_device(count, "count", x, "the input");
-    TORCH_CHECK_VALUE(count.numel() == 1, "count: one int expected");
+    if (count) {
+        require_type(*count, "count", at::kInt);
+        require_device(*count, "count", x, "the input");
+        TORCH_CHECK_VALUE(count->numel() == 1, "count: one int expected");
+    }
 }
 
 static void norm_vector(const optional<Tensor> &t, const char *name, const Tensor &x) {
@@ -24,42 +31,186 @@ static void norm_vector(const optional<Tensor> &t, const char *name, const Tenso
     }
 }
 
+// Rows of the shape, type and device of the input; contiguous.
+static optional<Tensor> norm_rows(const optional<Tensor> &t, const char *name, const Tensor &x) {
+    if (!t) {
+        return t;
+    }
+    require_device(*t, name, x, "the input");
+    TORCH_CHECK_VALUE(t->sizes() == x.sizes() && t->scalar_type() == x.scalar_type(), name,
+                      ": shape or type of the input expected");
+    return t->contiguous();
+}
+
+// The tensors of a norm that has been checked. Vectors are [channels].
+struct norm_call {
+    Tensor x; // contiguous
+    optional<Tensor> residual, count, weight, bias;
+    bool relu;
+};
+
+static norm_call norm_call_of(const Tensor &input, const optional<Tensor> &residual,
+                              const optional<Tensor> &count, const optional<Tensor> &weight,
+                              const optional<Tensor> &bias, bool relu) {
+    norm_check(input, count);
+    norm_vector(weight, "weight", input);
+    norm_vector(bias, "bias", input);
+    return {input.contiguous(), norm_rows(residual, "residual", input), count, weight, bias, relu};
+}
+
 typedef std::tuple<Tensor, Tensor, Tensor> three;
+typedef std::tuple<Tensor, Tensor, Tensor, Tensor> four;
 
 // ---- CPU ----------------------------------------------------------------------------------------
 
-static three norm_host(const Tensor &x, const Tensor &count, const optional<Tensor> &weight,
-                       const optional<Tensor> &bias, const optional<Tensor> &mean,
-                       const optional<Tensor> &var, double momentum, double eps) {
-    const int64_t n = count_host(count, x.size(0));
-    const Tensor rows = x.narrow(0, 0, n).to(at::kDouble);
-    const int64_t divisor = std::max<int64_t>(n, 1);
-    const Tensor centre = rows.sum(0) / divisor;
-    const Tensor variance = (rows - centre).square().sum(0) / divisor;
-    const Tensor invstd = (variance + eps).rsqrt();
-    if (mean && n) {
-        mean->add_((centre - *mean) * momentum);
-        var->add_((variance * n / std::max<int64_t>(n - 1, 1) - *var) * momentum);
+// The arrays of a norm in fp32, and the statistics of its channels.
+struct norm_arrays {
+    int64_t rows, all, channels;
+    Tensor x, residual; // what the pointers point into
+    const float *in, *added;
+    std::vector<float> mean, invstd, scale, bias;
+};
+
+static norm_arrays norm_arrays_of(const norm_call &c) {
+    norm_arrays a = {};
+    a.all = c.x.size(0);
+    a.rows = c.count ? count_host(*c.count, a.all) : a.all;
+    a.channels = c.x.size(1);
+    a.x = c.x.to(at::kFloat);
+    a.in = a.x.data_ptr<float>();
+    if (c.residual) {
+        a.residual = c.residual->to(at::kFloat);
+        a.added = a.residual.data_ptr<float>();
     }
-    Tensor y = at::zeros_like(x), normal = (rows - centre) * invstd;
-    normal = weight ? normal * *weight : normal;
-    y.narrow(0, 0, n).copy_(bias ? normal + *bias : normal);
-    return {y, centre.to(at::kFloat), invstd.to(at::kFloat)};
+    return a;
 }
 
-static three norm_backward_host(const Tensor &grad, const Tensor &x, const Tensor &count,
-                                const Tensor &mean, const Tensor &invstd,
-                                const optional<Tensor> &weight) {
-    const int64_t n = count_host(count, x.size(0));
-    const Tensor rows = x.narrow(0, 0, n).to(at::kDouble);
-    const Tensor g = grad.narrow(0, 0, n).to(at::kDouble);
-    const Tensor normal = (rows - mean) * invstd;
-    const Tensor sums = g.sum(0), products = (g * normal).sum(0);
-    Tensor made = (g - (sums + normal * products) / (double)std::max<int64_t>(n, 1)) * invstd;
-    made = weight ? made * *weight : made;
-    Tensor to = at::zeros_like(x);
-    to.narrow(0, 0, n).copy_(made);
-    return {to, products.to(at::kFloat), sums.to(at::kFloat)};
+static void norm_statistics(const norm_call &c, const float *mean, const float *invstd,
+                            norm_arrays *a) {
+    a->mean.assign(mean, mean + a->channels);
+    a->invstd.assign(invstd, invstd + a->channels);
+    a->scale = a->invstd;
+    a->bias.assign((size_t)a->channels, 0.0f);
+    for (int64_t n = 0; n < a->channels; ++n) {
+        a->scale[n] *= c.weight ? c.weight->data_ptr<float>()[n] : 1.0f;
+        a->bias[n] = c.bias ? c.bias->data_ptr<float>()[n] : 0.0f;
+    }
+}
+
+// Two sums of each channel in double, [2, channels]: groups of rows in parallel, added up in order.
+// term(place, channel, sums): adds to sums[0] and sums[channels].
+template <typename F>
+static std::vector<double> norm_sums(const norm_arrays &a, F term) {
+    const int64_t group = 256, groups = spira::ceil_div(a.rows, group), width = 2 * a.channels;
+    std::vector<double> parts((size_t)(groups * width)), sums((size_t)width);
+    at::parallel_for(0, groups, 1, [&](int64_t first, int64_t end) {
+        for (int64_t r = first * group; r < std::min(end * group, a.rows); ++r) {
+            for (int64_t n = 0; n < a.channels; ++n) {
+                term(r * a.channels + n, n, &parts[(size_t)(r / group * width + n)]);
+            }
+        }
+    });
+    for (int64_t g = 0; g < groups; ++g) {
+        for (int64_t n = 0; n < width; ++n) {
+            sums[(size_t)n] += parts[(size_t)(g * width + n)];
+        }
+    }
+    return sums;
+}
+
+// The output before the residual and the ReLU.
+static float norm_value(const norm_arrays &a, int64_t place, int64_t n) {
+    return std::fma(a.in[place] - a.mean[n], a.scale[n], a.bias[n]);
+}
+
+// Rows of a norm's type: value(place, channel) up to the count, zeros behind.
+template <typename F>
+static Tensor norm_fill(const norm_call &c, const norm_arrays &a, F value) {
+    Tensor to = at::empty(c.x.sizes(), options_of(c.x, at::kFloat));
+    float *p = to.data_ptr<float>();
+    at::parallel_for(0, a.all, 64, [&](int64_t first, int64_t end) {
+        for (int64_t r = first; r < end; ++r) {
+            for (int64_t n = 0; n < a.channels; ++n) {
+                const int64_t place = r * a.channels + n;
+                p[place] = r < a.rows ? value(place, n) : 0.0f;
+            }
+        }
+    });
+    return to.to(c.x.scalar_type());
+}
+
+static Tensor norm_output(const norm_call &c, const norm_arrays &a) {
+    return norm_fill(c, a, [&](int64_t place, int64_t n) {
+        const float y = norm_value(a, place, n) + (a.added ? a.added[place] : 0.0f);
+        return c.relu && y <= 0.0f ? 0.0f : y;
+    });
+}
+
+static three norm_host(const norm_call &c, const optional<Tensor> &running_mean,
+                       const optional<Tensor> &running_var, const optional<Tensor> &batches,
+                       double momentum, double eps) {
+    norm_arrays a = norm_arrays_of(c);
+    const double n = (double)std::max<int64_t>(a.rows, 1);
+    const std::vector<double> sums = norm_sums(a, [&](int64_t place, int64_t c, double *sum) {
+        const double d = (double)a.in[place] - a.in[c];
+        sum[0] += d;
+        sum[a.channels] += d * d;
+    });
+    Tensor mean = empty_like(c.x, at::kFloat, {a.channels}), invstd = at::empty_like(mean);
+    float *m = mean.data_ptr<float>(), *s = invstd.data_ptr<float>();
+    for (int64_t i = 0; i < a.channels; ++i) {
+        const double shift = sums[i] / n;
+        const double variance = std::max(sums[a.channels + i] / n - shift * shift, 0.0);
+        m[i] = a.rows ? (float)(a.in[i] + shift) : 0.0f;
+        s[i] = (float)(1.0 / std::sqrt(variance + eps));
+        if (running_mean && a.rows) {
+            float *rm = running_mean->data_ptr<float>() + i;
+            float *rv = running_var->data_ptr<float>() + i;
+            *rm += (float)(momentum * (m[i] - *rm));
+            *rv += (float)(momentum * (variance * n / std::max(n - 1.0, 1.0) - *rv));
+        }
+    }
+    if (batches) {
+        *batches->data_ptr<int64_t>() += 1;
+    }
+    norm_statistics(c, m, s, &a);
+    return {norm_output(c, a), mean, invstd};
+}
+
+static Tensor norm_apply_host(const norm_call &c, const Tensor &mean, const Tensor &invstd) {
+    norm_arrays a = norm_arrays_of(c);
+    norm_statistics(c, mean.data_ptr<float>(), invstd.data_ptr<float>(), &a);
+    return norm_output(c, a);
+}
+
+static four norm_backward_host(const norm_call &c, const Tensor &grad,
+                               const optional<Tensor> &output, const Tensor &mean,
+                               const Tensor &invstd, bool residual) {
+    norm_arrays a = norm_arrays_of(c);
+    norm_statistics(c, mean.data_ptr<float>(), invstd.data_ptr<float>(), &a);
+    // The sign of y as it was rounded.
+    const Tensor y = (!c.relu ? c.x : output ? *output : norm_output(c, a)).to(at::kFloat);
+    const Tensor g = grad.to(at::kFloat);
+    const float *out = y.data_ptr<float>(), *from = g.data_ptr<float>();
+    const auto own = [&](int64_t place) { return c.relu && out[place] <= 0 ? 0.0f : from[place]; };
+    const auto normal = [&](int64_t place, int64_t n) {
+        return (a.in[place] - a.mean[n]) * a.invstd[n];
+    };
+    const std::vector<double> sums = norm_sums(a, [&](int64_t place, int64_t n, double *sum) {
+        sum[0] += own(place);
+        sum[a.channels] += (double)own(place) * normal(place, n);
+    });
+    Tensor weight_grad = at::empty_like(mean), bias_grad = at::empty_like(mean);
+    std::copy(sums.begin(), sums.begin() + a.channels, bias_grad.data_ptr<float>());
+    std::copy(sums.begin() + a.channels, sums.end(), weight_grad.data_ptr<float>());
+    const double n = (double)std::max<int64_t>(a.rows, 1);
+    Tensor to = norm_fill(c, a, [&](int64_t place, int64_t i) {
+        const double rest = (sums[i] + normal(place, i) * sums[a.channels + i]) / n;
+        return (float)(a.scale[i] * (own(place) - rest));
+    });
+    Tensor added = residual ? norm_fill(c, a, [&](int64_t place, int64_t) { return own(place); })
+                            : empty_like(c.x, at::kFloat, {0});
+    return {to, weight_grad, bias_grad, added};
 }
 
 // ---- CUDA ---------------------------------------------------------------------------------------
@@ -70,113 +221,124 @@ static float *floats(const optional<Tensor> &t) {
     return t ? t->data_ptr<float>() : nullptr;
 }
 
-static norm_job norm_job_of(const Tensor &x, const Tensor &count, const optional<Tensor> &weight) {
+static norm_job norm_job_of(const norm_call &c, const Tensor &mean, const Tensor &invstd) {
     norm_job job = {};
-    job.type = numeric_of(x, 0, "input");
-    job.x = x.data_ptr();
-    job.count = count.data_ptr<int32_t>();
-    job.capacity = rows_of(x.size(0), "input");
-    job.channels = (int)x.size(1);
-    job.weight = floats(weight);
+    job.type = numeric_of(c.x, 0, "input");
+    job.x = c.x.data_ptr();
+    job.count = c.count ? c.count->data_ptr<int32_t>() : nullptr;
+    job.capacity = rows_of(c.x.size(0), "input");
+    job.channels = (int)c.x.size(1);
+    job.weight = floats(c.weight);
+    job.bias = floats(c.bias);
+    job.relu = c.relu;
+    job.residual = c.residual ? c.residual->data_ptr() : nullptr;
+    job.mean = mean.data_ptr<float>();
+    job.invstd = invstd.data_ptr<float>();
     return job;
 }
 
-static three norm_cuda(const Tensor &x, const Tensor &count, const optional<Tensor> &weight,
-                       const optional<Tensor> &bias, const optional<Tensor> &mean,
-                       const optional<Tensor> &var, double momentum, double eps) {
-    const cuda_scope scope(x);
-    Tensor y = at::empty_like(x), centre = empty_like(x, at::kFloat, {x.size(1)});
-    Tensor invstd = at::empty_like(centre);
-    norm_job job = norm_job_of(x, count, weight);
-    job.bias = floats(bias);
+static Tensor norm_scratch(const cuda_scope &scope, const Tensor &x) {
+    return empty_like(x, at::kFloat, {gpu::norm_slots(scope.info, (int)x.size(1))});
+}
+
+static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
+                       const optional<Tensor> &var, const optional<Tensor> &batches,
+                       double momentum, double eps) {
+    const cuda_scope scope(c.x);
+    Tensor y = at::empty_like(c.x);
+    const Tensor both = empty_like(c.x, at::kFloat, {2, c.x.size(1)});
+    Tensor centre = both.select(0, 0), invstd = both.select(0, 1);
+    norm_job job = norm_job_of(c, centre, invstd);
     job.y = y.data_ptr();
     job.running_mean = floats(mean);
     job.running_var = floats(var);
+    job.batches = batches ? batches->data_ptr<int64_t>() : nullptr;
     job.momentum = (float)momentum;
     job.eps = (float)eps;
-    job.mean = centre.data_ptr<float>();
-    job.invstd = invstd.data_ptr<float>();
-    Tensor slots = empty_like(x, at::kFloat, {gpu::norm_slots(scope.info, job.channels)});
+    const Tensor slots = norm_scratch(scope, c.x);
     require(gpu::norm(scope.info, &job, slots.data_ptr<float>(), scope.stream));
     return {y, centre, invstd};
 }
 
-static three norm_backward_cuda(const Tensor &grad, const Tensor &x, const Tensor &count,
-                                const Tensor &mean, const Tensor &invstd,
-                                const optional<Tensor> &weight) {
-    const cuda_scope scope(x);
-    Tensor to = at::empty_like(x), weight_grad = at::empty_like(mean);
+static four norm_backward_cuda(const norm_call &c, const Tensor &grad,
+                               const optional<Tensor> &output, const Tensor &mean,
+                               const Tensor &invstd, bool residual) {
+    const cuda_scope scope(c.x);
+    Tensor to = at::empty_like(c.x), weight_grad = at::empty_like(mean);
     Tensor bias_grad = at::empty_like(mean);
-    norm_job job = norm_job_of(x, count, weight);
+    Tensor to_residual = residual ? at::empty_like(c.x) : empty_like(c.x, at::kFloat, {0});
+    norm_job job = norm_job_of(c, mean, invstd);
     job.grad = grad.data_ptr();
-    job.mean = mean.data_ptr<float>();
-    job.invstd = invstd.data_ptr<float>();
+    job.output = output ? output->data_ptr() : nullptr;
     job.grad_x = to.data_ptr();
+    job.grad_residual = residual ? to_residual.data_ptr() : nullptr;
     job.weight_grad = weight_grad.data_ptr<float>();
     job.bias_grad = bias_grad.data_ptr<float>();
-    Tensor slots = empty_like(x, at::kFloat, {gpu::norm_slots(scope.info, job.channels)});
+    const Tensor slots = norm_scratch(scope, c.x);
     require(gpu::norm_backward(scope.info, &job, slots.data_ptr<float>(), scope.stream));
-    return {to, weight_grad, bias_grad};
+    return {to, weight_grad, bias_grad, to_residual};
 }
 
 #endif
 
 // ---- operators ----------------------------------------------------------------------------------
 
-static three norm(const Tensor &input, const Tensor &count, const optional<Tensor> &weight,
-                  const optional<Tensor> &bias, const optional<Tensor> &mean,
-                  const optional<Tensor> &var, double momentum, double eps) {
-    norm_check(input, count);
-    norm_vector(weight, "weight", input);
-    norm_vector(bias, "bias", input);
+three norm(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
+           const optional<Tensor> &weight, const optional<Tensor> &bias,
+           const optional<Tensor> &mean, const optional<Tensor> &var,
+           const optional<Tensor> &batches, double momentum, double eps, bool relu, bool) {
+    const norm_call c = norm_call_of(input, residual, count, weight, bias, relu);
     norm_vector(mean, "running_mean", input);
     norm_vector(var, "running_var", input);
     TORCH_CHECK_VALUE(mean.has_value() == var.has_value(), "running_var: as running_mean");
-    const Tensor x = input.contiguous();
+    if (batches) {
+        require_type(*batches, "num_batches_tracked", at::kLong);
+        require_device(*batches, "num_batches_tracked", input, "the input");
+    }
 #ifdef SPIRA_TORCH_CUDA
-    if (x.is_cuda()) {
-        return norm_cuda(x, count, weight, bias, mean, var, momentum, eps);
+    if (c.x.is_cuda()) {
+        return norm_cuda(c, mean, var, batches, momentum, eps);
     }
 #endif
-    return norm_host(x, count, weight, bias, mean, var, momentum, eps);
+    return norm_host(c, mean, var, batches, momentum, eps);
 }
 
-static three norm_backward(const Tensor &grad, const Tensor &input, const Tensor &count,
-                           const Tensor &mean, const Tensor &invstd,
-                           const optional<Tensor> &weight) {
-    norm_check(input, count);
-    norm_vector(weight, "weight", input);
+Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
+                  const optional<Tensor> &count, const optional<Tensor> &weight,
+                  const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,
+                  bool relu) {
+    const norm_call c = norm_call_of(input, residual, count, weight, bias, relu);
     norm_vector(mean, "mean", input);
     norm_vector(invstd, "invstd", input);
-    TORCH_CHECK_VALUE(grad.sizes() == input.sizes() && grad.scalar_type() == input.scalar_type(),
-                      "grad: shape or type of the input expected");
-    const Tensor x = input.contiguous(), g = grad.contiguous();
 #ifdef SPIRA_TORCH_CUDA
-    if (x.is_cuda()) {
-        return norm_backward_cuda(g, x, count, mean, invstd, weight);
+    if (c.x.is_cuda()) {
+        const cuda_scope scope(c.x);
+        Tensor y = at::empty_like(c.x);
+        norm_job job = norm_job_of(c, mean, invstd);
+        job.y = y.data_ptr();
+        require(gpu::norm_apply(scope.info, &job, scope.stream));
+        return y;
     }
 #endif
-    return norm_backward_host(g, x, count, mean, invstd, weight);
+    return norm_apply_host(c, mean, invstd);
+}
+
+four norm_backward(const Tensor &out_grad, const Tensor &input, const optional<Tensor> &output,
+                   const optional<Tensor> &count, const optional<Tensor> &weight,
+                   const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,
+                   bool relu, bool residual) {
+    const norm_call c = norm_call_of(input, std::nullopt, count, weight, bias, relu);
+    norm_vector(mean, "mean", input);
+    norm_vector(invstd, "invstd", input);
+    const Tensor grad = *norm_rows(out_grad, "grad", input);
+    const optional<Tensor> y = norm_rows(output, "output", input);
+    TORCH_CHECK_VALUE(y || !(relu && residual), "output: needed with a residual and a ReLU");
+#ifdef SPIRA_TORCH_CUDA
+    if (c.x.is_cuda()) {
+        return norm_backward_cuda(c, grad, y, mean, invstd, residual);
+    }
+#endif
+    return norm_backward_host(c, grad, y, mean, invstd, residual);
 }
 
 } // namespace spira_torch
-
-TORCH_LIBRARY_FRAGMENT(spira, m) {
-    m.def("counted_norm(Tensor input, Tensor count, Tensor? weight, Tensor? bias, "
-          "Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) "
-          "-> (Tensor, Tensor, Tensor)");
-    m.def("counted_norm_backward(Tensor grad, Tensor input, Tensor count, Tensor mean, "
-          "Tensor invstd, Tensor? weight) -> (Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(spira, CPU, m) {
-    m.impl("counted_norm", spira_torch::norm);
-    m.impl("counted_norm_backward", spira_torch::norm_backward);
-}
-
-#ifdef SPIRA_TORCH_CUDA
-TORCH_LIBRARY_IMPL(spira, CUDA, m) {
-    m.impl("counted_norm", spira_torch::norm);
-    m.impl("counted_norm_backward", spira_torch::norm_backward);
-}
-#endif

@@ -1,9 +1,13 @@
-// examples/torch/csrc/norm.h: a batch norm of the rows before a count, on the GPU.
+// examples/torch/csrc/norm.h: a batch norm of rows of features, with the addition and the ReLU
+// behind it, on the GPU.
 //
-//   forward   y = (x - mean) * invstd * weight + bias, over the first *count rows; zero behind
-//   backward  grad_x = weight * invstd * (g - sum(g) / n - xhat * sum(g xhat) / n), the same rows
+//   forward   y = act((x - mean) * invstd * weight + bias + residual), over the first *count rows;
+//             zero behind
+//   backward  g' = g where y > 0 (ReLU), or g; the gradient of the residual is g'
+//             grad_x = weight * invstd * (g' - sum(g') / n - xhat * sum(g' xhat) / n)
 //
-// Sums are fp32, in a fixed order: results are the same to the bit from run to run.
+// Backward reads y only where there are both a residual and a ReLU: otherwise it computes the sign
+// of y from x. Sums are fp32, in a fixed order: results are the same to the bit from run to run.
 #ifndef SPIRA_TORCH_NORM_H
 #define SPIRA_TORCH_NORM_H
 
@@ -12,21 +16,26 @@
 namespace spira_torch {
 
 struct norm_job {
-    spira::numeric type;  // of x, y, grad and grad_x
+    spira::numeric type;  // of x, y, residual and the gradients of rows
     const void *x;        // [capacity, channels]
-    const int32_t *count; // rows
+    const int32_t *count; // rows; null: all of the capacity
     int64_t capacity;
     int channels;
     const float *weight, *bias; // [channels], or null
+    bool relu;
     // forward
+    const void *residual; // like x, or null
     void *y;
     float *running_mean, *running_var; // [channels], or null; changed
+    int64_t *batches;                  // [1], or null: one is added
     float momentum, eps;
-    // forward: results; backward: inputs
+    // forward: results; backward and norm_apply: inputs
     float *mean, *invstd; // [channels]
     // backward
     const void *grad;
+    const void *output; // y, where there are a residual and a ReLU
     void *grad_x;
+    void *grad_residual;            // or null
     float *weight_grad, *bias_grad; // [channels]
 };
 
@@ -38,6 +47,8 @@ namespace gpu {
 int64_t norm_slots(const spira::device_info *info, int channels);
 spira::status norm(const spira::device_info *info, const norm_job *job, float *slots,
                    stream_ref stream);
+// y again, from a mean and invstd that are known: the same bits as norm wrote.
+spira::status norm_apply(const spira::device_info *info, const norm_job *job, stream_ref stream);
 spira::status norm_backward(const spira::device_info *info, const norm_job *job, float *slots,
                             stream_ref stream);
 

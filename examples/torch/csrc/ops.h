@@ -66,8 +66,29 @@ Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, I
 Tensor dense_backward(const Tensor &grad, const Tensor &words, const Tensor &count,
                       IntArrayRef layout, IntArrayRef grid, int64_t batch, int64_t flags);
 
+// [rows, channels of both]
+Tensor join(const Tensor &first, const Tensor &second);
+
 // Zeros in the rows of t from the count on.
 void clear_tail(Tensor &t, const Tensor &count);
+
+// ---- norm.cpp ----
+
+// again: for autograd.cpp; layers.recompute in layers.py.
+std::tuple<Tensor, Tensor, Tensor>
+norm(const Tensor &input, const optional<Tensor> &residual, const optional<Tensor> &count,
+     const optional<Tensor> &weight, const optional<Tensor> &bias, const optional<Tensor> &mean,
+     const optional<Tensor> &var, const optional<Tensor> &batches, double momentum, double eps,
+     bool relu, bool again);
+Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
+                  const optional<Tensor> &count, const optional<Tensor> &weight,
+                  const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,
+                  bool relu);
+std::tuple<Tensor, Tensor, Tensor, Tensor>
+norm_backward(const Tensor &grad, const Tensor &input, const optional<Tensor> &output,
+              const optional<Tensor> &count, const optional<Tensor> &weight,
+              const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd, bool relu,
+              bool residual);
 
 } // namespace spira_torch
 

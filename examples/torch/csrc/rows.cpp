@@ -66,6 +66,16 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
     return out;
 }
 
+// ---- channels side by side ----------------------------------------------------------------------
+
+Tensor join(const Tensor &first, const Tensor &second) {
+    TORCH_CHECK_VALUE(first.dim() == 2 && second.dim() == 2 && first.size(0) == second.size(0),
+                      "second: ", second.sizes(), " cannot stand beside ", first.sizes());
+    TORCH_CHECK_VALUE(first.scalar_type() == second.scalar_type(), "second: ", second.scalar_type(),
+                      ", but first is ", first.scalar_type());
+    return at::cat({first, second}, 1);
+}
+
 // ---- pooling ------------------------------------------------------------------------------------
 
 static void require_table(const Tensor &map, const char *name, const Tensor &features) {

@@ -12,14 +12,24 @@ ops = torch.ops.spira
 # exact fp32.
 allow_tf32 = False
 
-PADDED, TF32, EXCHANGED = 1, 2, 4  # flags of the operators (csrc/convert.h)
+# What the backward pass makes again, rather than keep it: each is a pass over the rows, and gives
+# the same bits. The input of a batch norm is kept in any case.
+#   0  nothing
+#   1  inputs of convolutions that batch norms without a residual made, with or without a ReLU; also
+#      behind spira.pytorch.JoinTable
+#   2  also the sums of two norms: outputs of blocks whose shortcut ends in a norm
+recompute = 2
+
+PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/convert.h)
 
 
 def autocast(features):
     """Features in the type that autocast asks for, if it is on."""
     kind = features.device.type
-    if features.is_floating_point() and torch.is_autocast_enabled(kind):
-        return features.to(torch.get_autocast_dtype(kind))
+    if torch.is_autocast_enabled(kind):
+        wanted = torch.get_autocast_dtype(kind)
+        if features.dtype != wanted and features.is_floating_point():
+            return features.to(wanted)
     return features
 
 
@@ -55,21 +65,31 @@ def conv(features, weight, bias, kmap):
     """
     features = autocast(features)
     check_features(features, kmap.source)
-    cin, cout = operator.index(features.shape[1]), operator.index(weight.shape[0])
     kind = TYPES[features.dtype]
+    kind = 1 if kind == 0 and allow_tf32 else kind
+    gradients = torch.is_grad_enabled()
+    key = (features.shape[1], weight.shape[0], kind, gradients and features.requires_grad,
+           gradients and weight.requires_grad)
+    if torch.compiler.is_compiling():
+        rest, flags = conv_rest(kmap, *key), 0
+    else:
+        rest, flags = kmap.known.get(key), AGAIN if recompute else 0
+        if rest is None:
+            rest = kmap.known[key] = conv_rest(kmap, *key)
+    return ops.conv.default(features, weight, bias, *rest[:-1], rest[-1] | flags)
+
+
+def conv_rest(kmap, cin, cout, kind, of_features, of_weight):
+    """The arguments of the operator behind the bias, which follow from the map."""
+    cin, cout = operator.index(cin), operator.index(cout)
     flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
-    if kind == 0 and allow_tf32:
-        kind, flags = 1, flags | TF32
+    flags |= TF32 if kind == 1 else 0
     layout = kmap.layout(cin, cout, kind)
-    back = pairs = None
-    if torch.is_grad_enabled():
-        if features.requires_grad:
-            back = kmap.gradient_layout(cin, cout, kind)
-        if weight.requires_grad:
-            pairs, exchanged = kmap.pairs()
-            flags |= EXCHANGED if exchanged else 0
-    return ops.conv.default(features, weight, bias, layout, back, pairs, kmap.source.count,
-                            kmap.outputs.count, kmap.outputs.capacity, kmap.kernel(), flags)
+    back = kmap.gradient_layout(cin, cout, kind) if of_features else None
+    pairs, exchanged = kmap.pairs() if of_weight else (None, False)
+    flags |= EXCHANGED if exchanged else 0
+    return (layout, back, pairs, kmap.source.count, kmap.outputs.count, kmap.outputs.capacity,
+            kmap.kernel(), flags)
 
 
 def pool(kind, features, kmap):

@@ -82,12 +82,42 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
     return features.new_empty(rows, weight.shape[0])
 
 
+def is_ordered(weight):
+    """Whether a weight's memory is in the operators' order, [x, y, z, Cin, Cout]."""
+    ordered = weight.permute(*range(weight.dim() - 2, 0, -1), weight.dim() - 1, 0)
+    return weight.dtype == torch.float32 and ordered.is_contiguous()
+
+
 @fake("spira::conv_backward")
 def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
     floats = torch.float32
     return (whole(features) if wanted[0] else features.new_empty(0, dtype=floats),
-            whole(weight) if wanted[1] else features.new_empty(0, dtype=floats),
+            (torch.empty_like(weight) if is_ordered(weight) else whole(weight)) if wanted[1] else
+            features.new_empty(0, dtype=floats),
             features.new_empty(weight.shape[0] if wanted[2] else 0, dtype=floats))
+
+
+@fake("spira::norm")
+def _norm(input, residual, count, weight, bias, running_mean, running_var, num_batches_tracked,
+          momentum, eps, relu, again):
+    vector = input.new_empty(input.shape[1], dtype=torch.float32)
+    return whole(input), vector, torch.empty_like(vector)
+
+
+@fake("spira::norm_apply")
+def _norm_apply(input, residual, count, weight, bias, mean, invstd, relu):
+    return whole(input)
+
+
+@fake("spira::norm_backward")
+def _norm_backward(grad, input, output, count, weight, bias, mean, invstd, relu, residual):
+    added = whole(input) if residual else input.new_empty(0, dtype=torch.float32)
+    return whole(input), torch.empty_like(mean), torch.empty_like(mean), added
+
+
+@fake("spira::join")
+def _join(first, second):
+    return first.new_empty(first.shape[0], first.shape[1] + second.shape[1])
 
 
 @fake("spira::permute_rows")

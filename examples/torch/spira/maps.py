@@ -48,6 +48,7 @@ class KernelMap:
         self.transposed = transposed
         self.most = most            # pairs of a voxel of the finer set, at most
         self.store = store          # (transposed, form) -> tensor
+        self.known = {}             # of layers.conv: arguments of layers that have read this map
         self.same = outputs is source
         self.volume = size[0] * size[1] * size[2]
 

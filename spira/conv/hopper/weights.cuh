@@ -88,7 +88,7 @@ SPIRA_API int64_t hopper_weights(const conv_shape *s, int part) {
 }
 
 // One thread packs one piece.
-template <typename E>
+template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     hopper_pack_kernel(conv_shape s, int part, const float *__restrict__ weight, int64_t total,
                        E *__restrict__ packed) {
@@ -111,7 +111,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     for (int e = 0; e < 8; ++e) {
         int channel = piece * 8 + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t from = (k * (s.cin + s.cin2) + (second ? s.cin : 0) + channel) * s.cout + out;
+        int64_t from = conv_weight_index<order>(&s, k, (second ? s.cin : 0) + channel, out);
         to[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
     }
 }

@@ -189,7 +189,7 @@ SPIRA_API int64_t narrow_weights(const conv_shape *s) {
            (32 / narrow_fold(s->cin));
 }
 
-template <typename E>
+template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     narrow_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
                        E *__restrict__ packed) {
@@ -207,7 +207,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
         int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
         int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
-        float w = inside ? weight[(offset * s.cin + channel) * s.cout + out] : 0.0f;
+        int64_t from = conv_weight_index<order>(&s, offset, channel, out);
+        float w = inside ? weight[from] : 0.0f;
         packed[i * per_lane + e] = element_from_float<E>(w);
     }
 }

@@ -27,7 +27,8 @@ SPIRA_API int64_t portable_exact_weights(const conv_shape *s) {
 }
 
 // weight [volume, cin + cin2, cout]; packed [total]: portable_exact_weights
-SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
+template <int = 0, conv_weights_order order = conv_weights_own>
+SPIRA_KERNEL void __launch_bounds__(256)
     portable_exact_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
                                float *__restrict__ packed) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,8 +43,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
                    at % portable_exact_block / portable_exact_out;
     const int out = at / portable_exact_block * portable_exact_out + at % portable_exact_out;
     const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
-    const int64_t row = i / size / chunks * (s.cin + s.cin2) + (second ? s.cin : 0) + in;
-    packed[i] = inside ? weight[row * s.cout + out] : 0.0f;
+    const int64_t from =
+        conv_weight_index<order>(&s, i / size / chunks, (second ? s.cin : 0) + in, out);
+    packed[i] = inside ? weight[from] : 0.0f;
 }
 
 } // namespace spira

@@ -1,18 +1,35 @@
 // examples/torch/csrc/cuda/norm.cu: the kernels of norm.h.
 //
 // Each direction is three kernels: two sums of each channel over a part of the rows for each thread
-// block; the sums of the parts; and the rows themselves.
+// block; the sums of the parts; and the rows themselves. A thread stays with a few neighbouring
+// channels (a column), so that their statistics lie in its registers.
 #include "../norm.h"
 
 #include "spira/base/launch.cuh"
 #include "spira/numeric.cuh"
+
+// Measured on the GPU: whether kernels start while the one before ends. 0: none; 1: the second and
+// the third; 2: the first, too.
+#ifndef SPIRA_TRY_NORM_EARLY
+#define SPIRA_TRY_NORM_EARLY 1
+#endif
+// Measured on the GPU: thread blocks of the third kernel, in waves.
+#ifndef SPIRA_TRY_NORM_WAVES
+#define SPIRA_TRY_NORM_WAVES 2
+#endif
 
 namespace spira_torch {
 namespace gpu {
 
 using namespace spira;
 
-enum { norm_threads = 256, norm_resident = 4, norm_batch = 4 };
+enum { norm_threads = 256, norm_batch = 4 };
+
+// Thread blocks of a multiprocessor at a time: backward loads three arrays and needs twice the
+// registers.
+SPIRA_BOTH int norm_resident(bool backward) {
+    return backward ? 2 : 4;
+}
 
 template <typename E, int wide>
 struct alignas(sizeof(E) * wide) norm_pack {
@@ -25,54 +42,111 @@ struct norm_params {
     int parts;
 };
 
-// What is summed. Forward: x - x of the first row, and its square. Backward: the gradient, and its
-// product with the normalised x.
-template <bool backward>
-SPIRA_DEVICE void norm_terms(float x, float g, float centre, float invstd, float *a, float *b) {
-    if (backward) {
-        *a += g;
-        *b += g * ((x - centre) * invstd);
-    } else {
-        *a += x - centre;
-        *b += (x - centre) * (x - centre);
-    }
-}
-
 SPIRA_DEVICE int64_t norm_rows(const norm_job &job) {
-    return max_of(min_of((int64_t)*job.count, job.capacity), (int64_t)0);
+    return job.count ? max_of(min_of((int64_t)*job.count, job.capacity), (int64_t)0) : job.capacity;
 }
 
-// Rows [part * each, end) of one column of packs; the threads of a block are `lines` rows.
+// Where a thread stands: the threads of a block are `lines` rows of `width` columns.
+struct norm_place {
+    int columns, width, lines, x, y;
+};
+
+SPIRA_DEVICE norm_place norm_place_of(int columns) {
+    norm_place p;
+    p.columns = columns;
+    p.width = min_of(columns, (int)norm_threads);
+    p.lines = norm_threads / p.width;
+    p.x = (int)threadIdx.x % p.width;
+    p.y = (int)threadIdx.x / p.width;
+    return p;
+}
+
+// ---- channels -----------------------------------------------------------------------------------
+
+// The statistics of a column.
+template <int wide>
+struct norm_column {
+    float mean[wide], invstd[wide], scale[wide], bias[wide];
+};
+
+template <int wide>
+SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column) {
+    norm_column<wide> c;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        const int channel = column * wide + i;
+        c.mean[i] = job.mean[channel];
+        c.invstd[i] = job.invstd[channel];
+        c.scale[i] = c.invstd[i] * (job.weight ? job.weight[channel] : 1.0f);
+        c.bias[i] = job.bias ? job.bias[channel] : 0.0f;
+    }
+    return c;
+}
+
+// The output before the residual and the ReLU. Backward computes it again: the same bits.
+SPIRA_DEVICE float norm_value(float x, float mean, float scale, float bias) {
+    return fmaf(x - mean, scale, bias);
+}
+
+// The gradient behind the ReLU. y: where it was kept.
+template <typename E, int wide>
+SPIRA_DEVICE float norm_masked(const norm_job &job, const norm_column<wide> &c, int i, float x,
+                               float g, E y) {
+    if (!job.relu) {
+        return g;
+    }
+    if (!job.output) {
+        y = element_from_float<E>(norm_value(x, c.mean[i], c.scale[i], c.bias[i]));
+    }
+    return element_to_float(y) > 0.0f ? g : 0.0f;
+}
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+// Rows first, first + lines, ... of one column. Forward: x - x of the first row, and its square.
+// Backward: the gradient, and its product with the normalised x.
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_column(const norm_job &job, int column, int64_t first, int64_t end,
-                              int lines, float (&a)[wide], float (&b)[wide]) {
+SPIRA_DEVICE void norm_sum(const norm_job &job, int column, int64_t first, int64_t end, int lines,
+                           float (&a)[wide], float (&b)[wide]) {
     typedef norm_pack<E, wide> pack;
     const int columns = job.channels / wide;
     const pack *x = (const pack *)job.x + column, *g = (const pack *)job.grad + column;
-    float centre[wide], invstd[wide];
+    const pack *y = (const pack *)job.output + column;
+    norm_column<wide> c = {};
+    if constexpr (backward) {
+        c = norm_column_of<wide>(job, column);
+    } else {
 #pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        centre[i] = backward ? job.mean[column * wide + i] : element_to_float(x[0].v[i]);
-        invstd[i] = backward ? job.invstd[column * wide + i] : 1.0f;
+        for (int i = 0; i < wide; ++i) {
+            c.mean[i] = element_to_float(x[0].v[i]);
+        }
     }
     for (int64_t r = first; r < end; r += lines * norm_batch) {
-        pack px[norm_batch], pg[norm_batch]; // loaded together; past the last, the last again
-#pragma unroll
+        pack px[norm_batch], pg[norm_batch], py[norm_batch]; // loaded together; past the last, the
+#pragma unroll                                               // last again
         for (int j = 0; j < norm_batch; ++j) {
             const int64_t row = min_of(r + (int64_t)j * lines, end - 1) * columns;
             px[j] = x[row];
-            if (backward)
+            if (backward) {
                 pg[j] = g[row];
+                py[j] = job.output ? y[row] : px[j];
+            }
         }
 #pragma unroll
         for (int j = 0; j < norm_batch; ++j) {
+            if (r + (int64_t)j * lines >= end) {
+                break;
+            }
 #pragma unroll
             for (int i = 0; i < wide; ++i) {
-                if (r + (int64_t)j * lines < end) {
-                    norm_terms<backward>(element_to_float(px[j].v[i]),
-                                         backward ? element_to_float(pg[j].v[i]) : 0.0f, centre[i],
-                                         invstd[i], &a[i], &b[i]);
+                const float v = element_to_float(px[j].v[i]), d = v - c.mean[i];
+                float t = d;
+                if constexpr (backward) {
+                    t = norm_masked<E, wide>(job, c, i, v, element_to_float(pg[j].v[i]),
+                                             py[j].v[i]);
                 }
+                a[i] += t;
+                b[i] += t * (backward ? d * c.invstd[i] : d);
             }
         }
     }
@@ -83,16 +157,16 @@ template <typename E, int wide, bool backward>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_sums_kernel(const __grid_constant__ norm_params p) {
     __shared__ float shared[2 * wide][norm_threads];
-    const int columns = p.job.channels / wide, width = (int)min_of(columns, (int)norm_threads);
-    const int lines = norm_threads / width, part = (int)blockIdx.x;
-    const int x = (int)threadIdx.x % width, y = (int)threadIdx.x / width;
+    const norm_place at = norm_place_of(p.job.channels / wide);
+    const int part = (int)blockIdx.x;
+    pdl_wait();
     const int64_t rows = norm_rows(p.job), each = (rows + p.parts - 1) / p.parts;
     const int64_t first = part * each, end = min_of(first + each, rows);
-    for (int from = 0; from < columns; from += width) {
-        const int column = from + x;
+    for (int from = 0; from < at.columns; from += at.width) {
+        const int column = from + at.x;
         float a[wide] = {}, b[wide] = {};
-        if (y < lines && column < columns && first + y < end) {
-            norm_column<E, wide, backward>(p.job, column, first + y, end, lines, a, b);
+        if (at.y < at.lines && column < at.columns && first + at.y < end) {
+            norm_sum<E, wide, backward>(p.job, column, first + at.y, end, at.lines, a, b);
         }
 #pragma unroll
         for (int i = 0; i < wide; ++i) {
@@ -100,11 +174,11 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             shared[wide + i][threadIdx.x] = b[i];
         }
         __syncthreads();
-        for (int s = (int)threadIdx.x; s < 2 * wide * width; s += norm_threads) {
-            const int sum = s / (wide * width), channel = s % (wide * width);
+        for (int s = (int)threadIdx.x; s < 2 * wide * at.width; s += norm_threads) {
+            const int sum = s / (wide * at.width), channel = s % (wide * at.width);
             float total = 0.0f;
-            for (int line = 0; line < lines; ++line) {
-                total += shared[sum * wide + channel % wide][line * width + channel / wide];
+            for (int line = 0; line < at.lines; ++line) {
+                total += shared[sum * wide + channel % wide][line * at.width + channel / wide];
             }
             if (from * wide + channel < p.job.channels) {
                 p.slots[((int64_t)part * 2 + sum) * p.job.channels + from * wide + channel] = total;
@@ -133,6 +207,9 @@ SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float a, float 
         job.running_mean[channel] += job.momentum * (centre + shift - job.running_mean[channel]);
         job.running_var[channel] += job.momentum * (unbiased - job.running_var[channel]);
     }
+    if (job.batches && channel == 0) {
+        *job.batches += 1;
+    }
 }
 
 // A thread block adds up 32 channels: warp w the parts w, w + 8, ...
@@ -144,6 +221,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int channels = p.job.channels, channel = (int)blockIdx.x * 32 + lane;
     float a = 0.0f, b = 0.0f;
+    pdl_wait();
     if (channel < channels) {
 #pragma unroll 8
         for (int part = warp; part < p.parts; part += warps) {
@@ -163,68 +241,147 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     }
 }
 
-// One pack of a row: y, or the gradient of x.
-template <typename E, int wide, bool backward>
-SPIRA_DEVICE norm_pack<E, wide> norm_apply(const norm_job &job, int channel,
-                                           const norm_pack<E, wide> &x, const norm_pack<E, wide> &g,
-                                           float inverse_n) {
+// ---- rows ---------------------------------------------------------------------------------------
+
+// One pack of y.
+template <typename E, int wide>
+SPIRA_DEVICE norm_pack<E, wide> norm_forward(const norm_job &job, const norm_column<wide> &c,
+                                             const norm_pack<E, wide> &x,
+                                             const norm_pack<E, wide> &residual) {
     norm_pack<E, wide> out;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        const int c = channel + i;
-        const float weight = job.weight ? job.weight[c] : 1.0f, invstd = job.invstd[c];
-        const float normal = (element_to_float(x.v[i]) - job.mean[c]) * invstd;
-        float value;
-        if (backward) {
-            const float sums = job.bias_grad[c] + normal * job.weight_grad[c];
-            value = weight * invstd * (element_to_float(g.v[i]) - sums * inverse_n);
-        } else {
-            value = normal * weight + (job.bias ? job.bias[c] : 0.0f);
-        }
-        out.v[i] = element_from_float<E>(value);
+        float y = norm_value(element_to_float(x.v[i]), c.mean[i], c.scale[i], c.bias[i]);
+        y += job.residual ? element_to_float(residual.v[i]) : 0.0f;
+        out.v[i] = element_from_float<E>(job.relu && y <= 0.0f ? 0.0f : y);
     }
     return out;
 }
 
-// Threads stride over the packs of all rows of the capacity; zeros from the count on.
+// What the gradient of a column is made of, besides its statistics: sums / n.
+template <int wide>
+struct norm_sums {
+    float ones[wide], normals[wide];
+};
+
+template <int wide>
+SPIRA_DEVICE norm_sums<wide> norm_sums_of(const norm_job &job, int column, float inverse_n) {
+    norm_sums<wide> s;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        s.ones[i] = job.bias_grad[column * wide + i] * inverse_n;
+        s.normals[i] = job.weight_grad[column * wide + i] * inverse_n;
+    }
+    return s;
+}
+
+// One pack of the gradient of x; that of the residual is left in g.
+template <typename E, int wide>
+SPIRA_DEVICE norm_pack<E, wide> norm_gradient(const norm_job &job, const norm_column<wide> &c,
+                                              const norm_sums<wide> &s, const norm_pack<E, wide> &x,
+                                              norm_pack<E, wide> &g, const norm_pack<E, wide> &y) {
+    norm_pack<E, wide> out;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        const float v = element_to_float(x.v[i]), normal = (v - c.mean[i]) * c.invstd[i];
+        const float own = norm_masked<E, wide>(job, c, i, v, element_to_float(g.v[i]), y.v[i]);
+        g.v[i] = element_from_float<E>(own);
+        out.v[i] = element_from_float<E>(c.scale[i] * (own - s.ones[i] - normal * s.normals[i]));
+    }
+    return out;
+}
+
+// The rows of one column from `first` on, `step` apart; zeros from the count on.
 template <typename E, int wide, bool backward>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_rows_kernel(const __grid_constant__ norm_params p) {
+SPIRA_DEVICE void norm_run_column(const norm_job &job, int column, int64_t first, int64_t step,
+                                  int64_t rows) {
     typedef norm_pack<E, wide> pack;
-    const norm_job &job = p.job;
     const int columns = job.channels / wide;
-    const int64_t rows = norm_rows(job), all = job.capacity * columns;
-    const int64_t step = (int64_t)gridDim.x * norm_threads;
-    const float inverse_n = rows ? 1.0f / (float)rows : 0.0f;
-    const pack *x = (const pack *)job.x, *g = (const pack *)job.grad;
-    pack *to = (pack *)(backward ? job.grad_x : job.y);
-    for (int64_t i = (int64_t)blockIdx.x * norm_threads + threadIdx.x; i < all; i += step) {
-        pack out = {};
-        if (i < rows * columns) {
-            const int channel = (int)(i % columns) * wide;
-            out = norm_apply<E, wide, backward>(job, channel, x[i], backward ? g[i] : x[i],
-                                                inverse_n);
+    const pack *x = (const pack *)job.x + column, *g = (const pack *)job.grad + column;
+    const pack *z = (const pack *)(backward ? job.output : job.residual) + column;
+    pack *to = (pack *)(backward ? job.grad_x : job.y) + column;
+    pack *to_residual = (pack *)job.grad_residual + column;
+    const bool third = backward ? job.output : job.residual;
+    const norm_column<wide> c = norm_column_of<wide>(job, column);
+    norm_sums<wide> s = {};
+    if constexpr (backward) {
+        s = norm_sums_of<wide>(job, column, rows ? 1.0f / (float)rows : 0.0f);
+    }
+    for (int64_t r = first; r < job.capacity; r += step * norm_batch) {
+        pack px[norm_batch] = {}, pg[norm_batch] = {}, pz[norm_batch] = {}; // loaded together
+#pragma unroll
+        for (int j = 0; j < norm_batch; ++j) {
+            const int64_t row = r + j * step;
+            if (row < rows) {
+                px[j] = x[row * columns];
+                if (backward)
+                    pg[j] = g[row * columns];
+                if (third)
+                    pz[j] = z[row * columns];
+            }
         }
-        to[i] = out;
+#pragma unroll
+        for (int j = 0; j < norm_batch; ++j) {
+            const int64_t row = r + j * step;
+            pack out = {};
+            if (row < rows) {
+                if constexpr (backward) {
+                    out = norm_gradient<E, wide>(job, c, s, px[j], pg[j], pz[j]);
+                } else {
+                    out = norm_forward<E, wide>(job, c, px[j], pz[j]);
+                }
+            }
+            if (row < job.capacity) {
+                to[row * columns] = out;
+                if (backward && job.grad_residual)
+                    to_residual[row * columns] = pg[j];
+            }
+        }
     }
 }
 
+// Thread blocks stride over all rows of the capacity.
 template <typename E, int wide, bool backward>
-static status norm_run(const norm_params &p, cudaStream_t stream) {
-    const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
-    const int64_t packs = p.job.capacity * (p.job.channels / wide);
-    const int64_t blocks = ceil_div(packs, (int64_t)norm_threads * 2);
-    SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
-                            false, 1, stream, "norm", p));
-    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0, false, 1,
-                            stream, "norm", p));
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
+    norm_rows_kernel(const __grid_constant__ norm_params p) {
+    const norm_place at = norm_place_of(p.job.channels / wide);
+    pdl_wait();
+    const int64_t rows = norm_rows(p.job);
+    for (int column = at.x; at.y < at.lines && column < at.columns; column += at.width) {
+        norm_run_column<E, wide, backward>(p.job, column, (int64_t)blockIdx.x * at.lines + at.y,
+                                           (int64_t)gridDim.x * at.lines, rows);
+    }
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+template <typename E, int wide, bool backward>
+static status norm_run_rows(const device_info *info, const norm_params &p, bool early,
+                            cudaStream_t stream) {
+    const int columns = p.job.channels / wide, lines = max_of((int)norm_threads / columns, 1);
+    const int64_t blocks = ceil_div(p.job.capacity, (int64_t)lines * norm_batch);
+    const int64_t most =
+        (int64_t)info->multiprocessors * norm_resident(backward) * SPIRA_TRY_NORM_WAVES;
     return kernel_launch(norm_rows_kernel<E, wide, backward>,
-                         (unsigned)max_of(min_of(blocks, (int64_t)p.parts * 4), (int64_t)1),
-                         norm_threads, 0, false, 1, stream, "norm", p);
+                         (unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, 0, early,
+                         1, stream, "norm", p);
+}
+
+template <typename E, int wide, bool backward>
+static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
+    const bool early = SPIRA_TRY_NORM_EARLY && info->programmatic;
+    const bool first = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
+    const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
+    SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
+                            first, 1, stream, "norm", p));
+    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0, early, 1,
+                            stream, "norm", p));
+    return norm_run_rows<E, wide, backward>(info, p, early, stream);
 }
 
 static bool norm_is_wide(const norm_job *job) {
-    const void *arrays[] = {job->x, job->y, job->grad, job->grad_x};
+    const void *arrays[] = {job->x,      job->y,      job->residual,     job->grad,
+                            job->output, job->grad_x, job->grad_residual};
     for (const void *array : arrays) {
         if ((uintptr_t)array % 16) {
             return false;
@@ -233,26 +390,45 @@ static bool norm_is_wide(const norm_job *job) {
     return job->channels % 4 == 0;
 }
 
+// Parts that leave no thread block of the first kernel without rows.
+static int norm_parts(const device_info *info, const norm_job *job, int wide, bool backward) {
+    const int lines = max_of((int)norm_threads * wide / job->channels, 1);
+    const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward);
+    return (int)max_of(min_of(ceil_div(job->capacity, (int64_t)lines), most), (int64_t)1);
+}
+
 template <bool backward>
 static status norm_any(const device_info *info, const norm_job *job, float *slots,
                        stream_ref stream) {
     norm_params p = {};
     p.job = *job;
     p.slots = slots;
-    p.parts = info->multiprocessors * norm_resident;
     return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return norm_is_wide(job) ? norm_run<E, 4, backward>(p, stream)
-                                 : norm_run<E, 1, backward>(p, stream);
+        const bool is_wide = norm_is_wide(job);
+        p.parts = norm_parts(info, job, is_wide ? 4 : 1, backward);
+        return is_wide ? norm_run<E, 4, backward>(info, p, stream)
+                       : norm_run<E, 1, backward>(info, p, stream);
     });
 }
 
 int64_t norm_slots(const device_info *info, int channels) {
-    return (int64_t)info->multiprocessors * norm_resident * 2 * channels;
+    return (int64_t)info->multiprocessors * norm_resident(false) * 2 * channels;
 }
 
 status norm(const device_info *info, const norm_job *job, float *slots, stream_ref stream) {
     return norm_any<false>(info, job, slots, stream);
+}
+
+status norm_apply(const device_info *info, const norm_job *job, stream_ref stream) {
+    const bool early = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
+    norm_params p = {};
+    p.job = *job;
+    return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
+        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, early, stream)
+                                 : norm_run_rows<E, 1, false>(info, p, early, stream);
+    });
 }
 
 status norm_backward(const device_info *info, const norm_job *job, float *slots,

@@ -3,7 +3,7 @@
     import spira.pytorch as spconv       # instead of: import spconv.pytorch as spconv
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
-prepare, capacities, pad, sort_rows, BatchNorm1d, convert_batchnorm, and count=, capacities= and
+prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm, and count=, capacities= and
 ordered= of SparseConvTensor.
 """
 from enum import Enum
@@ -15,7 +15,7 @@ from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
                    SubMConv2d, SubMConv3d)
 from .modules import (AddTable, ConcatTable, Identity, JoinTable, RemoveGrid, SparseModule,
                       SparseReLU, SparseSequential, ToDense, assign_name_for_sparse_modules)
-from .norm import BatchNorm1d, convert_batchnorm
+from .norm import BatchNorm1d, convert_batchnorm, norm_relu
 from .pool import (SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d, SparseGlobalAvgPool,
                    SparseGlobalMaxPool, SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d)
 from .prepare import capacities, pad, prepare, sort_rows

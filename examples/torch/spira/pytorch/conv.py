@@ -41,7 +41,7 @@ def noted(x, layer, kind, find):
         return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
     if kind != "submanifold" or known.kind != kind:
         raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
-    for name in ("kernel_size", "dilation"):
+    for name in ("kernel_size", "dilation") if known.kernel != layer.kernel else ():
         before = getattr(known, "ksize" if name == "kernel_size" else name)
         if before != list(getattr(layer, name)):
             raise ValueError(f"indice_key: {key!r} is of {name} {before}, but this layer has "
@@ -54,9 +54,11 @@ def noted(x, layer, kind, find):
 class SparseConvolution(SparseModule):
     """What all convolutions share.
 
-    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. The weights of a
-             plain 1x1 layer (size 1, stride 1) have that shape, too, but their numbers are
-             [in_channels, out_channels] in memory: so spconv 2.3 reads them
+    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. In memory the axes
+             are in the operators' order, [*reversed(kernel_size), in_channels, out_channels]: a
+             weight is not contiguous, and no step orders it. The weights of a plain 1x1 layer (size
+             1, stride 1) are contiguous, but their numbers are [in_channels, out_channels]: so
+             spconv 2.3 reads them
     bias     [out_channels], or None
 
     Both begin uniform within 1 / sqrt(in_channels * volume), as those of spconv and of PyTorch's
@@ -78,6 +80,7 @@ class SparseConvolution(SparseModule):
         self.stride = each_axis(stride, ndim, "stride")
         self.padding = each_axis(padding, ndim, "padding")
         self.dilation = each_axis(dilation, ndim, "dilation")
+        self.kernel = self.kernel_size, self.dilation
         self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, False
         self.indice_key, self.algo, self.fp32_accum = indice_key, algo, fp32_accum
         self.record_voxel_count = record_voxel_count
@@ -86,7 +89,7 @@ class SparseConvolution(SparseModule):
         if self.conv1x1 and any(self.padding):
             raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
                              f"{list(self.padding)}")
-        self.weight = nn.Parameter(torch.empty(out_channels, *self.kernel_size, in_channels))
+        self.weight = nn.Parameter(self._empty_weight())
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
         self.reset_parameters()
 
@@ -104,9 +107,17 @@ class SparseConvolution(SparseModule):
         if self.subm and max(self.stride) > 1:
             raise ValueError(f"stride: a submanifold layer has 1, not {list(self.stride)}")
 
+    def _empty_weight(self):
+        if self.conv1x1:
+            return torch.empty(self.out_channels, *self.kernel_size, self.in_channels)
+        ordered = torch.empty(*reversed(self.kernel_size), self.in_channels, self.out_channels)
+        return ordered.permute(self.ndim + 1, *reversed(range(self.ndim)), self.ndim)
+
     def reset_parameters(self):
         bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
-        nn.init.uniform_(self.weight, -bound, bound)
+        with torch.no_grad(): # the same numbers, whatever the order of the memory
+            self.weight.copy_(torch.empty_like(
+                self.weight, memory_format=torch.contiguous_format).uniform_(-bound, bound))
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
 
@@ -163,16 +174,18 @@ class SparseConvolution(SparseModule):
                              f"{self.weight.device}")
 
     def _pointwise(self, x):
-        """A plain product: the order of the rows does not matter, and nothing is noted."""
+        """A plain product: the order of the rows does not matter, and nothing is noted. PyTorch
+        computes that of fp32."""
         stays, coordinates = x.has_ordered(), x.coordinates()
         rows = x.ordered() if stays else x.features
         self._check_features(rows)
         weight = self.weight.reshape(self.in_channels, self.out_channels).t()
-        if x.count is None:
+        half = layers.autocast(rows).dtype in (torch.float16, torch.bfloat16)
+        if x.count is None and not half:
             sums = functional.linear(rows, weight.to(rows.dtype), self._bias_like(rows))
         else: # which reads no padding, and leaves zeros there
-            shape = (self.out_channels, *self.kernel_size, self.in_channels)
-            sums = layers.conv(rows, self.weight_of_map(weight.reshape(shape)), self.bias,
+            weight = weight[(slice(None), *[None] * self.ndim)]
+            sums = layers.conv(rows, self.weight_of_map(weight), self.bias,
                                coordinates.submanifold(self.kernel_size, self.dilation))
         return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
 

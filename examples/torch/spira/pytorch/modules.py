@@ -4,7 +4,10 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
+from .norm import counted, is_plain, norm_relu
 from .tensor import SparseConvTensor
+
+ops = torch.ops.spira
 
 
 class SparseModule(nn.Module):
@@ -42,21 +45,6 @@ def apply_to_features(module, x):
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
 
 
-def counted(module, features, x):
-    """A module's result; in capacity mode, with batch norms that count the real rows only."""
-    from .norm import BatchNorm1d, norm_of_nothing
-    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return norm_of_nothing(module, features)
-    if x.count is None:
-        return module(features)
-    if isinstance(module, BatchNorm1d):
-        return module(features, x.count)
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
-        raise TypeError(f"{type(module).__name__}: counts the padding of capacity mode; "
-                        "convert_batchnorm(module) replaces it")
-    return module(features)
-
-
 class SparseSequential(SparseModule):
     """A sequence of sparse and ordinary modules.
 
@@ -90,12 +78,25 @@ class SparseSequential(SparseModule):
         self.add_module(name, module)
 
     def forward(self, input):
-        for module in self._modules.values():
-            if isinstance(input, SparseConvTensor) and not takes_sparse(module):
-                input = apply_to_features(module, input)
-            else:
+        modules = list(self._modules.values())
+        done = 0
+        while done < len(modules):
+            module, behind = modules[done], modules[done + 1:done + 2]
+            if not isinstance(input, SparseConvTensor) or takes_sparse(module):
                 input = module(input)
+            elif behind and is_norm_and_relu(module, behind[0]):
+                input = norm_relu(module, input)
+                done += 1
+            else:
+                input = apply_to_features(module, input)
+            done += 1
         return input
+
+
+def is_norm_and_relu(first, second):
+    """Whether norm_relu computes two modules of a sequence."""
+    return (isinstance(first, nn.modules.batchnorm._BatchNorm) and type(second) is nn.ReLU and
+            is_plain(second))
 
 
 def takes_sparse(module):
@@ -151,10 +152,21 @@ class ConcatTable(SparseModule):
 
 
 class JoinTable(SparseModule):
-    """Tensors of the same voxels, their channels side by side."""
+    """Tensors of the same voxels, their channels side by side. A U-Net that joins its skip
+    connections with it keeps less for the backward pass than with torch.cat."""
 
     def forward(self, xs):
-        return xs[0].replace_feature(torch.cat([x.features for x in same_voxels(xs)], 1))
+        same_voxels(xs)
+        if any(x.has_ordered() for x in xs):
+            return xs[0].with_ordered(joined([x.ordered() for x in xs]), xs[0].coordinates())
+        return xs[0].replace_feature(joined([x.features for x in xs]))
+
+
+def joined(rows):
+    """[rows, channels of all]."""
+    if len(rows) == 2 and rows[0].dtype == rows[1].dtype:
+        return ops.join.default(*rows)
+    return torch.cat(rows, 1)
 
 
 class AddTable(SparseModule):

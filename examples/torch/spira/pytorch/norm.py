@@ -1,41 +1,88 @@
-"""Batch norms for features with padding: they count the real rows only."""
+"""Batch norms: with the ReLU and the addition behind them in one operator, and for features with
+padding, of which they count the real rows only."""
 import torch
 from torch import nn
 
+from .. import layers
+from ..maps import TYPES
 from .geometry import padded
 
 ops = torch.ops.spira
 
 
-@torch.library.register_fake("spira::counted_norm")
-def _counted_norm(input, count, weight, bias, running_mean, running_var, momentum, eps):
-    vector = input.new_empty(input.shape[1], dtype=torch.float32)
-    return torch.empty_like(input), vector, torch.empty_like(vector)
+def is_plain(module):
+    """Whether calling a module does nothing but its forward."""
+    return not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or
+                module._backward_pre_hooks)
 
 
-@torch.library.register_fake("spira::counted_norm_backward")
-def _counted_norm_backward(grad, input, count, mean, invstd, weight):
-    return torch.empty_like(input), torch.empty_like(mean), torch.empty_like(mean)
+def fused(norm, features, count, residual=None, relu=False):
+    """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by
+    the operator. None where it does not compute that."""
+    known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
+    if not known or norm.momentum is None or features.dtype not in TYPES or features.dim() != 2:
+        return None
+    state = norm._buffers # faster than attributes
+    weight, bias = norm._parameters["weight"], norm._parameters["bias"]
+    mean, var, batches = state["running_mean"], state["running_var"], state["num_batches_tracked"]
+    rows, channels = features.shape
+    if not norm.training:
+        if mean is not None:
+            return None
+    elif not norm.track_running_stats:
+        mean = var = batches = None
+    if channels != norm.num_features or (count is None and (
+            rows < 2 or torch.compiler.is_compiling())):
+        return None
+    if any(t is not None and t.dtype != torch.float32 for t in (weight, mean)):
+        return None
+    if residual is not None and (residual.dtype != features.dtype or
+                                 residual.shape != features.shape):
+        return None
+    again = layers.recompute > 1 and not torch.compiler.is_compiling()
+    return ops.norm.default(features, residual, count, weight, bias, mean, var, batches,
+                            norm.momentum, norm.eps, relu, again)[0]
 
 
-class CountedNorm(torch.autograd.Function):
-    """The batch norm of training, over the first *count rows."""
+def norm_relu(norm, x, residual=None):
+    """relu(norm(x) + residual) of SparseConvTensors: a batch norm with what stands behind it.
 
-    @staticmethod
-    def forward(ctx, x, count, weight, bias, mean, var, momentum, eps):
-        y, centre, invstd = ops.counted_norm(x, count, weight, bias, mean, var, momentum, eps)
-        ctx.save_for_backward(x, count, weight, centre, invstd)
-        ctx.has_bias = bias is not None
-        return y
+    norm      an nn.BatchNorm1d, or any other norm of features
+    x         SparseConvTensor
+    residual  SparseConvTensor of the same voxels, or None
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
-        x, count, weight, centre, invstd = ctx.saved_tensors
-        to, weight_grad, bias_grad = ops.counted_norm_backward(grad, x, count, centre, invstd,
-                                                               weight)
-        return (to, None, None if weight is None else weight_grad,
-                bias_grad if ctx.has_bias else None, None, None, None, None)
+    Returns a SparseConvTensor. In training one operator computes it, and keeps x alone; with a
+    residual the result, too. In other cases it is what the modules compute one by one.
+    """
+    coordinates, stays = x.coordinates(), x.has_ordered()
+    if residual is not None and residual.coordinates() is not coordinates:
+        raise ValueError(f"residual: of different voxels: {residual}, but x is {x}")
+    rows = [t.ordered() if stays else t.features for t in (x, residual) if t is not None]
+    made = of_rows(norm, x, *rows)
+    return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
+
+
+def of_rows(norm, x, features, residual=None):
+    """The features of norm_relu."""
+    made = fused(norm, features, x.count, residual, True) if is_plain(norm) else None
+    if made is None:
+        made = counted(norm, features, x)
+        made = torch.relu(made if residual is None else made + residual)
+    return made
+
+
+def counted(module, features, x):
+    """A module's result; in capacity mode, with batch norms that count the real rows only."""
+    if features.shape[0] == 0 and isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return norm_of_nothing(module, features)
+    if x.count is None:
+        return module(features)
+    if isinstance(module, BatchNorm1d):
+        return module(features, x.count)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        raise TypeError(f"{type(module).__name__}: counts the padding of capacity mode; "
+                        "convert_batchnorm(module) replaces it")
+    return module(features)
 
 
 def norm_of_nothing(norm, features):
@@ -61,16 +108,13 @@ class BatchNorm1d(nn.BatchNorm1d):
             return super().forward(input)
         if count is None:
             check_no_padding(input)
-            return super().forward(input)
-        if self.momentum is None:
+        elif self.momentum is None:
             raise ValueError("momentum: None needs a read-back; capacity mode needs a number")
-        self._check_input_dim(input)
-        mean = var = None
-        if self.training and self.track_running_stats:
-            mean, var = self.running_mean, self.running_var
-            self.num_batches_tracked.add_(1)
-        return CountedNorm.apply(input, count, self.weight, self.bias, mean, var, self.momentum,
-                                 self.eps)
+        made = fused(self, input, count)
+        if made is None and count is not None:
+            raise ValueError(f"input: {input.dtype} {list(input.shape)}; in capacity mode "
+                             f"[rows, {self.num_features}] of fp32, fp16 or bf16 is needed")
+        return super().forward(input) if made is None else made
 
 
 def check_no_padding(features):

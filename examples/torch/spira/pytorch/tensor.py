@@ -19,6 +19,7 @@ class IndiceData:
         self.kind, self.source, self.outputs, self.map = kind, source, outputs, kernel_map
         self.ksize, self.stride = list(ksize), list(stride)
         self.padding, self.dilation = list(padding), list(dilation)
+        self.kernel = tuple(ksize), tuple(dilation)
 
     is_subm = property(lambda self: self.kind == "submanifold")
     indices = property(lambda self: self.source.indices)

@@ -1,0 +1,223 @@
+# tests/torch/modules_norm.py: batch norms with what stands behind them, and rows that the backward
+# pass makes again.
+#
+#     python tests/torch/modules_norm.py [part of a name]...
+import contextlib
+
+import torch
+from torch import nn
+
+import modules_cases as cases
+from modules_cases import DEVICE, Scene, close, raises
+
+import spira
+import spira.pytorch as spconv
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def norms(channels, converted):
+    """A norm, and the same one for the judge in double."""
+    norm = cases.randomize_norms(nn.Sequential(nn.BatchNorm1d(channels, eps=1e-3)))[0]
+    judge = nn.BatchNorm1d(channels, eps=1e-3).double()
+    judge.load_state_dict(norm.state_dict())
+    norm = spconv.convert_batchnorm(nn.Sequential(norm))[0] if converted else norm
+    return norm.to(DEVICE), judge
+
+
+def compare(channels, residual, converted, padding=0, kind=torch.float32, training=True):
+    """norm_relu and its gradients, against PyTorch in double."""
+    scene = Scene(channels=channels)
+    rows = len(scene.indices)
+    norm, judge = norms(channels, converted)
+    norm.train(training), judge.train(training)
+    more = torch.full((padding, channels), torch.nan, dtype=torch.float64)
+    values = [scene.features * 2 + 1, torch.randn_like(scene.features)][:2 if residual else 1]
+    values = [v.to(kind).double() for v in values]
+    leaves = [torch.cat([v, p]).to(DEVICE, kind).requires_grad_()
+              for v, p in zip(values, (more, torch.zeros_like(more)))]
+    doubles = [v.clone().requires_grad_() for v in values]
+    indices = torch.cat([scene.indices, scene.indices[:1].expand(padding, -1)]).to(DEVICE)
+    count = torch.tensor([rows], dtype=torch.int32, device=DEVICE) if padding else None
+    xs = [spconv.SparseConvTensor(leaves[0], indices, scene.shape, 2, count=count)]
+    xs += [xs[0].replace_feature(t) for t in leaves[1:]]
+    y = spconv.norm_relu(norm, *xs).features
+    ry = torch.relu(judge(doubles[0]) + (doubles[1] if residual else 0))
+    bound = {torch.float32: 5e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}[kind]
+    close(y[:rows], ry, bound, "result")
+    assert not training or not y[rows:].any(), "rows behind the count"
+    grad = torch.randn_like(ry)
+    with torch.no_grad(): # where rounding decides on the sign, there is nothing to compare
+        grad[ry.abs() < 10 * bound] = 0
+        grad = grad.to(kind).double()
+    behind = torch.full_like(more, 7 if training else 0) # padding: not read in training
+    y.backward(torch.cat([grad, behind]).to(y))
+    ry.backward(grad)
+    for leaf, double in zip(leaves, doubles):
+        close(leaf.grad[:rows], double.grad, bound, "gradient")
+        assert not training or not leaf.grad[rows:].any(), "gradient behind the count"
+    for (name, p), q in zip(norm.named_parameters(), judge.parameters()):
+        assert p.grad.dtype == torch.float32
+        close(p.grad, q.grad, 2 * bound, f"gradient of {name}")
+    for (name, p), q in zip(norm.named_buffers(), judge.buffers()):
+        close(p, q, bound, name)
+
+
+def test_norm_relu():
+    for channels in (1, 6, 8, 33, 300):
+        for residual in (False, True):
+            for converted in (False, True):
+                compare(channels, residual, converted)
+            compare(channels, residual, True, padding=9)
+
+
+def test_norm_relu_of_halves():
+    for kind in HALVES:
+        for residual in (False, True):
+            compare(24, residual, True, kind=kind)
+            compare(24, residual, True, padding=9, kind=kind)
+
+
+def test_norm_relu_in_eval_mode():
+    compare(8, True, True, training=False)
+    compare(8, True, True, padding=9, training=False)
+
+
+def test_norm_relu_of_other_norms():
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    norm = nn.LayerNorm(4).to(DEVICE)
+    y = spconv.norm_relu(norm, x, x)
+    assert torch.equal(y.features, torch.relu(norm(x.features) + x.features))
+    for other in (nn.BatchNorm1d(4, momentum=None), nn.BatchNorm1d(4, affine=False),
+                  nn.BatchNorm1d(4, track_running_stats=False)):
+        other = other.to(DEVICE)
+        expected = torch.relu(other(x.features))
+        close(spconv.norm_relu(other, x).features, expected)
+    coarse = spconv.SparseConv3d(4, 4, 2, 2).to(DEVICE)(x)
+    raises(ValueError, "different voxels", lambda: spconv.norm_relu(norm, x, coarse))
+    one = spconv.SparseConvTensor(x.features[:1], x.indices[:1], x.spatial_shape, 2)
+    raises(ValueError, "more than 1 value", lambda: spconv.norm_relu(nn.BatchNorm1d(4).to(DEVICE),
+                                                                     one))
+
+
+def test_sequences_use_it_and_hooks_are_called():
+    scene = Scene()
+    layers = lambda: [spconv.SubMConv3d(4, 8, 3, bias=False), nn.BatchNorm1d(8), nn.ReLU()]
+    one, other = (spconv.SparseSequential(*layers()).to(DEVICE) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    called = []
+    other[1].register_forward_hook(lambda *_: called.append("norm"))
+    other[2].register_forward_hook(lambda *_: called.append("relu"))
+    (x, leaf), (x2, leaf2) = (scene.tensor(spconv) for _ in range(2))
+    y, z = one(x), other(x2)
+    assert called == ["norm", "relu"]
+    assert "norm_function" in y.ordered().grad_fn.name()
+    assert "norm_function" not in z.ordered().grad_fn.name()
+    y, z = y.features, z.features
+    close(y, z)
+    grad = torch.randn_like(y)
+    y.backward(grad), z.backward(grad)
+    close(leaf.grad, leaf2.grad, 1e-4)
+    for (name, p), q in zip(one.named_parameters(), other.parameters()):
+        close(p.grad, q.grad, 1e-4, name)
+    for (name, p), q in zip(one.named_buffers(), other.buffers()):
+        close(p, q, 2e-5, name)
+
+
+# ---- rows that are made again -------------------------------------------------------------------
+
+@contextlib.contextmanager
+def recompute(value):
+    before, spira.layers.recompute = spira.layers.recompute, value
+    try:
+        yield
+    finally:
+        spira.layers.recompute = before
+
+
+def gradients(net, scene, again, kind, padding):
+    """Gradients of a step, and the bytes of rows that autograd kept."""
+    net.zero_grad(set_to_none=True)
+    count = torch.tensor([len(scene.indices)], dtype=torch.int32, device=DEVICE)
+    f, i, count = spconv.pad(scene.features.float(), scene.indices, len(scene.indices) + padding)
+    x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, scene.batch,
+                                count=count.to(DEVICE) if padding else None)
+    leaf = x.features.requires_grad_()
+    kept = {}
+
+    def note(t):
+        kept[t.untyped_storage().data_ptr()] = t # stays alive: places are not used again
+        return t
+
+    with recompute(again), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+        with torch.autocast(DEVICE, kind, enabled=kind is not None):
+            y = net(x)
+    rows = sum(t.nbytes for t in kept.values() if t.dim() == 2 and t.dtype == y.dtype)
+    y.float().square().sum().backward()
+    return [y.detach(), leaf.grad, *(p.grad for p in net.parameters())], rows
+
+
+def test_rows_made_again_are_the_same():
+    scene = Scene((40, 30, 20), rows=500)
+    net = spconv.convert_batchnorm(cases.small_spunet(spconv)).to(DEVICE)
+    for kind in (None, torch.bfloat16):
+        for padding in (0, 33):
+            results, rows = zip(*(gradients(net, scene, again, kind, padding) for again in range(3)))
+            for made in results[1:]:
+                assert all(torch.equal(a, b) for a, b in zip(results[0], made))
+            assert rows[1] < 0.8 * rows[0] and rows[2] < 0.95 * rows[1], f"{rows} bytes kept"
+
+
+def test_rows_that_were_changed_are_kept():
+    scene = Scene()
+    conv, norm, last = (m.to(DEVICE) for m in (spconv.SubMConv3d(4, 8, 3), spconv.BatchNorm1d(8),
+                                               spconv.SubMConv3d(8, 8, 3)))
+    found = []
+    for again in range(3):
+        with recompute(again):
+            x, leaf = scene.tensor(spconv)
+            y = spconv.norm_relu(norm, conv(x))
+            with torch.no_grad():
+                y.ordered().mul_(2)
+            last(y).features.square().sum().backward()
+            found.append([leaf.grad, last.weight.grad])
+            last.weight.grad = None
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
+
+
+def test_compiled_training():
+    """In capacity mode from raw indices, without a graph break."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
+        raise cases.Skip("PyTorch 2.5 breaks the graph at each layer")
+    scene = Scene((40, 30, 20), rows=500)
+    rows = len(scene.indices)
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(1)
+        net = spconv.convert_batchnorm(cases.small_spunet(spconv)).to(DEVICE)
+        f, i, count = spconv.pad(scene.features.float(), scene.indices, rows + 20)
+        x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                    count=count.to(DEVICE))
+        torch._dynamo.reset()
+        run = torch.compile(net, fullgraph=True, backend="aot_eager") if compiled else net
+        run(x)[:rows].square().sum().backward()
+        found.append([*(p.grad for p in net.parameters()), *net.buffers()])
+    for a, b in zip(*found):
+        close(a, b, 2e-4)
+
+
+def test_joined_tensors():
+    scene = Scene()
+    for order in (slice(None), spconv.sort_rows(scene.indices, scene.shape)):
+        scene.indices, scene.features = scene.indices[order], scene.features[order]
+        x, _ = scene.tensor(spconv)
+        a, b = (spconv.SubMConv3d(4, n, 3).to(DEVICE)(x) for n in (3, 5))
+        joined = spconv.JoinTable()([a, b])
+        assert torch.equal(joined.features, torch.cat([a.features, b.features], 1))
+        three = spconv.JoinTable()([a, x, b])
+        assert torch.equal(three.features, torch.cat([a.features, x.features, b.features], 1))
+
+
+if __name__ == "__main__":
+    cases.run(globals())
