@@ -193,18 +193,12 @@ static spira::status index_step(void *context, cudaStream_t stream) {
         request[i] = {m->kernel, w->level[m->source].device, w->level[m->outputs].device,
                       index_forms_of(w, m)};
     }
+    SPIRA_TRY(spira::map_build_batch(bench_gpu(), &scene->layout, request, index_maps, stream));
     spira::order_request orders[index_maps];
     index_orders(w, orders);
-    spira::map_forms *finest = &request[0].forms; // compact where the layouts are ordered
-    if (w->form == index_ordered) {
-        SPIRA_TRY(spira::order_counters(orders, index_maps, w->order_scratch, &finest->zeros,
-                                        &finest->zero_count));
-    }
-    SPIRA_TRY(spira::map_build_batch(bench_gpu(), &scene->layout, request, index_maps, stream));
-    return w->form == index_ordered
-               ? spira::order_build_cleared(bench_gpu(), true, orders, index_maps, w->order_scratch,
-                                            w->order_bytes, stream)
-               : spira::status_success();
+    return w->form == index_ordered ? spira::order_build(bench_gpu(), orders, index_maps,
+                                                         w->order_scratch, w->order_bytes, stream)
+                                    : spira::status_success();
 }
 
 template <typename W>

@@ -185,8 +185,6 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
         SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
     }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
-    SPIRA_REQUIRE(!forms->zero_count || forms->compact, status_unsupported,
-                  "forms.zeros (without forms.compact)", forms->zero_count);
     if (forms->compact) {
         SPIRA_TRY(map_compact_check(kernel, forms));
     }
@@ -211,11 +209,8 @@ SPIRA_API status map_requests_check(const word_layout *layout, const map_request
                                     int requests, unsigned kinds) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
-    int zeros = 0;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request + i;
-        zeros += r->forms.zero_count != 0;
-        SPIRA_REQUIRE(zeros <= 1, status_unsupported, "forms.zeros (of two requests)", i);
         SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
         SPIRA_TRY(map_kinds_check(&r->forms, kinds));
     }

@@ -138,30 +138,13 @@ TEST(compact_forms_are_checked) {
     CHECK_STATUS(three([](map_forms *f) { f->trouble = nullptr; }), status_null_pointer);
     CHECK_STATUS(three([](map_forms *f) { f->compact += 1; }), status_alignment);
     CHECK_STATUS(three([](map_forms *f) { f->half = true; }), status_unsupported);
-    CHECK_STATUS(three([](map_forms *f) { f->zero_count = 4; }), status_null_pointer);
-    const auto zeros = [](map_forms *f, int from, int32_t zero_count) {
-        f->zeros = compact + from;
-        f->zero_count = zero_count;
-    };
-    CHECK_OK(three([&](map_forms *f) { zeros(f, 0, 8); }));
-    CHECK_STATUS(three([&](map_forms *f) { zeros(f, 1, 8); }), status_alignment);
-    CHECK_STATUS(three([&](map_forms *f) { zeros(f, 0, 6); }), status_bad_size);
-    CHECK_STATUS(three([&](map_forms *f) { zeros(f, 0, -4); }), status_bad_size);
     CHECK_STATUS(three([](map_forms *f) { f->os = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->ws = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask = bits; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask_any = bits; }), status_unsupported);
     int32_t lists[28];
-    map_forms forms = map_forms_os(other);
+    map_forms forms = map_forms_compact(compact, &trouble);
     kernel_shape kernel = kernel_cube(3, 1);
-    zeros(&forms, 0, 8); // without the compact form
-    CHECK_STATUS(map_build_forms_host(&layout, &kernel, set, set, &forms), status_unsupported);
-    forms = map_forms_compact(compact, &trouble);
-    map_request<uint32_t> requests[2] = {{kernel, set, set, forms}, {kernel, set, set, forms}};
-    zeros(&requests[0].forms, 0, 8);
-    CHECK_OK(map_requests_check(&layout, requests, 2, map_kinds_all));
-    zeros(&requests[1].forms, 0, 8);
-    CHECK_STATUS(map_requests_check(&layout, requests, 2, map_kinds_all), status_unsupported);
     CHECK_STATUS(map_build_pairs_host(&layout, &kernel, set, set, &forms, {lists, lists, lists, 28},
                                       &trouble),
                  status_unsupported);
