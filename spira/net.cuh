@@ -168,8 +168,7 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
 //          run: see net_run_args. run->input has exactly the planned capacity, and a count of at
 //          most that in device memory. With run->side (plans with limits.overlap) the coarse part
 //          of the index is launched on the second stream and the rest on `stream`, which waits for
-//          it: a captured graph has two branches. With limits.overlap_near it waits twice: for the
-//          near part (side->near) before the layers that need no more, then for the whole
+//          it: a captured graph has two branches
 // outputs  the features of kept layers: see net_output; *run->trouble. All of it is done when
 //          `stream` is
 // errors   Before the first launch, so that nothing is launched and side->features is not waited
