@@ -136,8 +136,8 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
 // outputs  the forms of each request, as from map_build_forms
 // errors   as map_build_forms, for the first request that is wrong; nothing is launched then
 // Asynchronous, deterministic. No scratch. Launches overlap from sm_90 on, so no request may write
-// what another one reads. If the next kernel in the stream is launched as a programmatic dependent
-// (base/launch.cuh), it must wait before it reads or writes anything.
+// what another one reads. The next kernel in the stream must not be launched as a programmatic
+// dependent (base/launch.cuh).
 template <typename W, unsigned kinds = map_kinds_all>
 SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layout,
                                  const map_request<W> *request, int requests, cudaStream_t stream) {

@@ -11,8 +11,8 @@
 // their loads in front of the wait.
 //
 // Independent kernels may all run at once: each but the last calls pdl_launch_dependents when it
-// starts, and each calls pdl_wait when it ends. If the kernel behind them is launched with
-// `programmatic`, it must wait before it reads or writes anything.
+// starts, and each calls pdl_wait when it ends. The kernel behind them must not be launched with
+// `programmatic`.
 #ifndef SPIRA_BASE_LAUNCH_CUH
 #define SPIRA_BASE_LAUNCH_CUH
 

@@ -130,9 +130,8 @@ SPIRA_API status order_counters(const order_request *request, int maps, void *sc
 }
 
 // The same as order_build, one launch less, where the launches before have cleared the counters
-// (order_counters), as map_build_forms and map_build_batch do with forms.zeros. dependent: the
-// launch before it on the stream is theirs; then the first launch is programmatic, too, and waits
-// before it reads anything.
+// (order_counters), as map_build_forms does with forms.zeros. dependent: the launch before is a
+// kernel that made the maps, as for order_build_dependent, and cleared the counters.
 SPIRA_LAUNCHER status order_build_cleared(const device_info *gpu, bool dependent,
                                           const order_request *request, int maps, void *scratch,
                                           size_t scratch_bytes, cudaStream_t stream) {

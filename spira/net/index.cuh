@@ -164,9 +164,9 @@ SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_ru
     order_request orders[order_maps_max];
     int first = 0;
     while (int count = net_orders(p, part, run->input, run->memory, &first, orders)) {
-        SPIRA_TRY(
-            cleared ? order_build_cleared(&gpu, true, orders, count, scratch, scratch_bytes, stream)
-                    : order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
+        SPIRA_TRY(cleared ? order_build_cleared(&gpu, false, orders, count, scratch, scratch_bytes,
+                                                stream)
+                          : order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
         cleared = false;
     }
     return status_success();
