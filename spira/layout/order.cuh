@@ -77,15 +77,8 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, bool clea
     SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0,
                             programmatic && (first || !cleared), 1, stream, "order_build", batch,
                             s));
-    const size_t ahead = batch.ahead ? (size_t)order_ahead_bytes : 0;
-    if (batch.ahead) {
-        SPIRA_TRY(status_from_cuda(cudaFuncSetAttribute(order_group_kernel<0>,
-                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        (int)ahead),
-                                   "order_build"));
-    }
     SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
-                            ahead, programmatic, 1, stream, "order_build", batch, s));
+                            0, programmatic, 1, stream, "order_build", batch, s));
     return order_launch_apart(programmatic, batch, stream);
 }
 

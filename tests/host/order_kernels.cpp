@@ -8,17 +8,14 @@
 #include "../../spira/layout/order.cuh"
 
 namespace spira {
-thread_local int4 order_ahead[3 * order_run];
 thread_local int32_t order_taps[order_put_threads * (order_word_bits + 1)];
-} // namespace spira
+}
 
 using namespace spira;
 
 namespace {
 
-// With room for the records of a run, and without.
-const device_info roomy = device_made(90, 1, 232448, false);
-const device_info narrow = device_made(86, 1, 101376, false);
+const device_info device = device_made(90, 1, 232448, false);
 
 // ---- maps ---------------------------------------------------------------------------------------
 
@@ -213,7 +210,6 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
         emulate::seed += 1;
         emulate::side_by_side = run == 1 ? 1 : 1 + emulate::seed / 2 % 3;
         cleared = run == 2;
-        const device_info *gpu = run == 1 ? &narrow : &roomy;
         if (cleared) {
             int32_t *zeros = nullptr, zero_count = 0;
             REQUIRE_OK(order_counters(requests.data(), maps, scratch, &zeros, &zero_count));
@@ -221,9 +217,10 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
         }
         emulate::previous = {hide, show};
         CHECK_OK(
-            cleared ? order_build_cleared(gpu, true, requests.data(), maps, scratch, bytes, nullptr)
-            : run   ? order_build(gpu, requests.data(), maps, scratch, bytes, nullptr)
-                    : order_build_dependent(gpu, requests.data(), maps, scratch, bytes, nullptr));
+            cleared
+                ? order_build_cleared(&device, true, requests.data(), maps, scratch, bytes, nullptr)
+            : run ? order_build(&device, requests.data(), maps, scratch, bytes, nullptr)
+                  : order_build_dependent(&device, requests.data(), maps, scratch, bytes, nullptr));
         emulate::previous = {};
         for (size_t i = 0; i < all.size(); ++i) {
             CHECK_EQUAL(difference(all[i].layout, wanted[i]), "");

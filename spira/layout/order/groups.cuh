@@ -41,11 +41,11 @@ SPIRA_DEVICE void order_weigh_run(const order_task &task, const order_scratch &s
 // weights come first, since the schedule waits for them. Called by all threads of a block.
 
 SPIRA_DEVICE void order_group_planes(const order_task &task, const order_scratch &s,
-                                     const order_group_run &run, const int4 *ahead,
-                                     const int32_t (&at)[order_items], order_group_shared &shared) {
+                                     const order_group_run &run, const int32_t (&row)[order_items],
+                                     order_group_shared &shared) {
     order_records records;
     uint32_t any[order_planes];
-    order_look(task.request, ahead, at, records, any);
+    order_look(task.request, row, records, any);
     order_weigh_run(task, s, run, order_planes_directions<order_planes>(any), shared);
     order_put(task.request, run.group, records, any);
 }
@@ -75,27 +75,25 @@ SPIRA_DEVICE void order_group_apart(const order_task &task, const order_scratch 
     order_weigh_run(task, s, run, warp_unite(directions), shared);
 }
 
-// Sorts a run and writes its row groups. Called by all threads of a block. ahead: null, or shared
-// memory for records (order_is_ahead)
+// Sorts a run and writes its row groups. Called by all threads of a block.
 SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch &s,
                                     const order_totals &total, const order_group_run &run,
-                                    order_group_shared &shared, int4 *ahead) {
+                                    order_group_shared &shared) {
     const order_request &r = task.request;
     const int first = order_first();
     order_item item[order_items];
-    int32_t row[order_items], at[order_items];
+    int32_t row[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         item[i] = {0, -1};
     }
     if (run.range.rows > 0) {
-        order_sort_run(task, s, total, run.range, shared.run, ahead, item);
+        order_sort_run(task, s, total, run.range, shared.run, item);
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         const int32_t place = run.range.begin + first + i * 32;
-        at[i] = item[i].row; // -1 past the last
-        row[i] = ahead && at[i] >= 0 ? shared.run.row[at[i]] : at[i];
+        row[i] = item[i].row; // -1 past the last
         if (place < order_count(r.capacity) * order_rows) {
             r.layout.row[place] = row[i];
         }
@@ -103,7 +101,7 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
     if (order_is_apart(r)) {
         order_group_apart(task, s, run, item, shared);
     } else if (r.compact) {
-        order_group_planes(task, s, run, ahead, at, shared);
+        order_group_planes(task, s, run, row, shared);
     } else {
         order_group_lanes(task, s, run, row, shared);
     }
@@ -111,7 +109,6 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
 
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_group_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
-    extern __shared__ int4 order_ahead[]; // batch.ahead: [3, order_run]
     __shared__ order_group_shared shared;
     const int unit = (int)blockIdx.x - batch.schedulers;
     if (unit < 0) {
@@ -134,8 +131,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     run.range.count = order_find_count(task.request);
     run.range.rows = min(run.range.count - run.range.begin, (int)order_run);
     run.group = (int64_t)in_map * (order_run / order_rows) + (int)threadIdx.x / 32;
-    order_group_write(task, s, total, run, shared,
-                      order_is_ahead(batch, task.request) ? order_ahead : nullptr);
+    order_group_write(task, s, total, run, shared);
 }
 
 } // namespace spira

@@ -39,20 +39,16 @@ struct order_records {
 };
 
 // Loads the records of a row group. any: the offsets of each plane that some row has
-//
-// at: rows of the map; or positions in `shared` [3, order_run], where that is not null
-SPIRA_DEVICE void order_look(const order_request &r, const int4 *shared,
-                             const int32_t (&at)[order_items], order_records &records,
-                             uint32_t (&any)[order_planes]) {
+SPIRA_DEVICE void order_look(const order_request &r, const int32_t (&row)[order_items],
+                             order_records &records, uint32_t (&any)[order_planes]) {
     const int K = order_planes;
     records = {};
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
 #pragma unroll
-        for (int plane = 0; plane < K && at[i] >= 0; ++plane) {
+        for (int plane = 0; plane < K && row[i] >= 0; ++plane) {
             const int4 v =
-                shared ? shared[plane * order_run + at[i]]
-                       : __ldg((const int4 *)(r.compact + compact_at(K, r.capacity, plane, at[i])));
+                __ldg((const int4 *)(r.compact + compact_at(K, r.capacity, plane, row[i])));
             int32_t(&word)[K + 1] = records.word[i][plane];
             word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
         }

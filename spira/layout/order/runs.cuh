@@ -23,7 +23,6 @@ struct order_run_shared {
     // The classes of the run's first and last row, and their positions from the run's first.
     int first_class, last_class;
     int32_t first_begin, last_begin;
-    int32_t row[order_run]; // order_is_ahead: the row at each position before the sort
     // The bits that some key of a warp has, and those that some key lacks.
     uint32_t ones[order_warps], zeros[order_warps];
 };
@@ -178,33 +177,11 @@ SPIRA_DEVICE uint32_t order_find_differ(int rows, const order_item (&item)[order
     return warp_unite(s.ones[lane % order_warps]) & warp_unite(s.zeros[lane % order_warps]);
 }
 
-// Begins to copy the records of a run's rows to shared memory, [3, order_run], keeps the rows
-// there, and replaces them by their positions.
-SPIRA_DEVICE void order_begin_records(const order_request &r, order_run_shared &shared,
-                                      int4 *records, order_item (&item)[order_items]) {
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        const int place = order_first() + i * 32;
-        const int32_t row = item[i].row;
-#pragma unroll
-        for (int plane = 0; plane < 3 && row >= 0; ++plane) {
-            async_copy_16(shared_address(records + plane * order_run + place),
-                          r.compact + compact_at(3, r.capacity, plane, row), true);
-        }
-        shared.row[place] = row;
-        item[i].row = row < 0 ? -1 : place;
-    }
-}
-
 // Loads the items of a run that is not empty and sorts them by key and row. Elements past the last
 // row get the largest key and row -1. Called by all threads of a block.
-//
-// records  null; or shared memory for the records, which are there when this returns: see
-//          order_begin_records
 SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
                                  const order_totals &total, const order_range &run,
-                                 order_run_shared &shared, int4 *records,
-                                 order_item (&item)[order_items]) {
+                                 order_run_shared &shared, order_item (&item)[order_items]) {
     const int first = order_first();
     int32_t from[order_items];
     order_find_classes(total, run, shared);
@@ -219,15 +196,8 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
             item[i] = s.item[task.first_row + from[i]];
         }
     }
-    if (records) {
-        order_begin_records(task.request, shared, records, item);
-    }
     const uint32_t differ = order_find_differ(run.rows, item, shared);
     order_sort_by_key(differ, item, shared.sort);
-    if (records) {
-        async_copy_wait();
-        __syncthreads();
-    }
 }
 
 } // namespace spira

@@ -24,14 +24,6 @@ enum {
 
 static_assert(32 * order_items == order_rows, "a warp for a row group");
 
-#ifndef SPIRA_TRY_ORDER_AHEAD
-#define SPIRA_TRY_ORDER_AHEAD 1
-#endif
-
-// The records of a run of a compact map of size 3, and the least shared memory of a thread block
-// from which on three of them have room on a multiprocessor.
-enum { order_ahead_bytes = 3 * order_run * 16, order_ahead_room = 220 * 1024 };
-
 // Thread blocks of order_threads that a multiprocessor runs at a time. Turing has 1024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 enum { order_residents = 2 };
@@ -60,7 +52,6 @@ struct order_batch {
     order_numbers numbers;
     int tasks;
     bool waits;                 // order_class_kernel waits before it reads a map
-    bool ahead;                 // order_group_kernel has shared memory for order_ahead_bytes
     int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
@@ -134,16 +125,6 @@ SPIRA_BOTH bool order_is_wide(const order_request &r) {
 // order_put_kernel of wide maps, order_put_planes_kernel of compact maps of size 5.
 SPIRA_BOTH bool order_is_apart(const order_request &r) {
     return r.compact ? r.kernel.size.x == compact_size_most : order_is_wide(r);
-}
-
-// Returns whether order_group_kernel loads the records of a run before it sorts the run: the loads
-// are scattered and take as long as the sort.
-SPIRA_DEVICE bool order_is_ahead(const order_batch &batch, const order_request &r) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return false; // no such GPU has the room
-#else
-    return batch.ahead && r.compact && r.kernel.size.x == 3;
-#endif
 }
 
 // A piece: the rows of a class in a chunk, as `begin | rows << 16`. They stand together among the
@@ -242,9 +223,6 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
             task->first[u] = batch.units[u];
             batch.units[u] += units[u];
         }
-        batch.ahead =
-            batch.ahead || (SPIRA_TRY_ORDER_AHEAD && gpu->shared_max >= order_ahead_room &&
-                            r->compact && r->kernel.size.x == 3);
         batch.rows += r->capacity;
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
