@@ -116,12 +116,9 @@ static void map_run_compact(bench_session *s, map_work<W> *w, const int32_t *exp
 template <typename W>
 static spira::status map_order_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    spira::map_forms forms = spira::map_forms_compact(w->compact, w->trouble);
-    SPIRA_TRY(spira::order_counters(&w->order, 1, w->scratch, &forms.zeros, &forms.zero_count));
-    SPIRA_TRY(spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
-                                     &forms, stream));
-    return spira::order_build_cleared(bench_gpu(), true, &w->order, 1, w->scratch, w->scratch_bytes,
-                                      stream);
+    SPIRA_TRY(map_compact_step<W>(context, stream));
+    return spira::order_build_dependent(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes,
+                                        stream);
 }
 
 // Times the search and, of its compact map, the ordered layout.

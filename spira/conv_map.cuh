@@ -142,18 +142,13 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
                                                   request->outputs, &forms, stream);
     }
     if constexpr (device_code_within(80, 999)) {
-        map_forms forms = p.compact
-                              ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
-                              : map_forms_os((int32_t *)p.order.map);
-        if (p.compact) {
-            SPIRA_TRY(order_counters(&p.order, 1, p.scratch, &forms.zeros, &forms.zero_count));
-        }
+        const map_forms forms =
+            p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                      : map_forms_os((int32_t *)p.order.map);
         enum { kinds = map_kind_os | map_kind_compact };
         SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
                                              request->outputs, &forms, stream)));
-        return p.compact
-                   ? order_build_cleared(gpu, true, &p.order, 1, p.scratch, p.scratch_bytes, stream)
-                   : order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
+        return order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
     }
     return conv_not_compiled();
 }

@@ -48,10 +48,6 @@ struct map_forms {
     tile_layout tiles;      // for the outputs' capacity, from tile_layout_take
     int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
     device_status *trouble; // required with `compact`: coordinates off the lattice of the stride
-    // Null, or with `compact` in one request of a batch: memory that the GPU's launch also clears
-    // (order_counters, layout/order.cuh), aligned to 16 bytes. zero_count: a multiple of 4
-    int32_t *zeros;
-    int32_t zero_count;
 };
 
 // The output-stationary map alone.
@@ -163,11 +159,6 @@ SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *
     SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
                   0);
     SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (with forms.compact)", 0);
-    SPIRA_REQUIRE(forms->zero_count >= 0 && forms->zero_count % 4 == 0, status_bad_size,
-                  "forms.zero_count", forms->zero_count);
-    if (forms->zero_count) {
-        SPIRA_TRY(pointer_check(forms->zeros, 16, "forms.zeros"));
-    }
     return pointer_check(forms->compact, compact_alignment, "forms.compact");
 }
 

@@ -79,12 +79,6 @@ SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_se
     }
 }
 
-// What a launch clears beside its maps: groups of four numbers.
-struct map_zeros {
-    int4 *to;
-    int32_t groups;
-};
-
 // Warps per multiprocessor that the kernel below has registers for, without spills.
 SPIRA_BOTH constexpr int map_compact_warps(int K, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -98,14 +92,9 @@ SPIRA_BOTH constexpr int map_compact_warps(int K, int word) {
 // a sampled window, when they have done their own planes.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K, map_compact_warps(K, sizeof(W)) / K)
-    map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch, map_zeros zeros) {
+    map_compact_kernel(const __grid_constant__ map_plane_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     pdl_launch_dependents();
-#pragma unroll 1
-    for (int i = (int)(blockIdx.x * (32 * K) + threadIdx.x); i < zeros.groups;
-         i += (int)(gridDim.x * (32 * K))) {
-        zeros.to[i] = {0, 0, 0, 0};
-    }
     const map_plane_task<W> &task = map_plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
@@ -153,20 +142,16 @@ template <typename W, int K>
 SPIRA_API status map_compact_launch(const word_layout *layout, const map_request<W> *const *request,
                                     int requests, bool programmatic, cudaStream_t stream) {
     map_plane_batch<W> batch;
-    map_zeros zeros = {};
     int64_t blocks = 0;
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
         batch.task[i] = map_plane_task_make<K>(layout, r, (int32_t)blocks, r->forms.compact);
         blocks += batch.task[i].tiles;
-        if (r->forms.zero_count) {
-            zeros = {(int4 *)r->forms.zeros, r->forms.zero_count / 4};
-        }
     }
     return kernel_launch(map_compact_kernel<W, K>, (unsigned)blocks, 32 * K,
                          (size_t)plane_windows_bytes(K, K), programmatic, 1, stream, "map_build",
-                         batch, zeros);
+                         batch);
 }
 
 } // namespace spira

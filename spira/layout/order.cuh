@@ -52,11 +52,10 @@ SPIRA_LAUNCHER status order_launch_apart(bool programmatic, const order_batch &b
                          stream, "order_build", batch);
 }
 
-// order_build, or one of the other two. first: the first launch is programmatic as well; cleared:
-// the counters are zero
-SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, bool cleared,
-                                   const order_request *request, int maps, void *scratch,
-                                   size_t scratch_bytes, cudaStream_t stream) {
+// order_build, or order_build_dependent. first: the first launch is programmatic as well
+SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const order_request *request,
+                                   int maps, void *scratch, size_t scratch_bytes,
+                                   cudaStream_t stream) {
     size_t needed;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(order_workspace(request, maps, &needed));
@@ -64,19 +63,15 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, bool clea
         SPIRA_TRY(order_request_check(request + m));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    order_batch batch = order_batch_make(gpu, request, maps);
+    const order_batch batch = order_batch_make(gpu, request, maps);
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
     const bool programmatic = gpu->programmatic;
-    batch.waits = cleared;
-    if (!cleared) {
-        SPIRA_TRY(kernel_launch(order_clear_kernel<0>, (unsigned)maps, order_threads, 0,
-                                first && programmatic, 1, stream, "order_build", s));
-    }
+    SPIRA_TRY(kernel_launch(order_clear_kernel<0>, (unsigned)maps, order_threads, 0,
+                            first && programmatic, 1, stream, "order_build", s));
     const unsigned runs = (unsigned)batch.units[order_by_run];
-    SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0,
-                            programmatic && (first || !cleared), 1, stream, "order_build", batch,
-                            s));
+    SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
+                            "order_build", batch, s));
     SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
                             0, programmatic, 1, stream, "order_build", batch, s));
     return order_launch_apart(programmatic, batch, stream);
@@ -98,7 +93,7 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, bool clea
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
 SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    return order_launch(gpu, false, false, request, maps, scratch, scratch_bytes, stream);
+    return order_launch(gpu, false, request, maps, scratch, scratch_bytes, stream);
 }
 
 // The same, where the launch before it on the stream is a kernel that made the maps. The first
@@ -107,28 +102,7 @@ SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *r
 SPIRA_LAUNCHER status order_build_dependent(const device_info *gpu, const order_request *request,
                                             int maps, void *scratch, size_t scratch_bytes,
                                             cudaStream_t stream) {
-    return order_launch(gpu, true, false, request, maps, scratch, scratch_bytes, stream);
-}
-
-// Returns the counters that order_build_cleared requires to be zero, aligned to 256 bytes, and how
-// many they are: a multiple of 4. The arguments are those of order_build_cleared.
-SPIRA_API status order_counters(const order_request *request, int maps, void *scratch,
-                                int32_t **zeros, int32_t *zero_count) {
-    int32_t rows, runs;
-    SPIRA_TRY(order_count_rows(request, maps, &rows, &runs));
-    workspace w = workspace_begin(scratch);
-    *zeros = order_carve(&w, maps, rows, runs).total;
-    *zero_count = maps * order_classes;
-    return status_success();
-}
-
-// The same as order_build, one launch less, where the launches before have cleared the counters
-// (order_counters), as map_build_forms does with forms.zeros. dependent: the launch before is a
-// kernel that made the maps, as for order_build_dependent, and cleared the counters.
-SPIRA_LAUNCHER status order_build_cleared(const device_info *gpu, bool dependent,
-                                          const order_request *request, int maps, void *scratch,
-                                          size_t scratch_bytes, cudaStream_t stream) {
-    return order_launch(gpu, dependent, true, request, maps, scratch, scratch_bytes, stream);
+    return order_launch(gpu, true, request, maps, scratch, scratch_bytes, stream);
 }
 
 // ---- slots --------------------------------------------------------------------------------------

@@ -106,30 +106,10 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
     return status_success();
 }
 
-// Has the search clear the counters of the first ordered layouts of a part, if one of its maps is
-// compact. Returns whether it will.
-template <typename W>
-SPIRA_API bool net_clear_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
-                                void *scratch, map_request<W> *request, int requests) {
-    order_request orders[order_maps_max];
-    int first = 0, at = 0;
-    const int count = net_orders(p, part, run->input, run->memory, &first, orders);
-    while (at < requests && !request[at].forms.compact) {
-        ++at;
-    }
-    if (!count || at == requests) {
-        return false;
-    }
-    map_forms *forms = &request[at].forms;
-    return !status_failed(
-        order_counters(orders, count, scratch, &forms->zeros, &forms->zero_count));
-}
-
-// The maps of a part, and the tiled layouts, which the search writes directly. *cleared: the
-// counters of the first ordered layouts are, in `scratch`
+// The maps of a part, and the tiled layouts, which the search writes directly.
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_args<W> *run,
-                                void *scratch, bool *cleared, cudaStream_t stream) {
+                                cudaStream_t stream) {
     enum { kinds = map_kind_os | map_kind_compact | map_kind_tiles | map_kind_mixed };
     map_request<W> request[net_maps_max] = {};
     int count = 0;
@@ -150,24 +130,19 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
             r->forms.os = (int32_t *)((char *)run->memory + map->map);
         }
     }
-    *cleared = net_clear_orders(p, part, run, scratch, request, count);
     return map_build_batch<W, kinds>(&p->gpu, &p->layout, request, count, stream);
 }
 
 template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
-                                  bool cleared, void *scratch, size_t scratch_bytes,
-                                  cudaStream_t stream) {
+                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
     device_info gpu = p->gpu;
     const bool alone = part == net_part_all || part == net_part_fine; // no layers run beside it
     gpu.programmatic = gpu.programmatic && alone;
     order_request orders[order_maps_max];
     int first = 0;
     while (int count = net_orders(p, part, run->input, run->memory, &first, orders)) {
-        SPIRA_TRY(cleared ? order_build_cleared(&gpu, false, orders, count, scratch, scratch_bytes,
-                                                stream)
-                          : order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
-        cleared = false;
+        SPIRA_TRY(order_build(&gpu, orders, count, scratch, scratch_bytes, stream));
     }
     return status_success();
 }
@@ -213,9 +188,8 @@ SPIRA_API status net_index_part(const net_plan *p, net_part part, const net_run_
     if (!fine && p->sets == 1) {
         SPIRA_TRY(net_index_count(run, stream));
     }
-    bool cleared;
-    SPIRA_TRY(net_index_maps(p, part, run, scratch, &cleared, stream));
-    SPIRA_TRY(net_index_orders(p, part, run, cleared, scratch, bytes, stream));
+    SPIRA_TRY(net_index_maps(p, part, run, stream));
+    SPIRA_TRY(net_index_orders(p, part, run, scratch, bytes, stream));
     return net_index_pairs(p, part, run, stream);
 }
 

@@ -61,9 +61,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 // Finds the keys of this thread's rows of a chunk, and how many rows the chunk has (chunk.rows).
 // Keys of rows that do not exist are unspecified. Called by all threads of a block.
 //
-// Without `batch.waits`, maps and counts are read before the previous kernel has ended:
-// order_clear_kernel writes none. It has waited for the kernels that made them before this kernel
-// began. Rows of a compact map are read before the count is known.
+// Maps and counts are read before the previous kernel has ended: order_clear_kernel writes none. It
+// has waited for the kernels that made them before this kernel began. Rows of a compact map are
+// read before the count is known.
 //
 // chunk: of this warp
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
@@ -218,9 +218,6 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
     const uint4 four = order_load_table(task);
-    if (batch.waits) {
-        pdl_wait();
-    }
     order_find_keys(batch, task, s, key, shared.sets, chunk);
     order_make_tree(four, shared.tree);
     const int rows = chunk.rows;

@@ -51,7 +51,6 @@ struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    bool waits;                 // order_class_kernel waits before it reads a map
     int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
