@@ -187,40 +187,6 @@ SPIRA_DEVICE void plane_far_walk(const search_walk<W> &walk, const search_sets<W
     }
 }
 
-// Searches row y of `outputs` outputs in a sampled window, interleaved. Calls tap(a, c, position or
-// -1) for each offset c of the row and each output a.
-template <typename W, int K, int outputs, typename F>
-SPIRA_DEVICE void plane_far_rows(const search_walk<W> &walk, const search_sets<W> &sets,
-                                 const plane_window &window, const W (&output)[outputs], int plane,
-                                 int y, F tap) {
-    W key[outputs];
-    int position[outputs];
-#pragma unroll
-    for (int a = 0; a < outputs; ++a) {
-        key[a] = plane_far_key(walk, output[a], plane, y);
-    }
-    plane_far_anchors<W, outputs>(sets, window, key, position);
-#pragma unroll
-    for (int a = 0; a < outputs; ++a) {
-        bool off;
-        const W *word = plane_far_row<W, K>(sets, window, position[a]);
-        const uint32_t bits = plane_far_members<W, K>(walk, word, key[a], &off);
-        int next = position[a];
-#pragma unroll
-        for (int m = 0; m < K; ++m) {
-            const bool has = bits >> m & 1;
-            tap(a, y * K + m, has ? next : -1);
-            next += has;
-        }
-        int cursor = position[a];
-#pragma unroll 1
-        for (int m = 0; off && m < K; ++m) { // once more, word by word
-            const W query = key[a] + (W)m * (W)walk.step;
-            tap(a, y * K + m, search_scan(sets.source, sets.count, query, &cursor));
-        }
-    }
-}
-
 } // namespace spira
 
 #endif

@@ -10,10 +10,6 @@
 #include "map_write.cuh"
 #include "plane_search.cuh"
 
-#ifndef SPIRA_TRY_PLANE_ENDS
-#define SPIRA_TRY_PLANE_ENDS 1 // try 0: tiles in order
-#endif
-
 namespace spira {
 
 // One map of a launch.
@@ -71,11 +67,7 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
 // in turn, towards the middle. Far from the sensor voxels are sparse, so tiles there cover many
 // planes and have the longest windows; a launch would wait for the last of them.
 SPIRA_BOTH int map_plane_tile(int block, int tiles) {
-#if SPIRA_TRY_PLANE_ENDS
     return block & 1 ? tiles - 1 - (block >> 1) : block >> 1;
-#else
-    return block;
-#endif
 }
 
 // Returns the task of this thread block.
@@ -98,79 +90,6 @@ SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
 #endif
 }
 
-// Stores the taps of a pass of a near window. to: as in plane_put.
-template <typename W, int K, bool half>
-SPIRA_DEVICE void map_plane_put(const plane_search<W, K> &search, const plane_found<K> *found,
-                                int g, uint32_t to) {
-    if (half && search.plane == K / 2) { // ends at the centre
-        plane_put<W, K, K * K / 2, plane_columns(K, half)>(search, found, g, to);
-    } else {
-        plane_put<W, K, K * K, plane_columns(K, half)>(search, found, g, to);
-    }
-}
-
-// Stores the taps of a pass in the sampled windows of a tile. The rows of a sampled window are
-// divided over the warps, unless all windows are sampled: then each warp has enough to do.
-template <typename W, int K, bool half>
-SPIRA_DEVICE void map_plane_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                    const plane_search<W, K> &search, const plane_window *all,
-                                    uint32_t to) {
-    const int planes = plane_count(K, half), columns = plane_columns(K, half);
-    const auto taps = [&](int plane) { return half && plane == K / 2 ? K * K / 2 : K * K; };
-    bool near = sizeof(W) == 4; // rarely all are sampled there: not worth the registers
-#pragma unroll
-    for (int p = 0; p < planes; ++p) {
-        near = near || all[p].length.steps != 0;
-    }
-    if (!near) {
-        plane_put_far<W, K, columns>(walk, sets, search, 0, taps(search.plane), to);
-    }
-#pragma unroll 1
-    for (int p = 0; near && p < planes; ++p) {
-        if (all[p].length.steps == 0) {
-            plane_put_far_rows<W, K, columns>(walk, sets, search.queries, all[p], p, 0,
-                                              search.plane, planes, taps(p),
-                                              to + (uint32_t)((p - search.plane) * K * K * 4));
-        }
-    }
-}
-
-// Writes the taps of a tile with sampled windows; those of the first pass in near windows are
-// stored already. all [planes]: the windows. Called by all threads of a block, after a barrier.
-template <typename W, int K, bool half>
-SPIRA_DEVICE void map_plane_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                const plane_search<W, K> &search, const plane_window *all,
-                                const int32_t *taps, uint32_t to, int32_t *out) {
-    const int rows = search.queries.rows, columns = plane_columns(K, half);
-    plane_search<W, K> pass = search; // its outputs are those of the pass
-#pragma unroll 1
-    for (int g = 0; g * 32 < rows; g += plane_ahead(K)) { // in code that is there once
-#pragma unroll
-        for (int a = 0; a < plane_ahead(K); ++a) { // read again: fewer registers
-            const int i = (g + a) * 32 + (int)(threadIdx.x & 31);
-            pass.queries.word[a] =
-                i < rows ? sets.outputs[search.queries.first + i] : search.queries.lowest;
-        }
-        pass.queries.rows = rows - g * 32;
-        if (g) {
-            map_copy_wait();
-            __syncthreads();
-        }
-        pass.window = all[search.plane];
-        if (g && plane_near(pass)) {
-            plane_found<K> found[plane_ahead(K)];
-            plane_find<W, K>(walk, pass.queries, pass.window, 0, found);
-            map_plane_put<W, K, half>(pass, found, 0, to);
-        }
-        map_plane_put_far<W, K, half>(walk, sets, pass, all, to);
-        proxy_fence();
-        __syncthreads();
-        map_copy_rows<32 * plane_count(K, half)>(
-            taps, min(pass.queries.rows, plane_ahead(K) * 32) * columns,
-            out + (int64_t)(search.queries.first + g * 32) * columns);
-    }
-}
-
 // Writes os, all of it or half. A warp for each plane; the block stores the taps of a pass
 // together.
 template <typename W, int K, bool half>
@@ -189,14 +108,11 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     }
     const int32_t *taps = (const int32_t *)map_shared; // [outputs of a pass, columns]
     const int plane = threadIdx.x / 32, columns = plane_columns(K, half);
+    const bool cut = half && plane == K / 2; // ends at the centre
     uint32_t *windows = (uint32_t *)((char *)map_shared + plane_taps_bytes(K, half));
     uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + plane * K * K);
     const plane_search<W, K> search =
         plane_begin<W, K>(task.walk, sets, queries, plane, windows + plane * plane_window_words(K));
-    __shared__ plane_window all[plane_count(K, half)];
-    if ((threadIdx.x & 31) == 0) {
-        all[plane] = search.window;
-    }
 #pragma unroll
     for (int g = 0; g < plane_rows(K) / 32; g += plane_ahead(K)) {
         const int left = queries.rows - g * 32;
@@ -204,23 +120,23 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
             break;
         }
         plane_found<K> found[plane_ahead(K)];
-        if (g || plane_near(search)) {
+        const bool near = plane_near(search);
+        if (near) {
             plane_find<W, K>(task.walk, queries, search.window, g, found);
         }
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
-        if (g || plane_near(search)) {
-            map_plane_put<W, K, half>(search, found, g, to);
+        if (!near) {
+            plane_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
+        } else if (cut) {
+            plane_put<W, K, K * K / 2, columns>(search, found, g, to);
+        } else {
+            plane_put<W, K, K * K, columns>(search, found, g, to);
         }
         proxy_fence();
-        if (g) {
-            __syncthreads();
-        } else if (__syncthreads_or(!plane_near(search))) {
-            map_plane_far<W, K, half>(task.walk, sets, search, all, taps, to, task.to);
-            break;
-        }
+        __syncthreads();
         map_copy_rows<32 * plane_count(K, half)>(taps, min(left, plane_ahead(K) * 32) * columns,
                                                  task.to +
                                                      (int64_t)(queries.first + g * 32) * columns);

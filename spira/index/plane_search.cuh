@@ -16,8 +16,7 @@
 //
 // A warp calls plane_read, plane_limit and plane_begin. Then for each pass of a near window it
 // calls plane_find, and plane_put if it wants taps in shared memory; of a sampled one
-// plane_far_find, or plane_put_far. plane_put_far_rows searches some rows of any warp's sampled
-// window, so that a thread block can divide one.
+// plane_far_find, or plane_put_far.
 #ifndef SPIRA_INDEX_PLANE_SEARCH_CUH
 #define SPIRA_INDEX_PLANE_SEARCH_CUH
 
@@ -200,28 +199,6 @@ SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W>
             plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
         }
     });
-}
-
-// Searches rows first, first + step, ... of a pass in the sampled window of a plane, and stores
-// their taps, as plane_put does: a warp's share of a window that the warps of a thread block
-// divide.
-template <typename W, int K, int columns>
-SPIRA_DEVICE void plane_put_far_rows(const search_walk<W> &walk, const search_sets<W> &sets,
-                                     const plane_outputs<W, K> &queries, const plane_window &window,
-                                     int plane, int g, int first, int step, int taps, uint32_t to) {
-    W output[plane_ahead(K)];
-#pragma unroll
-    for (int a = 0; a < plane_ahead(K); ++a) {
-        output[a] = queries.word[g + a];
-    }
-#pragma unroll 1
-    for (int y = first; y < K; y += step) {
-        plane_far_rows<W, K>(walk, sets, window, output, plane, y, [&](int a, int c, int tap) {
-            if (c < taps) {
-                shared_store(to + (uint32_t)(a * 32 * columns + c) * 4, (uint32_t)tap);
-            }
-        });
-    }
 }
 
 } // namespace spira

@@ -62,7 +62,9 @@ SPIRA_API int net_near_layers(const net_plan *p) {
 // The sets that a part makes: from *first on, before *end.
 SPIRA_API void net_part_sets(const net_plan *p, net_part part, int *first, int *end) {
     *first = part == net_part_far ? 2 : 1;
-    *end = part == net_part_fine ? 1 : part == net_part_near ? 2 : p->sets;
+    *end = part == net_part_fine   ? 1
+           : part == net_part_near ? (p->sets < 2 ? p->sets : 2)
+                                   : p->sets;
 }
 
 // Marks the maps of the near part.
