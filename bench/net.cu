@@ -128,13 +128,13 @@ static void net_run_job(bench_session *s, const bench_scene<W> *scene, net_value
                         const net_job *job) {
     net_work<W> w = {};
     net_side_open(&w.side);
-    BENCH_CUDA(cudaStreamCreateWithFlags(&w.third, cudaStreamNonBlocking));
+    BENCH_CUDA(cudaStreamCreateWithFlags(&w.beside, cudaStreamNonBlocking));
     BENCH_CUDA(cudaEventCreateWithFlags(&w.voxelised, cudaEventDisableTiming));
     if (net_work_make(s, scene, values, job, &w)) {
         net_run_work(s, &w);
     }
     net_side_close(&w.side);
-    BENCH_CUDA(cudaStreamDestroy(w.third));
+    BENCH_CUDA(cudaStreamDestroy(w.beside));
     BENCH_CUDA(cudaEventDestroy(w.voxelised));
 }
 

@@ -6,12 +6,6 @@
 #include "../examples/scan_side.h"
 #include "bench.cuh"
 
-// To be measured: where the features of the voxels are computed. 0: on the second stream, in front
-// of the coarse index; 1: on a third stream; 2: on the first stream, in front of the fine index.
-#ifndef SPIRA_TRY_VALUES
-#define SPIRA_TRY_VALUES 0
-#endif
-
 // The inputs of a network for each row of a scene: `channels` of [rows, columns], in device and in
 // host memory.
 struct net_values {
@@ -60,7 +54,7 @@ struct net_work {
     void *loaded;
     char *memory;         // of the plan
     spira::net_side side; // indexes the coarser sets while the first layers run
-    cudaStream_t third;   // SPIRA_TRY_VALUES
+    cudaStream_t beside;  // computes the features of the voxels
     cudaEvent_t voxelised;
     char *expected; // of the last layer, on the host
     char label[200];
@@ -146,12 +140,9 @@ template <typename W>
 static spira::status net_run_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     SPIRA_TRY(net_set_step(w, stream));
-    const cudaStream_t beside = SPIRA_TRY_VALUES == 0   ? w->side.stream
-                                : SPIRA_TRY_VALUES == 1 ? w->third
-                                                        : stream;
-    SPIRA_TRY(spira::net_wait(beside, w->voxelised, stream));
-    SPIRA_TRY(net_values_step(w, beside));
-    BENCH_CUDA(cudaEventRecord(w->side.features, beside));
+    SPIRA_TRY(spira::net_wait(w->beside, w->voxelised, stream));
+    SPIRA_TRY(net_values_step(w, w->beside));
+    BENCH_CUDA(cudaEventRecord(w->side.features, w->beside));
     spira::net_run_args<W> run = net_args(w);
     run.side = &w->side;
     return spira::net_run(bench_gpu(), w->plan, &run, stream);
@@ -179,25 +170,11 @@ SPIRA_API void net_side_close(spira::net_side *side) {
 
 // ---- planning -----------------------------------------------------------------------------------
 
-// 1: networks with dilated sets only; 2: all; 0: none
-#ifndef SPIRA_TRY_NEAR
-#define SPIRA_TRY_NEAR 1
-#endif
-
-// Whether the layers up to the second new set run as soon as their part of the index is there.
-static bool net_starts_near(const networks::network *n) {
-    bool dilates = false;
-    for (int i = 0; i < n->count; ++i) {
-        dilates = dilates || n->layers[i].rule == spira::net_rule_expand;
-    }
-    return SPIRA_TRY_NEAR == 2 || (SPIRA_TRY_NEAR == 1 && dilates);
-}
-
 template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
     w->limits.overlap = true;
-    w->limits.overlap_near = net_starts_near(w->table);
+    w->limits.overlap_near = networks::network_dilates(w->table);
     BENCH_TRY(spira::net_plan_device<W>(bench_gpu(), w->table->layers, w->table->count,
                                         &w->scene.layout, &w->limits, w->plan));
 }

@@ -30,6 +30,16 @@ SPIRA_API void network_begin(network *n, int input_channels) {
     n->input_channels = input_channels;
 }
 
+// Whether a layer makes its set by spconv's rule. Such sets take long to make: their first layers
+// had better not wait for all of them (net_limits.overlap_near).
+SPIRA_API bool network_dilates(const network *n) {
+    bool dilates = false;
+    for (int i = 0; i < n->count; ++i) {
+        dilates = dilates || n->layers[i].rule == spira::net_rule_expand;
+    }
+    return dilates;
+}
+
 // Adds a convolution and returns its index.
 SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
                            int stride) {

@@ -18,6 +18,7 @@ struct device_job {
     spira::device_info gpu;
     cudaStream_t stream;
     spira::net_side side;     // indexes the coarser sets while the first layers run
+    cudaStream_t beside;      // computes the features of the voxels while the index is built
     char *base;               // all arrays that do not depend on the plan
     size_t base_bytes;        // of them
     spira::voxel_input input; // device pointers: the count, directly followed by the rows
@@ -32,18 +33,22 @@ struct device_job {
     float *params;
 };
 
-static inline spira::status device_streams_new(cudaStream_t *stream, spira::net_side *side) {
+static inline spira::status device_streams_new(cudaStream_t *stream, cudaStream_t *beside,
+                                               spira::net_side *side) {
     SIDE_CUDA(cudaStreamCreate(stream));
+    SIDE_CUDA(cudaStreamCreateWithFlags(beside, cudaStreamNonBlocking));
     SIDE_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
+    SIDE_CUDA(cudaEventCreateWithFlags(&side->near, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
     return spira::status_success();
 }
 
-static inline void device_streams_free(cudaStream_t stream, const spira::net_side *side) {
-    const cudaStream_t streams[2] = {stream, side->stream};
-    const cudaEvent_t events[3] = {side->begun, side->indexed, side->features};
+static inline void device_streams_free(cudaStream_t stream, cudaStream_t beside,
+                                       const spira::net_side *side) {
+    const cudaStream_t streams[3] = {stream, beside, side->stream};
+    const cudaEvent_t events[4] = {side->begun, side->indexed, side->near, side->features};
     for (cudaStream_t one : streams) {
         if (one) {
             cudaStreamDestroy(one);
@@ -62,7 +67,7 @@ static void device_free(device_job<W> *d) {
     cudaFree(d->memory);
     cudaFree(d->loaded);
     cudaFree(d->params);
-    device_streams_free(d->stream, &d->side);
+    device_streams_free(d->stream, d->beside, &d->side);
 }
 
 template <typename T>
@@ -77,7 +82,7 @@ template <typename W>
 static spira::status device_new(const job *j, int32_t voxels, device_job<W> *d) {
     int64_t rows = j->input.rows, values = rows * j->input.columns;
     SPIRA_TRY(spira::device_info_query(&d->gpu));
-    SPIRA_TRY(device_streams_new(&d->stream, &d->side));
+    SPIRA_TRY(device_streams_new(&d->stream, &d->beside, &d->side));
     SPIRA_TRY(spira::voxelize_workspace<W>(&j->input, voxels, &d->scratch_bytes));
     float *points = nullptr, *inputs = nullptr;
     int32_t *coords = nullptr, *count = nullptr;
@@ -172,9 +177,9 @@ template <typename W>
 static spira::status device_pass(const job *j, device_job<W> *d) {
     const spira::net_side *side = &d->side;
     SPIRA_TRY(device_set(j, d));
-    SPIRA_TRY(spira::net_wait(side->stream, side->begun, d->stream));
-    SPIRA_TRY(device_features(j, d, side->stream));
-    SIDE_CUDA(cudaEventRecord(side->features, side->stream));
+    SPIRA_TRY(spira::net_wait(d->beside, side->begun, d->stream));
+    SPIRA_TRY(device_features(j, d, d->beside));
+    SIDE_CUDA(cudaEventRecord(side->features, d->beside));
     return device_net(j, d, side);
 }
 
@@ -214,6 +219,7 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     tuned.records = j->records;
     tuned.record_count = j->record_count;
     tuned.overlap = true;
+    tuned.overlap_near = networks::network_dilates(j->net);
     SPIRA_TRY(spira::net_plan_device<W>(&d->gpu, j->net->layers, j->net->count, &j->layout, &tuned,
                                         j->plan));
     cudaFree(d->memory);

@@ -246,8 +246,8 @@ static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
                        double momentum, double eps) {
     const cuda_scope scope(c.x);
     Tensor y = at::empty_like(c.x);
-    const Tensor both = empty_like(c.x, at::kFloat, {2, c.x.size(1)});
-    Tensor centre = both.select(0, 0), invstd = both.select(0, 1);
+    Tensor centre = empty_like(c.x, at::kFloat, {c.x.size(1)});
+    Tensor invstd = at::empty_like(centre); // outputs may not share memory
     norm_job job = norm_job_of(c, centre, invstd);
     job.y = y.data_ptr();
     job.running_mean = floats(mean);
