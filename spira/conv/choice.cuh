@@ -12,23 +12,6 @@
 #include "portable.cuh"
 #include "tensor.cuh"
 
-// Input channels from which on the portable kernel computes a layer in fp16, bf16 and tf32, where
-// Hopper's kernel does not, and the map gets the ordered layout. An offset of a row group costs as
-// much as the products of one or two chunks of 64 bytes; shorter rows are faster over the tiled
-// layout.
-#ifndef SPIRA_PORTABLE_CHANNELS
-#define SPIRA_PORTABLE_CHANNELS 64
-#endif
-
-// To be measured: input and output channels up to which the narrow kernel computes layers that
-// Hopper's kernel can compute, too.
-#ifndef SPIRA_TRY_NARROW_CIN
-#define SPIRA_TRY_NARROW_CIN 16
-#endif
-#ifndef SPIRA_TRY_NARROW_COUT
-#define SPIRA_TRY_NARROW_COUT 16
-#endif
-
 namespace spira {
 
 enum conv_kernel {
@@ -44,15 +27,15 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
     return type != numeric_f32 && capability >= 80;
 }
 
-// Whether the portable kernel computes a layer unless the caller's map says otherwise. Exact fp32:
-// wherever it is compiled.
+// Whether the portable kernel computes a layer unless the caller's map says otherwise. In tf32 a
+// chunk has half as many channels: narrow layers are faster over the tiled layout.
 SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
-    return portable_takes(s, d) &&
-           (s->type == numeric_f32 || s->cin + s->cin2 >= SPIRA_PORTABLE_CHANNELS);
+    enum { tf32_least = 32 }; // input channels
+    return portable_takes(s, d) && (s->type != numeric_tf32 || s->cin + s->cin2 >= tf32_least);
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
-    const bool small = s->cin <= SPIRA_TRY_NARROW_CIN && s->cout <= SPIRA_TRY_NARROW_COUT;
+    const bool small = s->cin <= 16 && s->cout <= 16;
     return !conv_uses_tensor(s->type, d->capability)
                ? (conv_portable_pays(s, d) ? conv_kernel_portable : conv_kernel_exact)
            : narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow

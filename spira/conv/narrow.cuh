@@ -22,11 +22,6 @@
 
 #include "narrow/kernel.cuh"
 
-// To be measured: half of the rounds of warps up to which two warps share places.
-#ifndef SPIRA_TRY_NARROW_FEW
-#define SPIRA_TRY_NARROW_FEW 3
-#endif
-
 namespace spira {
 
 // ---- choice -------------------------------------------------------------------------------------
@@ -69,7 +64,7 @@ SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     const int64_t warps = ceil_div(capacity, 8 * narrow_groups);
     const int64_t room = (int64_t)d->multiprocessors * narrow_resident_16_16 * narrow_warps;
-    const bool few = 2 * warps <= SPIRA_TRY_NARROW_FEW * room, long_lists = s->volume > 32;
+    const bool few = 2 * warps <= 3 * room, long_lists = s->volume > 32;
     int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
     split = narrow_fold(s->cin) == 4 && split > 1 ? split / 2 : split;
     return {1, 1, s->volume == 1 ? 1 : split, 1};

@@ -10,12 +10,6 @@
 
 #include "tile.cuh"
 
-// To be measured: workers with fewer rounds than this take all rounds but the first in reverse. The
-// first round has the heavy tiles, so its spread is that of all others together.
-#ifndef SPIRA_TRY_ROUNDS
-#define SPIRA_TRY_ROUNDS 0
-#endif
-
 namespace spira {
 
 enum { conv_pair_groups = 2 }; // row groups of a pair
@@ -25,19 +19,11 @@ struct conv_work {
     int own, workers; // the number of this worker, of all
     int tiles;        // of this worker
     int channel;      // the slice's first
-#if SPIRA_TRY_ROUNDS
-    bool few; // rounds
-#endif
 };
 
 // Where the worker's tile stands in the schedule.
 SPIRA_DEVICE int conv_tile_place(const conv_work &w, int tile) {
-#if SPIRA_TRY_ROUNDS
-    const bool back = w.few ? tile > 0 : tile & 1;
-#else
-    const bool back = tile & 1;
-#endif
-    return tile * w.workers + (back ? w.workers - 1 - w.own : w.own);
+    return tile * w.workers + (tile & 1 ? w.workers - 1 - w.own : w.own);
 }
 
 // columns: output channels of a slice; tile_row_groups: of a tile.
@@ -51,9 +37,6 @@ SPIRA_DEVICE conv_work conv_work_of(const conv_tensor_params &p) {
     w.channel = (int)blockIdx.y * columns;
     int all = (w.row_groups + tile_row_groups - 1) / tile_row_groups;
     int rounds = (int)((uint32_t)all / gridDim.z);
-#if SPIRA_TRY_ROUNDS
-    w.few = rounds < SPIRA_TRY_ROUNDS;
-#endif
     w.tiles = rounds + (conv_tile_place(w, rounds) < all);
     return w;
 }

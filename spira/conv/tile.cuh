@@ -144,7 +144,7 @@ struct conv_tensor_params {
     int slices;          // thread blocks that share the output channels of a tile
     int part;            // bytes: of a part of a row (conv/hopper.cuh); of the weights of a chunk
                          // and offset (conv/portable.cuh)
-    int multiprocessors; // of the device; conv/narrow.cuh, conv/portable.cuh (of a slice)
+    int multiprocessors; // of the device; conv/narrow.cuh
     int rows;            // of a tile of the layout
     conv_sizes size;
     bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes

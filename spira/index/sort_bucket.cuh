@@ -6,9 +6,253 @@
 #ifndef SPIRA_INDEX_SORT_BUCKET_CUH
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
-#include "sort_packed.cuh"
+#include "../word.h"
+#include "sort_network.cuh"
+#include "sort_pieces.cuh"
 
 namespace spira {
+
+// ---- words as distances -------------------------------------------------------------------------
+
+// The words of a bucket lie close together. They are represented by their distance from `base`;
+// word_none() by the distance of `end`.
+template <typename W>
+struct sort_range {
+    W base, last, end; // base <= last <= end
+};
+
+template <typename W>
+SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
+                                         W end) {
+    W base = bucket ? split_word[bucket] : 0;
+    W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
+    return {base < end ? base : end, last < end ? last : end, end};
+}
+
+// How many bits distances have.
+template <typename W>
+SPIRA_DEVICE int sort_range_bits(const sort_range<W> &range) {
+    return 64 - __clzll((long long)(uint64_t)(W)(range.last - range.base));
+}
+
+template <typename W>
+SPIRA_DEVICE W sort_distance(const sort_range<W> &range, W word) {
+    return (W)((word < range.end ? word : range.end) - range.base);
+}
+
+template <typename W>
+SPIRA_DEVICE W sort_word_at(const sort_range<W> &range, W distance) {
+    W word = (W)(range.base + distance);
+    return word == range.end ? word_none<W>() : word;
+}
+
+// How a key and its row are packed into two 32-bit numbers, so that the network sorts 32 bits:
+//
+//   key     upper bits of the distance | number of the key in the bucket
+//   rest    lower bits of the distance | row, stored at that number
+struct sort_packing {
+    int number, low, row; // widths in bits: the number, the lower bits of the distance, the row
+};
+
+template <typename W>
+SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
+    int number = 32 - __clz(count - 1);
+    return {number, max(sort_range_bits(range) - (32 - number), 0), row};
+}
+
+SPIRA_DEVICE uint32_t sort_number_of(const sort_packing &pack, uint32_t key) {
+    return key & ((1u << pack.number) - 1);
+}
+
+// Whether two keys have the same upper bits.
+SPIRA_DEVICE bool sort_same(const sort_packing &pack, uint32_t a, uint32_t b) {
+    return (a ^ b) >> pack.number == 0;
+}
+
+SPIRA_DEVICE uint64_t sort_unpack(const sort_packing &pack, uint32_t key, uint32_t rest) {
+    return (uint64_t)(key >> pack.number) << pack.low | rest >> pack.row;
+}
+
+SPIRA_DEVICE int32_t sort_unpack_row(const sort_packing &pack, uint32_t rest) {
+    return (int32_t)(rest & ((1u << pack.row) - 1));
+}
+
+// ---- one bucket ---------------------------------------------------------------------------------
+
+// Whether more than sort_run_few keys share their upper bits. key: sorted. Called by the first
+// `used` threads, with a barrier inside.
+template <int items>
+SPIRA_DEVICE bool sort_has_long_runs(const sort_pieces &p, const sort_packing &pack, int thread,
+                                     int used, const uint32_t *key) {
+    bool is_long = false;
+#pragma unroll 4
+    for (int j = 0; j < items; ++j) {
+        const int i = j * used + thread;
+        if (i + sort_run_few < p.count) {
+            is_long |= sort_same(pack, key[i], key[i + sort_run_few]);
+        }
+    }
+    return named_barrier_any(1, used, is_long);
+}
+
+// Finds the place of each key among those with the same upper bits, which are few.
+template <typename W>
+SPIRA_DEVICE void sort_short_runs(const sort_pieces &p, const sort_range<W> &range,
+                                  const sort_packing &pack, int thread, int used,
+                                  const uint32_t *key, const uint32_t *rest, W *sorted,
+                                  int32_t *order) {
+    for (int i = thread; i < p.count; i += used) {
+        uint32_t mine = key[i], mine_rest = rest[sort_number_of(pack, mine)];
+        int begin = i, end = i + 1, to = i;
+        while (begin > 0 && sort_same(pack, key[begin - 1], mine)) {
+            to -= rest[sort_number_of(pack, key[--begin])] > mine_rest;
+        }
+        while (end < p.count && sort_same(pack, key[end], mine)) {
+            to += rest[sort_number_of(pack, key[end++])] < mine_rest;
+        }
+        if (to != i) {
+            sorted[p.first + to] = sort_word_at(range, (W)sort_unpack(pack, mine, mine_rest));
+            order[p.first + to] = sort_unpack_row(pack, mine_rest);
+        }
+    }
+}
+
+// Makes keys that order the runs of keys with equal upper bits: number of the run | rest. The rest
+// of what is sorted takes the place of `rest`, which becomes a copy of key. Returns false if such a
+// key has more than 32 bits: nothing is changed then. Called by the first `used` threads, with
+// barriers inside.
+template <int threads, int items>
+SPIRA_DEVICE bool sort_number_runs(const sort_pieces &p, const sort_packing &pack, int thread,
+                                   int used, const uint32_t *key, uint32_t *rest,
+                                   uint32_t (&mine)[items]) {
+    __shared__ int32_t heads[threads / 32]; // of each warp: keys that begin a run
+    const int first = thread * items, lane = thread % 32, warp = thread / 32;
+    const int bits = pack.low + pack.row;
+    uint32_t begins = 0, before = key[max(first - 1, 0)];
+#pragma unroll 4
+    for (int j = 0; j < items; ++j) {
+        const uint32_t own = key[first + j];
+        const bool begin = first + j < p.count && !sort_same(pack, before, own);
+        begins |= (uint32_t)begin << j;
+        before = own;
+    }
+    const int count = __popc(begins), up_to = warp_sum_up_to(count);
+    if (lane == 31) {
+        heads[warp] = up_to;
+    }
+    named_barrier_sync(1, used);
+    int run = up_to - count, runs = 0;
+#pragma unroll
+    for (int w = 0; w < threads / 32; ++w) {
+        const int more = w * 32 < used ? heads[w] : 0;
+        run += w < warp ? more : 0;
+        runs += more;
+    }
+    if (bits == 32 || (uint32_t)runs >> (32 - bits)) {
+        return false;
+    }
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        run += (int)(begins >> j & 1);
+        mine[j] = first + j < p.count
+                      ? (uint32_t)run << bits | rest[sort_number_of(pack, key[first + j])]
+                      : ~0u;
+    }
+    named_barrier_sync(1, used);
+#pragma unroll 4
+    for (int j = 0; j < items; ++j) {
+        rest[first + j] = key[first + j];
+    }
+    return true;
+}
+
+// Writes a sorted bucket: keys and, at their numbers, the rest. Returns whether any of the keys of
+// this thread has the upper bits of the next one.
+template <int items, typename W>
+SPIRA_DEVICE bool sort_put(const sort_pieces &p, const sort_range<W> &range,
+                           const sort_packing &pack, int thread, int used, const uint32_t *key,
+                           const uint32_t *rest, W *sorted, int32_t *order) {
+    const int batch = items < sort_bucket_batch ? items : (int)sort_bucket_batch;
+    bool same = false;
+#pragma unroll 1
+    for (int first = 0; first < items; first += batch) {
+        uint32_t found[batch], found_rest[batch];
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+            int i = (first + j) * used + thread;
+            found[j] = key[min(i, p.count - 1)]; // past the last, the last again
+            same |= sort_same(pack, found[j], key[i + 1]) & (i + 1 < p.count);
+        }
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+            found_rest[j] = rest[sort_number_of(pack, found[j])];
+        }
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+            int at = p.first + min((first + j) * used + thread, p.count - 1);
+            sorted[at] = sort_word_at(range, (W)sort_unpack(pack, found[j], found_rest[j]));
+            order[at] = sort_unpack_row(pack, found_rest[j]);
+        }
+    }
+    return same;
+}
+
+// Writes a bucket again whose runs have been sorted by the keys of sort_number_runs. by_run: these
+// keys; key: the first keys, whose upper bits stay where they are.
+template <int items, typename W>
+SPIRA_DEVICE void sort_put_runs(const sort_pieces &p, const sort_range<W> &range,
+                                const sort_packing &pack, int thread, int used,
+                                const uint32_t *by_run, const uint32_t *key, W *sorted,
+                                int32_t *order) {
+    const uint32_t mask = (1u << (pack.low + pack.row)) - 1;
+#pragma unroll 8
+    for (int j = 0; j < items; ++j) {
+        const int i = j * used + thread;
+        if (i < p.count) {
+            const uint32_t rest = by_run[i] & mask;
+            sorted[p.first + i] = sort_word_at(range, (W)sort_unpack(pack, key[i], rest));
+            order[p.first + i] = sort_unpack_row(pack, rest);
+        }
+    }
+}
+
+// Sorts a bucket by packed keys, by the first `used` threads. Keys with the same upper bits, which
+// are mostly equal words, are then ordered one by one if they are few, else by sorting once more:
+// by the number of their run, in place of the upper bits, and the rest. key, rest [items *
+// threads]. Returns false if that takes more than 32 bits: `key` is sorted by its upper bits then.
+template <int threads, int items, typename W>
+SPIRA_DEVICE bool sort_by_numbers(const sort_pieces &p, const sort_range<W> &range,
+                                  const sort_packing &pack, int used, uint32_t *key, uint32_t *rest,
+                                  W *sorted, int32_t *order) {
+    uint32_t mine[items];
+    int thread = (int)threadIdx.x;
+    asm volatile("" : "+r"(thread)); // its places are not those of the caller: registers
+#pragma unroll
+    for (int j = 0; j < items; ++j) {
+        int i = j * used + thread;
+        mine[j] = i < p.count ? key[i] : ~0u;
+    }
+#pragma unroll 1
+    for (bool again = false;; again = true) { // the network's code is there once
+        sort_block<threads>(mine, used, key);
+        asm volatile("" : "+r"(thread), "+r"(used)); // otherwise places are kept over the loop
+        if (again) {
+            sort_put_runs<items>(p, range, pack, thread, used, key, rest, sorted, order);
+            return true;
+        }
+        const bool same = sort_put<items>(p, range, pack, thread, used, key, rest, sorted, order);
+        if (!named_barrier_any(1, used, same)) {
+            return true;
+        }
+        if (!sort_has_long_runs<items>(p, pack, thread, used, key)) {
+            sort_short_runs(p, range, pack, thread, used, key, rest, sorted, order);
+            return true;
+        }
+        if (!sort_number_runs<threads>(p, pack, thread, used, key, rest, mine)) {
+            return false;
+        }
+    }
+}
 
 // Sorts a bucket by 64-bit keys, distance << row | row, by the first `used` threads. shared [items
 // * threads].
@@ -42,8 +286,7 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
     if (packs) {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
             W away = sort_distance(range, k.word);
-            shared[i] = (uint32_t)(away >> pack.low) << pack.number |
-                        (pack.whole ? (uint32_t)k.row : (uint32_t)i);
+            shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
             rest[i] = (uint32_t)(away & (((W)1 << pack.low) - 1)) << row | (uint32_t)k.row;
         });
     } else {
@@ -162,13 +405,10 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
     const bool apart = sizeof(W) > 4 && sort_range_bits(range) + row > 64;
-    if (p.count > most * threads) {
+    if (p.count > (apart ? few : most) * threads) {
         sort_any(p, key, shared, (int)sizeof shared, sorted, order);
     } else if (apart) {
-        uint64_t *const wide = (uint64_t *)shared;
-        if (!(p.count <= few * threads
-                  ? sort_far_apart<threads, few>(p, key, range, wide, sorted, order)
-                  : sort_far_apart<threads, most>(p, key, range, wide, sorted, order))) {
+        if (!sort_far_apart<threads, few>(p, key, range, (uint64_t *)shared, sorted, order)) {
             sort_any(p, key, shared, (int)sizeof shared, sorted, order);
         }
     } else if (p.count <= few * threads) {

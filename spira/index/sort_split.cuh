@@ -11,15 +11,11 @@
 
 namespace spira {
 
-// The splitters in shared memory, as the rows [first, last) of a segment see them. Their words are
-// the nodes of a search tree (tree_node). A splitter follows each row of the segment that shares
-// its word if its own row is `last` or later: its node is the next word. So only splitters from the
-// segment itself are compared by row, however many share a word.
+// The splitters in shared memory. Their words are the nodes of a search tree (tree_node).
 template <typename W>
 struct sort_splitters {
     W *tree;             // [2^height] the first is unused
-    int32_t *row;        // [buckets] of each splitter
-    int32_t *end;        // the first splitter that follows all rows of the segment, or `buckets`
+    int32_t *sample;     // [buckets] the sample that each splitter is
     int buckets, height; // 2^height >= buckets
 };
 
@@ -59,12 +55,11 @@ SPIRA_DEVICE void sort_load_ranked(const W *__restrict__ sample,
 }
 
 // Ranks the samples. Every oversample-th one is a splitter and goes to shared memory; block 0
-// writes the splitters to split_word and split_row, too. last: the segment ends there. Called by
-// all threads of a block, after a barrier behind which *to.end is `buckets`; the caller needs a
-// barrier before it reads them.
+// writes the splitters to split_word and split_row, too. Called by all threads of a block; the
+// caller needs a barrier before it reads them.
 template <typename W>
 SPIRA_DEVICE void sort_find_splitters(const sort_shape &shape, const sort_ranked<W> &from,
-                                      int32_t last, const sort_splitters<W> &to, W *split_word,
+                                      const sort_splitters<W> &to, W *split_word,
                                       int32_t *split_row) {
     const int samples = shape.buckets * shape.oversample;
 #pragma unroll
@@ -79,19 +74,13 @@ SPIRA_DEVICE void sort_find_splitters(const sort_shape &shape, const sort_ranked
         int rank = (int)((both & 0xffff) + (both >> 16)),
             b = (int)((uint32_t)rank * shape.inverse >> 16);
         if (b * shape.oversample == rank) {
-            const W word = from.word[j];
-            const int32_t row = sort_sample_row(&shape, s);
-            const bool none = word == word_none<W>(); // no word is above it
-            to.row[b] = row;
+            to.sample[b] = s;
             if (b > 0) {
-                *sort_node(to, b) = (W)(word + (row >= last && !none));
-            }
-            if (b > 0 && row >= last && none) {
-                atomicMin(to.end, b);
+                *sort_node(to, b) = from.word[j];
             }
             if (blockIdx.x == 0) {
-                split_word[b] = word;
-                split_row[b] = row;
+                split_word[b] = from.word[j];
+                split_row[b] = sort_sample_row(&shape, s);
             }
         }
     }
@@ -101,11 +90,29 @@ SPIRA_DEVICE void sort_find_splitters(const sort_shape &shape, const sort_ranked
     }
 }
 
-// Finds the buckets of the rows first, first + sort_threads, ... of a thread at a time: the last
-// splitters that do not follow them, by word and then by row. The segment ends at `last`.
+// The bucket of a row: the last splitter that does not follow it, by word and then by row.
+template <typename W>
+SPIRA_DEVICE int sort_find_bucket(const sort_shape &shape, const sort_splitters<W> &in, W word,
+                                  int32_t row) {
+    int at = 0;
+    for (int step = 1 << in.height; step; step >>= 1) {
+        int next = at + step;
+        if (next < in.buckets) {
+            W other = *sort_node(in, next);
+            at = other < word || (other == word && sort_sample_row(&shape, in.sample[next]) <= row)
+                     ? next
+                     : at;
+        }
+    }
+    return at;
+}
+
+// The same for the rows first, first + sort_threads, ... of a thread at a time. Only rows that
+// share their word with a splitter take the search by rows.
 template <int each, typename W>
-SPIRA_DEVICE void sort_find_buckets(const sort_splitters<W> &in, const W (&word)[sort_most_rows],
-                                    int32_t first, int32_t last, int (&bucket)[sort_most_rows]) {
+SPIRA_DEVICE void sort_find_buckets(const sort_shape &shape, const sort_splitters<W> &in,
+                                    const W (&word)[sort_most_rows], int32_t first,
+                                    int (&bucket)[sort_most_rows]) {
     int node[each];
 #pragma unroll
     for (int j = 0; j < each; ++j) {
@@ -117,15 +124,14 @@ SPIRA_DEVICE void sort_find_buckets(const sort_splitters<W> &in, const W (&word)
             node[j] = 2 * node[j] + !(word[j] < in.tree[node[j]]);
         }
     }
-    const int most = *in.end - 1;
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-        const int32_t row = first + j * sort_threads;
-        int b = min(node[j] - (1 << in.height), most);
-        while (b > 0 && *sort_node(in, b) == word[j] && in.row[b] > row && in.row[b] < last) {
-            --b;
+        int32_t row = first + j * sort_threads;
+        bucket[j] = min(node[j] - (1 << in.height), in.buckets - 1);
+        if (bucket[j] > 0 && *sort_node(in, bucket[j]) == word[j] &&
+            sort_sample_row(&shape, in.sample[bucket[j]]) > row) {
+            bucket[j] = sort_find_bucket(shape, in, word[j], row);
         }
-        bucket[j] = b;
     }
 }
 
@@ -133,14 +139,14 @@ SPIRA_DEVICE void sort_find_buckets(const sort_splitters<W> &in, const W (&word)
 template <int from, typename W>
 SPIRA_DEVICE void sort_find_buckets_any(const sort_shape &shape, const sort_splitters<W> &in,
                                         const W (&word)[sort_most_rows], int32_t first,
-                                        int32_t last, int (&bucket)[sort_most_rows]) {
+                                        int (&bucket)[sort_most_rows]) {
     if constexpr (from < sort_most_rows) {
         if (shape.each != from) {
-            sort_find_buckets_any<from + 1>(shape, in, word, first, last, bucket);
+            sort_find_buckets_any<from + 1>(shape, in, word, first, bucket);
             return;
         }
     }
-    sort_find_buckets<from>(in, word, first, last, bucket);
+    sort_find_buckets<from>(shape, in, word, first, bucket);
 }
 
 // Takes the next place in a bucket; bucket -1: none. Adjacent lanes with the same bucket take their
@@ -201,21 +207,16 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     const int height = sort_tree_height(buckets);
     W *shared_word = (W *)sort_shared;                                  // [most] or [2^height]
     int32_t *start = (int32_t *)(shared_word + max(most, 1 << height)); // [buckets]
-    int32_t *shared_row = start + buckets;                              // [buckets]
-    uint16_t *shared_local = (uint16_t *)shared_row;                    // [most]
-    __shared__ int32_t end;
-    const sort_splitters<W> splitters = {shared_word, shared_row, &end, buckets, height};
+    int32_t *shared_sample = start + buckets;                           // [buckets]
+    uint16_t *shared_local = (uint16_t *)shared_sample;                 // [most]
+    const sort_splitters<W> splitters = {shared_word, shared_sample, buckets, height};
     sort_ranked<W> ranked;
     sort_load_ranked(sample, ranks, buckets * shape.oversample, ranked);
     sort_loading<source, sort_most_rows> loading;
     sort_words_begin(from, last, loading, [&](int j) {
         return j < shape.each ? first + j * sort_threads + (int)threadIdx.x : last;
     });
-    if (threadIdx.x == 0) {
-        end = buckets;
-    }
-    __syncthreads();
-    sort_find_splitters(shape, ranked, last, splitters, split_word, split_row);
+    sort_find_splitters(shape, ranked, splitters, split_word, split_row);
     W word[sort_most_rows];
     sort_words_end(from, loading, true, word);
 #pragma unroll 1
@@ -224,7 +225,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     }
     __syncthreads();
     int bucket[sort_most_rows];
-    sort_find_buckets_any<1>(shape, splitters, word, first + (int)threadIdx.x, last, bucket);
+    sort_find_buckets_any<1>(shape, splitters, word, first + (int)threadIdx.x, bucket);
     uint32_t at[sort_most_rows]; // bucket << 16 | place in it
 #pragma unroll
     for (int j = 0; j < sort_most_rows; ++j) {

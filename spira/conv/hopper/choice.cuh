@@ -4,12 +4,6 @@
 
 #include "traits.cuh"
 
-// To be measured: rounds of thread blocks up to which a thread block of 64 columns has two tiles
-// under way.
-#ifndef SPIRA_TRY_TWO_SETS
-#define SPIRA_TRY_TWO_SETS 1
-#endif
-
 namespace spira {
 
 // Whether this file is compiled for a GPU that runs the kernel.
@@ -99,11 +93,9 @@ SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
     const bool halves = full && !most && worthy && 2 * tiles * wide > d->multiprocessors;
     const int columns = most || halves ? 256 : hopper_columns_choose(s->cout);
     const int64_t units = tiles * ceil_div(s->cout, columns);
-    const int64_t resident = d->multiprocessors * hopper_resident(columns, 1);
-    const bool few = units <= resident;
-    const bool pairs = columns == 64 && units <= resident * SPIRA_TRY_TWO_SETS;
+    const bool few = units <= d->multiprocessors * hopper_resident(columns, 1);
     const int slices = columns / 32, split = halves || (few && worthy) ? 2 : 1;
-    const conv_sizes best = {pairs && split == 1 ? 2 : 1, slices, split, 1};
+    const conv_sizes best = {few && split == 1 && columns == 64 ? 2 : 1, slices, split, 1};
     return hopper_sizes_fit(s, d, &best) ? best : conv_sizes{1, slices, 1, 1};
 }
 

@@ -50,13 +50,14 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
 }
 
 // Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4 in fp16 and bf16, or
-// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 64 or 128 columns;
-// `split` is 1.
+// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact
+// fp32 with 64; `split` is 1.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
     return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
            size->split == 1 &&
-           (size->tiles == 1 || (size->tiles == 2 && (columns == 128 || columns == 64))) &&
+           (size->tiles == 1 ||
+            (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
@@ -74,57 +75,25 @@ SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes
     return count;
 }
 
-// Whether 64 columns may have tiles of 256 rows: one thread block of 16 warps, which takes a ring
-// of four teams.
-#ifndef SPIRA_TRY_PORTABLE_LARGE64
-#define SPIRA_TRY_PORTABLE_LARGE64 1
-#endif
-
-// Whether 64 columns take the place of 128 where all tiles would begin at once: with 64, tiles have
-// half of the work, and the GPU hands out the second half of them as the first ends.
-#ifndef SPIRA_TRY_PORTABLE_FEW
-#define SPIRA_TRY_PORTABLE_FEW 1
-#endif
-
-// Pairs of row groups of a multiprocessor from which tiles of 256 rows pay: a thread block of these
-// has no other beside it that would work while it begins and ends a tile. That matters less where
-// tiles have many stages.
-#ifndef SPIRA_TRY_PORTABLE_ENOUGH64
-#define SPIRA_TRY_PORTABLE_ENOUGH64 4
-#endif
-#ifndef SPIRA_TRY_PORTABLE_ENOUGH128
-#define SPIRA_TRY_PORTABLE_ENOUGH128 8
-#endif
-SPIRA_API int portable_large_pays(const conv_shape *s, int columns) {
-    const int64_t stages = (int64_t)s->volume * conv_shape_chunks(s); // of a tile, at most
-    return columns == 64 && stages >= 27 * 4    ? SPIRA_TRY_PORTABLE_ENOUGH64
-           : columns == 128 && stages >= 27 * 8 ? SPIRA_TRY_PORTABLE_ENOUGH128
-                                                : 16;
-}
-
 // The choice without measurements. Where there are few tiles, narrow slices make more of them.
 // Larger tiles read the weights half as often: where there are enough for all multiprocessors, or
 // where shared memory leaves room for one thread block only, which is then a larger one.
 SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity,
                                            const device_info *d) {
+    enum { enough = 16 }; // pairs of row groups of a multiprocessor, for larger tiles
     const int64_t pairs = order_pairs(order_count(capacity));
     auto few = [&](int columns, int each) { // tiles of 128 rows, of a multiprocessor
         return pairs * ceil_div(s->cout, columns) <= (int64_t)each * d->multiprocessors;
     };
     const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64, 1));
     const bool halves = portable_half(s->type) && s->cout % 128 == 0; // 64 columns leave none empty
-    const int most =
-        few(128, SPIRA_TRY_PORTABLE_FEW && halves ? 2 : 1) ? 64 : portable_columns_most(s->type);
+    const int most = few(128, halves ? 2 : 1) ? 64 : portable_columns_most(s->type);
     const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
-    const int64_t enough = portable_large_pays(s, columns);
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
-    const bool deep = portable_stages(columns, 256, 1, d->shared_max) >= portable_teams_stages(4);
-    const bool shared = columns == 128 || (SPIRA_TRY_PORTABLE_LARGE64 && columns == 64 && deep &&
-                                           s->type != numeric_f32);
     const conv_sizes large = {2, slices, 1, 1};
-    return shared && (many || alone) && portable_sizes_fit(s->type, d, &large)
+    return columns == 128 && (many || alone) && portable_sizes_fit(s->type, d, &large)
                ? large
                : conv_sizes{1, slices, 1, 1};
 }

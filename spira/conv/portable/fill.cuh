@@ -173,9 +173,7 @@ SPIRA_DEVICE void portable_each_valid(const portable_filling<T::warp_fragments> 
         if (f.valid >> group * bits & ((1u << bits) - 1)) {
 #pragma unroll
             for (int i = group * fragments; i < (group + 1) * fragments; ++i) {
-                if (!SPIRA_TRY_PORTABLE_SPARSE || f.valid >> i * portable_word_bits & 3) {
-                    copy(i);
-                }
+                copy(i);
             }
         }
     }

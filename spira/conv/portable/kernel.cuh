@@ -183,23 +183,16 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
 //
 // Where each tile is a thread block's own, two halve each of the heaviest, p.halved in number: each
 // has a row group of the pair.
-//
-// Where all tiles begin at once, thread blocks that find a free multiprocessor have the heavy ones.
-// The others are dealt in reverse: the heaviest then shares its multiprocessor with the lightest.
 template <typename T>
 SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p, uint32_t &groups) {
     conv_work w = conv_work_of<T::columns, T::rows / order_rows>(p);
     const int all = (w.row_groups + T::rows / order_rows - 1) / (T::rows / order_rows);
-    const int first = p.multiprocessors;
     groups = (1u << conv_pair_groups) - 1;
-    if (T::pairs == 1 && p.halved > 0) {
+    if (T::pairs == 1 && T::exact && p.halved > 0) {
         const bool half = w.own < 2 * p.halved;
         groups = half ? 1u << w.own % 2 : groups;
         w.own = half ? w.own / 2 : w.own - p.halved;
         w.tiles = w.own < all;
-    }
-    if (first > 0 && all <= min(w.workers, 2 * first) && w.own >= first && w.own < all) {
-        w.own = first + all - 1 - w.own;
     }
     return w;
 }

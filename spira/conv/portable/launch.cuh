@@ -19,18 +19,10 @@ SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room, int chunks) {
 // Tiles that two thread blocks halve, the heaviest: with few offsets the heaviest tile has up to
 // four times the mean work, and the layer would wait for it. More of them would not pay: halves
 // read the weights twice.
-#ifndef SPIRA_TRY_PORTABLE_HALVED
-#define SPIRA_TRY_PORTABLE_HALVED 16 // of how many tiles one is halved; 0: none
-#endif
 SPIRA_API int portable_halved(int64_t tiles, int volume) {
-    enum { share = SPIRA_TRY_PORTABLE_HALVED, few = 32 }; // offsets
-    return share > 0 && volume <= few ? (int)ceil_div(tiles, max_of((int)share, 1)) : 0;
+    enum { share = 16, few = 32 }; // one of how many; offsets
+    return volume <= few ? (int)ceil_div(tiles, (int)share) : 0;
 }
-
-// Whether heavy tiles share multiprocessors with light ones: portable_work_of.
-#ifndef SPIRA_TRY_PORTABLE_PAIRED
-#define SPIRA_TRY_PORTABLE_PAIRED 1
-#endif
 
 // T: portable_traits.
 template <typename T>
@@ -44,10 +36,8 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
     const int64_t workers = portable_workers(tiles, room, p.chunks);
-    p.multiprocessors =
-        SPIRA_TRY_PORTABLE_PAIRED && resident > 1 ? d->multiprocessors / p.slices : 0;
     const bool apart = workers == tiles && tiles > room; // each tile a worker's, in several rounds
-    p.halved = T::pairs == 1 && T::halves && apart ? portable_halved(tiles, p.volume) : 0;
+    p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
     const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers + p.halved, 1));
     auto kernel = portable_kernel<T>;
     SPIRA_TRY(status_from_cuda(
@@ -70,8 +60,7 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
     if (p.size.slices == 3) {
         return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
     }
-    return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 4, 1, 8>>(p, d, stream)
-                            : portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
+    return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
 }
 
 // The same in exact fp32; p.weights: of portable_exact_pack_kernel.

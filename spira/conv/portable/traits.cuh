@@ -28,18 +28,6 @@ enum {
     portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
 };
 
-// Whether fragments without a source are left as they are; otherwise zeros fill them. Their copies
-// cost less than the instructions that leave them out.
-#ifndef SPIRA_TRY_PORTABLE_SPARSE
-#define SPIRA_TRY_PORTABLE_SPARSE 0
-#endif
-#ifndef SPIRA_TRY_PORTABLE_TEAMS
-#define SPIRA_TRY_PORTABLE_TEAMS 4
-#endif
-#ifndef SPIRA_TRY_PORTABLE_AHEAD
-#define SPIRA_TRY_PORTABLE_AHEAD 3
-#endif
-
 // ---- variants -----------------------------------------------------------------------------------
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
@@ -50,7 +38,7 @@ SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
 // Teams of producer warps, at most. A producer warp waits for its own instructions more than for
 // its copies, so four teams fill stages faster than two, where registers allow for them.
 SPIRA_BOTH constexpr int portable_teams_most(int columns) {
-    return columns == 64 ? SPIRA_TRY_PORTABLE_TEAMS : 2;
+    return columns == 64 ? 4 : 2;
 }
 
 // Stages of a ring with four teams, at least: see cursor.cuh.
@@ -65,7 +53,7 @@ SPIRA_BOTH constexpr int portable_producers(int columns, int rows) {
 // Entries of a warp whose source rows are on their way (cursor.cuh). With 96 columns two thread
 // blocks fit in 99 KB only if these are two.
 SPIRA_BOTH constexpr int portable_ahead(int columns) {
-    return columns == 96 ? 2 : SPIRA_TRY_PORTABLE_AHEAD;
+    return columns == 96 ? 2 : 3;
 }
 
 SPIRA_BOTH constexpr int portable_slots(int columns) {
@@ -148,10 +136,6 @@ struct portable_traits {
     static constexpr int warp_fragments = gathered / portable_fragment;
     static constexpr int resident = portable_resident(columns, rows);
     static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
-
-    // Whether half a tile takes much less time than a tile: the products of 64 columns take too
-    // little of it, but for fused multiply-adds.
-    static constexpr bool halves = exact || columns > 64;
 
     // Whether the chunks of a run share the addresses of their rows, as registers allow.
     static constexpr bool shares = columns > 32;

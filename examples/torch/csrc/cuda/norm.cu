@@ -8,22 +8,12 @@
 #include "spira/base/launch.cuh"
 #include "spira/numeric.cuh"
 
-// Measured on the GPU: whether kernels start while the one before ends. 0: none; 1: the second and
-// the third; 2: the first, too.
-#ifndef SPIRA_TRY_NORM_EARLY
-#define SPIRA_TRY_NORM_EARLY 1
-#endif
-// Measured on the GPU: thread blocks of the third kernel, in waves.
-#ifndef SPIRA_TRY_NORM_WAVES
-#define SPIRA_TRY_NORM_WAVES 2
-#endif
-
 namespace spira_torch {
 namespace gpu {
 
 using namespace spira;
 
-enum { norm_threads = 256, norm_batch = 4 };
+enum { norm_threads = 256, norm_batch = 4, norm_waves = 2 };
 
 // Thread blocks of a multiprocessor at a time: backward loads three arrays and needs twice the
 // registers.
@@ -360,8 +350,7 @@ static status norm_run_rows(const device_info *info, const norm_params &p, bool 
                             cudaStream_t stream) {
     const int columns = p.job.channels / wide, lines = max_of((int)norm_threads / columns, 1);
     const int64_t blocks = ceil_div(p.job.capacity, (int64_t)lines * norm_batch);
-    const int64_t most =
-        (int64_t)info->multiprocessors * norm_resident(backward) * SPIRA_TRY_NORM_WAVES;
+    const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward) * norm_waves;
     return kernel_launch(norm_rows_kernel<E, wide, backward>,
                          (unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, 0, early,
                          1, stream, "norm", p);
@@ -369,14 +358,12 @@ static status norm_run_rows(const device_info *info, const norm_params &p, bool 
 
 template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
-    const bool early = SPIRA_TRY_NORM_EARLY && info->programmatic;
-    const bool first = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
     const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
     SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
-                            first, 1, stream, "norm", p));
-    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0, early, 1,
-                            stream, "norm", p));
-    return norm_run_rows<E, wide, backward>(info, p, early, stream);
+                            false, 1, stream, "norm", p));
+    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0,
+                            info->programmatic, 1, stream, "norm", p));
+    return norm_run_rows<E, wide, backward>(info, p, info->programmatic, stream);
 }
 
 static bool norm_is_wide(const norm_job *job) {
@@ -421,13 +408,12 @@ status norm(const device_info *info, const norm_job *job, float *slots, stream_r
 }
 
 status norm_apply(const device_info *info, const norm_job *job, stream_ref stream) {
-    const bool early = SPIRA_TRY_NORM_EARLY > 1 && info->programmatic;
     norm_params p = {};
     p.job = *job;
     return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, early, stream)
-                                 : norm_run_rows<E, 1, false>(info, p, early, stream);
+        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, false, stream)
+                                 : norm_run_rows<E, 1, false>(info, p, false, stream);
     });
 }
 
