@@ -71,7 +71,7 @@ SPIRA_DEVICE void map_compact_far(const map_plane_task<W> &task, const search_se
             record[y] = position;
             has |= bits << (y * K);
         };
-        if (plane_far_find<W, K>(task.walk, sets, window, word, plane, put)) {
+        if (plane_far_find<W, K, true>(task.walk, sets, window, word, plane, put)) {
             record[K] = (int32_t)has;
         } else if (map_compact_walk<W, K>(task, sets, window.begin, plane, word, record)) {
             device_status_raise(task.trouble, device_flag_lattice, (uint32_t)(first + row));

@@ -71,7 +71,9 @@ SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[rows], const W (&key)[rows]) {
 }
 
 // Finds the positions of the anchors of rows in a sampled window, interleaved.
-template <typename W, int rows>
+//
+// wide: takes two steps at once where rows are few, which needs registers
+template <typename W, int rows, bool wide>
 SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_window &window,
                                     const W (&key)[rows], int (&position)[rows]) {
     uint32_t at[rows];
@@ -86,7 +88,7 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
         position[y] = window.begin + (chunk << window.length.first);
     }
     int step = 1 << window.length.first;
-    if constexpr (rows <= 3) { // two steps at once: three words, loaded together
+    if constexpr (wide && rows <= 3) { // two steps at once: three words, loaded together
 #pragma unroll 1
         for (; step > 2; step /= 4) {
             int more[rows] = {};
@@ -148,8 +150,8 @@ SPIRA_DEVICE const W *plane_far_row(const search_sets<W> &sets, const plane_wind
 
 // Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
 // presence bits, and the source position of the first member. Returns false if there are words off
-// the lattice: then bits and positions are unspecified.
-template <typename W, int K, typename F>
+// the lattice: then bits and positions are unspecified. wide: as in plane_far_anchors
+template <typename W, int K, bool wide, typename F>
 SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W> &sets,
                                  const plane_window &window, W output, int plane, F row) {
     W key[K];
@@ -159,7 +161,7 @@ SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W
     for (int y = 0; y < K; ++y) {
         key[y] = plane_far_key(walk, output, plane, y);
     }
-    plane_far_anchors<W, K>(sets, window, key, position);
+    plane_far_anchors<W, K, wide>(sets, window, key, position);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
         const W *word = plane_far_row<W, K>(sets, window, position[y]);

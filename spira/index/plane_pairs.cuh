@@ -141,7 +141,7 @@ SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_
             found->from[y][at + a * 32 + lane] = (uint16_t)from;
             has |= row << (y * K);
         };
-        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+        if (!plane_far_find<W, K, true>(walk, sets, search.window, word, search.plane, put)) {
             has = 0;
             leaps = 0;
             lost = true;

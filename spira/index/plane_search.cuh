@@ -195,7 +195,8 @@ SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W>
                 position += has;
             }
         };
-        if (!plane_far_find<W, K>(walk, sets, search.window, word, search.plane, put)) {
+        constexpr bool wide = columns == K * K * K; // half maps have no registers left
+        if (!plane_far_find<W, K, wide>(walk, sets, search.window, word, search.plane, put)) {
             plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
         }
     });
