@@ -203,7 +203,7 @@ static spira::status limits_choose(const choices *c, const std::vector<frame> &f
     limits->type = c->common.type;
     double more = std::max(1.0, (double)limits->voxels / most[0]);
     for (int i = 1; i < spira::net_sets_max; ++i) { // sets that dilate may have more than the input
-        limits->set_voxels[i] = (int32_t)std::min(2.0 * limits->voxels, ceil(most[i] * more));
+        limits->set_voxels[i] = (int32_t)std::min((double)INT32_MAX, ceil(most[i] * more));
     }
     input_of(job, &frames[0], &job->input);
     job->input.count = &job->input.rows;

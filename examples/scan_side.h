@@ -263,16 +263,30 @@ static spira::status measure_plan(const spira::net_plan *plan, const prepared<W>
     return spira::device_status_read(&trouble);
 }
 
-// Fills limits->set_voxels with the voxels that each set of the network has in this scan. (Sets
-// that grow beyond the standard capacities of a plan are an error.)
 template <typename W>
-static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
+static spira::status measure_within(job *j, const prepared<W> *p, spira::net_limits *limits) {
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
     void *memory = block_new(j->plan->workspace_bytes);
     SPIRA_REQUIRE(memory, spira::status_capacity, "memory", j->plan->workspace_bytes);
     spira::status s = measure_plan(j->plan, p, memory, limits->set_voxels);
     free(memory);
     return s;
+}
+
+// Fills limits->set_voxels with the voxels that each set of the network has in this scan. Sets of a
+// few lone voxels grow beyond the standard capacities of a plan: then it measures once more, with
+// room for all that they can touch.
+template <typename W>
+static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
+    enum { growth = 32 };
+    const spira::status s = measure_within(j, p, limits);
+    if (s.code != spira::status_capacity || limits->voxels > INT32_MAX / growth) {
+        return s;
+    }
+    for (int i = 1; i < spira::net_sets_max; ++i) {
+        limits->set_voxels[i] = limits->voxels * growth;
+    }
+    return measure_within(j, p, limits);
 }
 
 static inline const char *type_name(const options *o) {

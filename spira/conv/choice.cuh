@@ -12,6 +12,11 @@
 #include "portable.cuh"
 #include "tensor.cuh"
 
+// Input channels from which on the portable kernel computes layers in tf32.
+#ifndef SPIRA_PORTABLE_TF32_CHANNELS
+#define SPIRA_PORTABLE_TF32_CHANNELS 32
+#endif
+
 namespace spira {
 
 enum conv_kernel {
@@ -30,8 +35,8 @@ SPIRA_API bool conv_uses_tensor(numeric type, int capability) {
 // Whether the portable kernel computes a layer unless the caller's map says otherwise. In tf32 a
 // chunk has half as many channels: narrow layers are faster over the tiled layout.
 SPIRA_API bool conv_portable_pays(const conv_shape *s, const device_info *d) {
-    enum { tf32_least = 32 }; // input channels
-    return portable_takes(s, d) && (s->type != numeric_tf32 || s->cin + s->cin2 >= tf32_least);
+    return portable_takes(s, d) &&
+           (s->type != numeric_tf32 || s->cin + s->cin2 >= SPIRA_PORTABLE_TF32_CHANNELS);
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {

@@ -1140,7 +1140,7 @@ DEVICE_TEST(gpu_conv_form_of) {
                 bool ordered = reads_order(&s), few = narrow_takes(&s, gpu());
                 const bool portable = conv_kernel_of(&s, gpu()) == conv_kernel_portable;
                 CHECK_EQUAL(ordered, few || hopper_takes(&s, gpu()) || portable);
-                CHECK(!portable || (volume <= 1024 && (type == numeric_f32 || channels >= 64)));
+                CHECK(!portable || (volume <= 1024 && (type != numeric_tf32 || channels >= 32)));
                 CHECK_EQUAL(few,
                             numeric_size(type) == 2 && gpu()->capability >= 80 && channels <= 32);
                 CHECK(few || portable || !ordered ||

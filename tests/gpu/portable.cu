@@ -6,6 +6,8 @@
 #define SPIRA_PLAIN_SM90 // compiles the kernel in code for sm_90a
 #endif
 
+#define SPIRA_PORTABLE_TF32_CHANNELS 0 // layers of any number of channels
+
 #define gpu gpu_queried
 #include "../support/gpu.cuh"
 #undef gpu
