@@ -59,41 +59,41 @@ SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W
 }
 
 // Steps of a search in samples, the first of `step` words. at: shared addresses.
-template <typename W, int rows, int step>
-SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[rows], const W (&key)[rows]) {
+template <typename W, int K, int step>
+SPIRA_DEVICE void plane_far_steps(uint32_t (&at)[K], const W (&key)[K]) {
 #pragma unroll
-    for (int y = 0; y < rows; ++y) {
+    for (int y = 0; y < K; ++y) {
         plane_far_step<step>(&at[y], key[y]);
     }
     if constexpr (step > 1) {
-        plane_far_steps<W, rows, step / 2>(at, key);
+        plane_far_steps<W, K, step / 2>(at, key);
     }
 }
 
 // Finds the positions of the anchors of rows in a sampled window, interleaved.
 //
-// wide: takes two steps at once where rows are few, which needs registers
-template <typename W, int rows, bool wide>
+// wide: takes two steps at once if K is 3, which needs registers
+template <typename W, int K, bool wide>
 SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_window &window,
-                                    const W (&key)[rows], int (&position)[rows]) {
-    uint32_t at[rows];
+                                    const W (&key)[K], int (&position)[K]) {
+    uint32_t at[K];
 #pragma unroll
-    for (int y = 0; y < rows; ++y) {
+    for (int y = 0; y < K; ++y) {
         at[y] = window.words;
     }
-    plane_far_steps<W, rows, plane_samples / 2>(at, key);
+    plane_far_steps<W, K, plane_samples / 2>(at, key);
 #pragma unroll
-    for (int y = 0; y < rows; ++y) {
+    for (int y = 0; y < K; ++y) {
         const int chunk = (int)((at[y] - window.words) / (uint32_t)sizeof(W));
         position[y] = window.begin + (chunk << window.length.first);
     }
     int step = 1 << window.length.first;
-    if constexpr (wide && rows <= 3) { // two steps at once: three words, loaded together
+    if constexpr (wide && K <= 3) { // two steps at once: three words, loaded together
 #pragma unroll 1
         for (; step > 2; step /= 4) {
-            int more[rows] = {};
+            int more[K] = {};
 #pragma unroll
-            for (int y = 0; y < rows; ++y) {
+            for (int y = 0; y < K; ++y) {
 #pragma unroll
                 for (int n = 1; n < 4; ++n) {
                     const W word = plane_far_word(sets, position[y] + n * (step / 4) - 1);
@@ -101,7 +101,7 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
                 }
             }
 #pragma unroll
-            for (int y = 0; y < rows; ++y) {
+            for (int y = 0; y < K; ++y) {
                 position[y] += more[y];
             }
         }
@@ -109,7 +109,7 @@ SPIRA_DEVICE void plane_far_anchors(const search_sets<W> &sets, const plane_wind
 #pragma unroll 1
     for (step /= 2; step; step /= 2) {
 #pragma unroll
-        for (int y = 0; y < rows; ++y) {
+        for (int y = 0; y < K; ++y) {
             position[y] += plane_far_word(sets, position[y] + step - 1) < key[y] ? step : 0;
         }
     }
@@ -138,16 +138,6 @@ SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *wor
     return bits & ((1u << K) - 1);
 }
 
-// The K words from a row's anchor on. Without spacing the samples are the words. With it there are
-// K words, and those below the anchor have no bits.
-template <typename W, int K>
-SPIRA_DEVICE const W *plane_far_row(const search_sets<W> &sets, const plane_window &window,
-                                    int position) {
-    return window.length.first
-               ? sets.source + min(position, sets.count - K)
-               : (const W *)shared_pointer(window.words) + (position - window.begin);
-}
-
 // Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
 // presence bits, and the source position of the first member. Returns false if there are words off
 // the lattice: then bits and positions are unspecified. wide: as in plane_far_anchors
@@ -164,7 +154,11 @@ SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W
     plane_far_anchors<W, K, wide>(sets, window, key, position);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
-        const W *word = plane_far_row<W, K>(sets, window, position[y]);
+        // Without spacing the samples are the words. With it there are K words, and those below the
+        // anchor have no bits.
+        const W *word = window.length.first ? sets.source + min(position[y], sets.count - K)
+                                            : (const W *)shared_pointer(window.words) +
+                                                  (position[y] - window.begin);
         bool off;
         const uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
         any = any || off;

@@ -72,25 +72,16 @@ template <typename W, int threads>
 bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> first, int bits,
            int32_t each) {
     const int32_t rows = (int32_t)words.size();
-    std::vector<int32_t> wanted((size_t)rows);
-    for (int32_t i = 0; i < rows; ++i) {
-        wanted[(size_t)i] = i;
-    }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
+    const std::vector<int32_t> wanted = sort_wanted(words);
     const split_rows<W> s = split_make(r, words, wanted, first, each);
-    std::vector<W> sorted((size_t)rows + 1, (W)77);
-    std::vector<int32_t> order((size_t)rows + 1, 77);
+    std::vector<W> sorted((size_t)rows + 1, (W)sort_untouched);
+    std::vector<int32_t> order((size_t)rows + 1, sort_untouched);
     const W end = bits < (int)(8 * sizeof(W)) ? (W)((W)1 << bits) : word_none<W>();
     CHECK_OK(kernel_launch(sort_buckets_kernel<W, threads>, (unsigned)s.shape.buckets, threads, 0,
                            false, 1, nullptr, "sort", s.shape, s.table.data(), s.split_word.data(),
                            s.key.data(), end, bits_for((uint64_t)rows - 1), sorted.data(),
                            order.data()));
-    bool good = sorted.back() == (W)77 && order.back() == 77;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        good = good && order[i] == wanted[i] && sorted[i] == words[(size_t)wanted[i]];
-    }
-    return good;
+    return sort_is(words, wanted, sorted, order);
 }
 
 // Words in runs of up to `run` equal ones, `apart` from each other, in random rows; some of none.

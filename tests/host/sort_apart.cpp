@@ -17,12 +17,8 @@ enum { far_bits = 63 };
 // Returns whether the result is that of a stable sort.
 bool sorts(random_state *r, const std::vector<uint64_t> &words, int32_t half) {
     const int32_t rows = (int32_t)words.size(), blocks = (int32_t)ceil_div(rows, sort_threads);
-    std::vector<int32_t> wanted((size_t)rows), place((size_t)rows);
-    for (int32_t i = 0; i < rows; ++i) {
-        wanted[(size_t)i] = i;
-    }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
+    const std::vector<int32_t> wanted = sort_wanted(words);
+    std::vector<int32_t> place((size_t)rows);
     for (int32_t i = 0; i < rows; ++i) {
         place[(size_t)wanted[(size_t)i]] = i;
     }
@@ -52,17 +48,13 @@ bool sorts(random_state *r, const std::vector<uint64_t> &words, int32_t half) {
             key[(size_t)(k * sort_threads) + i] = {words[(size_t)row], (uint64_t)row};
         }
     }
-    std::vector<uint64_t> sorted((size_t)rows + 1, 77);
-    std::vector<int32_t> order((size_t)rows + 1, 77);
+    std::vector<uint64_t> sorted((size_t)rows + 1, sort_untouched);
+    std::vector<int32_t> order((size_t)rows + 1, sort_untouched);
     CHECK_OK(kernel_launch(sort_buckets_kernel<uint64_t, sort_bucket_threads>, 2u,
                            sort_bucket_threads, 0, false, 1, nullptr, "sort", shape, table.data(),
                            split_word, key.data(), (uint64_t)1 << far_bits, 20, sorted.data(),
                            order.data()));
-    bool good = sorted.back() == 77 && order.back() == 77;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        good = good && order[i] == wanted[i] && sorted[i] == words[(size_t)wanted[i]];
-    }
-    return good;
+    return sort_is(words, wanted, sorted, order);
 }
 
 // Words over the whole range, in clusters of up to `near` words that share their upper bits; every

@@ -38,8 +38,8 @@ steps<W> steps_run(const std::vector<W> &words, int bits) {
     s.split_word.resize((size_t)shape.buckets);
     s.split_row.resize((size_t)shape.buckets);
     s.key.resize((size_t)rows);
-    s.sorted.assign((size_t)rows + 1, (W)77);
-    s.order.assign((size_t)rows + 1, 77);
+    s.sorted.assign((size_t)rows + 1, (W)sort_untouched);
+    s.order.assign((size_t)rows + 1, sort_untouched);
     const sort_array<W> from = {words.data()};
     const W end = bits < (int)(8 * sizeof(W)) ? (W)((W)1 << bits) : word_none<W>();
     CHECK_OK(kernel_launch(sort_sample_kernel<W, sort_array<W>>, sort_groups * sort_parts,
@@ -65,17 +65,7 @@ steps<W> steps_run(const std::vector<W> &words, int bits) {
 // does not follow it.
 template <typename W>
 bool steps_good(const std::vector<W> &words, const steps<W> &s) {
-    const int32_t rows = (int32_t)words.size();
-    std::vector<int32_t> wanted((size_t)rows);
-    for (int32_t i = 0; i < rows; ++i) {
-        wanted[(size_t)i] = i;
-    }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
-    bool good = s.sorted.back() == (W)77 && s.order.back() == 77;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        good = good && s.order[i] == wanted[i] && s.sorted[i] == words[(size_t)wanted[i]];
-    }
+    bool good = sort_is(words, sort_wanted(words), s.sorted, s.order);
     for (int b = 0; b < s.shape.buckets; ++b) {
         for (int k = 0; k < s.shape.blocks; ++k) {
             const uint32_t entry = s.table[(size_t)(b * s.shape.blocks + k)];

@@ -1,4 +1,5 @@
-// tests/support/emulate_sort.h: emulate_hopper.h for the kernels of the sort, and these kernels.
+// tests/support/emulate_sort.h: emulate_hopper.h for the kernels of the sort, these kernels, and
+// the stable sort that their results are compared with.
 #ifndef SPIRA_TESTS_EMULATE_SORT_H
 #define SPIRA_TESTS_EMULATE_SORT_H
 
@@ -32,5 +33,33 @@ alignas(16) inline thread_local int4 sort_shared[4096];
 #include "../../spira/index/sort_bucket.cuh"
 #include "../../spira/index/sort_sample.cuh"
 #include "../../spira/index/sort_split.cuh"
+
+#include <algorithm>
+#include <vector>
+
+// The rows of words in the order of a stable sort.
+template <typename W>
+std::vector<int32_t> sort_wanted(const std::vector<W> &words) {
+    std::vector<int32_t> wanted(words.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        wanted[i] = (int32_t)i;
+    }
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
+    return wanted;
+}
+
+enum { sort_untouched = 77 }; // in the element behind the last of `sorted` and `order`
+
+// Whether a sort has left that order, and nothing behind it. sorted, order: [rows + 1]
+template <typename W>
+bool sort_is(const std::vector<W> &words, const std::vector<int32_t> &wanted,
+             const std::vector<W> &sorted, const std::vector<int32_t> &order) {
+    bool good = sorted.back() == (W)sort_untouched && order.back() == sort_untouched;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        good = good && order[i] == wanted[i] && sorted[i] == words[(size_t)wanted[i]];
+    }
+    return good;
+}
 
 #endif
