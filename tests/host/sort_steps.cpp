@@ -139,6 +139,7 @@ std::vector<uint64_t> scan_words(float size, int64_t every, word_layout *layout)
 // Points that repeat a voxel, hundreds of them one after another, and rows of none: in words of
 // both widths.
 TEST(sort_of_a_scan) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
     word_layout layout;
     const std::vector<uint64_t> words = scan_words(0.1f, 2, &layout);
     CHECK(word_bits(&layout) <= 32);
