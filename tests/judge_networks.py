@@ -35,11 +35,13 @@ class Run:
         return lo + (hi - lo) * torch.rand(count, generator=self.random)
 
     def norm(self, name, eps, x):
-        """Batch norm of random statistics."""
+        """Batch norm; its statistics are near those of x, as a trained network's: through all
+        layers, features stay in the range of fp16."""
         count = x.shape[1]
+        mean, variance = x.mean(0).cpu(), x.var(0, unbiased=False).cpu().clamp(min=0.5)
         values = {"weight": self.uniform(count, 0.5, 1), "bias": self.uniform(count, -0.1, 0.1),
-                  "running_mean": self.uniform(count, -0.1, 0.1),
-                  "running_var": self.uniform(count, 0.5, 1.5)}
+                  "running_mean": mean + self.uniform(count, -0.1, 0.1),
+                  "running_var": variance * self.uniform(count, 0.5, 1.5)}
         for what, value in values.items():
             self.tensors[f"{name}.{what}"] = value.numpy()
         gamma, beta, mean, variance = (value.to(self.device) for value in values.values())

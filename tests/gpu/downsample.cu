@@ -481,7 +481,7 @@ void check_steps(std::initializer_list<int> sizes, int density) {
             CHECK_EQUAL(words.size(), (size_t)n);
             CHECK_EQUAL(downsample_is_step(s.from, s.stride), s.is_short);
             for (int room : {0, 1000}) {
-                if (test_thinned(3)) {
+                if (test_thinned(11)) {
                     continue;
                 }
                 int32_t capacity = n + room > 0 ? n + room : 1;
@@ -558,6 +558,9 @@ std::vector<int> axis_ends(int lo, int hi, int from) {
 template <typename W>
 void check_steps_field_ends(int batches) {
     for (const step &s : steps_all) {
+        if (test_thinned(5)) {
+            continue;
+        }
         word_layout layout =
             reference_layout<W>({-100, -70, -90}, {200, 150, 85}, batches, s.stride, {1, 1, 1});
         const std::vector<int> xs = axis_ends(layout.lo.x, layout.hi.x, s.from.x),
@@ -624,7 +627,7 @@ void check_shapes() {
             triple at = {lo.x + (corner & 1), lo.y + (corner >> 1 & 1), lo.z + (corner >> 2)};
             std::vector<W> words =
                 box_words<W>(&random, &layout, at, size, corner < 4 || size.x == 16 ? 100 : 60);
-            if (test_thinned(2)) {
+            if (test_thinned(5)) {
                 continue;
             }
             check_levels("shapes", &layout, words, 0,
@@ -762,7 +765,7 @@ void check_groups(triple reach) {
     for (int n : {near - 1, near, near + 1, near + 512, most - 100, most - 40, most - 32, most - 20,
                   most + 1}) {
         for (int ahead : {0, 1, 31, 511, 512, 600}) {
-            if (test_thinned(7)) {
+            if (test_thinned(19)) {
                 continue;
             }
             const int behind = (ahead * 7 + n) % 600;

@@ -160,7 +160,7 @@ void check_every_kernel() {
             kernel_shape k = {c.size, c.dilation, stride, transposed};
             word_layout l = reference_layout<W>(lo, hi, 2, stride, kernel_reach(&k));
             for (int32_t n : {0, 1, 2, 33, 1100, 3000}) {
-                if (test_quick() && (n > 33 || test_thinned(5))) {
+                if (test_quick() && (n > 33 || test_thinned(17))) {
                     continue;
                 }
                 std::vector<W> words = words_random<W>(&random, &l, lo, hi, stride, n);
@@ -195,7 +195,7 @@ void check_every_size() {
             }
             std::vector<W> words = words_random<W>(&random, &l, lo, hi, {1, 1, 1}, n);
             for (int room : {0, 1, 1100}) { // thread blocks without outputs
-                if (test_thinned(7)) {
+                if (test_thinned(23)) {
                     continue;
                 }
                 label_kernel("every size", k);
@@ -366,7 +366,7 @@ DEVICE_TEST(gpu_exchange_rows_of_any_width) {
                 continue;
             }
             for (int room : {0, 1, 700}) {
-                if (test_thinned(5)) {
+                if (test_thinned(17)) {
                     continue;
                 }
                 check_rows(&random, n, volume, room);

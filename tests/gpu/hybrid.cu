@@ -198,7 +198,7 @@ DEVICE_TEST(gpu_hybrid_every_threshold) {
             for (numeric type : numerics) {
                 for (pairs_form form : forms) {
                     for (int deep = 0; deep < 2; ++deep, ++turn) {
-                        if (test_thinned(17)) {
+                        if (test_thinned(53)) {
                             continue;
                         }
                         random_state random = random_make((uint64_t)turn);
@@ -390,7 +390,7 @@ DEVICE_TEST(gpu_hybrid_layers) {
         for (numeric type : numerics) {
             for (int size : {2, 3, 5}) {
                 for (int t = 0; t <= size / 2 * 3 + 1; ++t, ++turn) {
-                    if (test_thinned(17)) {
+                    if (test_thinned(41)) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)turn);

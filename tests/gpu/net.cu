@@ -405,7 +405,7 @@ DEVICE_TEST(gpu_net_failure_leaves_no_stream_behind) {
 
 // Every layer cut otherwise than by the rules: the features stay within their bounds.
 DEVICE_TEST(gpu_net_with_records) {
-    int32_t voxels = test_quick() ? 200 : 1500;
+    int32_t voxels = test_quick() ? 60 : 1500;
     for (const char *name : {"zoo", "MinkUNet42", "SparseResNet21"}) {
         for (numeric type : types) {
             for (int turn = 0; turn < (test_quick() ? 1 : 2); ++turn) {

@@ -287,6 +287,9 @@ DEVICE_TEST(gpu_order_clamps_the_count) {
     random_state random = random_make(3);
     for (int32_t capacity : {1, 63, 64, 128, 200}) {
         for (int32_t over : {1, 64, 1000, INT32_MAX / 2}) {
+            if (test_thinned(3)) {
+                continue;
+            }
             std::vector<scene> scenes;
             for (triple size : {sizes[1], sizes[2], sizes[5]}) {
                 scenes.push_back(scene_make(&random, size, capacity, capacity, fill_half));
@@ -333,6 +336,9 @@ DEVICE_TEST(gpu_order_ends_of_the_keys) {
     random_state random = random_make(4);
     for (int maps : {1, 2, 3, 4, 8, 16}) {
         for (int32_t room : {0, 70}) {
+            if (test_thinned(3)) {
+                continue;
+            }
             std::vector<scene> scenes, empty;
             for (int m = 0; m < maps; ++m) {
                 scenes.push_back(scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
@@ -361,7 +367,7 @@ DEVICE_TEST(gpu_order_room_for_many_runs) {
         std::vector<scene> scenes;
         for (int32_t count :
              {0, 1, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
-            if (count <= capacity && !(test_quick() && count > 2049)) {
+            if (count <= capacity && !(test_quick() && count > 2049) && !test_thinned(4)) {
                 fill kind = (fill)(turn++ % fills);
                 scenes.push_back(scene_make(&random, sizes[turn % 3], count, capacity, kind));
                 snprintf(label, sizeof label, "%d of %d outputs, fill %d", count, capacity, kind);
