@@ -280,15 +280,16 @@ function measured_figure(table, step, input) {
 
 # Lists the rows: a text, the table and the step of the figure, parted by "|".
 function measured_rows(line) {
-    line[1] = "kernel map, size 3|indexing|map, K=3, os"
-    line[2] = "filtered pair lists, size 3|indexing|map, K=3, ws"
-    line[3] = "pack and sort raw coordinates|indexing|pack + sort"
-    line[4] = "convolution, 16 to 16 channels, size 3|features|16,16,3 fp16"
-    line[5] = "convolution, 64 to 64|features|64,64,3 fp16"
-    line[6] = "convolution, 128 to 128|features|128,128,3 fp16"
-    line[7] = "SparseResNet21, raw coordinates to features, one graph|networks|SparseResNet21"
-    line[8] = "MinkUNet42, the same|networks|MinkUNet42"
-    return 8
+    line[1] = "kernel map `[voxels, 27]`, size 3|indexing|map, K=3, os"
+    line[2] = "the layout that `conv` reads, its map included|indexing|map, K=3, ordered"
+    line[3] = "filtered pair lists, size 3|indexing|map, K=3, ws"
+    line[4] = "pack and sort raw coordinates|indexing|pack + sort"
+    line[5] = "convolution, 16 to 16 channels, size 3|features|16,16,3 fp16"
+    line[6] = "convolution, 64 to 64|features|64,64,3 fp16"
+    line[7] = "convolution, 128 to 128|features|128,128,3 fp16"
+    line[8] = "SparseResNet21, raw coordinates to features, one graph|networks|SparseResNet21"
+    line[9] = "MinkUNet42, the same|networks|MinkUNet42"
+    return 9
 }
 
 function print_measured(    lines, line, part, kitti, survey, i) {

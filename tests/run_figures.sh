@@ -223,7 +223,7 @@ mkdir -p full
 {
     stamp map abc1234
     for input in "$kitti" "$survey"; do
-        for layout in os ws; do
+        for layout in os ws ordered; do
             echo "{\"bench\": \"map\", $input, \"K\": 3, \"word\": 32, \"layout\": \"$layout\", \"us\": 5.1, $gpu}"
         done
         echo "{\"bench\": \"sort\", $input, \"word\": 32, \"method\": \"pack+sort\", \"us\": 15.3, $gpu}"
