@@ -198,7 +198,7 @@ SPIRA_API int64_t expand_way_bytes(const expand_axes *axes, int64_t cells, int32
 }
 
 enum {
-    expand_spare = 96, // bytes of scratch for each input voxel, besides those of the sort
+    expand_spare = 192, // bytes of scratch for each input voxel, besides those of the sort
     expand_cells_large = 16 << 20, // bytes from which masks are quicker than a bitmap of all cells
 };
 
