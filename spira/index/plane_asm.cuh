@@ -20,13 +20,13 @@ SPIRA_DEVICE uint32_t plane_bit(uint32_t above) {
 // Returns tap m: *position, which then advances, or -1.
 template <int m>
 SPIRA_DEVICE uint32_t plane_tap(uint32_t bits, int *position) {
-    uint32_t tap;
+    uint32_t tap = 0;
     asm("{ .reg .pred has; .reg .b32 bit;\n"
         "and.b32 bit, %2, %3;\n"
         "setp.ne.u32 has, bit, 0;\n"
         "selp.b32 %0, %1, -1, has;\n"
         "@has add.s32 %1, %1, 1; }"
-        : "=&r"(tap), "+r"(*position)
+        : "+r"(tap), "+r"(*position)
         : "r"(bits), "n"(1 << m));
     return tap;
 }

@@ -21,17 +21,15 @@ namespace spira {
 // many loads are in flight.
 SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
 #ifdef __CUDA_ARCH__
-    float2 v;
+    float2 v = make_float2(0.0f, 0.0f);
     asm volatile("{\n\t"
                  ".reg .pred both, one;\n\t"
                  "setp.ge.s32 both, %3, 2;\n\t"
                  "setp.eq.s32 one, %3, 1;\n\t"
-                 "mov.f32 %0, 0f00000000;\n\t"
-                 "mov.f32 %1, 0f00000000;\n\t"
                  "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
                  "@one ld.global.f32 %0, [%2];\n\t"
                  "}"
-                 : "=&f"(v.x), "=&f"(v.y)
+                 : "+f"(v.x), "+f"(v.y)
                  : "l"(from), "r"(there));
     return v;
 #else

@@ -145,14 +145,11 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool ther
 
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool there) {
 #ifdef __CUDA_ARCH__
+    to[0] = to[1] = to[2] = to[3] = 0;
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %5, 0;\n"
-                 "mov.u32 %0, 0;\n"
-                 "mov.u32 %1, 0;\n"
-                 "mov.u32 %2, 0;\n"
-                 "mov.u32 %3, 0;\n"
                  "@there ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-                 : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+                 : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
                  : "l"(from), "r"((uint32_t)there));
 #else
     for (int i = 0; i < 4; ++i) {
@@ -164,11 +161,11 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool ther
 // Loads an element of a row that is not aligned.
 SPIRA_DEVICE void narrow_load_element(uint32_t &to, const char *from, bool there) {
 #ifdef __CUDA_ARCH__
+    to = 0;
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %2, 0;\n"
-                 "mov.u32 %0, 0;\n"
                  "@there ld.global.u16 %0, [%1]; }"
-                 : "=&r"(to)
+                 : "+r"(to)
                  : "l"(from), "r"((uint32_t)there));
 #else
     to = there ? *(const uint16_t *)from : 0;
