@@ -199,6 +199,14 @@ function take_plain(    step, key) {
     cell[key, "plain"] = value("us")
 }
 
+# Keeps a line of a layer's gradients: one of the steps that bench_grad times.
+function take_gradient(    key) {
+    key = "gradients" SUBSEP step_name("conv") SUBSEP value("input")
+    add_row("gradients", key)
+    head[key] = step_name("conv") " | " value("input")
+    cell[key, value("pass")] = value("us")
+}
+
 # Keeps a line of another engine: for each step and input the fastest remains.
 function take_peer(    key) {
     key = value("step") SUBSEP value("input")
@@ -244,6 +252,8 @@ function take(    bench, table, key) {
         take_peer()
     else if (bench == "plain-target")
         plain_target[value("step"), value("input")] = value("us")
+    else if (bench == "grad-target")
+        gradient_target[value("step"), value("input")] = value("us")
     else if (plain) {
         take_plain()
         return
@@ -254,13 +264,15 @@ function take(    bench, table, key) {
         take_scene()
     else if (bench == "minuet")
         take_minuet()
+    else if (bench == "grad")
+        take_gradient()
     else if (value("dataflow") == "hybrid")
         take_case("fig11")
     else if (value("dataflow") == "gather-gemm-scatter" && value("dtype") == "fp16")
         take_grouping()
     if (value("dataflow") ~ /^(os|ws|ws-det)$/ && value("dtype") == "fp16" && value("form") == "")
         take_dataflow()
-    if (bench ~ /^(tune.*|layers|stamp|peer|plain-target|scenes|minuet)$/)
+    if (bench ~ /^(tune.*|layers|stamp|peer|plain-target|grad-target|scenes|minuet|grad)$/)
         return # other tables, or none
     if ((value("dataflow") != "" && value("dataflow") != "os") || value("form") != "")
         return

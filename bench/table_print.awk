@@ -176,6 +176,26 @@ function print_portable(    i, key, part, own) {
     print ""
 }
 
+# The gradients of a layer. The target and the peer are about both together, the bias left out.
+function print_gradients(    i, key, part, other, both) {
+    source("Microseconds", "gradients")
+    print "| layer | input | target | both | of the input | of the weights | best peer, both " \
+        "| of the bias | weights for the input\047s |"
+    print "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for (i = 1; i <= rows["gradients"]; ++i) {
+        key = row["gradients", i]
+        split(key, part, SUBSEP)
+        both = cell[key, "input gradient"] + cell[key, "weight gradient"]
+        other = peer[part[2] ", gradients", part[3]]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", head[key], \
+            figure(gradient_target[part[2], part[3]]), figure(both), \
+            figure(cell[key, "input gradient"]), figure(cell[key, "weight gradient"]), \
+            figure(other), figure(cell[key, "bias gradient"]), \
+            figure(cell[key, "input gradient, weights"])
+    }
+    print ""
+}
+
 function print_detectors(    i, key, part) {
     source("Microseconds", "detectors")
     print "| step | input | measured |"
@@ -387,6 +407,8 @@ function print_named(name) {
         print_grouping()
     else if (name == "portable")
         print_portable()
+    else if (name == "gradients")
+        print_gradients()
     else if (name == "detectors")
         print_detectors()
     else if (name == "minuet")
