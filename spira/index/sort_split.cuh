@@ -11,11 +11,15 @@
 
 namespace spira {
 
-// The splitters in shared memory. Their words are the nodes of a search tree (tree_node).
+// The splitters in shared memory, as a segment sees them. Their words are the nodes of a search
+// tree (tree_node). A splitter whose row is behind the segment follows each row of the segment that
+// shares its word. So its node is the next word, or its row is -1 if it has no word. Only splitters
+// from the segment itself are compared by row.
 template <typename W>
 struct sort_splitters {
     W *tree;             // [2^height] the first is unused
-    int32_t *sample;     // [buckets] the sample that each splitter is
+    int32_t *row;        // [buckets] of each splitter
+    int32_t last;        // where the segment ends
     int buckets, height; // 2^height >= buckets
 };
 
@@ -74,13 +78,16 @@ SPIRA_DEVICE void sort_find_splitters(const sort_shape &shape, const sort_ranked
         int rank = (int)((both & 0xffff) + (both >> 16)),
             b = (int)((uint32_t)rank * shape.inverse >> 16);
         if (b * shape.oversample == rank) {
-            to.sample[b] = s;
+            const W word = from.word[j];
+            const int32_t row = sort_sample_row(&shape, s);
+            const bool behind = row >= to.last, none = word == word_none<W>();
+            to.row[b] = behind && none ? -1 : row;
             if (b > 0) {
-                *sort_node(to, b) = from.word[j];
+                *sort_node(to, b) = (W)(word + (behind && !none));
             }
             if (blockIdx.x == 0) {
-                split_word[b] = from.word[j];
-                split_row[b] = sort_sample_row(&shape, s);
+                split_word[b] = word;
+                split_row[b] = row;
             }
         }
     }
@@ -90,33 +97,31 @@ SPIRA_DEVICE void sort_find_splitters(const sort_shape &shape, const sort_ranked
     }
 }
 
-// The bucket of a row: the last splitter that does not follow it, by word and then by row.
+// The last splitter whose row is not -1: these are the last ones. Called by whole warps.
 template <typename W>
-SPIRA_DEVICE int sort_find_bucket(const sort_shape &shape, const sort_splitters<W> &in, W word,
-                                  int32_t row) {
-    int at = 0;
-    for (int step = 1 << in.height; step; step >>= 1) {
-        int next = at + step;
-        if (next < in.buckets) {
-            W other = *sort_node(in, next);
-            at = other < word || (other == word && sort_sample_row(&shape, in.sample[next]) <= row)
-                     ? next
-                     : at;
-        }
+SPIRA_DEVICE int sort_last_splitter(const sort_splitters<W> &in) {
+    enum { lanes = 32 };
+    static_assert(sort_buckets_max <= lanes * lanes * lanes, "three steps");
+    int at = 0; // no row is before the first splitter
+    for (int stride = lanes * lanes; stride; stride /= lanes) {
+        const int next = at + (int)(threadIdx.x % lanes + 1) * stride;
+        const bool before = next < in.buckets && in.row[next] >= 0;
+        at += __popc(__ballot_sync(~0u, before)) * stride;
     }
     return at;
 }
 
-// The same for the rows first, first + sort_threads, ... of a thread at a time. Only rows that
-// share their word with a splitter take the search by rows.
+// Finds the buckets of the rows first, first + sort_threads, ... of a thread at a time: the last
+// splitters that do not follow them, by word and then by row. Called by whole warps.
 template <int each, typename W>
-SPIRA_DEVICE void sort_find_buckets(const sort_shape &shape, const sort_splitters<W> &in,
-                                    const W (&word)[sort_most_rows], int32_t first,
-                                    int (&bucket)[sort_most_rows]) {
+SPIRA_DEVICE void sort_find_buckets(const sort_splitters<W> &in, const W (&word)[sort_most_rows],
+                                    int32_t first, int (&bucket)[sort_most_rows]) {
     int node[each];
+    bool none = false;
 #pragma unroll
     for (int j = 0; j < each; ++j) {
         node[j] = 1;
+        none = none || word[j] == word_none<W>();
     }
     for (int level = 0; level < in.height; ++level) {
 #pragma unroll
@@ -124,29 +129,30 @@ SPIRA_DEVICE void sort_find_buckets(const sort_shape &shape, const sort_splitter
             node[j] = 2 * node[j] + !(word[j] < in.tree[node[j]]);
         }
     }
+    const int most = __any_sync(~0u, none) ? sort_last_splitter(in) : in.buckets - 1;
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-        int32_t row = first + j * sort_threads;
-        bucket[j] = min(node[j] - (1 << in.height), in.buckets - 1);
-        if (bucket[j] > 0 && *sort_node(in, bucket[j]) == word[j] &&
-            sort_sample_row(&shape, in.sample[bucket[j]]) > row) {
-            bucket[j] = sort_find_bucket(shape, in, word[j], row);
+        const int32_t row = first + j * sort_threads;
+        int b = min(node[j] - (1 << in.height), most);
+        while (b > 0 && *sort_node(in, b) == word[j] && in.row[b] > row && in.row[b] < in.last) {
+            --b;
         }
+        bucket[j] = b;
     }
 }
 
-// Chooses sort_find_buckets<shape.each>.
+// Chooses sort_find_buckets<each>.
 template <int from, typename W>
-SPIRA_DEVICE void sort_find_buckets_any(const sort_shape &shape, const sort_splitters<W> &in,
+SPIRA_DEVICE void sort_find_buckets_any(int each, const sort_splitters<W> &in,
                                         const W (&word)[sort_most_rows], int32_t first,
                                         int (&bucket)[sort_most_rows]) {
     if constexpr (from < sort_most_rows) {
-        if (shape.each != from) {
-            sort_find_buckets_any<from + 1>(shape, in, word, first, bucket);
+        if (each != from) {
+            sort_find_buckets_any<from + 1>(each, in, word, first, bucket);
             return;
         }
     }
-    sort_find_buckets<from>(shape, in, word, first, bucket);
+    sort_find_buckets<from>(in, word, first, bucket);
 }
 
 // Takes the next place in a bucket; bucket -1: none. Adjacent lanes with the same bucket take their
@@ -207,9 +213,9 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     const int height = sort_tree_height(buckets);
     W *shared_word = (W *)sort_shared;                                  // [most] or [2^height]
     int32_t *start = (int32_t *)(shared_word + max(most, 1 << height)); // [buckets]
-    int32_t *shared_sample = start + buckets;                           // [buckets]
-    uint16_t *shared_local = (uint16_t *)shared_sample;                 // [most]
-    const sort_splitters<W> splitters = {shared_word, shared_sample, buckets, height};
+    int32_t *shared_row = start + buckets;                              // [buckets]
+    uint16_t *shared_local = (uint16_t *)shared_row;                    // [most]
+    const sort_splitters<W> splitters = {shared_word, shared_row, last, buckets, height};
     sort_ranked<W> ranked;
     sort_load_ranked(sample, ranks, buckets * shape.oversample, ranked);
     sort_loading<source, sort_most_rows> loading;
@@ -225,7 +231,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     }
     __syncthreads();
     int bucket[sort_most_rows];
-    sort_find_buckets_any<1>(shape, splitters, word, first + (int)threadIdx.x, bucket);
+    sort_find_buckets_any<1>(shape.each, splitters, word, first + (int)threadIdx.x, bucket);
     uint32_t at[sort_most_rows]; // bucket << 16 | place in it
 #pragma unroll
     for (int j = 0; j < sort_most_rows; ++j) {
