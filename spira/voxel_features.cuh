@@ -163,13 +163,13 @@ SPIRA_API status voxel_features(voxel_feature kind, const float *values, int col
 
 // The same with a limit on the rows of a voxel and with appended channels.
 //
-// format   see above
+// format   see above; W is deduced
 // inputs   args: see voxel_features_args; arrays in device memory, the layout in host memory
 // outputs  args->features; rows from the count on are not written
 // errors   null or misaligned pointers, sizes, bits of `append`, a layout of another word, another
 //          type than `format`
 // Asynchronous, deterministic, bit-identical to voxel_features_host.
-template <typename W, numeric format = numeric_any>
+template <numeric format = numeric_any, typename W>
 SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t stream) {
     SPIRA_TRY(voxel_features_args_check(args));
     return voxel_features_launch<W, format>(*args, voxel_features_channels(args), stream);

@@ -524,7 +524,7 @@ void check_features(uint64_t seed, numeric type) {
                 CHECK(fabs(stored - value) <= numeric_epsilon(type) * fabs(value) + 2e-5);
             }
             args.features = got;
-            REQUIRE_OK((voxel_features<W>(&args, nullptr)));
+            REQUIRE_OK(voxel_features(&args, nullptr));
             CHECK(memcmp(got, wanted, (size_t)used) == 0);
             CHECK(guarded_untouched(got, used, all * size));
             CHECK(guarded_untouched(wanted, used, all * size));
@@ -591,7 +591,7 @@ TEST(voxel_limits_features_refuses) {
     a = good;                                                                                      \
     change;                                                                                        \
     CHECK_STATUS(voxel_features_host(&a), code);                                                   \
-    CHECK_STATUS((voxel_features<uint32_t>(&a, nullptr)), code)
+    CHECK_STATUS(voxel_features(&a, nullptr), code)
     REFUSED(status_unsupported, a.kind = (voxel_feature)3);
     REFUSED(status_unsupported, a.append = 4);
     REFUSED(status_unsupported, a.type = (numeric)9);
