@@ -125,13 +125,14 @@ static void net_check_values(bench_session *s, const net_work<W> *w) {
     const bench_scene<W> *scene = &w->scene;
     const int32_t voxels = scene->fine.host.capacity;
     const int64_t bytes = net_bytes(w, spira::net_input);
-    spira::voxel_rows rows = {};
-    rows.begin = bench_download(&s->pool, scene->rows.begin, (int64_t)voxels + 1);
-    rows.order = bench_download(&s->pool, scene->rows.order, rows.begin[voxels]);
     char *expected = bench_host<char>(&s->pool, bytes);
-    BENCH_TRY(spira::voxel_features_host(spira::voxel_feature_mean, w->values.host,
-                                         w->values.columns, w->limits.channels, rows, voxels,
-                                         w->limits.type, expected));
+    spira::voxel_features_args<W> mean = net_values_mean(w);
+    mean.values = w->values.host;
+    mean.rows.begin = bench_download(&s->pool, scene->rows.begin, (int64_t)voxels + 1);
+    mean.rows.order = bench_download(&s->pool, scene->rows.order, mean.rows.begin[voxels]);
+    mean.set = scene->fine.host;
+    mean.features = expected;
+    BENCH_TRY(spira::voxel_features_host(&mean));
     bench_check_same(&s->pool, expected, (const char *)w->features, bytes, w->label,
                      "features of the voxels");
     bench_pool_free(&s->pool, keep);

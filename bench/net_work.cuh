@@ -82,12 +82,25 @@ static spira::status net_set_step(const net_work<W> *w, cudaStream_t stream) {
     return bench_voxelize(&w->scene, stream);
 }
 
+// The mean of the values of each voxel's rows. Both sides fill in their pointers.
+template <typename W>
+static spira::voxel_features_args<W> net_values_mean(const net_work<W> *w) {
+    spira::voxel_features_args<W> mean = {};
+    mean.kind = spira::voxel_feature_mean;
+    mean.columns = w->values.columns;
+    mean.channels = w->limits.channels;
+    mean.type = w->limits.type;
+    return mean;
+}
+
 template <typename W>
 static spira::status net_values_step(const net_work<W> *w, cudaStream_t stream) {
-    const bench_scene<W> *scene = &w->scene;
-    return spira::voxel_features(spira::voxel_feature_mean, w->values.device, w->values.columns,
-                                 w->limits.channels, scene->rows, scene->set.count,
-                                 scene->set.capacity, w->limits.type, w->features, stream);
+    spira::voxel_features_args<W> mean = net_values_mean(w);
+    mean.values = w->values.device;
+    mean.rows = w->scene.rows;
+    mean.set = w->scene.set;
+    mean.features = w->features;
+    return spira::voxel_features(&mean, stream);
 }
 
 // From raw coordinates to voxels with features.

@@ -232,14 +232,19 @@ spira::status plugin_outputs(const plugin *p, const spira::net_run_args<word> *r
 // From raw coordinates to the features of the last layer.
 spira::status plugin_compute(const plugin *p, const plugin_arrays *a, const void *const *in,
                              const spira::net_run_args<word> *run, cudaStream_t stream) {
-    const int channels = p->plan.limits.channels;
     spira::voxel_input input = plugin_input(p->record.dims, in[input_coords], in[input_count]);
     SPIRA_TRY(spira::device_status_clear(run->trouble, stream));
     SPIRA_TRY(spira::voxelize(&p->layout, &input, a->set, a->rows, run->trouble, a->scratch,
                               a->scratch_bytes, stream));
-    SPIRA_TRY(spira::voxel_features<plugin_type>(
-        spira::voxel_feature_mean, (const float *)in[input_values], channels, channels, a->rows,
-        a->set.count, a->set.capacity, p->record.type, a->features, stream));
+    spira::voxel_features_args<word> mean = {};
+    mean.kind = spira::voxel_feature_mean;
+    mean.values = (const float *)in[input_values];
+    mean.columns = mean.channels = p->plan.limits.channels;
+    mean.rows = a->rows;
+    mean.set = a->set;
+    mean.type = p->record.type;
+    mean.features = a->features;
+    SPIRA_TRY(spira::voxel_features<plugin_type>(&mean, stream));
     return spira::net_run<word, plugin_type>(&p->gpu, &p->plan, run, stream);
 }
 

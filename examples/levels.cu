@@ -145,13 +145,18 @@ static spira::status input_make(const voxels *v, levels::levels_job<W> *j) {
     void *scratch = side::block_new(bytes), *features = malloc(rows * (size_t)v->channels * 4);
     j->run.input = set;
     j->run.features = features;
+    spira::voxel_features_args<W> first = {}; // each voxel has one row
+    first.kind = spira::voxel_feature_first;
+    first.values = v->features;
+    first.columns = first.channels = v->channels;
+    first.rows = each;
+    first.set = set;
+    first.type = j->limits.type;
+    first.features = features;
     spira::device_status trouble = {};
     spira::status s = spira::voxelize_host(j->layout, &in, set, each, &trouble, scratch, bytes);
     s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
-    s = spira::status_failed(s)
-            ? s
-            : spira::voxel_features_host(spira::voxel_feature_first, v->features, v->channels,
-                                         v->channels, each, *set.count, j->limits.type, features);
+    s = spira::status_failed(s) ? s : spira::voxel_features_host(&first);
     free(scratch);
     free(memory);
     return s;

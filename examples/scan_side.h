@@ -240,9 +240,16 @@ static spira::status prepare(job *j, prepared<W> *p) {
     spira::device_status trouble = {};
     SPIRA_TRY(prepare_set(j, p, &trouble));
     SPIRA_TRY(spira::device_status_read(&trouble));
-    return spira::voxel_features_host(
-        spira::voxel_feature_mean, j->values ? j->values : j->input.points + 3, value_columns(j),
-        channels_of(j), p->bookkeeping, *p->set.count, spira::numeric_f32, p->features);
+    spira::voxel_features_args<W> mean = {};
+    mean.kind = spira::voxel_feature_mean;
+    mean.values = j->values ? j->values : j->input.points + 3;
+    mean.columns = value_columns(j);
+    mean.channels = channels_of(j);
+    mean.rows = p->bookkeeping;
+    mean.set = p->set;
+    mean.type = spira::numeric_f32;
+    mean.features = p->features;
+    return spira::voxel_features_host(&mean);
 }
 
 // Builds the sets of a plan in memory that is mostly not touched, and reads their sizes.

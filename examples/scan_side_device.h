@@ -137,9 +137,16 @@ static spira::status device_set(const job *j, device_job<W> *d) {
 
 template <typename W>
 static spira::status device_features(const job *j, device_job<W> *d, cudaStream_t stream) {
-    return spira::voxel_features<format>(spira::voxel_feature_mean, d->values, value_columns(j),
-                                         channels_of(j), d->rows, d->set.count, d->set.capacity,
-                                         j->chosen->type, d->features, stream);
+    spira::voxel_features_args<W> mean = {};
+    mean.kind = spira::voxel_feature_mean;
+    mean.values = d->values;
+    mean.columns = value_columns(j);
+    mean.channels = channels_of(j);
+    mean.rows = d->rows;
+    mean.set = d->set;
+    mean.type = j->chosen->type;
+    mean.features = d->features;
+    return spira::voxel_features<format>(&mean, stream);
 }
 
 // From raw rows to the features of the voxels.

@@ -98,6 +98,15 @@ static status run(float *host) {
     voxel_rows rows = {rows_memory, rows_memory + CAPACITY, rows_memory + 2 * CAPACITY};
     SPIRA_TRY(voxelize_workspace<uint32_t>(&input, CAPACITY, &voxel_bytes));
     void *voxel_memory = allocate(voxel_bytes);
+    voxel_features_args<uint32_t> features = {}; // the mean of the points of each voxel
+    features.kind = voxel_feature_mean;
+    features.values = points;
+    features.columns = input.columns;
+    features.channels = CIN;
+    features.rows = rows;
+    features.set = set;
+    features.type = FORMAT;
+    features.features = in;
     SPIRA_TRY(
         layer(&gpu, &words, set, nullptr, nullptr, nullptr, nullptr, nullptr, &map_bytes, stream));
     void *map_memory = allocate(map_bytes);
@@ -110,8 +119,7 @@ static status run(float *host) {
     cudaMemcpyAsync(counts, &count, sizeof count, cudaMemcpyHostToDevice, stream);
     SPIRA_TRY(device_status_clear(trouble, stream));
     SPIRA_TRY(voxelize(&words, &input, set, rows, trouble, voxel_memory, voxel_bytes, stream));
-    SPIRA_TRY(voxel_features<FORMAT>(voxel_feature_mean, points, 4, CIN, rows, set.count, CAPACITY,
-                                     FORMAT, in, stream));
+    SPIRA_TRY(voxel_features<FORMAT>(&features, stream));
     SPIRA_TRY(layer(&gpu, &words, set, in, packed, out, trouble, map_memory, &map_bytes, stream));
 
     // What the device has found, when the caller wants to know.

@@ -108,71 +108,36 @@ SPIRA_KERNEL void __launch_bounds__(voxel_threads, 2)
     }
 }
 
-// The arguments have been checked, and are of numeric format `format`.
-template <typename W, numeric format>
-SPIRA_API status voxel_features_launch(const voxel_features_args<W> &args, int channels,
-                                       cudaStream_t stream) {
-    const voxel_features_cut cut = voxel_features_cut_make(args.set.capacity, channels);
-    SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "capacity * channels", cut.blocks);
-    const word_layout words = args.words ? *args.words : word_layout{};
-    return numeric_dispatch<format>(args.type, [&](auto tag) {
-        typedef typename decltype(tag)::element E;
-        const auto kernel =
-            args.kind == voxel_feature_mean    ? voxel_features_kernel<voxel_feature_mean, W, E>
-            : args.kind == voxel_feature_first ? voxel_features_kernel<voxel_feature_first, W, E>
-                                               : voxel_features_kernel<voxel_feature_max, W, E>;
-        return kernel_launch(kernel, (unsigned)cut.blocks, voxel_threads, 0, false, 1, stream,
-                             "voxel_features", args, words, cut);
-    });
-}
-
 // The features of the voxels from the values of their rows.
 //
-// format   numeric_any: chosen by `type` at run time. A caller that names the format compiles the
-//          code for that one alone, and must pass the same `type`
-// inputs   values [rows, columns], of which the first `channels` are used
-//          rows: written by voxelize; rows.voxel is not used
-//          count [1]: voxels; a larger count is clamped to `capacity`
-// outputs  features [capacity, channels] of `type`, aligned to its element; rows from the count on
-//          are not written
-// errors   null or misaligned pointers, sizes, another type than `format`
-// Asynchronous, deterministic, bit-identical to voxel_features_host.
-// cost     one launch. Voxels of up to 32 rows are read by a thread each, others by the warps of a
-//          thread block: one voxel of all rows of a scan takes as long as one multiprocessor needs
-//          to read them
-template <numeric format = numeric_any>
-SPIRA_API status voxel_features(voxel_feature kind, const float *values, int columns, int channels,
-                                voxel_rows rows, const int32_t *count, int32_t capacity,
-                                numeric type, void *features, cudaStream_t stream) {
-    SPIRA_TRY(voxel_feature_check(kind));
-    SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
-    SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
-    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
-    voxel_features_args<uint32_t> args = {}; // its words are not read
-    args.kind = kind;
-    args.values = values;
-    args.columns = columns;
-    args.channels = channels;
-    args.rows = rows;
-    args.set.count = const_cast<int32_t *>(count);
-    args.set.capacity = capacity;
-    args.type = type;
-    args.features = features;
-    return voxel_features_launch<uint32_t, format>(args, channels, stream);
-}
-
-// The same with a limit on the rows of a voxel and with appended channels.
-//
-// format   see above
-// inputs   args: see voxel_features_args; arrays in device memory, the layout in host memory
+// format   numeric_any: chosen by args->type at run time. A caller that names the format compiles
+//          the code for that one alone, and must pass the same `type`
+// inputs   args: see voxel_features_args; arrays in device memory, the layout in host memory. A
+//          count above the capacity is clamped
 // outputs  args->features; rows from the count on are not written
 // errors   null or misaligned pointers, sizes, bits of `append`, a layout of another word, another
 //          type than `format`
 // Asynchronous, deterministic, bit-identical to voxel_features_host.
-template <typename W, numeric format = numeric_any>
+// cost     one launch. Voxels of up to 32 rows are read by a thread each, others by the warps of a
+//          thread block: one voxel of all rows of a scan takes as long as one multiprocessor needs
+//          to read them
+template <numeric format = numeric_any, typename W>
 SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t stream) {
-    SPIRA_TRY(voxel_features_args_check(args));
-    return voxel_features_launch<W, format>(*args, voxel_features_channels(args), stream);
+    SPIRA_TRY(voxel_features_check(args));
+    const int channels = voxel_features_channels(args);
+    const voxel_features_cut cut = voxel_features_cut_make(args->set.capacity, channels);
+    SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "args.set.capacity * channels",
+                  cut.blocks);
+    const word_layout words = args->words ? *args->words : word_layout{};
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
+        const auto kernel =
+            args->kind == voxel_feature_mean    ? voxel_features_kernel<voxel_feature_mean, W, E>
+            : args->kind == voxel_feature_first ? voxel_features_kernel<voxel_feature_first, W, E>
+                                                : voxel_features_kernel<voxel_feature_max, W, E>;
+        return kernel_launch(kernel, (unsigned)cut.blocks, voxel_threads, 0, false, 1, stream,
+                             "voxel_features", *args, words, cut);
+    });
 }
 
 } // namespace spira

@@ -1,8 +1,8 @@
 // spira/voxel_features.h: features of voxels from the values of their rows: the host loops.
 //
 // voxelize (voxel.h) lists the rows of each voxel in input order. A feature is the mean, the
-// largest or the first of their values. The form with voxel_features_args also limits the rows of a
-// voxel and appends offsets.
+// largest or the first of their values: of all rows of the voxel, or of the first few. Offsets from
+// the voxel's centre and from the mean can be appended.
 #ifndef SPIRA_VOXEL_FEATURES_H
 #define SPIRA_VOXEL_FEATURES_H
 
@@ -17,25 +17,79 @@ enum voxel_feature {
     voxel_feature_mean,  // the mean of its rows: an fp32 sum (its order: see voxel_partials),
                          // divided by their number
     voxel_feature_first, // the value of its first row
-    voxel_feature_max,   // the largest value of its rows, NaN if one is NaN; voxel_features_args
+    voxel_feature_max,   // the largest value of its rows, NaN if one is NaN
 };
 
-SPIRA_API status voxel_features_check(const float *values, int columns, int channels,
-                                      const voxel_rows *rows, const void *features, numeric type) {
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
-    SPIRA_TRY(pointer_check(values, alignof(float), "values"));
-    SPIRA_TRY(pointer_check(features, (size_t)numeric_size(type), "features"));
-    SPIRA_TRY(pointer_check(rows->order, alignof(int32_t), "rows.order"));
-    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
-    SPIRA_REQUIRE(columns >= channels, status_bad_size, "columns", columns);
+// Channels that are appended to the features: for each of x, y, z, the voxel's feature minus a
+// place. The first three columns of the values are x, y, z.
+enum voxel_append {
+    voxel_append_none = 0,
+    voxel_append_centre = 1, // minus the centre of the voxel
+    voxel_append_mean = 2,   // minus the mean of the rows: of use to voxel_feature_max and _first
+};
+
+// What voxel_features reads and writes. Start from zero and fill in by name. Without `append`, what
+// is for voxel_append_centre may stay null.
+template <typename W>
+struct voxel_features_args {
+    voxel_feature kind;
+    int32_t max_points;       // only the first rows of each voxel, in input order; 0: all of them
+    unsigned append;          // voxel_append bits
+    const float *values;      // [rows, columns], of which the first `channels` are used
+    int columns, channels;    // columns >= channels; with `append` columns >= 3
+    voxel_rows rows;          // written by voxelize; `voxel` is not used
+    voxel_set<W> set;         // written by voxelize; `words` is for voxel_append_centre
+    const word_layout *words; // host memory; for voxel_append_centre
+    float size[3], origin[3]; // of voxel_input; for voxel_append_centre
+    numeric type;             // of the features
+    void *features; // [capacity, voxel_features_channels()] of `type`, aligned to its element
+};
+
+// Channels of the features: the values', then three from the centre, then three from the mean.
+template <typename W>
+SPIRA_BOTH int voxel_features_channels(const voxel_features_args<W> *args) {
+    return args->channels + (args->append & voxel_append_centre ? 3 : 0) +
+           (args->append & voxel_append_mean ? 3 : 0);
+}
+
+// What voxel_append_centre reads.
+template <typename W>
+SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args) {
+    SPIRA_TRY(pointer_check(args->set.words, alignof(W), "args.set.words"));
+    SPIRA_REQUIRE(args->words, status_null_pointer, "args.words", 0);
+    SPIRA_TRY(word_check<W>(args->words));
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(float_is_finite(args->size[a]) && args->size[a] > 0, status_grid,
+                      "args.size (must be positive and finite)", a);
+        SPIRA_REQUIRE(float_is_finite(args->origin[a]), status_grid, "args.origin (must be finite)",
+                      a);
+    }
     return status_success();
 }
 
-SPIRA_API status voxel_feature_check(voxel_feature kind) {
-    SPIRA_REQUIRE(kind == voxel_feature_mean || kind == voxel_feature_first, status_unsupported,
-                  "kind (voxel_features_args has more)", kind);
-    return status_success();
+template <typename W>
+SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
+                      args->kind == voxel_feature_max,
+                  status_unsupported, "args.kind", args->kind);
+    SPIRA_REQUIRE(args->max_points >= 0, status_bad_size, "args.max_points", args->max_points);
+    SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
+                  status_unsupported, "args.append", args->append);
+    SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "args.type", args->type);
+    SPIRA_TRY(pointer_check(args->values, alignof(float), "args.values"));
+    SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "args.features"));
+    SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "args.rows.order"));
+    SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "args.rows.begin"));
+    SPIRA_REQUIRE(args->channels >= 1 && args->channels <= INT32_MAX - 6, status_bad_size,
+                  "args.channels", args->channels);
+    SPIRA_REQUIRE(args->columns >= args->channels && (!args->append || args->columns >= 3),
+                  status_bad_size, "args.columns", args->columns);
+    SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "args.set.count"));
+    SPIRA_REQUIRE(args->set.capacity >= 1 && args->set.capacity <= INT32_MAX / 2, status_bad_size,
+                  "args.set.capacity", args->set.capacity);
+    return args->append & voxel_append_centre ? voxel_features_centre_check(args)
+                                              : status_success();
 }
 
 // ---- the values of a voxel's rows as one value --------------------------------------------------
@@ -107,90 +161,6 @@ SPIRA_API float voxel_feature_value(voxel_feature kind, int32_t max_points, cons
 
 // ---- all features -------------------------------------------------------------------------------
 
-// The features of the voxels from the values of their rows: the host loop of voxel_features.
-//
-// inputs   values [rows, columns], of which the first `channels` are used
-//          rows: written by voxelize; rows.voxel is not used
-//          count: voxels
-// outputs  features [count, channels] of `type`, aligned to its element
-SPIRA_API status voxel_features_host(voxel_feature kind, const float *values, int columns,
-                                     int channels, voxel_rows rows, int32_t count, numeric type,
-                                     void *features) {
-    SPIRA_TRY(voxel_feature_check(kind));
-    SPIRA_TRY(voxel_features_check(values, columns, channels, &rows, features, type));
-    for (int64_t v = 0; v < count; ++v) {
-        for (int c = 0; c < channels; ++c) {
-            numeric_store(type, features, v * channels + c,
-                          voxel_feature_value(kind, 0, values, columns, &rows, v, c));
-        }
-    }
-    return status_success();
-}
-
-// ---- with a cap on the rows, and appended channels ----------------------------------------------
-
-// Channels that are appended to the features: for each of x, y, z, the voxel's feature minus a
-// place. The first three columns of the values are x, y, z.
-enum voxel_append {
-    voxel_append_none = 0,
-    voxel_append_centre = 1, // minus the centre of the voxel
-    voxel_append_mean = 2,   // minus the mean of the rows: of use to voxel_feature_max and _first
-};
-
-// What voxel_features reads and writes. Start from zero and fill in by name.
-template <typename W>
-struct voxel_features_args {
-    voxel_feature kind;
-    int32_t max_points;       // only the first rows of each voxel, in input order; 0: all of them
-    unsigned append;          // voxel_append bits
-    const float *values;      // [rows, columns], of which the first `channels` are used
-    int columns, channels;    // columns >= channels; with `append` columns >= 3
-    voxel_rows rows;          // written by voxelize; `voxel` is not used
-    voxel_set<W> set;         // written by voxelize; `words` is used by voxel_append_centre alone
-    const word_layout *words; // host memory; for voxel_append_centre
-    float size[3], origin[3]; // of voxel_input; for voxel_append_centre
-    numeric type;
-    void *features; // [capacity, voxel_features_channels()] of `type`, aligned to its element
-};
-
-// Channels of the features: the values', then three from the centre, then three from the mean.
-template <typename W>
-SPIRA_BOTH int voxel_features_channels(const voxel_features_args<W> *args) {
-    return args->channels + (args->append & voxel_append_centre ? 3 : 0) +
-           (args->append & voxel_append_mean ? 3 : 0);
-}
-
-template <typename W>
-SPIRA_API status voxel_features_args_check(const voxel_features_args<W> *args) {
-    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
-                      args->kind == voxel_feature_max,
-                  status_unsupported, "args.kind", args->kind);
-    SPIRA_REQUIRE(args->max_points >= 0, status_bad_size, "args.max_points", args->max_points);
-    SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
-                  status_unsupported, "args.append", args->append);
-    SPIRA_TRY(voxel_features_check(args->values, args->columns, args->channels, &args->rows,
-                                   args->features, args->type));
-    SPIRA_REQUIRE(!args->append || args->columns >= 3, status_bad_size, "args.columns",
-                  args->columns);
-    SPIRA_REQUIRE(args->channels <= INT32_MAX - 6, status_bad_size, "args.channels",
-                  args->channels);
-    SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "args.set.count"));
-    SPIRA_REQUIRE(args->set.capacity >= 1 && args->set.capacity <= INT32_MAX / 2, status_bad_size,
-                  "args.set.capacity", args->set.capacity);
-    if (args->append & voxel_append_centre) {
-        SPIRA_TRY(pointer_check(args->set.words, alignof(W), "args.set.words"));
-        SPIRA_TRY(word_check<W>(args->words));
-        for (int a = 0; a < 3; ++a) {
-            SPIRA_REQUIRE(float_is_finite(args->size[a]) && args->size[a] > 0, status_grid,
-                          "args.size (must be positive and finite)", a);
-            SPIRA_REQUIRE(float_is_finite(args->origin[a]), status_grid,
-                          "args.origin (must be finite)", a);
-        }
-    }
-    return status_success();
-}
-
 // The centre of a voxel on one axis, rounded once: origin + (index + 0.5) * size.
 SPIRA_BOTH float voxel_centre(int index, float size, float origin) {
 #ifdef __CUDA_ARCH__
@@ -250,15 +220,16 @@ SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const w
     return voxel_channel_end(args, words, voxel, channel, column(args.kind), mean);
 }
 
-// The features of the voxels: the host loop of voxel_features (voxel_features.cuh), with
-// bit-identical results.
+// The features of the voxels from the values of their rows: the host loop of voxel_features
+// (voxel_features.cuh), with bit-identical results.
 //
-// inputs   args: see voxel_features_args
-// outputs  args->features, of as many voxels as args->set has
+// inputs   args: see voxel_features_args; all arrays in host memory
+// outputs  args->features, of as many voxels as args->set has; rows from the count on are not
+//          written
 // errors   null or misaligned pointers, sizes, bits of `append`, a layout of another word
 template <typename W>
 SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
-    SPIRA_TRY(voxel_features_args_check(args));
+    SPIRA_TRY(voxel_features_check(args));
     const int channels = voxel_features_channels(args);
     const word_layout words = args->words ? *args->words : word_layout{};
     for (int64_t v = 0; v < voxel_set_count(args->set); ++v) {

@@ -71,8 +71,15 @@ spira::status voxelize(const scan::scan_cloud *cloud, const int32_t *label, floa
     for (int32_t i = 0; i < in.rows; ++i) {
         scan::scan_row_values(cloud, i, edge, b->values.get() + 4 * (int64_t)i);
     }
-    SPIRA_TRY(spira::voxel_features_host(spira::voxel_feature_mean, b->values.get(), 4, 4, rows,
-                                         *count, spira::numeric_f32, features));
+    spira::voxel_features_args<uint64_t> mean = {};
+    mean.kind = spira::voxel_feature_mean;
+    mean.values = b->values.get();
+    mean.columns = mean.channels = 4;
+    mean.rows = rows;
+    mean.set = set;
+    mean.type = spira::numeric_f32;
+    mean.features = features;
+    SPIRA_TRY(spira::voxel_features_host(&mean));
     for (int32_t v = 0; v < *count; ++v) {
         const spira::voxel at = spira::word_unpack<uint64_t>(&layout, b->words[(size_t)v]);
         const int32_t axes[3] = {at.x, at.y, at.z};

@@ -95,8 +95,6 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         all_of_word(a, narrow),
         all_of_word(a, wide),
         device_status_clear(a->trouble, a->stream),
-        voxel_features(voxel_feature_mean, a->points.points, 4, 4, a->rows, a->count, a->capacity,
-                       numeric_f32, a->memory, a->stream),
         map_count(a->map, 27, a->count, a->capacity, a->map, a->stream),
         exchange_spconv(&a->kernel, a->pairs, 1, a->map, a->map, a->trouble, a->stream),
         exchange_csr(a->map, 27, a->count, a->capacity, a->csr, a->trouble, a->memory, a->bytes,

@@ -247,8 +247,15 @@ status network_index(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(device_status_clear(n->trouble, s));
     SPIRA_TRY(voxelize<W>(&n->layout, &n->in, n->fine, n->rows, n->trouble, n->scratch,
                           n->scratch_bytes, s));
-    SPIRA_TRY(voxel_features(voxel_feature_mean, n->in.points, columns, columns, n->rows,
-                             n->fine.count, fine_most, n->type, n->points_features, s));
+    voxel_features_args<W> mean = {};
+    mean.kind = voxel_feature_mean;
+    mean.values = n->in.points;
+    mean.columns = mean.channels = columns;
+    mean.rows = n->rows;
+    mean.set = n->fine;
+    mean.type = n->type;
+    mean.features = n->points_features;
+    SPIRA_TRY(voxel_features(&mean, s));
     SPIRA_TRY(downsample<W>(&n->layout, n->fine, {2, 2, 2}, n->coarse, n->trouble, n->scratch,
                             n->scratch_bytes, s));
     const layer_map *m = n->map;

@@ -777,30 +777,33 @@ DEVICE_TEST(gpu_voxelize_real_scans) {
 // ------------------------------------------------------------------------------------
 
 // Features of voxelised rows on both sides, bit for bit; nothing is written beyond the voxels.
+// args: kind, columns, channels and type.
 void check_features(const outcome<uint64_t> &o, int32_t rows_capacity, int32_t capacity,
-                    const std::vector<float> &values, int columns, int channels, numeric type,
-                    voxel_feature kind) {
+                    const std::vector<float> &values, voxel_features_args<uint64_t> args) {
     outcome<uint64_t> host = o; // not const
-    voxel_rows host_rows = {host.voxel.data(), host.order.data(), host.begin.data()};
-    size_t size = (size_t)numeric_size(type), used = (size_t)o.count * (size_t)channels * size;
-    std::vector<char> wanted(used + 1);
+    const int64_t pitch = (int64_t)args.channels * numeric_size(args.type);
+    const int64_t used = o.count * pitch, total = capacity * pitch;
+    std::vector<char> wanted((size_t)used + 1);
+    args.values = values.data();
+    args.rows = {nullptr, host.order.data(), host.begin.data()};
+    args.set = {nullptr, &host.count, capacity};
+    args.features = wanted.data();
     if (o.count > 0) { // an empty vector has no pointer to give
-        CHECK_OK(voxel_features_host(kind, values.data(), columns, channels, host_rows, o.count,
-                                     type, wanted.data()));
+        CHECK_OK(voxel_features_host(&args));
     }
     std::vector<int32_t> order = o.order, begin = o.begin;
     order.resize((size_t)rows_capacity, 0);
     begin.resize((size_t)capacity + 1, INT32_MAX); // beyond the voxels: a trap
-    voxel_rows rows = {nullptr, device_upload(order.data(), rows_capacity),
-                       device_upload(begin.data(), capacity + 1)};
-    float *device_values = device_upload(values.data(), (int64_t)values.size());
-    int64_t total = (int64_t)capacity * channels * (int64_t)size;
+    args.values = device_upload(values.data(), (int64_t)values.size());
+    args.rows = {nullptr, device_upload(order.data(), rows_capacity),
+                 device_upload(begin.data(), capacity + 1)};
+    args.set.count = device_upload(&o.count, 1);
     char *features = device_new<char>(total);
-    CHECK_OK(voxel_features(kind, device_values, columns, channels, rows,
-                            device_upload(&o.count, 1), capacity, type, features, stream_get()));
-    std::vector<char> got = fetched(features, (int64_t)used);
-    CHECK(used == 0 || memcmp(got.data(), wanted.data(), used) == 0);
-    CHECK(device_untouched(features, (int64_t)used, total));
+    args.features = features;
+    CHECK_OK(voxel_features(&args, stream_get()));
+    std::vector<char> got = fetched(features, used);
+    CHECK(used == 0 || memcmp(got.data(), wanted.data(), (size_t)used) == 0);
+    CHECK(device_untouched(features, used, total));
 }
 
 DEVICE_TEST(gpu_voxel_features_match) {
@@ -818,13 +821,16 @@ DEVICE_TEST(gpu_voxel_features_match) {
                 // A set that was clamped has features too.
                 int32_t capacity = turn % 3 == 2 ? rows / 2 + 1 : rows;
                 outcome<uint64_t> o = voxelize_on_host<uint64_t>(&layout, &r, capacity);
-                int channels = n > 5000 ? 3 : channels_of[turn++ % 9];
-                int columns = channels + turn % 4;
-                std::vector<float> values((size_t)rows * (size_t)columns);
+                voxel_features_args<uint64_t> args = {};
+                args.kind = kind;
+                args.channels = n > 5000 ? 3 : channels_of[turn++ % 9];
+                args.columns = args.channels + turn % 4;
+                args.type = type;
+                std::vector<float> values((size_t)rows * (size_t)args.columns);
                 for (float &v : values) {
                     v = 100.0f * random_float(&random);
                 }
-                check_features(o, rows, capacity, values, columns, channels, type, kind);
+                check_features(o, rows, capacity, values, args);
             }
         }
     });
@@ -845,9 +851,16 @@ DEVICE_TEST(gpu_voxel_features_of_one_crowded_voxel) {
     for (float &v : values) {
         v = random_float(&random) * (float)(1 << random_int(&random, 0, 12)); // order matters
     }
+    voxel_features_args<uint64_t> args = {};
+    args.columns = 4;
     for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
-        check_features(o, n, n, values, 4, 4, numeric_f32, kind);
-        check_features(o, n, n, values, 4, 3, numeric_f16, kind);
+        args.kind = kind;
+        args.channels = 4;
+        args.type = numeric_f32;
+        check_features(o, n, n, values, args);
+        args.channels = 3;
+        args.type = numeric_f16;
+        check_features(o, n, n, values, args);
     }
 }
 
@@ -861,61 +874,58 @@ DEVICE_TEST(gpu_voxel_features_of_a_real_scan) {
     rows_read("kitti00_000000.bin", 4, 0.05f, &r, &need);
     REQUIRE(layout_make<uint64_t>(need, &layout));
     outcome<uint64_t> o = voxelize_on_host<uint64_t>(&layout, &r, r.in.rows);
+    voxel_features_args<uint64_t> args = {};
+    args.columns = args.channels = 4;
     for (numeric type : {numeric_f32, numeric_f16, numeric_bf16}) {
-        check_features(o, r.in.rows, r.in.rows, r.points, 4, 4, type, voxel_feature_mean);
+        args.type = type;
+        check_features(o, r.in.rows, r.in.rows, r.points, args);
     }
-    check_features(o, r.in.rows, r.in.rows, r.points, 4, 4, numeric_f32, voxel_feature_first);
+    args.kind = voxel_feature_first;
+    args.type = numeric_f32;
+    check_features(o, r.in.rows, r.in.rows, r.points, args);
 }
 
 DEVICE_TEST(gpu_voxel_features_refuses) {
     int32_t one = 1;
-    int32_t *count = device_upload(&one, 1);
-    float *values = device_zeros<float>(12);
-    int32_t *rows_data = device_zeros<int32_t>(8);
+    int32_t *rows = device_zeros<int32_t>(8);
     float *out = device_new<float>(12);
-    voxel_rows rows = {rows_data, rows_data, rows_data};
-    auto start = [&](voxel_feature kind, const float *v, int columns, int channels, voxel_rows r,
-                     const int32_t *n, int32_t capacity, numeric type, void *features) {
-        return voxel_features(kind, v, columns, channels, r, n, capacity, type, features,
-                              stream_get());
-    };
-    const voxel_feature mean = voxel_feature_mean;
-    voxel_rows no_order = rows, no_begin = rows;
-    no_order.order = nullptr;
-    no_begin.begin = nullptr;
-    CHECK_STATUS(start(mean, nullptr, 3, 3, rows, count, 4, numeric_f32, out), status_null_pointer);
-    CHECK_STATUS(start(mean, values, 3, 3, rows, nullptr, 4, numeric_f32, out),
-                 status_null_pointer);
-    CHECK_STATUS(start(mean, values, 3, 3, rows, count, 4, numeric_f32, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(start(mean, values, 3, 3, no_order, count, 4, numeric_f32, out),
-                 status_null_pointer);
-    CHECK_STATUS(start(mean, values, 3, 3, no_begin, count, 4, numeric_f32, out),
-                 status_null_pointer);
-    voxel_rows odd_order = rows, odd_begin = rows;
-    odd_order.order = misaligned(rows.order);
-    odd_begin.begin = misaligned(rows.begin);
-    CHECK_STATUS(start(mean, misaligned(values), 3, 3, rows, count, 4, numeric_f32, out),
-                 status_alignment);
-    CHECK_STATUS(start(mean, values, 3, 3, rows, misaligned(count), 4, numeric_f32, out),
-                 status_alignment);
-    CHECK_STATUS(start(mean, values, 3, 3, odd_order, count, 4, numeric_f32, out),
-                 status_alignment);
-    CHECK_STATUS(start(mean, values, 3, 3, odd_begin, count, 4, numeric_f32, out),
-                 status_alignment);
+    voxel_features_args<uint32_t> good = {};
+    good.values = device_zeros<float>(12);
+    good.columns = good.channels = 3;
+    good.rows = {nullptr, rows, rows};
+    good.set = {nullptr, device_upload(&one, 1), 4};
+    good.type = numeric_f32;
+    good.features = out;
+    voxel_features_args<uint32_t> a;
+#define REFUSED(code, name, change)                                                                \
+    do {                                                                                           \
+        a = good;                                                                                  \
+        change;                                                                                    \
+        const status s = voxel_features(&a, stream_get());                                         \
+        CHECK_STATUS(s, code);                                                                     \
+        CHECK_EQUAL(s.subject, name);                                                              \
+    } while (0)
+    REFUSED(status_null_pointer, "args.values", a.values = nullptr);
+    REFUSED(status_null_pointer, "args.set.count", a.set.count = nullptr);
+    REFUSED(status_null_pointer, "args.features", a.features = nullptr);
+    REFUSED(status_null_pointer, "args.rows.order", a.rows.order = nullptr);
+    REFUSED(status_null_pointer, "args.rows.begin", a.rows.begin = nullptr);
+    REFUSED(status_alignment, "args.values", a.values = misaligned(good.values));
+    REFUSED(status_alignment, "args.set.count", a.set.count = misaligned(good.set.count));
+    REFUSED(status_alignment, "args.rows.order", a.rows.order = misaligned(rows));
+    REFUSED(status_alignment, "args.rows.begin", a.rows.begin = misaligned(rows));
     for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
-        const status s = start(mean, values, 3, 3, rows, count, 4, type, misaligned(out));
-        CHECK_STATUS(s, status_alignment);
-        CHECK_EQUAL(s.detail, numeric_size(type));
+        REFUSED(status_alignment, "args.features", (a.type = type, a.features = misaligned(out)));
+        CHECK_EQUAL(voxel_features(&a, stream_get()).detail, numeric_size(type));
     }
-    CHECK_STATUS(voxel_features<numeric_f16>(mean, values, 3, 3, rows, count, 4, numeric_f32, out,
-                                             stream_get()),
+    REFUSED(status_bad_size, "args.channels", a.channels = 0);
+    REFUSED(status_bad_size, "args.channels", a.channels = -1);
+    REFUSED(status_bad_size, "args.columns", a.columns = 2);
+    REFUSED(status_bad_size, "args.set.capacity", a.set.capacity = 0);
+    REFUSED(status_unsupported, "args.type", a.type = (numeric)17);
+#undef REFUSED
+    CHECK_STATUS(voxel_features<numeric_f16>(&good, stream_get()),
                  status_unsupported); // another type than the code is compiled for
-    CHECK_STATUS(start(mean, values, 3, 0, rows, count, 4, numeric_f32, out), status_bad_size);
-    CHECK_STATUS(start(mean, values, 3, -1, rows, count, 4, numeric_f32, out), status_bad_size);
-    CHECK_STATUS(start(mean, values, 2, 3, rows, count, 4, numeric_f32, out), status_bad_size);
-    CHECK_STATUS(start(mean, values, 3, 3, rows, count, 0, numeric_f32, out), status_bad_size);
-    CHECK_STATUS(start(mean, values, 3, 3, rows, count, 4, (numeric)17, out), status_unsupported);
     CHECK(device_untouched(out, 0, 12));
 }
 

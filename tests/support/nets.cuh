@@ -139,9 +139,15 @@ frame_voxels<W> frame_voxelized(const frame *f, const word_layout *layout,
     v.needed = trouble.needed;
     v.words.assign(words.begin(), words.begin() + count);
     v.features.resize((size_t)(count * limits->channels * numeric_size(limits->type)) + 1);
-    CHECK_OK(voxel_features_host(voxel_feature_mean, rows ? f->values.data() : (float *)none,
-                                 limits->channels, limits->channels, where, count, limits->type,
-                                 v.features.data()));
+    voxel_features_args<W> mean = {};
+    mean.kind = voxel_feature_mean;
+    mean.values = rows ? f->values.data() : (float *)none;
+    mean.columns = mean.channels = limits->channels;
+    mean.rows = where;
+    mean.set = set;
+    mean.type = limits->type;
+    mean.features = v.features.data();
+    CHECK_OK(voxel_features_host(&mean));
     v.features.pop_back();
     return v;
 }
@@ -247,9 +253,15 @@ status device_net_voxelize(const device_net<W, format> *d, cudaStream_t stream) 
     SPIRA_TRY(device_status_clear(d->trouble, stream));
     SPIRA_TRY(voxelize<W>(&d->plan->layout, &d->in, d->set, d->rows, d->trouble, d->scratch,
                           d->scratch_bytes, stream));
-    return voxel_features<format>(voxel_feature_mean, d->values, limits->channels, limits->channels,
-                                  d->rows, d->set.count, limits->voxels, limits->type, d->features,
-                                  stream);
+    voxel_features_args<W> mean = {};
+    mean.kind = voxel_feature_mean;
+    mean.values = d->values;
+    mean.columns = mean.channels = limits->channels;
+    mean.rows = d->rows;
+    mean.set = d->set;
+    mean.type = limits->type;
+    mean.features = d->features;
+    return voxel_features<format>(&mean, stream);
 }
 
 // A second stream for runs, the same for all.
