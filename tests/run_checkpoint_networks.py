@@ -438,7 +438,7 @@ def check_messages():
     check_conversion("SECOND", "second", SECOND, "zyx", "b.")
     done = run_levels("SpMiddleResNetFHD", 5)
     check(done.returncode == 1 and "layer conv1.0.conv1" in done.stdout
-          and "the blob lacks its weight" in done.stdout, f"another network's blob: {done.stdout}")
+          and "the blob has no weight for it" in done.stdout, f"another network's blob: {done.stdout}")
     done = run_levels("VoxelBackBone8x", 4)
     check(done.returncode == 1 and "layer conv_input.0" in done.stdout,
           f"another number of values: {done.stdout}")

@@ -513,11 +513,11 @@ DEVICE_TEST(engine_program_ends_as_it_says) {
                              "12 frames in", "3000 points"}) {
         CHECK(says(said, what));
     }
-    CHECK(!says(said, "capacity was passed") && !says(said, "notes.txt"));
+    CHECK(!says(said, "capacity was exceeded") && !says(said, "notes.txt"));
     CHECK_EQUAL(run({"--voxels", "500"}), 3);
-    CHECK(says(said, "capacity was passed"));
+    CHECK(says(said, "capacity was exceeded"));
     CHECK_EQUAL(run({"--points", "100"}), 3);
-    CHECK(says(said, "a capacity was passed; needed: 3000"));
+    CHECK(says(said, "a capacity was exceeded; needed: 3000"));
     CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "fp16"}), 0);
     CHECK(says(said, "for 9000 points and 5000 voxels"));
 }

@@ -188,8 +188,8 @@ TEST(net_blob_counts_entries_of_no_layer) {
 
 TEST(net_blob_names_what_is_lacking) {
     auto m = mixed_new(numeric_f32);
-    static const char *const words[] = {"lacks its weight", "lacks its bias", "lacks its scale",
-                                        "lacks its shift"};
+    static const char *const words[] = {"has no weight", "has no bias", "has no scale",
+                                        "has no shift"};
     for (size_t t = 0; t < mixed_list().size(); ++t) {
         std::vector<item> items = mixed_list();
         uint32_t kind = items[t].kind;
@@ -269,7 +269,7 @@ TEST(net_blob_wants_names_of_their_own) {
         status size = net_blob_bytes(&m->plan, numeric_f32, &bytes);
         CHECK_STATUS(read, status_layer);
         CHECK_EQUAL(read.detail, (int64_t)mixed_up);
-        CHECK(says(read, c.words ? c.words : "lacks"));
+        CHECK(says(read, c.words ? c.words : "has no"));
         CHECK_STATUS(size, c.words ? status_layer : status_ok);
     }
 }
