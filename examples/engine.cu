@@ -433,7 +433,7 @@ static int run(const choices *c, const std::vector<frame> &frames, const side::j
     state_free(e);
     free(e);
     if (spira::status_failed(s)) {
-        return side::fail("running the engine", s);
+        return side::fail("running the engine", job->net, s);
     }
     if (bad) {
         printf("%lld frames exceeded a capacity\n", (long long)bad);
@@ -452,7 +452,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
         frames[i].path = paths[i];
         spira::status s = frame_read(net, c->common.voxel, &frames[i]);
         if (spira::status_failed(s)) {
-            return side::fail(("reading " + paths[i]).c_str(), s);
+            return side::fail(("reading " + paths[i]).c_str(), net, s);
         }
     }
     if (frames.empty()) {
@@ -471,7 +471,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     job.plan = plan;
     job.params = params;
     spira::status s = layout_fit(frames, &job);
-    code = spira::status_failed(s) ? side::fail("fitting the coordinate word", s)
+    code = spira::status_failed(s) ? side::fail("fitting the coordinate word", net, s)
                                    : weights::records_new(&c->common, &job);
     if (!code) {
         code =

@@ -171,11 +171,11 @@ template <typename W>
 static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j) {
     spira::status s = input_make(v, j);
     if (spira::status_failed(s)) {
-        return side::fail("sorting the voxels", s);
+        return side::fail("sorting the voxels", j->net, s);
     }
     s = levels::sets_measure(j);
     if (spira::status_failed(s)) {
-        return weights::fail("building the sets", j->net, s);
+        return side::fail("building the sets", j->net, s);
     }
     j->params = (float *)malloc((size_t)j->plan->params * sizeof(float));
     int code = weights::params_fill(&a->common, j->net, j->plan, (float *)j->params);
@@ -187,10 +187,10 @@ static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j
     s = levels::run(j);
     s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
     if (spira::status_failed(s)) {
-        return weights::fail("running the network", j->net, s);
+        return side::fail("running the network", j->net, s);
     }
     s = levels::run_write(a->out, j->plan, &j->run);
-    return spira::status_failed(s) ? side::fail("writing the levels", s) : 0;
+    return spira::status_failed(s) ? side::fail("writing the levels", j->net, s) : 0;
 }
 
 template <typename W>
@@ -242,11 +242,11 @@ int main(int argc, char **argv) {
     spira::word_layout layout;
     spira::status s = voxels_read(a.in, &v);
     if (spira::status_failed(s)) {
-        return side::fail("reading the voxels", s);
+        return side::fail("reading the voxels", net, s);
     }
     s = fit(&a, net, &v, &limits, &layout);
     if (spira::status_failed(s)) {
-        return weights::fail("fitting the coordinate word", net, s);
+        return side::fail("fitting the coordinate word", net, s);
     }
     const int code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
                                        : run<uint64_t>(&a, net, &v, &limits, &layout);

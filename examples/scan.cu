@@ -167,7 +167,7 @@ static int run(side::job *job) {
     spira::status s = side::run(job, &r);
     if (spira::status_failed(s)) {
         side::result_free(&r);
-        return side::fail("running the network", s);
+        return side::fail("running the network", job->net, s);
     }
     print_layers(job, &r);
     print_totals(job, &r);
@@ -180,7 +180,7 @@ static int run(side::job *job) {
     }
     s = show::result_show(job, &r);
     side::result_free(&r);
-    return spira::status_failed(s) ? side::fail("showing the result", s) : bad;
+    return spira::status_failed(s) ? side::fail("showing the result", job->net, s) : bad;
 }
 
 int main(int argc, char **argv) {
@@ -204,14 +204,14 @@ int main(int argc, char **argv) {
                                   : scan::scan_scene_street(chosen.seed, &cloud, &job.labels);
     s = spira::status_failed(s) ? s : cut(net, &cloud);
     if (spira::status_failed(s)) {
-        return side::fail("reading the scan", s);
+        return side::fail("reading the scan", net, s);
     }
     job.chosen = &chosen;
     job.net = net;
     job.plan = plan;
     s = fit(&cloud, net, chosen.voxel, &job.input, &job.layout);
     if (spira::status_failed(s)) {
-        return side::fail("fitting the coordinate word", s);
+        return side::fail("fitting the coordinate word", net, s);
     }
     const int channels = net->input_channels;
     float *values = (float *)malloc((size_t)(cloud.rows * channels) * sizeof(float));

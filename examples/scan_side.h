@@ -86,8 +86,13 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     return good && *value && !*end && spira::numeric_valid(o->type) && compiled;
 }
 
-static inline int fail(const char *doing, spira::status s) {
+// Prints an error, with the name of the layer at fault. Returns the exit code.
+static inline int fail(const char *doing, const networks::network *net, spira::status s) {
     char text[256];
+    if (s.code == spira::status_layer) {
+        fprintf(stderr, "%s: layer %s: %s\n", doing, net->layers[s.detail].name, s.subject);
+        return 1;
+    }
     bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
     fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
             system ? ", " : "", system ? strerror((int)s.detail) : "");

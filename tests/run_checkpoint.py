@@ -115,7 +115,8 @@ def check_network():
     random = np.random.default_rng(1)
     write("points.xyz32", (random.random((400, 3)) * 20).astype("<f4").tobytes())
     made = scan("--save-weights", "made.blob", "--picture", "made.png")
-    check(made.returncode == 0, f"saving weights: {made.stdout}")
+    check(made.returncode == 0 and "weights: random (seed 1)" in made.stdout,
+          f"saving weights: {made.stdout}")
     blob, want = checkpoint.read_blob(path("made.blob")), read("made.blob")
     for engine in checkpoint.LAYOUTS:
         tensors, lines = network_tensors(engine, blob)
