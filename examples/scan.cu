@@ -129,9 +129,14 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         } else {
             snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
         }
-        printf("%-18s %-7s %8d %8d %4d %9lld %8.3f %12s", l->name, text[0],
-               (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
-               out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1]);
+        printf("%-18s %-7s %8d %8d", l->name, text[0], (int)r->voxels[s->source_set], (int)out);
+        if (spira::net_is_conv(l) || s->map >= 0) {
+            printf(" %4d %9lld %8.3f", s->shape.volume, (long long)pairs,
+                   out ? (double)pairs / ((double)out * s->shape.volume) : 0.0);
+        } else { // dense maps and joined sets have no kernel
+            printf(" %4s %9s %8s", "", "", "");
+        }
+        printf(" %12s", text[1]);
         if (s->fused_into < 0) {
             printf(" %9.3f", r->layer_ms[i]);
         } else {
@@ -142,6 +147,8 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         }
         printf("\n");
     }
+    printf("K: kernel offsets; pairs: elements of the kernel map with a source; "
+           "density: pairs / (out K)\n");
 }
 
 template <typename W>
@@ -158,7 +165,7 @@ static void print_totals(const side::job *job, const side::result<W> *r) {
     if (r->graph_ms > 0) {
         printf("; one CUDA graph from integer coordinates to features: %.3f ms", r->graph_ms);
     }
-    printf("\n");
+    printf("\nindex: coordinate sets and kernel maps\n");
 }
 
 template <typename W>

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <stdlib.h>
+#include <unistd.h>
 
 #ifndef SIDE_FORMAT
 #define SIDE_FORMAT spira::numeric_any
@@ -185,8 +186,11 @@ static inline void *block_new(size_t bytes) {
     return aligned_alloc(step, (bytes + step) / step * step);
 }
 
-// Progress on one line of the terminal.
+// Progress on one line of the terminal, if there is one.
 static inline void progress(const char *what, int at, int of) {
+    if (!isatty(STDOUT_FILENO) || !isatty(STDERR_FILENO)) {
+        return;
+    }
     fprintf(stderr, "\r%s %d/%d%s", what, at, of, at == of ? "\r\033[K" : "   ");
     fflush(stderr);
 }
