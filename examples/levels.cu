@@ -13,6 +13,7 @@
 #include "levels_file.h"
 #include "levels_run.h"
 #include "scan_file.h"
+#include "scan_range.h"
 #include "scan_weights.h"
 
 // Makes the two layers of a rule. Returns false if `name` is none.
@@ -51,6 +52,7 @@ struct arguments {
 static int usage() {
     fprintf(stderr, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
                     "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
+                    "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
                     "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
     return 2;
 }
@@ -237,6 +239,15 @@ int main(int argc, char **argv) {
                                    !networks::network_make(a.common.net, &a.common.sizes, net))) {
         return usage();
     }
+    const bool metres = a.common.has_range || a.common.voxel[0] > 0;
+    if (metres && (a.extent.x || !networks::network_ranged(net))) {
+        fprintf(stderr, "--range, --voxel: for a network with a range, and without --extent\n");
+        return usage();
+    }
+    int code = side::range_choose(&a.common, net);
+    if (code) {
+        return code;
+    }
     voxels v = {};
     spira::net_limits limits;
     spira::word_layout layout;
@@ -248,8 +259,8 @@ int main(int argc, char **argv) {
     if (spira::status_failed(s)) {
         return side::fail("fitting the coordinate word", net, s);
     }
-    const int code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
-                                       : run<uint64_t>(&a, net, &v, &limits, &layout);
+    code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
+                             : run<uint64_t>(&a, net, &v, &limits, &layout);
     voxels_free(&v);
     free(net);
     return code;

@@ -149,11 +149,7 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
 // have the parameters in the same order; `plan` becomes one of them. Returns 0 or the exit code.
 SPIRA_API int params_new(const side::options *o, const networks::network *net,
                          spira::net_plan *plan, float **params) {
-    spira::net_limits limits = {};
-    limits.voxels = 1;
-    limits.channels = net->input_channels;
-    limits.grid = net->grid;
-    limits.batch = net->batch;
+    const spira::net_limits limits = side::limits_of(net, 1);
     *params = nullptr;
     spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
     if (spira::status_failed(s)) {
