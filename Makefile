@@ -160,6 +160,7 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
+	      'tests/run_scan.sh build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
 	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan' tests/run_torch.sh

@@ -71,7 +71,10 @@ import sys
 import zipfile
 import zlib
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError: # said behind the options: --help needs none
+    np = None
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import checkpoint_networks as networks
@@ -484,6 +487,8 @@ def main():
                            "[cout, 1, 1, 1, cin]; without this --map takes it as the shape says, "
                            f"and --network as version 2.3.8 does: {POINTWISE}")
     chosen = parser.parse_args()
+    if np is None:
+        sys.exit("checkpoint.py needs NumPy: pip install numpy")
     try:
         list_file(chosen.file, chosen.key) if chosen.command == "list" else convert(chosen)
     except (Fault, OSError, ValueError, zipfile.BadZipFile) as fault:

@@ -15,6 +15,7 @@
 #endif
 #include "networks.h"
 #include "scan_input.h"
+#include "scan_range.h"
 #include "scan_side.h"
 #include "scan_weights.h"
 
@@ -96,19 +97,23 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
 }
 
 // Reads a scan. A file without rows is a valid frame without points.
-static spira::status frame_read(const networks::network *net, float voxel, frame *f) {
+static spira::status frame_read(const networks::network *net, frame *f) {
     scan::scan_cloud cloud;
     spira::status s = scan::scan_read(f->path.c_str(), &cloud);
     if (spira::status_failed(s) && s.code != spira::status_file_empty) {
         return s;
     }
-    f->outside = net->voxel[0] > 0 && cloud.points ? scan::scan_cut(&cloud, net->lo, net->hi) : 0;
+    s = side::range_cut(net, &cloud, &f->outside);
+    if (spira::status_failed(s)) {
+        scan::scan_free(&cloud);
+        return s;
+    }
     f->count = (int32_t)cloud.rows;
     f->rows.resize((size_t)((cloud.rows + 1) * row_columns(net)));
     for (int64_t i = 0; i < cloud.rows; ++i) {
         float *row = f->rows.data() + i * row_columns(net);
-        scan::scan_row_place(&cloud, i, voxel, row);
-        scan::scan_row_inputs(&cloud, i, voxel, net->input_channels, row + 3);
+        scan::scan_row_place(&cloud, i, net->voxel[0], row);
+        scan::scan_row_inputs(&cloud, i, net->voxel[0], net->input_channels, row + 3);
         if (net->exchange_xy) { // the values keep their order
             std::swap(row[0], row[1]);
         }
@@ -125,10 +130,7 @@ static void input_of(const side::job *job, const frame *f, spira::voxel_input *i
     in->points = f->rows.data();
     in->rows = f->count;
     in->columns = row_columns(net);
-    for (int a = 0; a < 3; ++a) {
-        in->size[a] = net->voxel[a] > 0 ? net->voxel[a] : job->chosen->voxel;
-        in->origin[a] = net->lo[a]; // 0 without a range
-    }
+    networks::network_voxels(net, in);
     in->duplicates = spira::duplicates_merge;
 }
 
@@ -409,9 +411,10 @@ static spira::status run_state(const choices *c, const std::vector<frame> &frame
     std::vector<outcome> outcomes;
     SPIRA_TRY(limits_choose<W>(c, frames, &e->job, &limits));
     SPIRA_TRY(state_new(&limits, e));
-    printf("%s in %s, captured once for %d points and %d voxels, coordinate word %d bits\n",
+    char text[64];
+    printf("%s in %s, captured once for %d points and %d voxels of %s m, coordinate word %d bits\n",
            c->common.net, spira::numeric_name(c->common.type), e->d.input.rows, limits.voxels,
-           e->job.layout.bits);
+           side::voxel_text(e->job.net, text, sizeof text), e->job.layout.bits);
     print_output(e);
     SPIRA_TRY(rounds_run(e, frames, warm_rounds, &outcomes));
     double start = side::now_ms();
@@ -433,7 +436,7 @@ static int run(const choices *c, const std::vector<frame> &frames, const side::j
     state_free(e);
     free(e);
     if (spira::status_failed(s)) {
-        return side::fail("running the engine", s);
+        return side::fail("running the engine", job->net, s);
     }
     if (bad) {
         printf("%lld frames exceeded a capacity\n", (long long)bad);
@@ -443,6 +446,10 @@ static int run(const choices *c, const std::vector<frame> &frames, const side::j
 
 // Runs the scans; `net` and `plan` are there to be filled.
 static int run_scans(const choices *c, networks::network *net, spira::net_plan *plan) {
+    int code = side::range_choose(&c->common, net);
+    if (code) {
+        return code;
+    }
     std::vector<std::string> paths;
     for (const char *path : c->paths) {
         paths_add(path, &paths);
@@ -450,9 +457,9 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     std::vector<frame> frames(paths.size());
     for (size_t i = 0; i < paths.size(); ++i) {
         frames[i].path = paths[i];
-        spira::status s = frame_read(net, c->common.voxel, &frames[i]);
+        spira::status s = frame_read(net, &frames[i]);
         if (spira::status_failed(s)) {
-            return side::fail(("reading " + paths[i]).c_str(), s);
+            return side::fail(("reading " + paths[i]).c_str(), net, s);
         }
     }
     if (frames.empty()) {
@@ -460,7 +467,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
         return 1;
     }
     float *params = nullptr;
-    int code = weights::params_new(&c->common, net, plan, &params);
+    code = weights::params_new(&c->common, net, plan, &params);
     if (code) {
         free(params);
         return code;
@@ -471,7 +478,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     job.plan = plan;
     job.params = params;
     spira::status s = layout_fit(frames, &job);
-    code = spira::status_failed(s) ? side::fail("fitting the coordinate word", s)
+    code = spira::status_failed(s) ? side::fail("fitting the coordinate word", net, s)
                                    : weights::records_new(&c->common, &job);
     if (!code) {
         code =
@@ -484,7 +491,8 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
 
 static int usage(const char *why) {
     fprintf(stderr,
-            "%s\nusage: engine [--net NAME] [--channels N] [--classes N] [--voxel METRES]\n"
+            "%s\nusage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
+            "              [--range X0,Y0,Z0,X1,Y1,Z1]\n"
             "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
             "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
             "              [--rounds N] PATH...\n"
@@ -492,6 +500,8 @@ static int usage(const char *why) {
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
             "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
             "--channels: values of a voxel; --classes: of SpUNet-v1m1\n"
+            "--voxel: edges in metres; three, and --range in metres, for detectors, from\n"
+            "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
             "--voxels, --points: capacities; without them, those of the largest scan\n"
             "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
             why);

@@ -50,6 +50,7 @@ struct plugin_record {
     networks::network_sizes sizes; // of the network; 0: the usual ones
     spira::numeric type;           // plugin_type
     spira::triple lo, hi; // bounds of the coordinates; a network with an extent has its own
+    spira::triple extent; // of the coordinates; 0: that of the network
     plugin_dims dims;     // 0: not configured
 };
 
@@ -145,6 +146,9 @@ spira::status plugin_create(const plugin_record *record, plugin *p) {
     p->record.net[sizeof p->record.net - 1] = 0;
     SPIRA_REQUIRE(networks::network_make(p->record.net, &p->record.sizes, &p->net),
                   spira::status_unsupported, "record.net (no such network)", 0);
+    if (record->extent.x) {
+        p->net.grid.extent = record->extent;
+    }
     SPIRA_REQUIRE(p->record.type == plugin_type, spira::status_unsupported,
                   "record.type (not compiled: see plugin_type)", p->record.type);
     SPIRA_TRY(spira::device_info_query(&p->gpu));

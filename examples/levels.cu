@@ -13,6 +13,7 @@
 #include "levels_file.h"
 #include "levels_run.h"
 #include "scan_file.h"
+#include "scan_range.h"
 #include "scan_weights.h"
 
 // Makes the two layers of a rule. Returns false if `name` is none.
@@ -51,6 +52,7 @@ struct arguments {
 static int usage() {
     fprintf(stderr, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
                     "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
+                    "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
                     "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
     return 2;
 }
@@ -176,11 +178,11 @@ template <typename W>
 static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j) {
     spira::status s = input_make(v, j);
     if (spira::status_failed(s)) {
-        return side::fail("sorting the voxels", s);
+        return side::fail("sorting the voxels", j->net, s);
     }
     s = levels::sets_measure(j);
     if (spira::status_failed(s)) {
-        return weights::fail("building the sets", j->net, s);
+        return side::fail("building the sets", j->net, s);
     }
     j->params = (float *)malloc((size_t)j->plan->params * sizeof(float));
     int code = weights::params_fill(&a->common, j->net, j->plan, (float *)j->params);
@@ -192,10 +194,10 @@ static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j
     s = levels::run(j);
     s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
     if (spira::status_failed(s)) {
-        return weights::fail("running the network", j->net, s);
+        return side::fail("running the network", j->net, s);
     }
     s = levels::run_write(a->out, j->plan, &j->run);
-    return spira::status_failed(s) ? side::fail("writing the levels", s) : 0;
+    return spira::status_failed(s) ? side::fail("writing the levels", j->net, s) : 0;
 }
 
 template <typename W>
@@ -242,19 +244,28 @@ int main(int argc, char **argv) {
                                    !networks::network_make(a.common.net, &a.common.sizes, net))) {
         return usage();
     }
+    const bool metres = a.common.has_range || a.common.voxel[0] > 0;
+    if (metres && (a.extent.x || !networks::network_ranged(net))) {
+        fprintf(stderr, "--range, --voxel: for a network with a range, and without --extent\n");
+        return usage();
+    }
+    int code = side::range_choose(&a.common, net);
+    if (code) {
+        return code;
+    }
     voxels v = {};
     spira::net_limits limits;
     spira::word_layout layout;
     spira::status s = voxels_read(a.in, &v);
     if (spira::status_failed(s)) {
-        return side::fail("reading the voxels", s);
+        return side::fail("reading the voxels", net, s);
     }
     s = fit(&a, net, &v, &limits, &layout);
     if (spira::status_failed(s)) {
-        return weights::fail("fitting the coordinate word", net, s);
+        return side::fail("fitting the coordinate word", net, s);
     }
-    const int code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
-                                       : run<uint64_t>(&a, net, &v, &limits, &layout);
+    code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
+                             : run<uint64_t>(&a, net, &v, &limits, &layout);
     voxels_free(&v);
     free(net);
     return code;

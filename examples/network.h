@@ -4,6 +4,7 @@
 #define SPIRA_EXAMPLES_NETWORK_H
 
 #include "../spira/net.h"
+#include "../spira/voxel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +19,8 @@ struct network {
     int input_channels;
     spira::expand_grid grid; // of the input; an extent of 0: no limit
     int batch;               // that dense outputs have; 0 without
-    float lo[3], hi[3];      // range of the points in metres; equal: no range
-    float voxel[3];          // edges of a voxel in metres; 0: the caller chooses
+    float lo[3], hi[3];      // range of the points in metres, along their axes; equal: no range
+    float voxel[3];          // edges of a voxel in metres, likewise; 0: the caller chooses
     bool scores;             // the output is a score for each class
     bool exchange_xy;        // the network's x is the y of the points, and its y their x
 };
@@ -28,6 +29,39 @@ struct network {
 SPIRA_API void network_begin(network *n, int input_channels) {
     memset((void *)n, 0, sizeof *n);
     n->input_channels = input_channels;
+}
+
+// Whether a network takes the points of a range only.
+SPIRA_API bool network_ranged(const network *n) {
+    return n->lo[0] < n->hi[0];
+}
+
+// Sets the range and the voxels of a network, along the axes of the points. The extent is the
+// spatial shape that OpenPCDet and CenterPoint give to spconv: round((hi - lo) / voxel), and one
+// more in z. A frame has one batch.
+//
+// errors: those of voxel_range; the network is left as it is
+SPIRA_API spira::status network_range(network *n, const float lo[3], const float hi[3],
+                                      const float voxel[3]) {
+    spira::voxel_input in;
+    SPIRA_TRY(spira::voxel_range(lo, hi, voxel, &in));
+    memcpy(n->lo, lo, sizeof n->lo);
+    memcpy(n->hi, hi, sizeof n->hi);
+    memcpy(n->voxel, voxel, sizeof n->voxel);
+    const spira::triple e = in.extent;
+    n->grid.extent = n->exchange_xy ? spira::triple_make(e.y, e.x, e.z + 1)
+                                    : spira::triple_make(e.x, e.y, e.z + 1);
+    n->batch = 1;
+    return spira::status_success();
+}
+
+// Sets size and origin of the voxels, along the axes of the network.
+SPIRA_API void network_voxels(const network *n, spira::voxel_input *in) {
+    for (int a = 0; a < 3; ++a) {
+        const int axis = n->exchange_xy && a < 2 ? 1 - a : a; // of the points
+        in->size[a] = n->voxel[axis];
+        in->origin[a] = n->lo[axis]; // 0 without a range
+    }
 }
 
 // Whether a layer makes its set by spconv's rule. Such sets take long to make: their first layers

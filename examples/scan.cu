@@ -5,6 +5,7 @@
 // builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
+#include "scan_range.h"
 #include "scan_scene.h"
 #include "scan_show.h"
 #include "scan_side.h"
@@ -15,14 +16,17 @@
 static int usage(const char *why) {
     fprintf(
         stderr,
-        "%s\nusage: scan [--scan FILE] [--voxel METRES] [--net NAME] [--channels N] [--classes N]\n"
+        "%s\nusage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
+        "            [--voxel X[,Y,Z]] [--range X0,Y0,Z0,X1,Y1,Z1]\n"
         "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
         "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
         "            [--save-labels FILE.npy]\n"
         "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large (their range and\n"
-        "      voxels are fixed), SpUNet-v1m1, SpUNet-small\n"
+        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1,\n"
+        "      SpUNet-small\n"
+        "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
+        "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
         "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n",
         why);
     return 2;
@@ -52,11 +56,10 @@ static bool parse(int argc, char **argv, side::options *o) {
     return true;
 }
 
-// The bounds of a scan's voxels, and the origin of points.
+// The bounds of a scan's voxels.
 static spira::status bounds(const scan::scan_cloud *cloud, const networks::network *net,
-                            spira::voxel_input *in, spira::word_need *need) {
-    if (net->voxel[0] > 0) { // net_need takes the bounds of the extent
-        memcpy(in->origin, net->lo, sizeof in->origin);
+                            const spira::voxel_input *in, spira::word_need *need) {
+    if (networks::network_ranged(net)) { // net_need takes the bounds of the extent
         return spira::status_success();
     }
     if (cloud->points) {
@@ -72,7 +75,7 @@ static spira::status bounds(const scan::scan_cloud *cloud, const networks::netwo
 }
 
 // The layout for this scan and this network, and the description of the input.
-static spira::status fit(const scan::scan_cloud *cloud, const networks::network *net, float voxel,
+static spira::status fit(const scan::scan_cloud *cloud, const networks::network *net,
                          spira::voxel_input *in, spira::word_layout *layout) {
     spira::word_need need = {};
     *in = {};
@@ -80,9 +83,7 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
     in->coords = cloud->voxels;
     in->rows = (int32_t)cloud->rows;
     in->columns = cloud->columns;
-    for (int a = 0; a < 3; ++a) {
-        in->size[a] = net->voxel[a] > 0 ? net->voxel[a] : voxel;
-    }
+    networks::network_voxels(net, in);
     in->duplicates = spira::duplicates_merge;
     SPIRA_TRY(bounds(cloud, net, in, &need));
     SPIRA_TRY(spira::net_need(net->layers, net->count, &net->grid, &need));
@@ -92,12 +93,14 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
 
 // Takes away the points outside of the network's range, if it has one.
 static spira::status cut(const networks::network *net, scan::scan_cloud *cloud) {
-    if (net->voxel[0] > 0) { // its labels are not used
-        SPIRA_REQUIRE(cloud->points, spira::status_unsupported,
-                      "scan (of voxels; this network has a range in metres)", 0);
-        const int64_t rows = cloud->rows, outside = scan::scan_cut(cloud, net->lo, net->hi);
-        printf("range: %lld of %lld points are outside and left out\n", (long long)outside,
-               (long long)rows);
+    const int64_t rows = cloud->rows;
+    int64_t outside;
+    SPIRA_TRY(side::range_cut(net, cloud, &outside));
+    if (networks::network_ranged(net)) { // its labels are not used
+        const float *lo = net->lo, *hi = net->hi;
+        printf("range: %g %g %g to %g %g %g m: %lld of %lld points are outside and left out\n",
+               (double)lo[0], (double)lo[1], (double)lo[2], (double)hi[0], (double)hi[1],
+               (double)hi[2], (long long)outside, (long long)rows);
         SPIRA_REQUIRE(cloud->rows > 0, spira::status_bad_size, "scan (no point is inside)", rows);
     }
     return spira::status_success();
@@ -129,9 +132,14 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         } else {
             snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
         }
-        printf("%-18s %-7s %8d %8d %4d %9lld %8.3f %12s", l->name, text[0],
-               (int)r->voxels[s->source_set], (int)out, s->shape.volume, (long long)pairs,
-               out ? (double)pairs / ((double)out * s->shape.volume) : 0.0, text[1]);
+        printf("%-18s %-7s %8d %8d", l->name, text[0], (int)r->voxels[s->source_set], (int)out);
+        if (spira::net_is_conv(l) || s->map >= 0) {
+            printf(" %4d %9lld %8.3f", s->shape.volume, (long long)pairs,
+                   out ? (double)pairs / ((double)out * s->shape.volume) : 0.0);
+        } else { // dense maps and joined sets have no kernel
+            printf(" %4s %9s %8s", "", "", "");
+        }
+        printf(" %12s", text[1]);
         if (s->fused_into < 0) {
             printf(" %9.3f", r->layer_ms[i]);
         } else {
@@ -141,6 +149,22 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
             printf(" %10s", cut_text(&s->choice, text[0], sizeof text[0]));
         }
         printf("\n");
+    }
+    printf("K: kernel offsets; pairs: elements of the kernel map with a source; "
+           "density: pairs / (out K)\n");
+}
+
+template <typename W>
+static void print_output(const side::job *job, const side::result<W> *r) {
+    const int last = job->plan->layer_count - 1;
+    const spira::net_run_args<W> run = {};
+    const spira::net_result<W> out = spira::net_output(job->plan, last, &run);
+    if (out.batch) {
+        printf("output: bird's-eye map [%d, %d, %d, %d]\n", out.batch, out.channels, out.height,
+               out.width);
+    } else {
+        printf("output: [%d voxels, %d]\n", (int)r->voxels[job->plan->step[last].set],
+               out.channels);
     }
 }
 
@@ -158,7 +182,7 @@ static void print_totals(const side::job *job, const side::result<W> *r) {
     if (r->graph_ms > 0) {
         printf("; one CUDA graph from integer coordinates to features: %.3f ms", r->graph_ms);
     }
-    printf("\n");
+    printf("\nindex: coordinate sets and kernel maps\n");
 }
 
 template <typename W>
@@ -167,9 +191,10 @@ static int run(side::job *job) {
     spira::status s = side::run(job, &r);
     if (spira::status_failed(s)) {
         side::result_free(&r);
-        return side::fail("running the network", s);
+        return side::fail("running the network", job->net, s);
     }
     print_layers(job, &r);
+    print_output(job, &r);
     print_totals(job, &r);
     int bad = 0;
     if (r.checked) {
@@ -180,7 +205,7 @@ static int run(side::job *job) {
     }
     s = show::result_show(job, &r);
     side::result_free(&r);
-    return spira::status_failed(s) ? side::fail("showing the result", s) : bad;
+    return spira::status_failed(s) ? side::fail("showing the result", job->net, s) : bad;
 }
 
 int main(int argc, char **argv) {
@@ -193,8 +218,12 @@ int main(int argc, char **argv) {
     if (!networks::network_make(chosen.net, &chosen.sizes, net)) {
         return usage("no such network, or --classes for one without");
     }
+    int code = side::range_choose(&chosen, net);
+    if (code) {
+        return code;
+    }
     float *params = nullptr;
-    int code = weights::params_new(&chosen, net, plan, &params);
+    code = weights::params_new(&chosen, net, plan, &params);
     if (code) {
         return code;
     }
@@ -204,19 +233,19 @@ int main(int argc, char **argv) {
                                   : scan::scan_scene_street(chosen.seed, &cloud, &job.labels);
     s = spira::status_failed(s) ? s : cut(net, &cloud);
     if (spira::status_failed(s)) {
-        return side::fail("reading the scan", s);
+        return side::fail("reading the scan", net, s);
     }
     job.chosen = &chosen;
     job.net = net;
     job.plan = plan;
-    s = fit(&cloud, net, chosen.voxel, &job.input, &job.layout);
+    s = fit(&cloud, net, &job.input, &job.layout);
     if (spira::status_failed(s)) {
-        return side::fail("fitting the coordinate word", s);
+        return side::fail("fitting the coordinate word", net, s);
     }
     const int channels = net->input_channels;
     float *values = (float *)malloc((size_t)(cloud.rows * channels) * sizeof(float));
     for (int64_t i = 0; i < cloud.rows; ++i) {
-        scan::scan_row_inputs(&cloud, i, chosen.voxel, channels, values + channels * i);
+        scan::scan_row_inputs(&cloud, i, net->voxel[0], channels, values + channels * i);
     }
     if (net->exchange_xy) { // the values keep their order
         scan::scan_exchange(&cloud);
@@ -227,9 +256,10 @@ int main(int argc, char **argv) {
     if (code) {
         return code;
     }
-    printf("%s: %lld %s, voxel %g m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
-           (long long)cloud.rows, cloud.points ? "points" : "voxels", (double)job.input.size[0],
-           chosen.net, side::type_name(&chosen));
+    char text[64];
+    printf("%s: %lld %s, voxel %s m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
+           (long long)cloud.rows, cloud.points ? "points" : "voxels",
+           side::voxel_text(net, text, sizeof text), chosen.net, side::type_name(&chosen));
     code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
     free(values);
     free(params);

@@ -2,6 +2,7 @@
 #ifndef SPIRA_EXAMPLES_SCAN_INPUT_H
 #define SPIRA_EXAMPLES_SCAN_INPUT_H
 
+#include "../spira/voxel.h"
 #include "scan_file.h"
 
 namespace scan {
@@ -36,14 +37,17 @@ SPIRA_API void scan_row_inputs(const scan_cloud *cloud, int64_t row, float voxel
 
 // Removes the points outside of a range. Returns their number.
 //
-// inputs:  lo, hi  [3] metres; lo is within the range, hi is not
-SPIRA_API int64_t scan_cut(scan_cloud *cloud, const float lo[3], const float hi[3]) {
+// inputs:  range  its size, origin and extent: of spira::voxel_range
+SPIRA_API int64_t scan_cut(scan_cloud *cloud, const spira::voxel_input *range) {
+    const int extent[3] = {range->extent.x, range->extent.y, range->extent.z};
     int64_t kept = 0;
     for (int64_t i = 0; i < cloud->rows; ++i) {
         const float *p = cloud->points + i * cloud->columns;
         bool inside = true;
         for (int a = 0; a < 3; ++a) {
-            inside = inside && p[a] >= lo[a] && p[a] < hi[a];
+            int at;
+            inside = inside && spira::voxel_quantise(p[a], range->origin[a], range->size[a], &at) &&
+                     at >= 0 && at < extent[a];
         }
         if (inside) {
             memmove(cloud->points + kept++ * cloud->columns, p,

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <stdlib.h>
+#include <unistd.h>
 
 #ifndef SIDE_FORMAT
 #define SIDE_FORMAT spira::numeric_any
@@ -22,7 +23,9 @@ constexpr spira::numeric format = SIDE_FORMAT;
 
 struct options {
     const char *scan; // null: a street scene
-    float voxel;      // metres
+    float voxel[3];   // edges in metres; 0: those of the network, or 0.05
+    bool has_range;
+    float range[6]; // of points, in metres: the least x, y, z, then the largest
     const char *net;
     networks::network_sizes sizes; // of the network
     spira::numeric type;           // of the features on the GPU; the host computes in fp32
@@ -37,7 +40,6 @@ struct options {
 
 static inline options options_standard() {
     options o = {};
-    o.voxel = 0.05f;
     o.net = "MinkUNet42";
     o.type = spira::numeric_f16;
     o.picture = "scan.png";
@@ -52,13 +54,43 @@ static inline int channels_take(const char *value, char **end) {
     return n >= 1 && n <= spira::conv_channels_max ? (int)n : 0;
 }
 
+// Reads numbers that commas separate. Returns how many; 0 for more than `most` or anything else.
+static inline int numbers_take(const char *text, int most, float *numbers) {
+    for (int count = 0; count < most; ++count) {
+        char *end;
+        numbers[count] = strtof(text, &end);
+        if (end == text || !spira::voxel_finite(numbers[count])) {
+            return 0;
+        }
+        if (!*end) {
+            return count + 1;
+        }
+        if (*end != ',') {
+            return 0;
+        }
+        text = end + 1;
+    }
+    return 0;
+}
+
+// Reads the edges of a voxel: one for all axes, or three.
+static inline bool voxel_take(const char *text, float voxel[3]) {
+    const int count = numbers_take(text, 3, voxel);
+    if (count == 1) {
+        voxel[1] = voxel[2] = voxel[0];
+    }
+    return (count == 1 || count == 3) && voxel[0] > 0 && voxel[1] > 0 && voxel[2] > 0;
+}
+
 // Takes an option that all examples on scans share. Returns false if it is none of them, if its
 // value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
     char *end = (char *)"";
     bool good = true;
     if (!strcmp(name, "--voxel")) {
-        o->voxel = strtof(value, &end);
+        good = voxel_take(value, o->voxel);
+    } else if (!strcmp(name, "--range")) {
+        good = o->has_range = numbers_take(value, 6, o->range) == 6;
     } else if (!strcmp(name, "--net")) {
         o->net = value;
     } else if (!strcmp(name, "--channels")) {
@@ -83,11 +115,20 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         return false;
     }
     const bool compiled = format == spira::numeric_any || o->type == format;
-    return good && *value && !*end && spira::numeric_valid(o->type) && compiled;
+    good = good && *value && !*end && spira::numeric_valid(o->type) && compiled;
+    if (!good) {
+        fprintf(stderr, "%s does not take %s\n", name, value);
+    }
+    return good;
 }
 
-static inline int fail(const char *doing, spira::status s) {
+// Prints an error, with the name of the layer at fault. Returns the exit code.
+static inline int fail(const char *doing, const networks::network *net, spira::status s) {
     char text[256];
+    if (s.code == spira::status_layer) {
+        fprintf(stderr, "%s: layer %s: %s\n", doing, net->layers[s.detail].name, s.subject);
+        return 1;
+    }
     bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
     fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
             system ? ", " : "", system ? strerror((int)s.detail) : "");
@@ -118,15 +159,19 @@ static inline int value_columns(const job *j) {
     return j->values ? channels_of(j) : j->input.columns;
 }
 
-// Limits of a plan of a job's network.
-static inline spira::net_limits job_limits(const job *j, int32_t voxels) {
+// Limits of a plan of a network.
+static inline spira::net_limits limits_of(const networks::network *net, int32_t voxels) {
     spira::net_limits limits = {};
     limits.voxels = voxels;
-    limits.channels = channels_of(j);
+    limits.channels = net->input_channels;
     limits.type = spira::numeric_f32;
-    limits.grid = j->net->grid;
-    limits.batch = j->net->batch;
+    limits.grid = net->grid;
+    limits.batch = net->batch;
     return limits;
+}
+
+static inline spira::net_limits job_limits(const job *j, int32_t voxels) {
+    return limits_of(j->net, voxels);
 }
 
 static inline bool is_dense(const spira::net_plan *plan, int layer) {
@@ -180,8 +225,11 @@ static inline void *block_new(size_t bytes) {
     return aligned_alloc(step, (bytes + step) / step * step);
 }
 
-// Progress on one line of the terminal.
+// Progress on one line of the terminal, if there is one.
 static inline void progress(const char *what, int at, int of) {
+    if (!isatty(STDOUT_FILENO) || !isatty(STDERR_FILENO)) {
+        return;
+    }
     fprintf(stderr, "\r%s %d/%d%s", what, at, of, at == of ? "\r\033[K" : "   ");
     fflush(stderr);
 }

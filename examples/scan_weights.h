@@ -51,15 +51,26 @@ SPIRA_API spira::status file_write(const char *path, const void *data, size_t by
     return spira::status_success();
 }
 
-// Reads the parameters of a plan from a file.
+// Whether a blob has other parameters for a layer than the layer takes.
+SPIRA_API bool is_misfit(const spira::net_plan *plan, const spira::blob *blob, int layer) {
+    bool misfit = false;
+    for (int kind = 0; kind < (int)spira::blob_kinds; ++kind) {
+        misfit = misfit || spira::net_blob_misfit(plan, blob, layer, kind);
+    }
+    return misfit;
+}
+
+// Reads the parameters of a plan from a file. misfit: whether the blob is good and does not fit the
+// network.
 SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, float *params,
-                             int *unused) {
+                             int *unused, bool *misfit) {
     void *memory;
     size_t bytes;
     spira::blob blob;
     spira::status s = file_read(path, &memory, &bytes);
     s = spira::status_failed(s) ? s : spira::blob_open(memory, bytes, &blob);
     s = spira::status_failed(s) ? s : spira::net_blob_read(plan, &blob, params, unused);
+    *misfit = s.code == spira::status_layer && is_misfit(plan, &blob, (int)s.detail);
     free(memory);
     return s;
 }
@@ -89,7 +100,7 @@ SPIRA_API int records_new(const side::options *o, side::job *job) {
         return 0;
     }
     spira::status s = records_read(o->records, &job->records, &job->record_count);
-    return spira::status_failed(s) ? side::fail("reading the records", s) : 0;
+    return spira::status_failed(s) ? side::fail("reading the records", job->net, s) : 0;
 }
 
 // Writes the parameters of a plan, as fp32.
@@ -107,31 +118,27 @@ SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, con
     return s;
 }
 
-// Prints an error about a weight file, with the name of the layer at fault.
-SPIRA_API int fail(const char *doing, const networks::network *net, spira::status s) {
-    if (s.code == spira::status_layer) {
-        fprintf(stderr, "layer %s: ", net->layers[s.detail].name);
-    }
-    return side::fail(doing, s);
-}
-
 // Reads or generates the parameters, and saves them if asked to. Returns 0 or the exit code.
 SPIRA_API int params_fill(const side::options *o, const networks::network *net,
                           const spira::net_plan *plan, float *params) {
     if (o->weights) {
         int unused = 0;
-        spira::status s = read(o->weights, plan, params, &unused);
+        bool misfit;
+        spira::status s = read(o->weights, plan, params, &unused, &misfit);
         if (spira::status_failed(s)) {
-            return fail("reading the weights", net, s);
+            const int code = side::fail("reading the weights", net, s);
+            fprintf(stderr, "%s", misfit ? "Is this blob for another network?\n" : "");
+            return code;
         }
         printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);
     } else {
         networks::network_weights(plan, o->seed, params);
+        printf("weights: random (seed %u)\n", o->seed);
     }
     if (o->save_weights) {
         spira::status s = write(o->save_weights, plan, params);
         if (spira::status_failed(s)) {
-            return fail("saving the weights", net, s);
+            return side::fail("saving the weights", net, s);
         }
         printf("weights saved: %s\n", o->save_weights);
     }
@@ -142,15 +149,11 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
 // have the parameters in the same order; `plan` becomes one of them. Returns 0 or the exit code.
 SPIRA_API int params_new(const side::options *o, const networks::network *net,
                          spira::net_plan *plan, float **params) {
-    spira::net_limits limits = {};
-    limits.voxels = 1;
-    limits.channels = net->input_channels;
-    limits.grid = net->grid;
-    limits.batch = net->batch;
+    const spira::net_limits limits = side::limits_of(net, 1);
     *params = nullptr;
     spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
     if (spira::status_failed(s)) {
-        return side::fail("planning the network", s);
+        return side::fail("planning the network", net, s);
     }
     *params = (float *)malloc((size_t)plan->params * sizeof(float));
     if (!*params) {

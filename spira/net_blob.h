@@ -51,9 +51,10 @@ SPIRA_API status net_blob_check_names(const net_plan *p) {
 
 // Returns what is wrong with a kind of parameters of a layer, or null.
 SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int layer, int kind) {
-    static const char *const lacking[blob_kinds] = {
-        "the blob lacks its weight", "the blob lacks its bias",
-        "the blob lacks its scale (of batch norm)", "the blob lacks its shift (of batch norm)"};
+    static const char *const lacking[blob_kinds] = {"the blob has no weight for it",
+                                                    "the blob has no bias for it",
+                                                    "the blob has no scale (of batch norm) for it",
+                                                    "the blob has no shift (of batch norm) for it"};
     static const char *const unwanted[blob_kinds] = {
         "", "the blob has a bias for it, but the layer has none",
         "the blob has a scale for it, but the layer has no norm",

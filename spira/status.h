@@ -1,7 +1,7 @@
 // spira/status.h: how a function says that something is wrong.
 //
 // Host functions return a `status`. Trouble that only the device can see (a coordinate out of
-// range, a duplicate, a capacity passed) goes to a `device_status` in the caller's device memory,
+// range, a duplicate, a capacity exceeded) goes to a `device_status` in the caller's device memory,
 // which the caller clears before a frame and reads after it; no function of spira reads it back.
 #ifndef SPIRA_STATUS_H
 #define SPIRA_STATUS_H
@@ -80,7 +80,7 @@ SPIRA_API const char *status_string(status_code code) {
     case status_duplicate:
         return "a duplicate voxel; first row";
     case status_capacity:
-        return "a capacity was passed; needed";
+        return "a capacity was exceeded; needed";
     case status_not_finite:
         return "a NaN or an infinity; first row";
     case status_unsupported:

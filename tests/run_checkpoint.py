@@ -115,7 +115,8 @@ def check_network():
     random = np.random.default_rng(1)
     write("points.xyz32", (random.random((400, 3)) * 20).astype("<f4").tobytes())
     made = scan("--save-weights", "made.blob", "--picture", "made.png")
-    check(made.returncode == 0, f"saving weights: {made.stdout}")
+    check(made.returncode == 0 and "weights: random (seed 1)" in made.stdout,
+          f"saving weights: {made.stdout}")
     blob, want = checkpoint.read_blob(path("made.blob")), read("made.blob")
     for engine in checkpoint.LAYOUTS:
         tensors, lines = network_tensors(engine, blob)
@@ -301,10 +302,25 @@ def check_faults():
         check(done.returncode and words in done.stdout, f"{name}: {done.stdout}")
 
 
+def check_without_numpy():
+    """Says what it needs. A folder with a broken numpy stands for a Python without it."""
+    os.makedirs(path("without"))
+    write("without/numpy.py", b"raise ImportError")
+    environment = {**os.environ, "PYTHONPATH": path("without")}
+    for arguments, code, words in ((("list", "made.blob"), 1, "needs NumPy: pip install numpy"),
+                                   (("--help",), 0, "usage: checkpoint.py")):
+        done = subprocess.run((sys.executable, "-B", os.path.abspath(SCRIPT), *arguments),
+                              cwd=FOLDER, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, universal_newlines=True)
+        check(done.returncode == code and words in done.stdout and "Traceback" not in done.stdout,
+              f"without NumPy: {done.stdout}")
+
+
 check_network()
 check_weights()
 check_norm()
 check_types()
 check_faults()
+check_without_numpy()
 print(f"{checks[True]} passed, {checks[False]} failed, 0 skipped")
 sys.exit(checks[False] != 0)

@@ -437,11 +437,23 @@ def check_messages():
         check(not os.path.exists(path("fault.blob")), f"{network}: a file was left behind")
     check_conversion("SECOND", "second", SECOND, "zyx", "b.")
     done = run_levels("SpMiddleResNetFHD", 5)
-    check(done.returncode == 1 and "layer conv1.0.conv1" in done.stdout
-          and "the blob lacks its weight" in done.stdout, f"another network's blob: {done.stdout}")
+    check(done.returncode == 1 and "layer conv1.0.conv1: the blob has no weight for it\n"
+          "Is this blob for another network?\n" in done.stdout,
+          f"another network's blob: {done.stdout}")
     done = run_levels("VoxelBackBone8x", 4)
     check(done.returncode == 1 and "layer conv_input.0" in done.stdout,
           f"another number of values: {done.stdout}")
+    kitti = ("--range", "0,-40,-3,70.4,40,1", "--voxel", "0.05,0.05,0.1")
+    done = run_levels("VoxelBackBone8x", 5, *kitti)
+    check(done.returncode == 0, f"--range: {done.stdout}")
+    with open(path("levels/layers.txt")) as file:
+        extents = [line.split()[-3:] for line in file]
+    check(extents[0] == ["1408", "1600", "41"] and extents[-1] == ["176", "200", "2"],
+          f"--range: extents {extents}")
+    for table, more in (("MinkUNet42", kitti[2:]), ("VoxelBackBone8x", ("--extent", "9,9,41"))):
+        done = run_levels(table, 5, *kitti, *more)
+        check(done.returncode == 2 and "--range, --voxel: for a network with a range"
+              in done.stdout, f"{table} {more}: {done.stdout}")
     np.savez(path("copies.npz"), **values_of(copies))
     good, said = convert("copies.npz", "second", "copy.blob", "--prefix", "ema.backbone_3d.")
     check(good and "left over under \"ema.backbone_3d.\": none" in said, f"--prefix: {said}")

@@ -104,8 +104,7 @@ int64_t voxels_of(const frame *f, int32_t points, const networks::network *net) 
         const float *row = f->rows.data() + i * row_columns;
         std::vector<int> at;
         for (int a = 0; a < 3; ++a) {
-            const float size = net->voxel[a] > 0 ? net->voxel[a] : voxel_size;
-            at.push_back((int)floorf((row[a] - net->lo[a]) / size));
+            at.push_back((int)floorf((row[a] - net->lo[a]) / net->voxel[a]));
         }
         voxels.insert(at);
     }
@@ -138,7 +137,6 @@ template <typename W>
 machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
     machine<W> *m = new machine<W>();
     m->chosen.common = side::options_standard();
-    m->chosen.common.voxel = voxel_size;
     m->chosen.common.net = net;
     m->chosen.voxels = voxels_most;
     m->chosen.points = points_most;
@@ -148,6 +146,10 @@ machine<W> *machine_make(const char *net, const std::vector<frame> &frames) {
     job->plan = &m->plan;
     net_limits limits;
     CHECK(networks::network_make(net, &m->net));
+    for (float &edge : m->chosen.common.voxel) { // detectors have their own
+        edge = networks::network_ranged(&m->net) ? 0 : voxel_size;
+    }
+    CHECK(!side::range_choose(&m->chosen.common, &m->net));
     CHECK_EQUAL(engine::row_columns(&m->net), (int)row_columns);
     CHECK(!weights::params_new(&m->chosen.common, &m->net, &m->plan, &m->params));
     job->params = m->params;
@@ -351,6 +353,8 @@ TEST(engine_refuses_arguments) {
         {"build/tmp/scans", "--type", "fp8"},
         {"build/tmp/scans", "--type", "bf16"}, // needs -DENGINE_ANY_TYPE
         {"build/tmp/scans", "--what", "1"},
+        {"build/tmp/scans", "--voxel", "-1"},
+        {"build/tmp/scans", "--range", "0,0,0,1,1"},
     };
     for (const std::vector<const char *> &arguments : wrong) {
         CHECK_EQUAL(program(arguments, &said), 2);
@@ -368,8 +372,10 @@ TEST(engine_refuses_files) {
         CHECK_EQUAL(program({"build/tmp/scans", path}, &said), 1);
         CHECK(says(said, path));
     }
-    CHECK_EQUAL(program({"build/tmp/scans", "--voxel", "-1"}, &said), 1);
+    CHECK_EQUAL(program({"build/tmp/scans", "--voxel", "1e-9"}, &said), 1);
     CHECK(says(said, "coordinate word"));
+    CHECK_EQUAL(program({"build/tmp/scans", "--range", "0,0,0,1,1,1"}, &said), 2);
+    CHECK(says(said, "--range: MinkUNet42 has none"));
 }
 
 TEST(engine_percentiles) {
@@ -513,11 +519,11 @@ DEVICE_TEST(engine_program_ends_as_it_says) {
                              "12 frames in", "3000 points"}) {
         CHECK(says(said, what));
     }
-    CHECK(!says(said, "capacity was passed") && !says(said, "notes.txt"));
+    CHECK(!says(said, "capacity was exceeded") && !says(said, "notes.txt"));
     CHECK_EQUAL(run({"--voxels", "500"}), 3);
-    CHECK(says(said, "capacity was passed"));
+    CHECK(says(said, "capacity was exceeded"));
     CHECK_EQUAL(run({"--points", "100"}), 3);
-    CHECK(says(said, "a capacity was passed; needed: 3000"));
+    CHECK(says(said, "a capacity was exceeded; needed: 3000"));
     CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "fp16"}), 0);
     CHECK(says(said, "for 9000 points and 5000 voxels"));
 }

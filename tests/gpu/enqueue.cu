@@ -50,6 +50,23 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     free(f.values);
 }
 
+// The dense map follows from the extent: that of the table, or that of another range.
+DEVICE_TEST(enqueue_takes_an_extent) {
+    plugin *p = guarded_new<plugin>(1);
+    plugin_record record = plugin_record_make("VoxelBackBone8x", {0, 0, 0}, {255, 255, 31});
+    record.dims = {300, 200};
+    int32_t cells;
+    int channels;
+    REQUIRE_OK(plugin_create(&record, p));
+    plugin_shape(p, &cells, &channels);
+    CHECK_EQUAL(cells, 180 * 180);
+    record.extent = {1408, 1600, 41}; // KITTI
+    REQUIRE_OK(plugin_create(&record, p));
+    plugin_shape(p, &cells, &channels);
+    CHECK_EQUAL(cells, 200 * 176);
+    CHECK_EQUAL(channels, 256);
+}
+
 // The status tensor reports what only the device can see; the call itself succeeds.
 DEVICE_TEST(enqueue_reports_a_capacity_that_is_exceeded) {
     plugin *p = guarded_new<plugin>(1);

@@ -188,8 +188,8 @@ TEST(net_blob_counts_entries_of_no_layer) {
 
 TEST(net_blob_names_what_is_lacking) {
     auto m = mixed_new(numeric_f32);
-    static const char *const words[] = {"lacks its weight", "lacks its bias", "lacks its scale",
-                                        "lacks its shift"};
+    static const char *const words[] = {"has no weight", "has no bias", "has no scale",
+                                        "has no shift"};
     for (size_t t = 0; t < mixed_list().size(); ++t) {
         std::vector<item> items = mixed_list();
         uint32_t kind = items[t].kind;
@@ -269,7 +269,7 @@ TEST(net_blob_wants_names_of_their_own) {
         status size = net_blob_bytes(&m->plan, numeric_f32, &bytes);
         CHECK_STATUS(read, status_layer);
         CHECK_EQUAL(read.detail, (int64_t)mixed_up);
-        CHECK(says(read, c.words ? c.words : "lacks"));
+        CHECK(says(read, c.words ? c.words : "has no"));
         CHECK_STATUS(size, c.words ? status_layer : status_ok);
     }
 }
@@ -326,21 +326,46 @@ TEST(weights_in_files_are_never_overwritten) {
     remove(path);
     auto m = mixed_new(numeric_f32);
     int unused;
+    bool misfit;
     REQUIRE_OK(weights::write(path, &m->plan, m->params.data()));
-    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused));
-    CHECK(m->got == m->params);
+    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused, &misfit));
+    CHECK(m->got == m->params && !misfit);
     std::vector<float> others(m->params.size(), 1.0f);
     status s = weights::write(path, &m->plan, others.data());
     CHECK_STATUS(s, status_file_open);
     CHECK_EQUAL(s.detail, EEXIST);
-    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused));
+    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused, &misfit));
     CHECK(m->got == m->params);
-    CHECK_STATUS(weights::read(none, &m->plan, m->got.data(), &unused), status_file_open);
-    CHECK_STATUS(weights::read("build/tmp", &m->plan, m->got.data(), &unused), status_file_open);
+    CHECK_STATUS(weights::read(none, &m->plan, m->got.data(), &unused, &misfit), status_file_open);
+    CHECK_STATUS(weights::read("build/tmp", &m->plan, m->got.data(), &unused, &misfit),
+                 status_file_open);
     REQUIRE_OK(scan::scan_write_bytes(path, "", 0));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused), status_file_empty);
+    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_file_empty);
     REQUIRE_OK(scan::scan_write_bytes(path, m->memory, (int64_t)m->bytes - 1));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused), status_file_format);
+    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit),
+                 status_file_format);
+    remove(path);
+}
+
+TEST(weights_of_another_network_are_told_from_damaged_ones) {
+    const char *path = "build/tmp/other.blob";
+    mkdir("build", 0777);
+    mkdir("build/tmp", 0777);
+    remove(path);
+    auto m = mixed_new(numeric_f32);
+    int unused;
+    bool misfit;
+    std::vector<item> items = mixed_list();
+    items[0].shape[4] += 1;
+    const std::string other = blob_by_hand(items.data(), (int)items.size());
+    REQUIRE_OK(scan::scan_write_bytes(path, other.data(), (int64_t)other.size()));
+    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
+    CHECK(misfit);
+    std::string damaged((const char *)m->memory, m->bytes);
+    damaged.back() ^= 1;
+    REQUIRE_OK(scan::scan_write_bytes(path, damaged.data(), (int64_t)damaged.size()));
+    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
+    CHECK(!misfit);
     remove(path);
 }
 

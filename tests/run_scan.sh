@@ -1,0 +1,79 @@
+#!/bin/sh
+# tests/run_scan.sh: tests what the scan example prints, and which arguments it refuses.
+#
+#     tests/run_scan.sh SCAN      examples/scan.cu, built for the host
+#
+# Last line: N passed, N failed, N skipped.
+set -u
+
+scan=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+passed=0 failed=0
+
+judge() { # what succeeded...
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "scan: $1:"
+        cat "$folder/said"
+    fi
+}
+
+run() { # code arguments...
+    code=$1
+    shift
+    "$scan" --picture "$folder/scan.png" "$@" >"$folder/said" 2>&1
+    [ $? = "$code" ]
+    judge "$*: another exit code than $code" $?
+}
+
+says() { # words...: each of them is there
+    for words; do
+        grep -qF -e "$words" "$folder/said"
+        judge "no \"$words\"" $?
+    done
+}
+
+# Nothing for a terminal, a legend, and no kernel in the row of the dense map.
+run 0 --net VoxelBackBone8x --seed 3
+says 'weights: random (seed 3)' 'range: -54 -54 -5 to 54 54 3 m' 'voxel 0.075 0.075 0.2 m' \
+    'K: kernel offsets; pairs:' 'density:' 'index: coordinate sets' \
+    "output: bird's-eye map [1, 256, 180, 180]"
+awk '$1 == "dense" && NF == 6 { ++dense }
+     $1 == "conv_out.0" && NF == 9 { ++conv }
+     END { exit dense != 1 || conv != 1 }' "$folder/said"
+judge 'the columns of a layer' $?
+! tr -d '\n -~' <"$folder/said" | grep -q .
+judge 'characters for a terminal' $?
+
+# Other data sets than nuScenes.
+kitti='--range 0,-40,-3,70.4,40,1 --voxel 0.05,0.05,0.1'
+run 0 --net VoxelBackBone8x $kitti
+says 'range: 0 -40 -3 to 70.4 40 1 m' 'voxel 0.05 0.05 0.1 m' "bird's-eye map [1, 256, 200, 176]"
+run 0 --net BEVFusion $kitti
+says "bird's-eye map [1, 256, 176, 200]"
+run 0 --net SpMiddleResNetFHD --range -75.2,-75.2,-2,75.2,75.2,4 --voxel 0.1,0.1,0.15
+says "bird's-eye map [1, 256, 188, 188]"
+run 0 --net SparseResNet21 --voxel 0.5
+says 'voxel 0.5 m' 'output: [484 voxels, 128]'
+
+# What is refused, and by which words.
+run 2 --net MinkUNet42 --range 0,-40,-3,70.4,40,1
+says '--range: MinkUNet42 has none'
+run 2 --net MinkUNet42 --voxel 0.05,0.05,0.1
+says '--voxel: MinkUNet42 has cubic voxels'
+run 2 --net VoxelBackBone8x --range 0,40,-3,70.4,-40,1
+says 'range: 40 to -40 m along y has no voxel of 0.075 m'
+run 2 --net VoxelBackBone8x --range 0,-40,0,70.4,40,0.4
+says 'an extent of 939 x 1067 x 3, which VoxelBackBone8x cannot have' 'layer conv4.0.0:'
+run 2 --net VoxelNeXt --range 0,0,0,1e6,1e6,1e6 --voxel 0.01
+says 'do not fit a 64-bit word'
+run 2 --range 0,0,0,1,1
+says '--range does not take 0,0,0,1,1' 'usage: scan'
+run 2 --voxel -1
+says '--voxel does not take -1'
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]
