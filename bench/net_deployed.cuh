@@ -41,7 +41,7 @@ static void net_start_points(bench_pool *pool, const bench_input *input, const n
     for (int64_t i = 0; i < cloud->rows; ++i) {
         float *row = rows + i * columns;
         scan::scan_row_place(cloud, i, 0, row);
-        scan::scan_row_inputs(cloud, i, 0, n->input_channels, row + 3);
+        scan::scan_row_inputs(cloud, i, 0, false, n->input_channels, row + 3);
         if (n->exchange_xy) { // the inputs keep their order
             std::swap(row[0], row[1]);
         }
@@ -67,7 +67,8 @@ static void net_start_voxels(bench_pool *pool, const bench_input *input, const n
         rows[i] = cloud->voxels[i] + extent[i % 3] / 2 - (int32_t)(sum[i % 3] / cloud->rows);
     }
     for (int64_t i = 0; i < cloud->rows; ++i) {
-        scan::scan_row_inputs(cloud, i, 0.05f, n->input_channels, values + i * n->input_channels);
+        scan::scan_row_inputs(cloud, i, 0.05f, false, n->input_channels,
+                              values + i * n->input_channels);
     }
     start->in.extent = n->grid.extent;
     start->in.coords = rows;

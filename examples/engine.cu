@@ -96,8 +96,8 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
     std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
 }
 
-// Reads a scan. A file without rows is a valid frame without points.
-static spira::status frame_read(const networks::network *net, frame *f) {
+// Reads a scan. A file without rows is a valid frame without points. raw: of scan_row_inputs.
+static spira::status frame_read(const networks::network *net, bool raw, frame *f) {
     scan::scan_cloud cloud;
     spira::status s = scan::scan_read(f->path.c_str(), &cloud);
     if (spira::status_failed(s) && s.code != spira::status_file_empty) {
@@ -113,7 +113,7 @@ static spira::status frame_read(const networks::network *net, frame *f) {
     for (int64_t i = 0; i < cloud.rows; ++i) {
         float *row = f->rows.data() + i * row_columns(net);
         scan::scan_row_place(&cloud, i, net->voxel[0], row);
-        scan::scan_row_inputs(&cloud, i, net->voxel[0], net->input_channels, row + 3);
+        scan::scan_row_inputs(&cloud, i, net->voxel[0], raw, net->input_channels, row + 3);
         if (net->exchange_xy) { // the values keep their order
             std::swap(row[0], row[1]);
         }
@@ -457,7 +457,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     std::vector<frame> frames(paths.size());
     for (size_t i = 0; i < paths.size(); ++i) {
         frames[i].path = paths[i];
-        spira::status s = frame_read(net, &frames[i]);
+        spira::status s = frame_read(net, side::values_are_raw(&c->common, net), &frames[i]);
         if (spira::status_failed(s)) {
             return side::fail(("reading " + paths[i]).c_str(), net, s);
         }

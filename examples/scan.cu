@@ -244,8 +244,9 @@ int main(int argc, char **argv) {
     }
     const int channels = net->input_channels;
     float *values = (float *)malloc((size_t)(cloud.rows * channels) * sizeof(float));
+    const bool raw = side::values_are_raw(&chosen, net);
     for (int64_t i = 0; i < cloud.rows; ++i) {
-        scan::scan_row_inputs(&cloud, i, net->voxel[0], channels, values + channels * i);
+        scan::scan_row_inputs(&cloud, i, net->voxel[0], raw, channels, values + channels * i);
     }
     if (net->exchange_xy) { // the values keep their order
         scan::scan_exchange(&cloud);
@@ -260,6 +261,9 @@ int main(int argc, char **argv) {
     printf("%s: %lld %s, voxel %s m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
            (long long)cloud.rows, cloud.points ? "points" : "voxels",
            side::voxel_text(net, text, sizeof text), chosen.net, side::type_name(&chosen));
+    if (raw) {
+        printf("values of a point: as in the file\n");
+    }
     code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
     free(values);
     free(params);

@@ -24,14 +24,16 @@ SPIRA_API void scan_row_values(const scan_cloud *cloud, int64_t row, float voxel
 // The inputs of a network for a row: those values, and behind them further columns of the scan, or
 // zeros.
 //
+// inputs:  raw  all columns of points as they are in the file, or zeros
 // outputs: values  [channels]
-SPIRA_API void scan_row_inputs(const scan_cloud *cloud, int64_t row, float voxel, int channels,
-                               float *values) {
+SPIRA_API void scan_row_inputs(const scan_cloud *cloud, int64_t row, float voxel, bool raw,
+                               int channels, float *values) {
     float first[4];
     scan_row_values(cloud, row, voxel, first);
+    const int own = raw && cloud->points ? 0 : 4;
     for (int c = 0; c < channels; ++c) {
-        const bool more = c >= 4 && cloud->points && c < cloud->columns;
-        values[c] = c < 4 ? first[c] : more ? cloud->points[row * cloud->columns + c] : 0;
+        const bool more = c >= own && cloud->points && c < cloud->columns;
+        values[c] = c < own ? first[c] : more ? cloud->points[row * cloud->columns + c] : 0;
     }
 }
 

@@ -122,6 +122,12 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     return good;
 }
 
+// Whether a network gets the values of points as they are in the file: detectors are trained on
+// those. With random weights the values are small, so that fp16 holds all features.
+static inline bool values_are_raw(const options *o, const networks::network *net) {
+    return networks::network_ranged(net) && o->weights;
+}
+
 // Prints an error, with the name of the layer at fault. Returns the exit code.
 static inline int fail(const char *doing, const networks::network *net, spira::status s) {
     char text[256];

@@ -126,8 +126,7 @@ SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t
     SPIRA_TRY(voxel_features_check(args));
     const int channels = voxel_features_channels(args);
     const voxel_features_cut cut = voxel_features_cut_make(args->set.capacity, channels);
-    SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "args.set.capacity * channels",
-                  cut.blocks);
+    SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", cut.blocks);
     const word_layout words = args->words ? *args->words : word_layout{};
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;

@@ -55,14 +55,13 @@ SPIRA_BOTH int voxel_features_channels(const voxel_features_args<W> *args) {
 // What voxel_append_centre reads.
 template <typename W>
 SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args) {
-    SPIRA_TRY(pointer_check(args->set.words, alignof(W), "args.set.words"));
-    SPIRA_REQUIRE(args->words, status_null_pointer, "args.words", 0);
+    SPIRA_TRY(pointer_check(args->set.words, alignof(W), "set.words"));
+    SPIRA_REQUIRE(args->words, status_null_pointer, "words", 0);
     SPIRA_TRY(word_check<W>(args->words));
     for (int a = 0; a < 3; ++a) {
         SPIRA_REQUIRE(float_is_finite(args->size[a]) && args->size[a] > 0, status_grid,
-                      "args.size (must be positive and finite)", a);
-        SPIRA_REQUIRE(float_is_finite(args->origin[a]), status_grid, "args.origin (must be finite)",
-                      a);
+                      "size (must be positive and finite)", a);
+        SPIRA_REQUIRE(float_is_finite(args->origin[a]), status_grid, "origin (must be finite)", a);
     }
     return status_success();
 }
@@ -72,22 +71,22 @@ SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
                       args->kind == voxel_feature_max,
-                  status_unsupported, "args.kind", args->kind);
-    SPIRA_REQUIRE(args->max_points >= 0, status_bad_size, "args.max_points", args->max_points);
+                  status_unsupported, "kind", args->kind);
+    SPIRA_REQUIRE(args->max_points >= 0, status_bad_size, "max_points", args->max_points);
     SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
-                  status_unsupported, "args.append", args->append);
-    SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "args.type", args->type);
-    SPIRA_TRY(pointer_check(args->values, alignof(float), "args.values"));
-    SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "args.features"));
-    SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "args.rows.order"));
-    SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "args.rows.begin"));
+                  status_unsupported, "append", args->append);
+    SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "type", args->type);
+    SPIRA_TRY(pointer_check(args->values, alignof(float), "values"));
+    SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "features"));
+    SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "rows.order"));
+    SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "rows.begin"));
     SPIRA_REQUIRE(args->channels >= 1 && args->channels <= INT32_MAX - 6, status_bad_size,
-                  "args.channels", args->channels);
+                  "channels", args->channels);
     SPIRA_REQUIRE(args->columns >= args->channels && (!args->append || args->columns >= 3),
-                  status_bad_size, "args.columns", args->columns);
-    SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "args.set.count"));
+                  status_bad_size, "columns", args->columns);
+    SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "set.count"));
     SPIRA_REQUIRE(args->set.capacity >= 1 && args->set.capacity <= INT32_MAX / 2, status_bad_size,
-                  "args.set.capacity", args->set.capacity);
+                  "set.capacity", args->set.capacity);
     return args->append & voxel_append_centre ? voxel_features_centre_check(args)
                                               : status_success();
 }

@@ -905,24 +905,24 @@ DEVICE_TEST(gpu_voxel_features_refuses) {
         CHECK_STATUS(s, code);                                                                     \
         CHECK_EQUAL(s.subject, name);                                                              \
     } while (0)
-    REFUSED(status_null_pointer, "args.values", a.values = nullptr);
-    REFUSED(status_null_pointer, "args.set.count", a.set.count = nullptr);
-    REFUSED(status_null_pointer, "args.features", a.features = nullptr);
-    REFUSED(status_null_pointer, "args.rows.order", a.rows.order = nullptr);
-    REFUSED(status_null_pointer, "args.rows.begin", a.rows.begin = nullptr);
-    REFUSED(status_alignment, "args.values", a.values = misaligned(good.values));
-    REFUSED(status_alignment, "args.set.count", a.set.count = misaligned(good.set.count));
-    REFUSED(status_alignment, "args.rows.order", a.rows.order = misaligned(rows));
-    REFUSED(status_alignment, "args.rows.begin", a.rows.begin = misaligned(rows));
+    REFUSED(status_null_pointer, "values", a.values = nullptr);
+    REFUSED(status_null_pointer, "set.count", a.set.count = nullptr);
+    REFUSED(status_null_pointer, "features", a.features = nullptr);
+    REFUSED(status_null_pointer, "rows.order", a.rows.order = nullptr);
+    REFUSED(status_null_pointer, "rows.begin", a.rows.begin = nullptr);
+    REFUSED(status_alignment, "values", a.values = misaligned(good.values));
+    REFUSED(status_alignment, "set.count", a.set.count = misaligned(good.set.count));
+    REFUSED(status_alignment, "rows.order", a.rows.order = misaligned(rows));
+    REFUSED(status_alignment, "rows.begin", a.rows.begin = misaligned(rows));
     for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
-        REFUSED(status_alignment, "args.features", (a.type = type, a.features = misaligned(out)));
+        REFUSED(status_alignment, "features", (a.type = type, a.features = misaligned(out)));
         CHECK_EQUAL(voxel_features(&a, stream_get()).detail, numeric_size(type));
     }
-    REFUSED(status_bad_size, "args.channels", a.channels = 0);
-    REFUSED(status_bad_size, "args.channels", a.channels = -1);
-    REFUSED(status_bad_size, "args.columns", a.columns = 2);
-    REFUSED(status_bad_size, "args.set.capacity", a.set.capacity = 0);
-    REFUSED(status_unsupported, "args.type", a.type = (numeric)17);
+    REFUSED(status_bad_size, "channels", a.channels = 0);
+    REFUSED(status_bad_size, "channels", a.channels = -1);
+    REFUSED(status_bad_size, "columns", a.columns = 2);
+    REFUSED(status_bad_size, "set.capacity", a.set.capacity = 0);
+    REFUSED(status_unsupported, "type", a.type = (numeric)17);
 #undef REFUSED
     CHECK_STATUS(voxel_features<numeric_f16>(&good, stream_get()),
                  status_unsupported); // another type than the code is compiled for

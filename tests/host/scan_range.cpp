@@ -134,3 +134,32 @@ TEST(scan_range_cuts_points) {
     CHECK_OK(side::range_cut(&n, &cloud, &outside)); // no range
     CHECK_EQUAL(outside, 0);
 }
+
+// Detectors with weights from a file get what they were trained on: what the file has.
+TEST(scan_values_of_detectors) {
+    side::options o = side::options_standard();
+    networks::network detector = chosen("VoxelBackBone8x", nullptr, nullptr),
+                      other = chosen("MinkUNet42", nullptr, nullptr);
+    CHECK(!side::values_are_raw(&o, &detector) && !side::values_are_raw(&o, &other));
+    o.weights = "second.blob";
+    CHECK(side::values_are_raw(&o, &detector) && !side::values_are_raw(&o, &other));
+
+    float points[] = {10, -20, 3, 51, 0.5f};
+    int32_t voxels[] = {10, -20, 30};
+    scan::scan_cloud cloud = {};
+    cloud.rows = 1;
+    cloud.columns = 5;
+    cloud.points = points;
+    const std::vector<float> raw = {10, -20, 3, 51, 0.5f, 0}, small = {1, -2, 0.3f, 0.2f, 0.5f, 0};
+    std::vector<float> got(6);
+    scan::scan_row_inputs(&cloud, 0, 1, true, 6, got.data());
+    CHECK(got == raw);
+    scan::scan_row_inputs(&cloud, 0, 1, false, 6, got.data());
+    for (size_t c = 0; c < got.size(); ++c) {
+        CHECK(fabsf(got[c] - small[c]) < 1e-6f);
+    }
+    cloud.points = nullptr;
+    cloud.voxels = voxels;
+    scan::scan_row_inputs(&cloud, 0, 0.5f, true, 5, got.data());
+    CHECK(got[0] == 0.5f && got[1] == -1 && got[2] == 1.5f && got[3] == 1 && got[4] == 0);
+}

@@ -278,34 +278,33 @@ TEST(voxel_features_refuses) {
             CHECK_EQUAL(s.subject, name);                                                          \
         }                                                                                          \
     } while (0)
-    REFUSED(status_unsupported, "args.kind", a.kind = (voxel_feature)3);
-    REFUSED(status_unsupported, "args.append", a.append = 4);
-    REFUSED(status_unsupported, "args.type", a.type = (numeric)4);
-    REFUSED(status_bad_size, "args.max_points", a.max_points = -1);
-    REFUSED(status_bad_size, "args.channels", a.channels = 0);
-    REFUSED(status_bad_size, "args.columns", a.columns = 3);
-    REFUSED(status_bad_size, "args.columns", (a.columns = 2, a.channels = 2));
-    REFUSED(status_bad_size, "args.set.capacity", a.set.capacity = 0);
-    REFUSED(status_null_pointer, "args.values", a.values = nullptr);
-    REFUSED(status_null_pointer, "args.features", a.features = nullptr);
-    REFUSED(status_null_pointer, "args.set.words", a.set.words = nullptr);
-    REFUSED(status_null_pointer, "args.set.count", a.set.count = nullptr);
-    REFUSED(status_null_pointer, "args.rows.order", a.rows.order = nullptr);
-    REFUSED(status_null_pointer, "args.rows.begin", a.rows.begin = nullptr);
-    REFUSED(status_null_pointer, "args.words", a.words = nullptr);
-    REFUSED(status_alignment, "args.values", a.values = misaligned(values));
-    REFUSED(status_alignment, "args.set.words", a.set.words = misaligned(&word));
-    REFUSED(status_alignment, "args.set.count", a.set.count = misaligned(&count));
-    REFUSED(status_alignment, "args.rows.order", a.rows.order = misaligned(order));
-    REFUSED(status_alignment, "args.rows.begin", a.rows.begin = misaligned(begin));
+    REFUSED(status_unsupported, "kind", a.kind = (voxel_feature)3);
+    REFUSED(status_unsupported, "append", a.append = 4);
+    REFUSED(status_unsupported, "type", a.type = (numeric)4);
+    REFUSED(status_bad_size, "max_points", a.max_points = -1);
+    REFUSED(status_bad_size, "channels", a.channels = 0);
+    REFUSED(status_bad_size, "columns", a.columns = 3);
+    REFUSED(status_bad_size, "columns", (a.columns = 2, a.channels = 2));
+    REFUSED(status_bad_size, "set.capacity", a.set.capacity = 0);
+    REFUSED(status_null_pointer, "values", a.values = nullptr);
+    REFUSED(status_null_pointer, "features", a.features = nullptr);
+    REFUSED(status_null_pointer, "set.words", a.set.words = nullptr);
+    REFUSED(status_null_pointer, "set.count", a.set.count = nullptr);
+    REFUSED(status_null_pointer, "rows.order", a.rows.order = nullptr);
+    REFUSED(status_null_pointer, "rows.begin", a.rows.begin = nullptr);
+    REFUSED(status_null_pointer, "words", a.words = nullptr);
+    REFUSED(status_alignment, "values", a.values = misaligned(values));
+    REFUSED(status_alignment, "set.words", a.set.words = misaligned(&word));
+    REFUSED(status_alignment, "set.count", a.set.count = misaligned(&count));
+    REFUSED(status_alignment, "rows.order", a.rows.order = misaligned(order));
+    REFUSED(status_alignment, "rows.begin", a.rows.begin = misaligned(begin));
     for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
-        REFUSED(status_alignment, "args.features",
-                (a.type = type, a.features = misaligned(features)));
+        REFUSED(status_alignment, "features", (a.type = type, a.features = misaligned(features)));
         CHECK_EQUAL(voxel_features_host(&a).detail, numeric_size(type));
     }
-    REFUSED(status_grid, "args.size (must be positive and finite)", a.size[1] = 0);
-    REFUSED(status_grid, "args.size (must be positive and finite)", a.size[2] = NAN);
-    REFUSED(status_grid, "args.origin (must be finite)", a.origin[0] = INFINITY);
+    REFUSED(status_grid, "size (must be positive and finite)", a.size[1] = 0);
+    REFUSED(status_grid, "size (must be positive and finite)", a.size[2] = NAN);
+    REFUSED(status_grid, "origin (must be finite)", a.origin[0] = INFINITY);
 #undef REFUSED
     const voxel_features_args<uint32_t> *none = nullptr;
     CHECK_STATUS(voxel_features_host(none), status_null_pointer);
