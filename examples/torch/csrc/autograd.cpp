@@ -115,9 +115,9 @@ struct norm_function : Function<norm_function> {
         const bool is_sum = r.again && r.relu && residual && keep_if_norm(*residual, &of_residual);
         at::AutoDispatchBelowADInplaceOrView below;
         Tensor y;
-        std::tie(y, r.centre, r.invstd) = op.call(input, residual, r.count, weight, bias, r.mean,
-                                                  r.var, r.batches, r.momentum, r.eps, r.relu,
-                                                  r.again);
+        std::tie(y, r.centre, r.invstd) =
+            op.call(input, residual, r.count, weight, bias, r.mean, r.var, r.batches, r.momentum,
+                    r.eps, r.relu, r.again);
         for (const optional<Tensor> *changed : {&r.mean, &r.var, &r.batches}) {
             if (*changed) {
                 torch::autograd::increment_version(**changed);
@@ -466,6 +466,11 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("permute_rows", &permute_autograd);
     m.impl("pool", &pool_autograd);
     m.impl("dense", &dense_autograd);
+    // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
+    for (const char *name :
+         {"voxelize", "expand", "unpack", "repack", "map_table", "map_layout", "map_pairs"}) {
+        m.impl(name, torch::CppFunction::makeFallthrough());
+    }
 }
 
 // ---- autocast -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 import operator
 
 import torch
+from torch.compiler import is_compiling
 
 from .maps import TYPES
 from .sets import VoxelSet
@@ -66,8 +67,9 @@ def conv(features, weight, bias, kmap):
     """
     features = autocast(features)
     gradients = torch.is_grad_enabled()
-    of_features, of_weight = gradients and features.requires_grad, gradients and weight.requires_grad
-    if torch.compiler.is_compiling():
+    of_features = gradients and features.requires_grad
+    of_weight = gradients and weight.requires_grad
+    if is_compiling():
         rest = conv_rest(kmap, features, weight, of_features, of_weight, False)
     else: # what is known for a key has been checked
         key = (features.shape, features.dtype, features.device, weight.shape[0], of_features,

@@ -183,7 +183,7 @@ class SparseConvolution(SparseModule):
         if features.size(1) != self.in_channels:
             raise ValueError(f"features: {features.shape[1]} channels, but {type(self).__name__} "
                              f"has in_channels {self.in_channels}")
-        if features.get_device() != weight.get_device():
+        if features.device != weight.device:
             raise ValueError(f"features: on {features.device}, but the weight is on "
                              f"{weight.device}")
 

@@ -2,6 +2,7 @@
 padding, of which they count the real rows only."""
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from .. import layers
 from ..maps import TYPES
@@ -31,7 +32,7 @@ def fused(norm, features, count, residual=None, relu=False):
             return None
     elif not norm.track_running_stats:
         mean = var = batches = None
-    compiling = torch.compiler.is_compiling()
+    compiling = is_compiling()
     if shape[1] != norm.num_features or (count is None and (shape[0] < 2 or compiling)):
         return None
     if (weight is not None and weight.dtype != torch.float32) or (
@@ -122,7 +123,7 @@ class BatchNorm1d(nn.BatchNorm1d):
 
 def check_no_padding(features):
     """Raises if these may be features of capacity mode whose count got lost."""
-    if not torch.compiler.is_compiling() and any(s.rows == features.shape[0] for s in padded):
+    if not is_compiling() and any(s.rows == features.shape[0] for s in padded):
         raise ValueError("count: needed by this batch norm in capacity mode: call it with "
                          "x.features itself, or say count=x.count")
 
