@@ -30,6 +30,18 @@ static optional<Tensor> maybe(const Tensor &t) {
     return t.defined() ? optional<Tensor>(t) : std::nullopt;
 }
 
+// Backward functions call operators without gradients. They do so below autograd, where a call
+// costs less; except for create_graph, so that autograd notes that there are none.
+struct backward_scope {
+    optional<at::AutoDispatchBelowADInplaceOrView> below;
+
+    backward_scope() {
+        if (!at::GradMode::is_enabled()) {
+            below.emplace();
+        }
+    }
+};
+
 // The gradients of so many arguments of which the first alone has one.
 static variable_list only_first(Tensor gradient, size_t arguments) {
     variable_list list(arguments);
@@ -78,66 +90,75 @@ norm_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &,
 // of the output norm_is_sum keeps what its residual is made of, behind the others.
 enum norm_kept { norm_x, norm_count, norm_weight, norm_bias, norm_mean, norm_invstd, norm_output };
 
-const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4;
+// What a norm keeps besides, as one number: flags, and how its residual is made again.
+const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4, norm_residual_shift = 3;
+
+static int64_t norm_how(AutogradContext *norm) {
+    return norm->saved_data["how"].toInt();
+}
+
+// The arguments without gradients, in one: Function::apply describes each tensor argument for the
+// backward pass. And the results that have none.
+struct norm_rest {
+    const optional<Tensor> &count, &mean, &var, &batches;
+    double momentum, eps;
+    bool relu, again;
+    Tensor centre, invstd;
+};
 
 struct norm_function : Function<norm_function> {
-    static variable_list forward(AutogradContext *ctx, const Variable &input,
-                                 const optional<Tensor> &residual, const optional<Tensor> &weight,
-                                 const optional<Tensor> &bias, const optional<Tensor> &count,
-                                 const optional<Tensor> &mean, const optional<Tensor> &var,
-                                 const optional<Tensor> &batches, double momentum, double eps,
-                                 bool relu, bool again) {
+    static Variable forward(AutogradContext *ctx, const Variable &input,
+                            const optional<Tensor> &residual, const optional<Tensor> &weight,
+                            const optional<Tensor> &bias, norm_rest &r) {
         static const auto op = operation<norm_type>("spira::norm");
         kept_rows of_residual;
-        const bool is_sum = again && relu && residual && keep_if_norm(*residual, &of_residual);
+        const bool is_sum = r.again && r.relu && residual && keep_if_norm(*residual, &of_residual);
         at::AutoDispatchBelowADInplaceOrView below;
-        auto [y, centre, invstd] = op.call(input, residual, count, weight, bias, mean, var, batches,
-                                           momentum, eps, relu, again);
-        for (const optional<Tensor> *changed : {&mean, &var, &batches}) {
+        Tensor y;
+        std::tie(y, r.centre, r.invstd) =
+            op.call(input, residual, r.count, weight, bias, r.mean, r.var, r.batches, r.momentum,
+                    r.eps, r.relu, r.again);
+        for (const optional<Tensor> *changed : {&r.mean, &r.var, &r.batches}) {
             if (*changed) {
                 torch::autograd::increment_version(**changed);
             }
         }
-        variable_list kept = {input,  maybe(count), maybe(weight), maybe(bias),
-                              centre, invstd,       Tensor()};
+        variable_list kept = {input,    maybe(r.count), maybe(weight), maybe(bias),
+                              r.centre, r.invstd,       Tensor()};
+        int64_t how = r.relu ? norm_has_relu : 0;
+        how |= residual ? norm_has_residual : 0;
         if (is_sum) {
             kept.insert(kept.end(), of_residual.tensors.begin(), of_residual.tensors.end());
-            ctx->saved_data["residual"] = of_residual.how[0];
-        } else if (relu && residual) {
+            how |= norm_is_sum | of_residual.how[0] << norm_residual_shift;
+        } else if (r.relu && residual) {
             kept[norm_output] = y;
         }
         ctx->save_for_backward(std::move(kept));
-        int64_t how = relu ? norm_has_relu : 0;
-        how |= residual ? norm_has_residual : 0;
-        ctx->saved_data["how"] = how | (is_sum ? norm_is_sum : 0);
-        ctx->mark_non_differentiable({centre, invstd});
-        return {y, centre, invstd};
+        ctx->saved_data["how"] = how;
+        return y;
     }
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<norm_backward_type>("spira::norm_backward");
+        const backward_scope scope;
         const variable_list s = ctx->get_saved_variables();
-        const int64_t how = ctx->saved_data["how"].toInt();
+        const int64_t how = norm_how(ctx);
         const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
-        const Tensor y = how & norm_is_sum ? output_again(ctx, s) : s[norm_output];
+        const Tensor y = how & norm_is_sum ? output_again(how, s) : s[norm_output];
         const auto [x, weight, bias, added] =
-            op.call(grad[0].to(s[norm_x].scalar_type()), s[norm_x], maybe(y), maybe(s[norm_count]),
-                    maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean], s[norm_invstd],
-                    how & norm_has_relu, residual);
-        variable_list list(12);
-        list[0] = x;
-        list[1] = residual ? added : Variable();
-        list[2] = s[norm_weight].defined() ? weight : Variable();
-        list[3] = s[norm_bias].defined() ? bias : Variable();
-        return list;
+            op.call(as_type(grad[0], s[norm_x].scalar_type()), s[norm_x], maybe(y),
+                    maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean],
+                    s[norm_invstd], how & norm_has_relu, residual);
+        return {x, residual ? added : Variable(), s[norm_weight].defined() ? weight : Variable(),
+                s[norm_bias].defined() ? bias : Variable(), Variable()};
     }
 
     // The output of a sum of two norms.
-    static Tensor output_again(AutogradContext *ctx, variable_list s) {
+    static Tensor output_again(int64_t own, variable_list s) {
         s.erase(s.begin() + norm_output);
-        const std::vector<int64_t> how = {keep_sum, ctx->saved_data["residual"].toInt()};
+        const int64_t how[] = {keep_sum, own >> norm_residual_shift};
         const Variable *tensor = s.data();
-        const int64_t *step = how.data();
+        const int64_t *step = how;
         return made_again(tensor, step);
     }
 };
@@ -147,9 +168,9 @@ norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optio
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
               const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
-    variable_list made = norm_function::apply(input, residual, weight, bias, count, mean, var,
-                                              batches, momentum, eps, relu, again);
-    return {made[0], made[1], made[2]};
+    norm_rest rest = {count, mean, var, batches, momentum, eps, relu, again, Tensor(), Tensor()};
+    Tensor y = norm_function::apply(input, residual, weight, bias, rest);
+    return {std::move(y), std::move(rest.centre), std::move(rest.invstd)};
 }
 
 // ---- channels side by side ----------------------------------------------------------------------
@@ -201,13 +222,12 @@ static void keep_more(const variable_list &tensors, const std::vector<int64_t> &
 
 static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
     AutogradContext *norm = made_by<norm_function>(rows);
-    if (!norm || (norm->saved_data["how"].toInt() & norm_has_residual)) {
+    if (!norm || (norm_how(norm) & norm_has_residual)) {
         return false;
     }
     variable_list s = norm->get_saved_variables();
     s.resize(norm_output);
-    keep_more(s, {norm->saved_data["how"].toInt() & norm_has_relu ? keep_norm_relu : keep_norm},
-              kept);
+    keep_more(s, {norm_how(norm) & norm_has_relu ? keep_norm_relu : keep_norm}, kept);
     return true;
 }
 
@@ -216,10 +236,10 @@ static void keep(const Variable &rows, kept_rows *kept) {
         return;
     }
     AutogradContext *norm = made_by<norm_function>(rows), *join = made_by<join_function>(rows);
-    if (norm && norm->saved_data["how"].toInt() & norm_is_sum) {
+    if (norm && norm_how(norm) & norm_is_sum) {
         variable_list s = norm->get_saved_variables();
         s.erase(s.begin() + norm_output);
-        keep_more(s, {keep_sum, norm->saved_data["residual"].toInt()}, kept);
+        keep_more(s, {keep_sum, norm_how(norm) >> norm_residual_shift}, kept);
     } else if (join) {
         keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
     } else {
@@ -271,14 +291,32 @@ static Tensor conv_call(const Tensor &features, const Tensor &weight, const opti
                    kernel, flags);
 }
 
+// What a convolution keeps besides tensors, as one list: these, the kernel, and kept_rows.how.
+enum conv_kept { conv_flags, conv_bias_type, conv_kernel, conv_how = conv_kernel + kernel_ints };
+
+const int64_t conv_counts_rows = 1 << 16; // among the flags: see counts_rows
+
+// The arguments without gradients, as norm_rest.
+struct conv_rest {
+    const optional<Tensor> &map, &back, &pairs;
+    const Tensor &source_count, &count;
+    const c10::SymInt &rows;
+    IntArrayRef kernel;
+    int64_t flags;
+};
+
 struct conv_function : Function<conv_function> {
     static Variable forward(AutogradContext *ctx, const Variable &features, const Variable &weight,
-                            const optional<Tensor> &bias, const optional<Tensor> &map,
-                            const optional<Tensor> &back, const optional<Tensor> &pairs,
-                            const Tensor &source_count, const Tensor &count,
-                            const c10::SymInt &rows, std::vector<int64_t> kernel, int64_t flags) {
-        kept_rows kept = {{weight, maybe(back), maybe(pairs), source_count, count}, {}};
-        if (flags & flag_again) {
+                            const optional<Tensor> &bias, const conv_rest &r) {
+        kept_rows kept = {{weight, maybe(r.back), maybe(r.pairs), r.source_count, r.count},
+                          {r.flags}};
+        kept.how.push_back(bias ? (int64_t)bias->scalar_type() : (int64_t)-1);
+        kept.how.insert(kept.how.end(), r.kernel.begin(), r.kernel.end());
+        kept.how.resize(conv_how, 0);
+        if ((r.flags & flag_padded) && counts_rows(features)) {
+            kept.how[conv_flags] |= conv_counts_rows;
+        }
+        if (r.flags & flag_again) {
             keep(features, &kept);
         } else {
             kept.tensors.push_back(features);
@@ -286,45 +324,31 @@ struct conv_function : Function<conv_function> {
         }
         at::AutoDispatchBelowADInplaceOrView below;
         ctx->save_for_backward(std::move(kept.tensors));
-        ctx->saved_data["how"] = std::move(kept.how);
-        ctx->saved_data["flags"] = flags;
-        ctx->saved_data["counts_rows"] = (flags & flag_padded) && counts_rows(features);
-        ctx->saved_data["bias"] = bias ? (int64_t)bias->scalar_type() : (int64_t)-1;
-        Tensor out = conv_call(features, weight, bias, map, back, pairs, source_count, count, rows,
-                               kernel, flags);
-        ctx->saved_data["kernel"] = std::move(kernel);
-        return out;
+        ctx->saved_data["ints"] = std::move(kept.how);
+        return conv_call(features, weight, bias, r.map, r.back, r.pairs, r.source_count, r.count,
+                         r.rows, r.kernel, r.flags);
     }
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<conv_backward_type>("spira::conv_backward");
+        const backward_scope scope;
         const variable_list s = ctx->get_saved_variables();
-        const std::vector<int64_t> how = ctx->saved_data["how"].toIntVector();
+        const std::vector<int64_t> ints = ctx->saved_data["ints"].toIntVector();
         const Variable *first = s.data() + 5;
-        const int64_t *step = how.data();
+        const int64_t *step = ints.data() + conv_how;
         const Tensor rows = made_again(first, step);
-        const int64_t bias = ctx->saved_data["bias"].toInt();
-        int64_t flags = ctx->saved_data["flags"].toInt();
-        if (ctx->saved_data["counts_rows"].toBool() &&
-            !torch::autograd::AnomalyMode::is_enabled()) {
+        const int64_t bias = ints[conv_bias_type];
+        int64_t flags = ints[conv_flags] & ~conv_counts_rows;
+        if ((ints[conv_flags] & conv_counts_rows) && !torch::autograd::AnomalyMode::is_enabled()) {
             flags &= ~flag_padded; // anomaly detection would find what lies there
         }
-        const std::vector<int64_t> kernel = ctx->saved_data["kernel"].toIntVector();
+        const IntArrayRef kernel(ints.data() + conv_kernel, kernel_ints);
         const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                             bias >= 0 && ctx->needs_input_grad(2)};
         const auto [features, weight, added] = op.call(
             grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
-        return {wanted[0] ? features : Variable(),
-                wanted[1] ? weight : Variable(),
-                wanted[2] ? added.to((at::ScalarType)bias) : Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable(),
-                Variable()};
+        return {wanted[0] ? features : Variable(), wanted[1] ? weight : Variable(),
+                wanted[2] ? as_type(added, (at::ScalarType)bias) : Variable(), Variable()};
     }
 };
 
@@ -333,8 +357,8 @@ static Tensor conv_autograd(const Tensor &features, const Tensor &weight,
                             const optional<Tensor> &back, const optional<Tensor> &pairs,
                             const Tensor &source_count, const Tensor &count, c10::SymInt rows,
                             IntArrayRef kernel, int64_t flags) {
-    return conv_function::apply(features, weight, bias, map, back, pairs, source_count, count, rows,
-                                kernel.vec(), flags);
+    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, flags};
+    return conv_function::apply(features, weight, bias, rest);
 }
 
 // ---- permutation --------------------------------------------------------------------------------
@@ -442,6 +466,11 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("permute_rows", &permute_autograd);
     m.impl("pool", &pool_autograd);
     m.impl("dense", &dense_autograd);
+    // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
+    for (const char *name :
+         {"voxelize", "expand", "unpack", "repack", "map_table", "map_layout", "map_pairs"}) {
+        m.impl(name, torch::CppFunction::makeFallthrough());
+    }
 }
 
 // ---- autocast -----------------------------------------------------------------------------------

@@ -55,9 +55,27 @@ static Tensor weight_restored(const Tensor &ordered) {
     return ordered.dim() == 5 ? ordered.permute({4, 2, 1, 0, 3}) : ordered.permute({3, 1, 0, 2});
 }
 
+// The strides of a weight of this shape in spira's order: Cout, Cin, and the kernel's axes from z.
+static std::array<int64_t, 5> weight_strides(const Tensor &weight) {
+    std::array<int64_t, 5> strides = {};
+    const int64_t n = weight.dim();
+    int64_t stride = 1;
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t axis = i == 0 ? 0 : i == 1 ? n - 1 : i - 1;
+        strides[axis] = stride;
+        stride *= weight.size(axis);
+    }
+    return strides;
+}
+
 // Whether a weight's memory is in spira's order already, as spira.pytorch's layers make it.
 static bool weight_is_ordered(const Tensor &weight) {
-    return weight.scalar_type() == at::kFloat && weight_ordered(weight).is_contiguous();
+    const std::array<int64_t, 5> strides = weight_strides(weight);
+    bool same = weight.scalar_type() == at::kFloat;
+    for (int64_t axis = 0; axis < weight.dim(); ++axis) {
+        same = same && (weight.size(axis) == 1 || weight.stride(axis) == strides[axis]);
+    }
+    return same;
 }
 
 // Weights in spira's order, fp32 and contiguous.
@@ -65,16 +83,24 @@ static Tensor weight_in(const Tensor &weight) {
     return weight_ordered(weight).to(at::kFloat).contiguous();
 }
 
-// A gradient in spira's order, as one of `weight`, in the same order of memory.
+// Memory of a weight gradient in spira's order: of its shape, where the weight is in that order.
+static Tensor weight_grad_new(const layer &l, const Tensor &weight, bool ordered) {
+    if (!ordered) {
+        return empty_like(weight, at::kFloat, {l.kernel.volume, l.shape.cin, l.shape.cout});
+    }
+    const std::array<int64_t, 5> strides = weight_strides(weight);
+    return empty_strided_like(weight, at::kFloat, weight.sizes(),
+                              IntArrayRef(strides.data(), (size_t)weight.dim()));
+}
+
+// A gradient in spira's order, in that of `weight`.
 static Tensor weight_out(const Tensor &grad, const Tensor &weight) {
-    const Tensor made = weight_restored(grad.view(weight_ordered(weight).sizes()));
-    return weight_is_ordered(weight)
-               ? made
-               : made.to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
+    return weight_restored(grad.view(weight_ordered(weight).sizes()))
+        .to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
 }
 
 static Tensor floats(const Tensor &t) {
-    return t.to(at::kFloat).contiguous();
+    return as_type(t, at::kFloat).contiguous();
 }
 
 // The map of an operator, on the device of the features.
@@ -129,13 +155,10 @@ static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way
     return job;
 }
 
-// A weight as a convolution takes it: the tensor's own memory where it is in order, of the layer
-// even for a gradient.
+// A weight that is not in order, as a convolution takes it. One that is serves the layer and its
+// gradient as it is.
 static Tensor weight_of_way(const layer &l, const Tensor &weight, weight_way way,
                             const cuda_scope &scope) {
-    if (weight_is_ordered(weight)) {
-        return weight;
-    }
     const Tensor given = weight.contiguous();
     Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
     const weight_job order = weight_job_of(l, weight, way);
@@ -149,8 +172,9 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
                         weight_way way, const Tensor &bias, const optional<Tensor> &map,
                         const Tensor &count, int64_t rows) {
     const cuda_scope scope(in);
-    const Tensor ordered = weight_of_way(l, weight, way, scope);
-    Tensor out = at::empty({rows, shape.cout}, in.options());
+    const bool is_ordered = weight_is_ordered(weight);
+    const Tensor ordered = is_ordered ? weight : weight_of_way(l, weight, way, scope);
+    Tensor out = empty_like(in, in.scalar_type(), {rows, shape.cout});
     conv_job job = {};
     job.shape = shape;
     job.kernel = kernel;
@@ -161,7 +185,7 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
     job.weight = ordered.data_ptr<float>();
-    job.weight_of_layer = way != weight_forward && weight_is_ordered(weight);
+    job.weight_of_layer = way != weight_forward && is_ordered;
     job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
     job.out = out.data_ptr();
@@ -266,15 +290,15 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
                                          ? spira::pairs_sides_centre
                                          : spira::pairs_sides_one;
     const int64_t outputs = grad.size(0);
-    Tensor made =
-        at::empty({l.kernel.volume, l.shape.cin, l.shape.cout}, options_of(features, at::kFloat));
+    const bool ordered = weight_is_ordered(weight);
+    Tensor made = weight_grad_new(l, weight, ordered);
     if (features.is_cpu()) {
         const Tensor x = floats(features), g = floats(grad);
         require(spira::conv_grad_weight_host(&l.shape, x.data_ptr<float>(), nullptr,
                                              g.data_ptr<float>(), l.identity ? nullptr : &lists,
                                              sides, count_host(count, outputs),
                                              made.data_ptr<float>()));
-        return weight_out(made, weight);
+        return ordered ? made : weight_out(made, weight);
     }
 #ifdef SPIRA_TORCH_CUDA
     const cuda_scope scope(features);
@@ -292,10 +316,10 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
     require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
     const scratch s = scratch_of(features, bytes);
     require(gpu::weight_grad(scope.info, &job, s.base, s.size, scope.stream));
-    if (weight_is_ordered(weight)) {
-        return weight_out(made, weight);
+    if (ordered) {
+        return made;
     }
-    Tensor result = at::empty(weight.sizes(), weight.options());
+    Tensor result = empty_as(weight);
     const weight_job order = weight_job_of(l, weight, weight_forward);
     require(gpu::weights_restore(&order, made.data_ptr<float>(), result.data_ptr(), scope.stream));
     return result;
@@ -305,7 +329,7 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
 }
 
 static Tensor bias_grad(const layer &l, const Tensor &grad, const Tensor &count) {
-    Tensor made = at::empty({l.shape.cout}, options_of(grad, at::kFloat));
+    Tensor made = empty_like(grad, at::kFloat, {l.shape.cout});
     const int64_t outputs = grad.size(0);
     if (grad.is_cpu()) {
         const Tensor g = floats(grad);
@@ -336,8 +360,11 @@ std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const T
     TORCH_CHECK_VALUE(out_grad.dim() == 2, "grad: [rows, channels] expected");
     require_rows(out_grad, "grad", out_grad.size(0), l.shape.cout);
     require_device(out_grad, "grad", features, "features");
-    const Tensor grad = out_grad.to(features.scalar_type()).contiguous();
-    const Tensor none = at::empty({0}, options_of(features, at::kFloat));
+    const Tensor grad = as_type(out_grad, features.scalar_type()).contiguous();
+    Tensor none;
+    if (!wanted[0] || !wanted[1] || !wanted[2]) {
+        none = empty_like(features, at::kFloat, {0});
+    }
     if (!features.size(0) || !grad.size(0)) {
         return {wanted[0] ? at::zeros_like(features) : none,
                 wanted[1] ? at::zeros_like(weight) : none,

@@ -14,6 +14,10 @@
 #include "gpu.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#ifdef SPIRA_TORCH_CUDA
+#include <ATen/cuda/EmptyTensor.h>
+#endif
 #include <torch/library.h>
 
 namespace spira_torch {
@@ -140,8 +144,33 @@ inline at::TensorOptions options_of(const Tensor &like, at::ScalarType type) {
     return at::TensorOptions().device(like.device()).dtype(type);
 }
 
+// Without the dispatcher: a layer makes ten tensors, and at::empty costs more than the allocator.
 inline Tensor empty_like(const Tensor &like, at::ScalarType type, IntArrayRef size) {
-    return at::empty(size, options_of(like, type));
+#ifdef SPIRA_TORCH_CUDA
+    if (like.is_cuda()) {
+        return Tensor(at::detail::empty_cuda(size, type, like.device(), std::nullopt));
+    }
+#endif
+    return Tensor(at::detail::empty_cpu(size, type, false, std::nullopt));
+}
+
+inline Tensor empty_as(const Tensor &like) {
+    return empty_like(like, like.scalar_type(), like.sizes());
+}
+
+inline Tensor empty_strided_like(const Tensor &like, at::ScalarType type, IntArrayRef size,
+                                 IntArrayRef stride) {
+#ifdef SPIRA_TORCH_CUDA
+    if (like.is_cuda()) {
+        return Tensor(at::detail::empty_strided_cuda(size, stride, type, like.device()));
+    }
+#endif
+    return Tensor(at::detail::empty_strided_cpu(size, stride, type, false));
+}
+
+// The same tensor where it has the type: at::to is a call of the dispatcher even then.
+inline Tensor as_type(const Tensor &t, at::ScalarType type) {
+    return t.scalar_type() == type ? t : t.to(type);
 }
 
 // Scratch of PyTorch's allocator, on the device of `like`, aligned to 256 bytes.

@@ -102,8 +102,8 @@ namespace gpu {
 
 using spira::status;
 
-// Of the current device; queried once for each.
-status device(const spira::device_info **info);
+// Of a device, which must be the current one; queried once for each.
+status device(int number, const spira::device_info **info);
 
 // ---- sets ----
 

@@ -63,7 +63,7 @@ static spira::conv_shape shape_of(int64_t volume, int64_t cin, int64_t cout, int
 static const spira::device_info *info_of(int64_t device) {
     const c10::cuda::CUDAGuard guard((c10::DeviceIndex)device);
     const spira::device_info *info;
-    require(gpu::device(&info));
+    require(gpu::device((int)device, &info));
     return info;
 }
 
@@ -117,8 +117,8 @@ Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor
         return map;
     }
     const cuda_scope scope(source);
-    Tensor trouble =
-        at::zeros({(int64_t)sizeof(spira::device_status)}, options_of(source, at::kByte));
+    // Not cleared: it is only written, and nobody reads it.
+    Tensor trouble = empty_like(source, at::kByte, {(int64_t)sizeof(spira::device_status)});
     require(gpu::map_layout_build(scope.info, &job, &s, map.data_ptr(), (size_t)map.numel(),
                                   (spira::device_status *)trouble.data_ptr(), scope.stream));
     return map;

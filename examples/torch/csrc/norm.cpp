@@ -126,7 +126,7 @@ static float norm_value(const norm_arrays &a, int64_t place, int64_t n) {
 // Rows of a norm's type: value(place, channel) up to the count, zeros behind.
 template <typename F>
 static Tensor norm_fill(const norm_call &c, const norm_arrays &a, F value) {
-    Tensor to = at::empty(c.x.sizes(), options_of(c.x, at::kFloat));
+    Tensor to = empty_like(c.x, at::kFloat, c.x.sizes());
     float *p = to.data_ptr<float>();
     at::parallel_for(0, a.all, 64, [&](int64_t first, int64_t end) {
         for (int64_t r = first; r < end; ++r) {
@@ -156,7 +156,7 @@ static three norm_host(const norm_call &c, const optional<Tensor> &running_mean,
         sum[0] += d;
         sum[a.channels] += d * d;
     });
-    Tensor mean = empty_like(c.x, at::kFloat, {a.channels}), invstd = at::empty_like(mean);
+    Tensor mean = empty_like(c.x, at::kFloat, {a.channels}), invstd = empty_as(mean);
     float *m = mean.data_ptr<float>(), *s = invstd.data_ptr<float>();
     for (int64_t i = 0; i < a.channels; ++i) {
         const double shift = sums[i] / n;
@@ -200,7 +200,7 @@ static four norm_backward_host(const norm_call &c, const Tensor &grad,
         sum[0] += own(place);
         sum[a.channels] += (double)own(place) * normal(place, n);
     });
-    Tensor weight_grad = at::empty_like(mean), bias_grad = at::empty_like(mean);
+    Tensor weight_grad = empty_as(mean), bias_grad = empty_as(mean);
     std::copy(sums.begin(), sums.begin() + a.channels, bias_grad.data_ptr<float>());
     std::copy(sums.begin() + a.channels, sums.end(), weight_grad.data_ptr<float>());
     const double n = (double)std::max<int64_t>(a.rows, 1);
@@ -237,17 +237,24 @@ static norm_job norm_job_of(const norm_call &c, const Tensor &mean, const Tensor
     return job;
 }
 
-static Tensor norm_scratch(const cuda_scope &scope, const Tensor &x) {
-    return empty_like(x, at::kFloat, {gpu::norm_slots(scope.info, (int)x.size(1))});
+// Scratch of a norm: the memory of its rows where it is large enough, for they are written last.
+// Otherwise new memory, which is kept in `own`.
+static float *norm_scratch(const cuda_scope &scope, const Tensor &rows, Tensor *own) {
+    const int64_t floats = gpu::norm_slots(scope.info, (int)rows.size(1));
+    if ((int64_t)rows.nbytes() >= floats * (int64_t)sizeof(float)) {
+        return (float *)rows.data_ptr();
+    }
+    *own = empty_like(rows, at::kFloat, {floats});
+    return own->data_ptr<float>();
 }
 
 static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
                        const optional<Tensor> &var, const optional<Tensor> &batches,
                        double momentum, double eps) {
     const cuda_scope scope(c.x);
-    Tensor y = at::empty_like(c.x);
+    Tensor y = empty_as(c.x);
     Tensor centre = empty_like(c.x, at::kFloat, {c.x.size(1)});
-    Tensor invstd = at::empty_like(centre); // outputs may not share memory
+    Tensor invstd = empty_as(centre); // outputs may not share memory
     norm_job job = norm_job_of(c, centre, invstd);
     job.y = y.data_ptr();
     job.running_mean = floats(mean);
@@ -255,8 +262,8 @@ static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
     job.batches = batches ? batches->data_ptr<int64_t>() : nullptr;
     job.momentum = (float)momentum;
     job.eps = (float)eps;
-    const Tensor slots = norm_scratch(scope, c.x);
-    require(gpu::norm(scope.info, &job, slots.data_ptr<float>(), scope.stream));
+    Tensor own;
+    require(gpu::norm(scope.info, &job, norm_scratch(scope, y, &own), scope.stream));
     return {y, centre, invstd};
 }
 
@@ -264,9 +271,9 @@ static four norm_backward_cuda(const norm_call &c, const Tensor &grad,
                                const optional<Tensor> &output, const Tensor &mean,
                                const Tensor &invstd, bool residual) {
     const cuda_scope scope(c.x);
-    Tensor to = at::empty_like(c.x), weight_grad = at::empty_like(mean);
-    Tensor bias_grad = at::empty_like(mean);
-    Tensor to_residual = residual ? at::empty_like(c.x) : empty_like(c.x, at::kFloat, {0});
+    Tensor to = empty_as(c.x), weight_grad = empty_as(mean);
+    Tensor bias_grad = empty_as(mean);
+    Tensor to_residual = residual ? empty_as(c.x) : empty_like(c.x, at::kFloat, {0});
     norm_job job = norm_job_of(c, mean, invstd);
     job.grad = grad.data_ptr();
     job.output = output ? output->data_ptr() : nullptr;
@@ -274,8 +281,8 @@ static four norm_backward_cuda(const norm_call &c, const Tensor &grad,
     job.grad_residual = residual ? to_residual.data_ptr() : nullptr;
     job.weight_grad = weight_grad.data_ptr<float>();
     job.bias_grad = bias_grad.data_ptr<float>();
-    const Tensor slots = norm_scratch(scope, c.x);
-    require(gpu::norm_backward(scope.info, &job, slots.data_ptr<float>(), scope.stream));
+    Tensor own;
+    require(gpu::norm_backward(scope.info, &job, norm_scratch(scope, to, &own), scope.stream));
     return {to, weight_grad, bias_grad, to_residual};
 }
 
@@ -313,7 +320,7 @@ Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
 #ifdef SPIRA_TORCH_CUDA
     if (c.x.is_cuda()) {
         const cuda_scope scope(c.x);
-        Tensor y = at::empty_like(c.x);
+        Tensor y = empty_as(c.x);
         norm_job job = norm_job_of(c, mean, invstd);
         job.y = y.data_ptr();
         require(gpu::norm_apply(scope.info, &job, scope.stream));

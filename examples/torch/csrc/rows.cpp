@@ -47,7 +47,7 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
     TORCH_CHECK_VALUE(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(),
                       ", but index has ", index.sizes());
     const Tensor in = features.contiguous(), from = index.contiguous();
-    Tensor out = at::empty_like(in);
+    Tensor out = empty_as(in);
     const int64_t rows = in.size(0), bytes = in.size(1) * in.element_size();
     if (!in.numel()) {
         return out;
@@ -97,7 +97,7 @@ Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &,
     const Tensor in = features.contiguous();
     const int32_t rows = rows_of(map.size(0), "map"), channels = (int32_t)in.size(1);
     const int volume = (int)map.size(1);
-    Tensor out = at::empty({rows, channels}, in.options());
+    Tensor out = empty_like(in, in.scalar_type(), {rows, channels});
     if (!rows || !in.size(0)) {
         return out.zero_();
     }

@@ -18,8 +18,9 @@ struct cuda_scope {
     const spira::device_info *info;
 
     explicit cuda_scope(const Tensor &t)
-        : guard(t.device()), stream(c10::cuda::getCurrentCUDAStream().stream()), info(nullptr) {
-        require(gpu::device(&info));
+        : guard(t.device()), stream(c10::cuda::getCurrentCUDAStream(t.get_device()).stream()),
+          info(nullptr) {
+        require(gpu::device((int)t.get_device(), &info));
     }
 };
 

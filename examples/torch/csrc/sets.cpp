@@ -109,7 +109,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indice
     const spira::word_layout layout = layout_of(layout_ints);
     const int32_t rows = rows_of(indices.size(0), "indices");
     Tensor words = words_new(indices, layout, rows), kept = empty_like(indices, at::kInt, {1});
-    Tensor order = empty_like(indices, at::kInt, {rows}), voxel = at::empty_like(order);
+    Tensor order = empty_like(indices, at::kInt, {rows}), voxel = empty_as(order);
     Tensor status = status_new(indices);
     if (count) {
         require_device(*count, "count", indices, "indices");

@@ -2,11 +2,13 @@
 import operator
 
 import torch
+from torch.compiler import is_compiling
 
 from .maps import TYPES
 from .sets import VoxelSet
 
 ops = torch.ops.spira
+conv_op = ops.conv.default
 
 # Whether convolutions of fp32 features round their operands to tf32 on the GPU. The default is
 # exact fp32.
@@ -25,7 +27,7 @@ PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/conv
 
 def autocast(features):
     """Features in the type that autocast asks for, if it is on."""
-    kind = features.device.type
+    kind = "cuda" if features.is_cuda else features.device.type
     if torch.is_autocast_enabled(kind):
         wanted = torch.get_autocast_dtype(kind)
         if features.dtype != wanted and features.is_floating_point():
@@ -64,26 +66,29 @@ def conv(features, weight, bias, kmap):
     type; a weight or bias of another shape.
     """
     features = autocast(features)
+    gradients = torch.is_grad_enabled()
+    of_features = gradients and features.requires_grad
+    of_weight = gradients and weight.requires_grad
+    if is_compiling():
+        rest = conv_rest(kmap, features, weight, of_features, of_weight, False)
+    else: # what is known for a key has been checked
+        key = (features.shape, features.dtype, features.device, weight.shape[0], of_features,
+               of_weight, recompute, allow_tf32)
+        rest = kmap.known.get(key)
+        if rest is None:
+            rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute)
+            kmap.known[key] = rest
+    return conv_op(features, weight, bias, *rest)
+
+
+def conv_rest(kmap, features, weight, of_features, of_weight, again):
+    """The arguments of the operator behind the bias, which follow from the map."""
     check_features(features, kmap.source)
     kind = TYPES[features.dtype]
     kind = 1 if kind == 0 and allow_tf32 else kind
-    gradients = torch.is_grad_enabled()
-    key = (features.shape[1], weight.shape[0], kind, gradients and features.requires_grad,
-           gradients and weight.requires_grad)
-    if torch.compiler.is_compiling():
-        rest, flags = conv_rest(kmap, *key), 0
-    else:
-        rest, flags = kmap.known.get(key), AGAIN if recompute else 0
-        if rest is None:
-            rest = kmap.known[key] = conv_rest(kmap, *key)
-    return ops.conv.default(features, weight, bias, *rest[:-1], rest[-1] | flags)
-
-
-def conv_rest(kmap, cin, cout, kind, of_features, of_weight):
-    """The arguments of the operator behind the bias, which follow from the map."""
-    cin, cout = operator.index(cin), operator.index(cout)
+    cin, cout = operator.index(features.shape[1]), operator.index(weight.shape[0])
     flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
-    flags |= TF32 if kind == 1 else 0
+    flags |= (TF32 if kind == 1 else 0) | (AGAIN if again else 0)
     layout = kmap.layout(cin, cout, kind)
     back = kmap.gradient_layout(cin, cout, kind) if of_features else None
     pairs, exchanged = kmap.pairs() if of_weight else (None, False)

@@ -124,10 +124,10 @@ class KernelMap:
         return a.words, a.count, b.words, b.count, list(layout), self.kernel()
 
     def _build_table(self):
-        return ops.map_table(*self._sets())
+        return ops.map_table.default(*self._sets())
 
     def _build_layout(self, cin, cout, kind):
-        return ops.map_layout(*self._sets(), cin, cout, kind)
+        return ops.map_layout.default(*self._sets(), cin, cout, kind)
 
     def _build_pairs(self):
         a, b = self.source.capacity, self.outputs.capacity
@@ -135,7 +135,7 @@ class KernelMap:
             room = a * (self.volume // 2)
         else:
             room = min(a * min(self.most, self.volume), b * self.volume)
-        return ops.map_pairs(*self._sets(), max(room, 1))
+        return ops.map_pairs.default(*self._sets(), max(room, 1))
 
 
 def kernel_map(source, outputs, kernel_size, dilation=1, *, transposed=False):

@@ -1,5 +1,6 @@
 """Voxel sets: sorted, packed coordinates, and sets that follow from others."""
 import functools
+import itertools
 import operator
 
 import torch
@@ -98,8 +99,8 @@ class VoxelSet:
 
         Rows from the count on are -1.
         """
-        return ops.unpack(self.words, self.count, list(self.layout), list(self.origin),
-                          list(self.spacing), self.ndim)
+        return ops.unpack.default(self.words, self.count, list(self.layout), list(self.origin),
+                                  list(self.spacing), self.ndim)
 
     def check(self):
         """Reads the status back and raises ValueError if the voxels were at fault.
@@ -112,7 +113,7 @@ class VoxelSet:
         """The same voxels, packed in another layout of the same scene."""
         if self.layout == layout:
             return self
-        words = ops.repack(self.words, self.count, list(self.layout), list(layout))
+        words = ops.repack.default(self.words, self.count, list(self.layout), list(layout))
         return VoxelSet(words, self.count, layout, self.ndim, self.batch_size, self.scene,
                         self.origin, self.spacing, self.extent, self.exact, self.status, self.rows)
 
@@ -144,9 +145,10 @@ def permute_rows(features, index, inverse):
     index     int32 [rows]: a permutation; negative entries give rows of zeros
     inverse   int32 [rows]: the inverse permutation
     """
-    return ops.permute_rows(features, index, inverse)
+    return ops.permute_rows.default(features, index, inverse)
 
 
+STATUS = 10  # ints of a status
 FLAGS = ((4, 3, "not finite"), (1, 1, "outside of spatial_shape or batch_size"),
          (2, 2, "a duplicate voxel"), (16, 4, "not on the grid of the set"))
 
@@ -186,7 +188,8 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
     extent = triple_xyz(spatial_shape, ndim, 1, "spatial_shape")
     batch_size = operator.index(batch_size)
     layout = word_layout(extent, batch_size, reach)
-    words, order, voxel, kept, status = ops.voxelize(indices, count, list(layout), list(extent))
+    words, order, voxel, kept, status = ops.voxelize.default(indices, count, list(layout),
+                                                             list(extent))
     rows = RowOrder(order, voxel)
     if count is None and not torch.compiler.is_compiling():
         found = status.tolist()
@@ -248,8 +251,8 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
         rows = max(min(source.capacity * most, cells), 1)
     kernel = [*size, *wide, *source.spacing, 0]
     rule = [*ratio, *pad, *source.origin, *source.extent]
-    words, count, status = ops.expand(source.words, source.count, list(source.layout), kernel, rule,
-                                      rows)
+    words, count, status = ops.expand.default(source.words, source.count, list(source.layout),
+                                              kernel, rule, rows)
     made = VoxelSet(words, count, source.layout, n, source.batch_size, source.scene, tuple(origin),
                     tuple([source.spacing[a] * ratio[a] for a in range(3)]), tuple(extent), False,
                     status)
@@ -263,9 +266,10 @@ def narrow(sets):
     """
     if not sets:
         return []
-    found = torch.stack([torch.cat([s.count, s.status]) for s in sets]).tolist()
+    found = iter(torch.cat([t for s in sets for t in (s.count, s.status)]).tolist())
     exact = []
-    for s, (count, *status) in zip(sets, found):
+    for s in sets:
+        count, *status = itertools.islice(found, 1 + STATUS)
         check_status(status, "source" if s.rows is None else "indices")
         rows = s.rows if status[9] else None # of indices that are sorted already
         words = s.words[:count]

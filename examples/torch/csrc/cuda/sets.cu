@@ -4,6 +4,7 @@
 #include "spira/expand.cuh"
 #include "spira/voxel.cuh"
 
+#include <atomic>
 #include <mutex>
 
 namespace spira_torch {
@@ -11,18 +12,16 @@ namespace gpu {
 
 // ---- the device ---------------------------------------------------------------------------------
 
-status device(const spira::device_info **info) {
+status device(int number, const spira::device_info **info) {
     enum { devices = 64 };
     static spira::device_info known[devices];
-    static bool have[devices];
+    static std::atomic<bool> have[devices];
     static std::mutex lock;
-    int number;
-    SPIRA_TRY(spira::status_from_cuda(cudaGetDevice(&number), "device"));
     SPIRA_REQUIRE(number < devices, spira::status_unsupported, "device", number);
-    const std::lock_guard<std::mutex> held(lock);
-    if (!have[number]) {
+    if (!have[number].load(std::memory_order_acquire)) {
+        const std::lock_guard<std::mutex> held(lock);
         SPIRA_TRY(spira::device_info_query(known + number));
-        have[number] = true;
+        have[number].store(true, std::memory_order_release);
     }
     *info = known + number;
     return spira::status_success();

@@ -10,6 +10,10 @@ from .modules import SparseModule
 from .tensor import IndiceData, SparseConvTensor
 
 
+SUBMANIFOLD = "submanifold"  # kind of IndiceData
+HALVES = (torch.float16, torch.bfloat16)
+
+
 def each_axis(value, ndim, name):
     """An int or a sequence, as a tuple of one int for each axis."""
     value = (value,) * ndim if isinstance(value, int) else tuple(int(n) for n in value)
@@ -28,27 +32,26 @@ def check_input(x, layer):
                          f"{x.spatial_shape}")
 
 
-def noted(x, layer, kind, find):
-    """The sets and map of a layer: what its indice_key has, or what find() returns; and the
-    indice_dict of its result, where that is noted."""
+def noted(x, layer, kind, here, find):
+    """The sets and map of a layer on the set `here`: what its indice_key has, or what find(here)
+    returns; and the indice_dict of its result, where that is noted."""
     key = layer.indice_key
     known = x.find_indice_pair(key)
-    here = x.coordinates()
     if known is None:
         outputs, kernel_map = find(here)
         known = IndiceData(kind, here, outputs, kernel_map, layer.kernel_size, layer.stride,
                            layer.padding, layer.dilation)
         return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
-    if kind != "submanifold" or known.kind != kind:
+    if known.source is here and known.kernel == layer.kernel and known.kind == kind == SUBMANIFOLD:
+        return known, x.indice_dict
+    if kind != SUBMANIFOLD or known.kind != kind:
         raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
-    for name in ("kernel_size", "dilation") if known.kernel != layer.kernel else ():
+    for name in ("kernel_size", "dilation"):
         before = getattr(known, "ksize" if name == "kernel_size" else name)
         if before != list(getattr(layer, name)):
             raise ValueError(f"indice_key: {key!r} is of {name} {before}, but this layer has "
                              f"{list(getattr(layer, name))}")
-    if known.source is not here:
-        raise ValueError(f"indice_key: {key!r} is of another set of voxels")
-    return known, x.indice_dict
+    raise ValueError(f"indice_key: {key!r} is of another set of voxels")
 
 
 class SparseConvolution(SparseModule):
@@ -125,30 +128,41 @@ class SparseConvolution(SparseModule):
         check_input(input, self)
         if self.conv1x1:
             return self._pointwise(input)
-        found, notes = self._find(input)
-        features = input.ordered()
-        self._check_features(features)
-        weight = self.weight_of_map(self.weight)
+        here = input.coordinates()
+        found, notes = self._find(input, here)
+        features = input.ordered(here)
+        weight, bias = self._tensors()
+        self._check_features(features, weight)
+        weight = self.weight_of_map(weight)
         if self.inverse:
-            sums = layers.conv(features, weight, self.bias, found.map.reverse())
+            sums = layers.conv(features, weight, bias, found.map.reverse())
             return input.with_ordered(sums, found.source, notes)
-        sums = layers.conv(features, weight, self.bias, found.map)
+        sums = layers.conv(features, weight, bias, found.map)
         return input.with_ordered(sums, found.outputs, notes)
+
+    def _tensors(self):
+        """Weight and bias. A module's attributes are slow, but may be other than its parameters."""
+        own = self._parameters
+        if "weight" in own and "bias" in own:
+            return own["weight"], own["bias"]
+        return self.weight, self.bias
 
     def weight_of_map(self, weight):
         """A weight with the axes of the map: one axis is two, the first of size 1."""
         return weight.unsqueeze(1) if self.ndim == 1 else weight
 
-    def _find(self, x):
-        if self.inverse:
-            return self._find_inverse(x)
+    def _find(self, x, here):
         if self.subm:
-            return noted(x, self, "submanifold", lambda here: (
-                here, here.submanifold(self.kernel_size, self.dilation)))
-        return noted(x, self, "convolution", lambda here: here.strided(
+            return noted(x, self, SUBMANIFOLD, here, self._submanifold)
+        if self.inverse:
+            return self._find_inverse(x, here)
+        return noted(x, self, "convolution", here, lambda here: here.strided(
             self.kernel_size, self.stride, self.padding, self.dilation, self.indice_key))
 
-    def _find_inverse(self, x):
+    def _submanifold(self, here):
+        return here, here.submanifold(self.kernel_size, self.dilation)
+
+    def _find_inverse(self, x, here):
         key = self.indice_key
         known = x.find_indice_pair(key)
         if known is None:
@@ -160,37 +174,37 @@ class SparseConvolution(SparseModule):
         if known.ksize != list(self.kernel_size):
             raise ValueError(f"kernel_size: {list(self.kernel_size)}, but the layer of "
                              f"indice_key {key!r} has {known.ksize}")
-        if known.outputs is not x.coordinates():
+        if known.outputs is not here:
             raise ValueError(f"indice_key: the layer of {key!r} led to another set of voxels "
                              "than this input's")
         return known, x.indice_dict
 
-    def _check_features(self, features):
-        if features.shape[1] != self.in_channels:
+    def _check_features(self, features, weight):
+        if features.size(1) != self.in_channels:
             raise ValueError(f"features: {features.shape[1]} channels, but {type(self).__name__} "
                              f"has in_channels {self.in_channels}")
-        if features.device != self.weight.device:
+        if features.device != weight.device:
             raise ValueError(f"features: on {features.device}, but the weight is on "
-                             f"{self.weight.device}")
+                             f"{weight.device}")
 
     def _pointwise(self, x):
         """A plain product: the order of the rows does not matter, and nothing is noted. PyTorch
         computes that of fp32."""
         stays, coordinates = x.has_ordered(), x.coordinates()
-        rows = x.ordered() if stays else x.features
-        self._check_features(rows)
-        weight = self.weight.reshape(self.in_channels, self.out_channels).t()
-        half = layers.autocast(rows).dtype in (torch.float16, torch.bfloat16)
-        if x.count is None and not half:
-            sums = functional.linear(rows, weight.to(rows.dtype), self._bias_like(rows))
+        rows = x.ordered(coordinates) if stays else x.features
+        weight, bias = self._tensors()
+        self._check_features(rows, weight)
+        if x.count is None and layers.autocast(rows).dtype not in HALVES:
+            weight = weight.reshape(self.in_channels, self.out_channels).t()
+            bias = None if bias is None else bias.to(rows.dtype)
+            sums = functional.linear(rows, weight.to(rows.dtype), bias)
         else: # which reads no padding, and leaves zeros there
-            weight = weight[(slice(None), *[None] * self.ndim)]
-            sums = layers.conv(rows, self.weight_of_map(weight), self.bias,
+            n = max(self.ndim, 2)
+            weight = weight.reshape(*[1] * n, self.in_channels, self.out_channels)
+            weight = weight.permute(n + 1, *range(n + 1))
+            sums = layers.conv(rows, weight, bias,
                                coordinates.submanifold(self.kernel_size, self.dilation))
         return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
-
-    def _bias_like(self, rows):
-        return None if self.bias is None else self.bias.to(rows.dtype)
 
     def extra_repr(self):
         parts = [f"{self.in_channels}, {self.out_channels}"]

@@ -9,6 +9,7 @@ makes the same sets of another SparseConvTensor, with one read-back for all of t
 import weakref
 
 import torch
+from torch.compiler import is_compiling
 
 from .. import layers, maps, sets
 
@@ -65,7 +66,7 @@ class CoordinateSet:
         self._indices, self._version = None, None
         if indices is not None:
             self._note(indices)
-        if not voxels.exact and not torch.compiler.is_compiling():
+        if not voxels.exact and not is_compiling():
             padded.add(self)
 
     @staticmethod
@@ -90,15 +91,14 @@ class CoordinateSet:
 
     def _note(self, indices):
         self._indices, self._version = indices, None
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             self._version = indices._version
             indices._spira_set = weakref.ref(self)
 
     def has(self, indices):
         """Whether these are the indices of this set, not changed since. torch.compile does not
         look for changes in place."""
-        return indices is self._indices and (torch.compiler.is_compiling() or
-                                             indices._version == self._version)
+        return indices is self._indices and (is_compiling() or indices._version == self._version)
 
     @property
     def indices(self):
@@ -242,15 +242,14 @@ def three(values, fill):
 
 # Whether what runs now is recorded, to be run again on other indices: sets are made anew then.
 def traced(indices):
-    return torch.compiler.is_compiling() or (indices.is_cuda and
-                                             torch.cuda.is_current_stream_capturing())
+    return is_compiling() or (indices.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 # ---- changes in place ---------------------------------------------------------------------------
 
 def tracked(indices):
     """Indices that count their changes: a copy of those that were made in inference mode."""
-    if torch.compiler.is_compiling() or not indices.is_inference():
+    if is_compiling() or not indices.is_inference():
         return indices
     with torch.inference_mode(False):
         return indices.clone()

@@ -81,15 +81,15 @@ class SparseSequential(SparseModule):
         modules = list(self._modules.values())
         done = 0
         while done < len(modules):
-            module, behind = modules[done], modules[done + 1:done + 2]
+            module = modules[done]
+            done += 1
             if not isinstance(input, SparseConvTensor) or takes_sparse(module):
                 input = module(input)
-            elif behind and is_norm_and_relu(module, behind[0]):
+            elif done < len(modules) and is_norm_and_relu(module, modules[done]):
                 input = norm_relu(module, input)
                 done += 1
             else:
                 input = apply_to_features(module, input)
-            done += 1
         return input
 
 

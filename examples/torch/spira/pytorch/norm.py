@@ -2,12 +2,13 @@
 padding, of which they count the real rows only."""
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from .. import layers
 from ..maps import TYPES
 from .geometry import padded
 
-ops = torch.ops.spira
+norm_op = torch.ops.spira.norm.default
 
 
 def is_plain(module):
@@ -20,28 +21,27 @@ def fused(norm, features, count, residual=None, relu=False):
     """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by
     the operator. None where it does not compute that."""
     known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
-    if not known or norm.momentum is None or features.dtype not in TYPES or features.dim() != 2:
+    dtype, shape = features.dtype, features.shape
+    if not known or norm.momentum is None or dtype not in TYPES or len(shape) != 2:
         return None
-    state = norm._buffers # faster than attributes
-    weight, bias = norm._parameters["weight"], norm._parameters["bias"]
+    own, state = norm._parameters, norm._buffers # faster than attributes
+    weight, bias = own["weight"], own["bias"]
     mean, var, batches = state["running_mean"], state["running_var"], state["num_batches_tracked"]
-    rows, channels = features.shape
     if not norm.training:
         if mean is not None:
             return None
     elif not norm.track_running_stats:
         mean = var = batches = None
-    if channels != norm.num_features or (count is None and (
-            rows < 2 or torch.compiler.is_compiling())):
+    compiling = is_compiling()
+    if shape[1] != norm.num_features or (count is None and (shape[0] < 2 or compiling)):
         return None
-    if any(t is not None and t.dtype != torch.float32 for t in (weight, mean)):
+    if (weight is not None and weight.dtype != torch.float32) or (
+            mean is not None and mean.dtype != torch.float32):
         return None
-    if residual is not None and (residual.dtype != features.dtype or
-                                 residual.shape != features.shape):
+    if residual is not None and (residual.dtype != dtype or residual.shape != shape):
         return None
-    again = layers.recompute > 1 and not torch.compiler.is_compiling()
-    return ops.norm.default(features, residual, count, weight, bias, mean, var, batches,
-                            norm.momentum, norm.eps, relu, again)[0]
+    return norm_op(features, residual, count, weight, bias, mean, var, batches, norm.momentum,
+                   norm.eps, relu, layers.recompute > 1 and not compiling)[0]
 
 
 def norm_relu(norm, x, residual=None):
@@ -57,8 +57,12 @@ def norm_relu(norm, x, residual=None):
     coordinates, stays = x.coordinates(), x.has_ordered()
     if residual is not None and residual.coordinates() is not coordinates:
         raise ValueError(f"residual: of different voxels: {residual}, but x is {x}")
-    rows = [t.ordered() if stays else t.features for t in (x, residual) if t is not None]
-    made = of_rows(norm, x, *rows)
+    if stays:
+        features = x.ordered(coordinates)
+        added = None if residual is None else residual.ordered(coordinates)
+    else:
+        features, added = x.features, None if residual is None else residual.features
+    made = of_rows(norm, x, features, added)
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
 
 
@@ -119,7 +123,7 @@ class BatchNorm1d(nn.BatchNorm1d):
 
 def check_no_padding(features):
     """Raises if these may be features of capacity mode whose count got lost."""
-    if not torch.compiler.is_compiling() and any(s.rows == features.shape[0] for s in padded):
+    if not is_compiling() and any(s.rows == features.shape[0] for s in padded):
         raise ValueError("count: needed by this batch norm in capacity mode: call it with "
                          "x.features itself, or say count=x.count")
 

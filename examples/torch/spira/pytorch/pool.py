@@ -20,7 +20,7 @@ class _Pool(SparseModule):
 
     def forward(self, input):
         check_input(input, self)
-        found, notes = noted(input, self, "pool", lambda here: here.strided(
+        found, notes = noted(input, self, "pool", input.coordinates(), lambda here: here.strided(
             self.kernel_size, self.stride, self.padding, self.dilation, self.indice_key))
         values = getattr(layers, self.kind)(input.ordered(), found.map)
         return input.with_ordered(values, found.outputs, notes)

@@ -210,9 +210,11 @@ class SparseConvTensor:
             self._set = known
         return known
 
-    def ordered(self):
-        """The features in the order of the coordinate set."""
-        coordinates = self.coordinates()
+    def ordered(self, coordinates=None):
+        """The features in the order of the coordinate set. coordinates: what coordinates() has
+        returned, if it has been called."""
+        if coordinates is None:
+            coordinates = self.coordinates()
         if self._ordered is None:
             if self._features.shape[0] != coordinates.rows:
                 raise ValueError(f"features: {self._features.shape[0]} rows, but indices have "
@@ -225,12 +227,9 @@ class SparseConvTensor:
 
     def with_ordered(self, features, coordinates, indice_dict=None):
         """A layer's result: features in the order of the set."""
-        y = self._like()
-        if indice_dict is not None:
-            y.indice_dict = indice_dict
+        y = self._like(indice_dict)
         y._ordered, y._set = features, coordinates
-        y.spatial_shape = list(coordinates.spatial_shape)
-        y._count = coordinates.count
+        y.spatial_shape, y._count = list(coordinates.spatial_shape), coordinates.count
         if coordinates is self._set:
             y._indices = self._indices
         return y
@@ -241,11 +240,11 @@ class SparseConvTensor:
     def _rows(self):
         return (self._features if self._features is not None else self._ordered).shape[0]
 
-    def _like(self):
+    def _like(self, indice_dict=None):
         y = SparseConvTensor.__new__(type(self))
         y._features = y._ordered = y._indices = y._set = None
         y.spatial_shape, y.batch_size = self.spatial_shape, self.batch_size
-        y.indice_dict, y.grid, y.voxel_num = self.indice_dict, self.grid, self.voxel_num
-        y.benchmark, y._is_ordered = self.benchmark, self._is_ordered
-        y._count, y._capacities = self._count, self._capacities
+        y.indice_dict = self.indice_dict if indice_dict is None else indice_dict
+        y.grid, y.voxel_num, y.benchmark = self.grid, self.voxel_num, self.benchmark
+        y._is_ordered, y._count, y._capacities = self._is_ordered, self._count, self._capacities
         return y
