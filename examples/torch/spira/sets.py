@@ -262,7 +262,7 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
 def narrow(sets):
     """Makes sets exact that were made with capacities: one read-back for all of them.
 
-    Raises ValueError if a capacity was passed, or a voxel is at fault.
+    Raises ValueError if a capacity was exceeded, or a voxel is at fault.
     """
     if not sets:
         return []
