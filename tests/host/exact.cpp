@@ -3,6 +3,8 @@
 #include "../support/emulate_exact.h"
 #include "../support/layer_weights.h"
 
+#include "../../spira/conv/portable/launch.cuh"
+
 using namespace problems;
 
 namespace {
@@ -59,6 +61,19 @@ std::vector<float> sums_in_order(const problem *p) {
     }
     return sum;
 }
+
+// The same layers by the portable kernel.
+struct by_portable : exact {
+    static void params(const conv_shape *s, conv_tensor_params *t) {
+        t->chunks1 = conv_chunks(s->cin, s->type);
+        t->chunks = conv_shape_chunks(s);
+    }
+    template <typename E>
+    static status run(const conv_tensor_params &t, const layer *) {
+        const device_info device = device_made(86, 2, 99 * 1024, false);
+        return portable_run_exact(t, &device, nullptr);
+    }
+};
 
 } // namespace
 
@@ -158,6 +173,21 @@ TEST(exact_emulated_same_bits) {
         const std::vector<char> first = layer_run_any<exact>(&l);
         l.size = sizes[1];
         CHECK(layer_run_any<exact>(&l) == first);
+    }
+}
+
+// In fp32 the portable kernel reads the same packed weights and gives the same bits, epilogue and
+// all.
+TEST(exact_emulated_bits_of_the_portable_kernel) {
+    for (int seed = 0; seed < 6; ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        const conv_shape s = shape_make(9, 20 + seed, seed % 2 * 7, 40 + seed, numeric_f32);
+        layer l = {};
+        l.joined = joined_make(&random, s, 0, 0, 100, 300, 9);
+        joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
+        l.size = {1, 2, 1, 1};
+        l.summed = seed % 3;
+        CHECK(layer_run<exact, float>(&l) == layer_run<by_portable, float>(&l));
     }
 }
 
