@@ -180,7 +180,6 @@ struct bench_options {
     int only[3];       // cin, cout, K; 0: all layers
     bool sweep;        // all forms of a convolution
     bool sweep_minuet; // all block sizes of bench/search_minuet.cuh
-    int rows;          // of the tiles; 0: as usual
     int dtype;         // a spira::numeric, or -1: all
     int dataflows;     // of the convolutions: bits of bench_dataflow_names
     int threshold;     // of the hybrid ones; -1: all there are
@@ -303,9 +302,6 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     if (strcmp(name, "--only") == 0) {
         int got = sscanf(value, "%d,%d,%d%c", &o->only[0], &o->only[1], &o->only[2], &rest);
         return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
-    }
-    if (strcmp(name, "--rows") == 0) {
-        return sscanf(value, "%d%c", &o->rows, &rest) == 1 && o->rows >= 1;
     }
     if (strcmp(name, "--sweep") == 0) {
         o->sweep = strcmp(value, "forms") == 0;
@@ -714,50 +710,6 @@ SPIRA_API void bench_check_pairs(const char *input, int K, int64_t pairs) {
     }
 }
 
-SPIRA_API spira::tile_layout bench_tiles(bench_pool *pool, int32_t capacity, int volume, int rows,
-                                         bool on_device) {
-    spira::workspace count = spira::workspace_begin(nullptr);
-    spira::tile_layout_take(&count, capacity, volume, rows);
-    int64_t bytes = (int64_t)count.used;
-    spira::workspace w = spira::workspace_begin(on_device ? bench_device<char>(pool, bytes)
-                                                          : bench_host<char>(pool, bytes));
-    return spira::tile_layout_take(&w, capacity, volume, rows);
-}
-
-// What is written of a layout that is in host memory.
-SPIRA_API int64_t bench_tiles_bytes(const spira::tile_layout *t) {
-    int64_t groups = 0;
-    for (int64_t tile = 0; tile < t->tiles; ++tile) {
-        groups += t->first[tile * (t->volume + 1) + t->volume];
-    }
-    return (int64_t)t->tiles * (t->volume + 1) * (int64_t)sizeof *t->first +
-           groups * (int64_t)(sizeof *t->offset +
-                              spira::tile_group * (sizeof *t->input + sizeof *t->row));
-}
-
-// Compares a tiled layout with the one that the host makes of the same map [count, volume]: what
-// is written, and that the rest still is as it came. Returns how many bytes are written.
-SPIRA_API int64_t bench_check_tiles(bench_pool *pool, const int32_t *map, int32_t count,
-                                    spira::tile_layout device, const char *input) {
-    int keep = pool->blocks;
-    spira::tile_layout host = bench_tiles(pool, count, device.volume, device.rows, false);
-    int64_t entries = spira::tile_begin(&host, host.tiles);
-    memset(host.input, bench_poison, (size_t)entries * sizeof *host.input);
-    memset(host.row, bench_poison, (size_t)entries * sizeof *host.row);
-    memset((void *)host.offset, bench_poison,
-           (size_t)entries / spira::tile_group * sizeof *host.offset);
-    BENCH_TRY(spira::tile_build_host(map, device.volume, count, count, host));
-    bench_check_same(pool, host.first, device.first, (int64_t)host.tiles * (host.volume + 1), input,
-                     "first pairs of the tiles");
-    bench_check_same(pool, host.offset, device.offset, entries / spira::tile_group, input,
-                     "offsets of the tiles' groups");
-    bench_check_same(pool, host.input, device.input, entries, input, "source rows of the tiles");
-    bench_check_same(pool, host.row, device.row, entries, input, "output rows of the tiles");
-    int64_t bytes = bench_tiles_bytes(&host);
-    bench_pool_free(pool, keep);
-    return bytes;
-}
-
 SPIRA_API spira::order_layout bench_order(bench_pool *pool, int32_t capacity, int volume,
                                           bool on_device) {
     spira::workspace count = spira::workspace_begin(nullptr);
@@ -787,7 +739,8 @@ SPIRA_API int64_t bench_order_bytes(const spira::order_layout *t) {
                                 offsets * (int64_t)sizeof *t->source);
 }
 
-// The same as bench_check_tiles, for an ordered layout.
+// Compares an ordered layout with the one that the host makes of the same map [count, volume]: what
+// is written, and that the rest still is as it came. Returns how many bytes are written.
 SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape *kernel,
                                     const int32_t *map, int32_t count, spira::order_layout device,
                                     const char *input) {
@@ -834,7 +787,7 @@ SPIRA_API spira::map_pairs bench_lists(bench_pool *pool, const bench_scene<uint6
     return lists;
 }
 
-// Layouts of the dense offsets; the one that is read is there.
+// The layout of the dense offsets.
 struct bench_dense {
     spira::conv_map map;
 };
@@ -844,17 +797,7 @@ struct bench_dense {
 SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
                                 bench_dense *d) {
     const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    const spira::conv_form form =
-        spira::conv_hybrid_form_of(bench_gpu(), &a->shape, &a->kernel, a->threshold);
     a->map = &d->map;
-    if (form == spira::conv_form_tiles) {
-        int channels = dense.cin > dense.cout ? dense.cin : dense.cout;
-        int rows = spira::tile_rows_choose(dense.volume, channels, a->capacity);
-        const spira::tile_layout tiles = bench_tiles(pool, a->capacity, dense.volume, rows, true);
-        d->map = spira::conv_map_of_tiles(&tiles, a->count, a->capacity);
-        BENCH_TRY(spira::tile_build(os, dense.volume, a->count, a->capacity, tiles, pool->stream));
-        return;
-    }
     spira::order_request request = {};
     request.kernel = a->kernel;
     request.threshold = a->threshold;

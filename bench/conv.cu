@@ -1,6 +1,6 @@
 // bench/conv.cu: feature computation of one submanifold layer, its map ready in the form that the
-// dataflow reads: tiled or ordered layout, as conv_form_of says (os), lists of pairs (ws, atomic;
-// ws-det, deterministic), or both, divided by a threshold (hybrid, atomic).
+// dataflow reads: the ordered layout (os), lists of pairs (ws, atomic; ws-det, deterministic), or
+// both, divided by a threshold (hybrid, atomic).
 //
 //     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]
 //                      [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] data/*.vox32
@@ -30,15 +30,13 @@ struct conv_case {
     const int32_t *count; // [1], device
     const int32_t *map;   // [voxels, volume], host
     int64_t pairs;
-    spira::tile_layout tiles;  // device
     spira::order_layout order; // device
-    spira::conv_map by_tiles, by_order;
+    spira::conv_map by_order;
     spira::map_pairs lists; // device; where a dataflow reads them
 };
 
 struct conv_work {
     int dataflow;
-    spira::conv_form form; // of the map, for os
     spira::conv_args args;
     spira::conv_pairs_args pairs;   // the same over lists of pairs
     spira::conv_hybrid_args hybrid; // and by both
@@ -74,8 +72,7 @@ static void conv_case_order(bench_session *s, const spira::kernel_shape *kernel,
 }
 
 // The map is built by the code under test and compared with the host's before it is used.
-static conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *scene, int K,
-                                int rows) {
+static conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
     spira::kernel_shape kernel = spira::kernel_cube(K, 1);
     int volume = spira::kernel_volume(&kernel);
     conv_case m = {};
@@ -84,17 +81,13 @@ static conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *s
     m.voxels = scene->fine.host.capacity;
     m.count = scene->fine.device.count;
     int32_t *map = bench_device<int32_t>(&s->pool, (int64_t)m.voxels * volume);
-    m.tiles = bench_tiles(&s->pool, m.voxels, volume, rows, true);
     BENCH_TRY(spira::map_build(&scene->layout, &kernel, scene->fine.device, scene->fine.device, map,
                                s->stream));
-    BENCH_TRY(spira::tile_build(map, volume, m.count, m.voxels, m.tiles, s->stream));
     m.map = bench_map_host(&s->pool, &scene->layout, &kernel, &scene->fine, &scene->fine, &m.pairs);
     bench_check_pairs(m.input, K, m.pairs);
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
-    bench_check_tiles(&s->pool, m.map, m.voxels, m.tiles, m.input);
     conv_case_order(s, &kernel, map, &m);
-    m.by_tiles = spira::conv_map_of_tiles(&m.tiles, m.count, m.voxels);
     m.by_order = spira::conv_map_of_order(&m.order, m.count, m.voxels);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
         m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
@@ -148,8 +141,7 @@ static conv_work conv_work_make(bench_session *s, const conv_case *m, const conv
     w.args.in =
         bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
     conv_weights(s, &w);
-    w.form = spira::conv_form_of(bench_gpu(), &w.args.shape);
-    w.args.map = w.form == spira::conv_form_tiles ? &m->by_tiles : &m->by_order;
+    w.args.map = &m->by_order;
     w.args.programmatic = true; // behind another layer, as in a network
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
     w.args.out = bench_device<char>(&s->pool, bytes);
@@ -317,7 +309,7 @@ static void conv_time(bench_session *s, conv_work *w, const conv_case *m, bench_
 static void conv_sweep(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
                        const char *label) {
     static spira::conv_sizes sizes[spira::conv_sizes_most];
-    int count = spira::conv_sizes_list(&w->args.shape, m->tiles.rows, bench_gpu(), sizes);
+    int count = spira::conv_sizes_list(&w->args.shape, bench_gpu(), sizes);
     for (int i = -1; i < count; ++i) {
         char name[64] = "chosen";
         const spira::conv_sizes *c = i < 0 ? nullptr : sizes + i;
@@ -371,9 +363,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
         }
         w.dataflow = d;
         row.form = nullptr;
-        row.layout = d != bench_dataflow_os             ? "ws"
-                     : w.form == spira::conv_form_order ? "ordered"
-                                                        : "tiled";
+        row.layout = d == bench_dataflow_os ? "ordered" : "ws";
         row.dataflow = bench_dataflow_names[d];
         if (d == bench_dataflow_hybrid) {
             conv_thresholds(s, scene, &w, m, &row, label);
@@ -412,15 +402,10 @@ static void conv_run_input(bench_session *s, const bench_input *input) {
     const conv_layer *layers = only[0] ? &one : conv_layers;
     int count = only[0] ? 1 : (int)(sizeof conv_layers / sizeof *conv_layers);
     conv_case m = {};
-    for (int i = 0; i < count; ++i) { // layers of one K and one size of tiles stand together
-        int K = layers[i].K,
-            channels = layers[i].cin > layers[i].cout ? layers[i].cin : layers[i].cout;
-        int rows = s->options.rows
-                       ? s->options.rows
-                       : spira::tile_rows_choose(K * K * K, channels, scene.fine.host.capacity);
-        if (i == 0 || m.K != K || m.tiles.rows != rows) {
+    for (int i = 0; i < count; ++i) { // layers of one K stand together
+        if (i == 0 || m.K != layers[i].K) {
             bench_pool_free(&s->pool, keep);
-            m = conv_case_make(s, &scene, K, rows);
+            m = conv_case_make(s, &scene, layers[i].K);
         }
         conv_run_types(s, &scene, &m, &layers[i]);
     }

@@ -6,9 +6,9 @@
 // in. Method "voxelize": all of voxelize, which adds unique and the map from rows to voxels.
 // "downsample": the set at stride 2 from the one at stride 1. "expand": output sets of strided
 // layers (index_expand.cuh). "index": from raw coordinates to the 5 sets, one from the other, and
-// the 13 kernel maps of MinkUNet42 in one launch: as they stand (layout "os"); as tiled layouts; or
-// as they stand and then in order (layout "ordered"), the layouts of all maps in one go, by way of
-// compact maps where there are any. The convolutions read one of these layouts or both.
+// the 13 kernel maps of MinkUNet42 in one launch: as they stand (layout "os"), or as they stand and
+// then in order (layout "ordered"), the layouts of all maps in one go, by way of compact maps where
+// there are any. Convolutions read these layouts.
 #include "bench.cuh"
 #include "index_expand.cuh"
 
@@ -120,16 +120,15 @@ static void downsample_run(bench_session *s, const bench_scene<W> *scene) {
 
 enum { index_levels = 5, index_maps = 3 * index_levels - 2 };
 
-enum index_form { index_os, index_tiled, index_ordered, index_forms };
+enum index_form { index_os, index_ordered, index_forms };
 
-static const char *const index_form_names[] = {"os", "tiled", "ordered"};
+static const char *const index_form_names[] = {"os", "ordered"};
 
 template <typename W>
 struct index_map {
     spira::kernel_shape kernel;
     int source, outputs; // levels
     int32_t *map;
-    spira::tile_layout tiles;
     spira::order_layout order;
     int32_t *compact; // of those of size 3
 };
@@ -166,11 +165,10 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
     }
 }
 
-// As a network has it: compact where that is for the ordered layout alone.
+// As a network has it: compact where there is such a form.
 template <typename W>
 static spira::map_forms index_forms_of(const index_work<W> *w, const index_map<W> *m) {
-    return w->form == index_tiled ? spira::map_forms_tiles(m->tiles)
-           : w->form == index_ordered && m->compact
+    return w->form == index_ordered && m->compact
                ? spira::map_forms_compact(m->compact, w->scene.trouble)
                : spira::map_forms_os(m->map);
 }
@@ -213,7 +211,6 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
     m.kernel.transposed = source > outputs;
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
-    m.tiles = bench_tiles(pool, rows, volume, spira::tile_rows(volume), true);
     m.order = bench_order(pool, rows, volume, true);
     if (spira::compact_takes(&m.kernel)) {
         m.compact = bench_device<int32_t>(pool, spira::compact_total(K, rows));
@@ -266,7 +263,6 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
                                                  &w->level[m->source], outputs, &pairs);
         bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
         w->bytes[index_os] += total * (int64_t)sizeof *m->map;
-        w->bytes[index_tiled] += bench_check_tiles(pool, expected, rows, m->tiles, input);
         w->bytes[index_ordered] +=
             (m->compact ? spira::compact_total(m->kernel.size.x, rows) : total) *
                 (int64_t)sizeof *m->map +

@@ -6,9 +6,8 @@
 // strided layer, "os-up2" the one from stride 2 to 1 of a transposed layer; "ws" the filtered
 // weight-stationary form of the submanifold map, "hybrid" the same but for the offsets with an L1
 // norm below 2, which are in os, "half" the half map [outputs, volume / 2], "compact" the compact
-// one; "tiled" and "ordered" the two layouts that convolutions read, the ordered one by way of the
-// compact map. `bytes` are those of the map, or layout, that is written; of "ordered" those of
-// both.
+// one; "ordered" the layout that convolutions read, by way of the compact map. `bytes` are those of
+// the map, or layout, that is written; of "ordered" those of both.
 //
 // Bench "norms", after Figure 3b of the Spira paper: which part of the offsets with an L1 norm of t
 // has a source, in percent (`density`). Counted on the host's map.
@@ -32,8 +31,7 @@ struct map_work {
     spira::word_layout layout;
     spira::kernel_shape kernel;
     bench_sets<W> source, outputs;
-    int32_t *map; // [outputs, volume]
-    spira::tile_layout tiles;
+    int32_t *map;               // [outputs, volume]
     int32_t *compact;           // compact: [K, outputs, K + 1]
     spira::order_request order; // of `compact`
     spira::map_forms forms;
@@ -48,28 +46,6 @@ static spira::status map_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
     return spira::map_build(&w->layout, &w->kernel, w->source.device, w->outputs.device, w->map,
                             stream);
-}
-
-template <typename W>
-static spira::status map_tile_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    const spira::map_forms forms = spira::map_forms_tiles(w->tiles);
-    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
-                                  &forms, stream);
-}
-
-// Times the search that writes the tiled layout; `expected` is the same map on the host.
-template <typename W>
-static void map_run_tiled(bench_session *s, map_work<W> *w, const int32_t *expected,
-                          bench_row row) {
-    int32_t count = *w->outputs.host.count;
-    int volume = spira::kernel_volume(&w->kernel);
-    w->tiles = bench_tiles(&s->pool, count, volume, spira::tile_rows(volume), true);
-    BENCH_TRY(map_tile_step<W>(w, s->stream));
-    row.bytes = bench_check_tiles(&s->pool, expected, count, w->tiles, row.input);
-    row.layout = "tiled";
-    row.time = bench_measure(s->stream, map_tile_step<W>, w);
-    bench_print(s, &row);
 }
 
 template <typename W>
@@ -280,7 +256,6 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
         map_run_half(s, &w, row);
         map_run_pairs(s, &w, 0, row);
         map_run_pairs(s, &w, 2, row);
-        map_run_tiled(s, &w, expected, row);
         map_run_compact(s, &w, expected, row);
         map_run_ordered(s, &w, expected, row);
     }

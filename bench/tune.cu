@@ -28,7 +28,7 @@ struct tuner_table {
 static tuner_table tuner_found;
 static int tuner_refused;
 
-// A submanifold kernel map with every layout that a choice may read.
+// A submanifold kernel map with everything that a choice may read.
 struct tuner_map {
     int volume;
     spira::kernel_shape kernel;
@@ -36,7 +36,7 @@ struct tuner_map {
     const int32_t *count; // [1], device
     int32_t *map;         // [voxels, volume], device
     int64_t pairs;
-    spira::conv_map form[spira::tune_maps_most]; // tiled with two numbers of rows, ordered
+    spira::conv_map form; // its ordered layout
     spira::map_pairs lists;
 };
 
@@ -57,13 +57,7 @@ struct tuner_work {
 
 // ---- a sample -----------------------------------------------------------------------------------
 
-static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kernel, tuner_map *m) {
-    const int rows[2] = {spira::tile_rows(m->volume), spira::tile_rows_limit(m->volume)};
-    for (int i = 0; i < 2; ++i) {
-        const spira::tile_layout tiles = bench_tiles(&s->pool, m->voxels, m->volume, rows[i], true);
-        m->form[i] = spira::conv_map_of_tiles(&tiles, m->count, m->voxels);
-        BENCH_TRY(spira::tile_build(m->map, m->volume, m->count, m->voxels, tiles, s->stream));
-    }
+static void tuner_map_layout(bench_session *s, const spira::kernel_shape *kernel, tuner_map *m) {
     spira::order_request request = {};
     request.kernel = *kernel;
     request.threshold = spira::map_all;
@@ -71,7 +65,7 @@ static void tuner_map_layouts(bench_session *s, const spira::kernel_shape *kerne
     request.count = m->count;
     request.capacity = m->voxels;
     request.layout = bench_order(&s->pool, m->voxels, m->volume, true);
-    m->form[2] = spira::conv_map_of_order(&request.layout, m->count, m->voxels);
+    m->form = spira::conv_map_of_order(&request.layout, m->count, m->voxels);
     size_t bytes = 0;
     int keep = s->pool.blocks;
     void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
@@ -98,7 +92,7 @@ static tuner_map tuner_map_make(bench_session *s, const bench_scene<uint64_t> *s
     bench_check_pairs(scene->input, K, m.pairs);
     bench_check_same(&s->pool, host, (const int32_t *)m.map, entries, scene->input, "kernel map");
     bench_pool_free(&s->pool, keep);
-    tuner_map_layouts(s, &kernel, &m);
+    tuner_map_layout(s, &kernel, &m);
     m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
     return m;
 }
@@ -171,9 +165,7 @@ static void tuner_work_make(bench_session *s, const bench_scene<uint64_t> *scene
     w->args.shape = spira::conv_shape_of(&m->kernel, cin, cout, type);
     w->args.in = tuner_features(s, type, (int64_t)m->voxels * cin);
     tuner_weights(s, w);
-    for (int i = 0; i < spira::tune_maps_most; ++i) {
-        w->args.map[i] = &m->form[i];
-    }
+    w->args.map = &m->form;
     w->args.pairs = m->lists;
     w->args.sides = spira::pairs_sides_one;
     w->args.count = m->count;
@@ -204,13 +196,12 @@ struct tuner_text {
     char text[80];
 };
 
-// "os 64:2.1.4": dataflow, rows of a tile, sizes. "hybrid t=3": the threshold.
+// "os 2.1.4": dataflow, sizes. "hybrid t=3": the threshold.
 static tuner_text tuner_choice_text(const spira::tune_choice *c) {
     tuner_text t;
     const char *name = spira::tune_value_name(spira::tune_field_dataflow, c->dataflow);
     if (c->dataflow == spira::tune_dataflow_os) {
-        snprintf(t.text, sizeof t.text, "%s %d:%d.%d.%d", name, c->rows, c->tiles, c->slices,
-                 c->split);
+        snprintf(t.text, sizeof t.text, "%s %d.%d.%d", name, c->tiles, c->slices, c->split);
     } else if (c->threshold) {
         snprintf(t.text, sizeof t.text, "%s t=%d", name, c->threshold);
     } else {

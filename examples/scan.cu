@@ -106,10 +106,9 @@ static spira::status cut(const networks::network *net, scan::scan_cloud *cloud) 
     return spira::status_success();
 }
 
-// How the tuning record of a layer cuts it, tile rows first; "rules" where it has no record.
+// How the tuning record of a layer cuts it; "rules" where it has no record.
 static const char *cut_text(const spira::tune_choice *c, char *text, size_t size) {
-    snprintf(text, size, c->rows || c->tiles ? "%d:%d.%d.%d" : "rules", c->rows, c->tiles,
-             c->slices, c->split);
+    snprintf(text, size, c->tiles ? "%d.%d.%d" : "rules", c->tiles, c->slices, c->split);
     return text;
 }
 

@@ -100,21 +100,19 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 // shortcut Its sums are added in fp32 before the one rounding: the other accumulators are rescaled
 //          by scale / scale' first, and all are multiplied by scale' at the end. |scale'| counts as
 //          at least 2^-60 |scale|. Not together with `sums`
-// errors   null pointers, sizes, alignment, a map of another volume, form or a smaller capacity,
-//          sizes that the layer or the device does not allow
+// errors   null pointers, sizes, alignment, a map of another volume or of a smaller capacity; sizes
+//          that the layer or the device does not allow
 // Asynchronous; one launch; needs no scratch. Bit-identical from run to run: accumulators are fp32,
 // added in a fixed order and rounded once. Another capacity, GPU, `sizes` or alignment of out and
 // residual may change the order, and so the last bits.
-// cost     proportional to the pairs of the map, padded to groups of 16 (tiled layout), or to the
-//          offsets of its row groups (ordered layout); see bench/README.md
+// cost     proportional to the offsets of the map's row groups; see bench/README.md
 template <numeric format = numeric_any, bool shortcuts = false>
 SPIRA_API status conv(const device_info *gpu, const conv_args *args, cudaStream_t stream) {
     SPIRA_TRY(conv_check(args, gpu));
     SPIRA_REQUIRE(shortcuts || !args->shortcut, status_unsupported,
                   "shortcut (call conv<format, true>)", 0);
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return conv_run<shortcuts>(tag, args, conv_kernel_over(&args->shape, gpu, args->map->form),
-                                   gpu, stream);
+        return conv_run<shortcuts>(tag, args, conv_kernel_of(&args->shape, gpu), gpu, stream);
     });
 }
 

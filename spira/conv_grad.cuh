@@ -47,7 +47,7 @@ struct conv_grad_input_args {
 // the layer's own map.
 //
 // Where *order is grad_order_mirrored, the request differs from the layer's in its shape alone: the
-// layer's map can be read itself, if conv_form_of agrees for the two shapes.
+// layer's map can be read itself.
 template <typename W>
 SPIRA_API conv_map_request<W> conv_grad_request(const conv_map_request<W> *layer,
                                                 grad_source source, grad_order *order) {

@@ -3,7 +3,7 @@
 //   conv_hybrid_weights_bytes, conv_hybrid_weights_pack   once for each layer
 //   map_build_pairs (map.cuh)     for each frame: the pair lists of the sparse offsets and, in
 //                                 map_forms.os, the map of the dense ones; both by the threshold
-//   tile_build or order_build     the layout of the dense offsets, as conv_hybrid_form_of says
+//   order_build                   the layout of the dense offsets
 //   conv_hybrid_workspace, conv_hybrid   for each layer
 //
 // conv_pairs_run adds the sparse offsets first and leaves fp32 sums in scratch. `conv` accumulates
@@ -23,16 +23,15 @@ namespace spira {
 // have the storage type of shape.type. Start from a zeroed struct. Members of a kind of offsets
 // that the kernel does not have at this threshold are not read.
 struct conv_hybrid_args {
-    conv_shape shape;    // volume: of the kernel, all offsets
-    kernel_shape kernel; // of the map
-    int threshold;       // offsets with an L1 norm below it are dense
-    const void *in;      // [inputs, cin]
-    const void *in2;     // [inputs, cin2], or null where cin2 is 0
-    const void *weights; // of conv_hybrid_weights_pack: same shape, kernel, threshold, device_info
-    const conv_map *map; // on the host: the layout of the dense offsets, of conv_hybrid_form_of, by
-                         // conv_map_of_tiles or conv_map_of_order; conv_map_identity where only the
-                         // centre of a submanifold layer is dense
-    map_pairs pairs;     // of the sparse offsets, of map_build_pairs
+    conv_shape shape;     // volume: of the kernel, all offsets
+    kernel_shape kernel;  // of the map
+    int threshold;        // offsets with an L1 norm below it are dense
+    const void *in;       // [inputs, cin]
+    const void *in2;      // [inputs, cin2], or null where cin2 is 0
+    const void *weights;  // of conv_hybrid_weights_pack: same shape, kernel, threshold, device_info
+    const conv_map *map;  // on the host: the layout of the dense offsets, by conv_map_of_order;
+                          // conv_map_identity where only the centre of a submanifold layer is dense
+    map_pairs pairs;      // of the sparse offsets, of map_build_pairs
     const int32_t *count; // [1] outputs, at most `capacity`; that of the map, too
     int32_t capacity;
     conv_epilogue epilogue;
@@ -62,13 +61,6 @@ SPIRA_API void hybrid_weights_carve(const device_info *gpu, workspace *w, const 
         at->sparse =
             workspace_take<char>(w, (int64_t)conv_packed_bytes(shape, pairs_kernel_of(shape, gpu)));
     }
-}
-
-// The layout that the dense offsets are read from: conv_form_of for conv_hybrid_dense.
-SPIRA_API conv_form conv_hybrid_form_of(const device_info *gpu, const conv_shape *shape,
-                                        const kernel_shape *kernel, int threshold) {
-    const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
-    return conv_form_of(gpu, &dense);
 }
 
 // Bytes of packed weights.
@@ -132,9 +124,9 @@ SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_sha
             SPIRA_TRY(
                 hybrid_pack_dense(tag, gpu, shape, kernel, threshold, weight, at.dense, stream));
         }
-        return at.sparse
-                   ? pairs_pack(tag, shape, pairs_kernel_of(shape, gpu), weight, at.sparse, stream)
-                   : status_success();
+        return at.sparse ? conv_pack_as(tag, shape, pairs_kernel_of(shape, gpu), weight, at.sparse,
+                                        stream)
+                         : status_success();
     });
 }
 

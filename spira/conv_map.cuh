@@ -1,11 +1,11 @@
-// spira/conv_map.cuh: builds the kernel map that convolutions of a shape read, on the GPU.
+// spira/conv_map.cuh: builds the kernel map that convolutions read, on the GPU.
 //
-// Two calls: conv_map_bytes, then conv_map_build, which searches the kernel map and writes the
-// layout that the kernel of this shape reads on this device.
+// Two calls: conv_map_bytes, then conv_map_build, which searches the kernel map and writes its
+// ordered layout.
 #ifndef SPIRA_CONV_MAP_CUH
 #define SPIRA_CONV_MAP_CUH
 
-#include "conv/choice.cuh"
+#include "conv.h"
 #include "conv_map.h"
 #include "layout/order.cuh"
 #include "map.cuh"
@@ -17,16 +17,11 @@ template <typename W>
 struct conv_map_request {
     const word_layout *words; // its guard margin covers the kernel's reach
     kernel_shape kernel;      //
-    conv_shape shape;         // of the convolutions that read the map: conv_shape_of
+    conv_shape shape;         // of a convolution that reads the map: conv_shape_of
     voxel_set<W> source;      // voxels of the inputs
     voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
     device_status *trouble;   // records coordinates that are not multiples of the kernel's stride
 };
-
-// The layout that convolutions of a shape read. Those of one form can share a map.
-SPIRA_API conv_form conv_form_of(const device_info *gpu, const conv_shape *shape) {
-    return conv_kernel_form(conv_kernel_of(shape, gpu));
-}
 
 // A 1x1x1 convolution of a set onto itself has no pairs to look for.
 template <typename W>
@@ -45,20 +40,12 @@ struct conv_map_places {
 };
 
 template <typename W>
-SPIRA_API status conv_map_carve(const device_info *gpu, const conv_map_request<W> *r, workspace *w,
-                                conv_map_places *p) {
+SPIRA_API status conv_map_carve(const conv_map_request<W> *r, workspace *w, conv_map_places *p) {
     const int volume = kernel_volume(&r->kernel);
     const int32_t capacity = r->outputs.capacity;
     *p = {};
     if (conv_map_is_identity(r)) {
         p->map = conv_map_identity(r->outputs.count, capacity);
-        return status_success();
-    }
-    if (conv_form_of(gpu, &r->shape) == conv_form_tiles) {
-        const int channels = (int)max_of(r->shape.cin + r->shape.cin2, r->shape.cout);
-        const int rows = tile_rows_choose(volume, channels, capacity);
-        const tile_layout tiles = tile_layout_take(w, capacity, volume, rows);
-        p->map = conv_map_of_tiles(&tiles, r->outputs.count, capacity);
         return status_success();
     }
     const order_layout order = order_layout_take(w, capacity, volume);
@@ -100,13 +87,13 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     conv_map_places places;
-    SPIRA_TRY(conv_map_carve(gpu, request, &w, &places));
+    SPIRA_TRY(conv_map_carve(request, &w, &places));
     *bytes = w.used;
     return status_success();
 }
 
-// Builds the kernel map that convolutions of a shape read on this device: the z-delta search (Spira
-// paper), then the layout. Convolutions of other channels can read it too if conv_form_of agrees.
+// Builds the kernel map that convolutions read: the z-delta search (Spira paper), then the layout.
+// Convolutions of other channels and formats can read it too.
 //
 // inputs   request: sorted sets (voxelize, downsample, expand, or the caller's own); memory:
 //          conv_map_bytes, aligned to 256, in use as long as the map is
@@ -131,26 +118,18 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     }
     workspace w = workspace_begin(memory);
     conv_map_places p;
-    SPIRA_TRY(conv_map_carve(gpu, request, &w, &p));
+    SPIRA_TRY(conv_map_carve(request, &w, &p));
     *map = p.map;
     if (p.map.form == conv_form_identity) {
         return status_success();
     }
-    if (p.map.form == conv_form_tiles) {
-        const map_forms forms = map_forms_tiles(p.map.tiles);
-        return map_build_forms<W, map_kind_tiles>(request->words, &request->kernel, request->source,
-                                                  request->outputs, &forms, stream);
-    }
-    if constexpr (device_code_within(80, 999)) {
-        const map_forms forms =
-            p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
-                      : map_forms_os((int32_t *)p.order.map);
-        enum { kinds = map_kind_os | map_kind_compact };
-        SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
-                                             request->outputs, &forms, stream)));
-        return order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
-    }
-    return conv_not_compiled();
+    const map_forms forms = p.compact
+                                ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                                : map_forms_os((int32_t *)p.order.map);
+    enum { kinds = map_kind_os | map_kind_compact };
+    SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
+                                         request->outputs, &forms, stream)));
+    return order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
 }
 
 } // namespace spira

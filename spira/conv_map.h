@@ -1,40 +1,26 @@
 // spira/conv_map.h: the kernel map that convolutions of a shape read on a GPU: one handle.
 //
-// conv_map_build (conv_map.cuh) makes it from two coordinate sets. Which layout is in it is the
-// library's affair: it depends on the shape and on the GPU. Those who build a layout themselves
-// wrap it with conv_map_of_order or conv_map_of_tiles.
+// conv_map_build (conv_map.cuh) makes it from two coordinate sets. Those who build a layout
+// themselves wrap it with conv_map_of_order.
 #ifndef SPIRA_CONV_MAP_H
 #define SPIRA_CONV_MAP_H
 
 #include "layout/order.h"
-#include "layout/tile.h"
 
 namespace spira {
 
-// The layouts that convolution kernels read: tiled (layout/tile.h), ordered (layout/order.h), or
-// none: each output is its own only source, as in a 1x1x1 convolution.
-enum conv_form { conv_form_tiles, conv_form_order, conv_form_identity };
+// What convolution kernels read: the ordered layout (layout/order.h), or nothing: each output is
+// its own only source, as in a 1x1x1 convolution.
+enum conv_form { conv_form_order, conv_form_identity };
 
 // A host struct; its arrays are in device memory. Copy it freely: it owns nothing.
 struct conv_map {
     conv_form form;
-    tile_layout tiles;    // of conv_form_tiles
     order_layout order;   // of conv_form_order
     int32_t volume;       // offsets of the kernel
     const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;     // of the output set
 };
-
-SPIRA_API conv_map conv_map_of_tiles(const tile_layout *tiles, const int32_t *count,
-                                     int32_t capacity) {
-    conv_map m = {};
-    m.form = conv_form_tiles;
-    m.tiles = *tiles;
-    m.volume = tiles->volume;
-    m.count = count;
-    m.capacity = capacity;
-    return m;
-}
 
 SPIRA_API conv_map conv_map_of_order(const order_layout *order, const int32_t *count,
                                      int32_t capacity) {
@@ -67,8 +53,6 @@ SPIRA_API status conv_map_check(const conv_map *m, int volume) {
     switch (m->form) {
     case conv_form_identity:
         return status_success();
-    case conv_form_tiles:
-        return tile_layout_check(&m->tiles, volume, m->capacity);
     case conv_form_order:
         return order_layout_check(&m->order, volume, m->capacity);
     default:

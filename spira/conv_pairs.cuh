@@ -24,6 +24,7 @@
 #ifndef SPIRA_CONV_PAIRS_CUH
 #define SPIRA_CONV_PAIRS_CUH
 
+#include "conv/pack.cuh"
 #include "conv/pairs/launch.cuh"
 #include "conv/run.cuh"
 
@@ -73,13 +74,10 @@ template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_weights_pack(const device_info *gpu, const conv_shape *shape,
                                          const float *weight, void *packed, size_t packed_bytes,
                                          cudaStream_t stream) {
-    size_t needed;
-    SPIRA_TRY(conv_pairs_weights_bytes(gpu, shape, &needed));
-    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, needed, "packed"));
-    return numeric_dispatch<format>(shape->type, [&](auto tag) {
-        return pairs_pack(tag, shape, pairs_kernel_of(shape, gpu), weight, packed, stream);
-    });
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(conv_shape_check(shape));
+    return conv_pack<format>(shape, pairs_kernel_of(shape, gpu), weight, packed, packed_bytes,
+                             stream);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@
 //   hybrid     os for offsets with an L1 norm below a threshold, lists for the others
 //   masks      one bit for each offset that an output has
 //   compact    one position for each row of offsets, and presence bits: index/compact.h
-//   tiled      lists of pairs for tiles of outputs: layout/tile.h
 // layout/order.h describes the ordered layout, which is made from os or compact.
 //
 // The half map of a submanifold layer has only the offsets before the centre. The pair (i, o) of
@@ -23,7 +22,6 @@
 #define SPIRA_MAP_H
 
 #include "index/compact.h"
-#include "layout/tile.h"
 #include "search.h"
 #include "voxel.h"
 
@@ -45,7 +43,6 @@ struct map_forms {
     uint32_t *mask_any;     // [ceil(outputs.capacity / 32), map_mask_words]: the union of 32 masks
     int threshold;          // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;              // only offsets below volume / 2; submanifold layers with odd kernels
-    tile_layout tiles;      // for the outputs' capacity, from tile_layout_take
     int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
     device_status *trouble; // required with `compact`: coordinates off the lattice of the stride
 };
@@ -55,14 +52,6 @@ SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
     map_forms f = {};
     f.os = os;
     f.threshold = map_all;
-    return f;
-}
-
-// The tiled layout alone.
-SPIRA_BOTH map_forms map_forms_tiles(tile_layout tiles) {
-    map_forms f = {};
-    f.threshold = map_all;
-    f.tiles = tiles;
     return f;
 }
 
@@ -80,19 +69,17 @@ enum : unsigned {
     map_kind_os = 1,      // os alone, with all offsets
     map_kind_half = 2,    // os alone, half
     map_kind_compact = 4, // compact
-    map_kind_tiles = 8,   // the tiled layout, alone or with other forms
-    map_kind_mixed = 16,  // everything else
-    map_kinds_all = 31
+    map_kind_mixed = 8,   // everything else
+    map_kinds_all = 15
 };
 
 // The kind of forms.
 SPIRA_BOTH unsigned map_kind_of(const map_forms *f) {
     const bool only_os = f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any;
-    return f->compact       ? map_kind_compact
-           : f->tiles.first ? map_kind_tiles
-           : !only_os       ? map_kind_mixed
-           : f->half        ? map_kind_half
-                            : map_kind_os;
+    return f->compact ? map_kind_compact
+           : !only_os ? map_kind_mixed
+           : f->half  ? map_kind_half
+                      : map_kind_os;
 }
 
 // Number of offsets that are searched, from 0 on: all, or those of the half map.
@@ -153,8 +140,7 @@ SPIRA_API status map_array_check(const void *array, const char *name) {
 }
 
 SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *forms) {
-    const bool alone =
-        !forms->os && !forms->ws && !forms->mask && !forms->mask_any && !forms->tiles.first;
+    const bool alone = !forms->os && !forms->ws && !forms->mask && !forms->mask_any;
     SPIRA_REQUIRE(compact_takes(kernel), status_unsupported, "forms.compact (with this kernel)", 0);
     SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
                   0);
@@ -172,9 +158,6 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_array_check(forms->ws, "forms.ws"));
     SPIRA_TRY(map_array_check(forms->mask, "forms.mask"));
     SPIRA_TRY(map_array_check(forms->mask_any, "forms.mask_any"));
-    if (forms->tiles.first) {
-        SPIRA_TRY(tile_layout_check(&forms->tiles, kernel_volume(kernel), outputs->capacity));
-    }
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
     if (forms->compact) {
         SPIRA_TRY(map_compact_check(kernel, forms));
@@ -218,10 +201,9 @@ SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *tr
     return status_success();
 }
 
-// The forms that lists may be built with: not the tiled layout and not the compact form.
+// The forms that lists may be built with: not the compact form.
 SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
     SPIRA_REQUIRE(!forms->compact, status_unsupported, "forms.compact (next to pair lists)", 0);
-    SPIRA_REQUIRE(!forms->tiles.first, status_unsupported, "forms.tiles (next to pair lists)", 0);
     return status_success();
 }
 
@@ -289,34 +271,6 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
     }
 }
 
-// The tiled layout, from a search of its own. Offsets from `columns` on have no pairs.
-template <typename W>
-SPIRA_API void map_tiles_host(const word_layout *layout, const kernel_shape *kernel,
-                              voxel_set<W> source, voxel_set<W> outputs, int columns,
-                              tile_layout t) {
-    int32_t count = voxel_set_count(outputs);
-    int32_t sources = voxel_set_count(source);
-    SPIRA_PARALLEL_FOR
-    for (int32_t tile = 0; tile < tile_count(outputs.capacity, t.rows); ++tile) {
-        int64_t row = (int64_t)tile * t.rows;
-        int rows = (int)min_of(max_of(count - row, 0), t.rows), found = 0;
-        int32_t *first = t.first + (int64_t)tile * (t.volume + 1);
-        for (int k = 0; k < t.volume; ++k) {
-            W delta = word_delta<W>(layout, kernel_displacement(kernel, k));
-            int32_t taps[tile_rows_most];
-            for (int r = 0; r < rows; ++r) {
-                W wanted = outputs.words[row + r] + delta;
-                int at = search_lower_bound(source.words, 0, sources, wanted);
-                bool has = k < columns && at < sources && source.words[at] == wanted;
-                taps[r] = has ? at : -1;
-            }
-            first[k] = found / tile_group;
-            found = tile_put_host(taps, 1, rows, k, found, tile, &t);
-        }
-        first[t.volume] = found / tile_group;
-    }
-}
-
 // Builds any forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
 //
 // inputs   layout, kernel, source, outputs: as for map_build_host
@@ -350,10 +304,6 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
             search_voxel(layout, kernel, source.words, sources, outputs.words[o], taps);
             map_forms_put(kernel, forms, o, outputs.capacity, columns, taps);
         }
-    }
-    if (forms->tiles.first) {
-        map_tiles_host(layout, kernel, source, outputs, map_columns(kernel, forms->half),
-                       forms->tiles);
     }
     return status_success();
 }

@@ -9,11 +9,11 @@
 //
 // What net.h says of capacities and results holds here too.
 //
-// The device plan differs from the host's. A kernel map is there in the layouts that its
-// convolutions read (conv_form_of): tiled, ordered or both. The map itself stays only where pooling
-// reads it; maps that only the index builders read share memory with the features. Shortcuts of
-// residual blocks are fused into the layer that adds them where its kernel can compute them
-// (net_shortcuts): they are not launched, and their features are never written.
+// The device plan differs from the host's. A kernel map is there in the layout that convolutions
+// read. The map itself stays only where pooling reads it; maps that only the index builders read
+// share memory with the features. Shortcuts of residual blocks are fused into the layer that adds
+// them where its kernel can compute them (net_shortcuts): they are not launched, and their features
+// are never written.
 //
 // A plan belongs to the device_info that it was made with: the packed weights and the layouts
 // depend on the GPU model. Other models are refused by name.
@@ -43,10 +43,9 @@ namespace spira {
 //          changes the last bits of a network
 // records  Each convolution looks up its deterministic record in limits->records, by the capacity
 //          of its outputs and limits->map_pairs, and takes the choice into its step. A record is
-//          ignored if it is of another dataflow than output-stationary, if this binary cannot
-//          compute the layer so on the device (tune_choice_fits), or if its map has tiles of other
-//          rows: those of the record of the layer with the most products. Layers without a record
-//          are chosen for by conv
+//          ignored if it is of another dataflow than output-stationary, or if this binary cannot
+//          compute the layer so on the device (tune_choice_fits). Layers without a record are
+//          chosen for by conv
 template <typename W>
 SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers, int count,
                                  const word_layout *layout, const net_limits *limits,
@@ -56,7 +55,7 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
     plan->gpu = *gpu;
     plan->layout = *layout;
-    net_plan_forms(plan, gpu);
+    net_plan_layouts(plan);
     net_plan_shortcuts(plan, gpu);
     SPIRA_TRY(net_plan_choices(limits, gpu, plan));
     size_t scratch = 0, fine_scratch = 0;

@@ -29,22 +29,12 @@ namespace spira {
 
 // ---- choices ------------------------------------------------------------------------------------
 
-// The choice without a record: output-stationary, always; tiles of tile_rows_choose rows where conv
-// reads the tiled layout; cut as conv_sizes_choose says.
+// The choice without a record: output-stationary, always; cut as conv_sizes_choose says.
 //
 // inputs   capacity: of the output set
 SPIRA_API tune_choice tune_guess(const device_info *gpu, const tune_key *key, int32_t capacity) {
-    const conv_shape *s = &key->shape;
-    const conv_kernel kernel = conv_kernel_of(s, gpu);
-    const int channels = (int)max_of(s->cin + s->cin2, s->cout);
-    const int rows = conv_kernel_form(kernel) == conv_form_order ? 0
-                     : s->volume == 1                            ? tile_rows(1)
-                                      : tile_rows_choose(s->volume, channels, capacity);
-    if (kernel == conv_kernel_exact) {
-        return tune_choice_os(rows);
-    }
-    conv_sizes size = conv_sizes_choose(s, rows, capacity, gpu);
-    return tune_choice_cut(rows, &size);
+    const conv_sizes size = conv_sizes_choose(&key->shape, capacity, gpu);
+    return tune_choice_cut(&size);
 }
 
 // The choice for a layer: that of its record (tune_find), if there is one that fits the program;
@@ -58,8 +48,8 @@ SPIRA_API tune_choice tune_choose(const device_info *gpu, const tune_record *rec
                                                                : tune_guess(gpu, key, capacity);
 }
 
-// Tiles of both sizes in all cuts, pair lists in both forms, hybrids of every threshold.
-enum { tune_candidates_most = 2 * conv_sizes_most + 3 + 2 * tune_threshold_most };
+// All cuts, pair lists in both forms, hybrids of every threshold.
+enum { tune_candidates_most = conv_sizes_most + 3 + 2 * tune_threshold_most };
 
 // Adds a choice that is not listed yet.
 SPIRA_API void tune_add(tune_choice choice, tune_choice *choices, int *count) {
@@ -71,17 +61,13 @@ SPIRA_API void tune_add(tune_choice choice, tune_choice *choices, int *count) {
     choices[(*count)++] = choice;
 }
 
-// Adds all cuts of a layer over tiles of `rows` rows, or (0) over the ordered layout.
-SPIRA_API void tune_add_cuts(const device_info *gpu, const conv_shape *s, int rows,
-                             tune_choice *choices, int *count) {
+// Adds all cuts of a layer.
+SPIRA_API void tune_add_cuts(const device_info *gpu, const conv_shape *s, tune_choice *choices,
+                             int *count) {
     conv_sizes sizes[conv_sizes_most];
-    if (conv_kernel_of(s, gpu) == conv_kernel_exact) {
-        tune_add(tune_choice_os(rows), choices, count);
-        return;
-    }
-    int cuts = conv_sizes_list(s, rows, gpu, sizes);
+    const int cuts = conv_sizes_list(s, gpu, sizes);
     for (int i = 0; i < cuts; ++i) {
-        tune_add(tune_choice_cut(rows, &sizes[i]), choices, count);
+        tune_add(tune_choice_cut(&sizes[i]), choices, count);
     }
 }
 
@@ -110,14 +96,7 @@ SPIRA_API int tune_candidates(const device_info *gpu, const tune_key *key,
     const conv_shape *s = &key->shape;
     int count = 0;
     tune_add(tune_guess(gpu, key, capacity), choices, &count);
-    if (conv_kernel_form(conv_kernel_of(s, gpu)) == conv_form_order) {
-        tune_add_cuts(gpu, s, 0, choices, &count);
-    } else {
-        tune_add_cuts(gpu, s, tile_rows(s->volume), choices, &count);
-        if (s->volume > 1) {
-            tune_add_cuts(gpu, s, tile_rows_limit(s->volume), choices, &count);
-        }
-    }
+    tune_add_cuts(gpu, s, choices, &count);
     const int thresholds = kernel ? kernel_norm_max(kernel) : 0;
     for (int t = 0; t <= thresholds && s->volume > 1; ++t) {
         tune_add_lists(key, t, choices, &count);
@@ -127,24 +106,21 @@ SPIRA_API int tune_candidates(const device_info *gpu, const tune_key *key,
 
 // ---- a run --------------------------------------------------------------------------------------
 
-enum { tune_maps_most = 3 };
-
 // A layer with everything that a choice may read; what the choice at hand does not read may be
 // null. Arrays are in device memory; features have the storage type of shape.type. Start from a
 // zeroed struct.
 struct tune_args {
     conv_shape shape;
-    const void *in;                      // [inputs, cin]
-    const void *in2;                     // [inputs, cin2], or null where cin2 is 0
-    const void *weights;                 // of conv_weights_pack
-    const void *pairs_weights;           // of conv_pairs_weights_pack
-    const conv_map *map[tune_maps_most]; // on the host: the identity, the ordered layout, or tiled
-                                         // layouts of different rows
-    map_pairs pairs;                     // of all offsets
-    pairs_sides sides;                   // which products the lists stand for
-    const conv_hybrid_args *hybrid;      // [hybrids] on the host, one for each threshold: kernel,
-    int hybrids;                         // threshold, weights, map and pairs are read
-    const int32_t *count;                // [1] outputs, at most `capacity`
+    const void *in;                 // [inputs, cin]
+    const void *in2;                // [inputs, cin2], or null where cin2 is 0
+    const void *weights;            // of conv_weights_pack
+    const void *pairs_weights;      // of conv_pairs_weights_pack
+    const conv_map *map;            // on the host; of all offsets
+    map_pairs pairs;                // of all offsets
+    pairs_sides sides;              // which products the lists stand for
+    const conv_hybrid_args *hybrid; // [hybrids] on the host, one for each threshold: kernel,
+    int hybrids;                    // threshold, weights, map and pairs are read
+    const int32_t *count;           // [1] outputs, at most `capacity`
     int32_t capacity;
     conv_epilogue epilogue;
     void *out; // [capacity, cout]
@@ -153,16 +129,9 @@ struct tune_args {
 // The arguments of an output-stationary choice. sizes: tune_sizes of the choice.
 SPIRA_API status tune_conv_args(const tune_args *a, const tune_choice *c, const conv_sizes *sizes,
                                 conv_args *conv) {
-    const conv_map *map = nullptr;
-    for (const conv_map *m : a->map) {
-        const bool reads = m && (m->form == conv_form_identity ||
-                                 (m->form == conv_form_tiles ? m->tiles.rows : 0) == c->rows);
-        map = reads ? m : map;
-    }
-    SPIRA_REQUIRE(map, status_null_pointer, "map (of choice.rows)", c->rows);
     *conv = {};
     conv->shape = a->shape;
-    conv->map = map;
+    conv->map = a->map;
     conv->in = a->in;
     conv->in2 = a->in2;
     conv->weights = a->weights;

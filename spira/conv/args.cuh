@@ -25,7 +25,7 @@ struct conv_shortcut {
 // have the storage type of shape.type. Start from a zeroed struct: null members are optional.
 struct conv_args {
     conv_shape shape;
-    const conv_map *map; // on the host; of conv_map_build with a shape of the same conv_form
+    const conv_map *map; // on the host; of conv_map_build
     const void *in;      // [inputs, cin]
     const void *in2;     // [inputs, cin2], or null where cin2 is 0
     const void *weights; // of conv_weights_pack, with the same shape and device_info
@@ -62,9 +62,6 @@ SPIRA_API status conv_check_shortcut(const conv_args *a, const device_info *d) {
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     SPIRA_TRY(conv_shape_check(&shape));
     SPIRA_REQUIRE(conv_shortcut_takes(&a->shape, d), status_unsupported, "shortcut", 0);
-    const conv_kernel over = conv_kernel_over(&a->shape, d, a->map->form);
-    SPIRA_REQUIRE(over == conv_kernel_hopper || over == conv_kernel_portable, status_unsupported,
-                  "shortcut (over a map of the tiled layout)", 0);
     SPIRA_REQUIRE(!a->sums, status_unsupported, "shortcut (with sums)", 0);
     const size_t element = (size_t)numeric_size(shape.type);
     SPIRA_TRY(pointer_check(s->in, element, "shortcut.in"));
@@ -78,17 +75,11 @@ SPIRA_API status conv_check_shortcut(const conv_args *a, const device_info *d) {
     return status_success();
 }
 
-// The map has the layout that the kernel reads; every kernel reads the identity.
 SPIRA_API status conv_check_map(const conv_args *a, const device_info *d) {
     SPIRA_TRY(conv_map_check(a->map, a->shape.volume));
-    const conv_form form = a->map->form;
-    if (form == conv_form_identity) {
-        return status_success();
-    }
-    const conv_kernel kernel = conv_kernel_over(&a->shape, d, form);
-    SPIRA_REQUIRE(form == conv_kernel_form(kernel), status_unsupported,
-                  "map (another conv_form than the shape reads: see conv_form_of)", form);
-    return kernel == conv_kernel_narrow ? narrow_layout_check(&a->map->order) : status_success();
+    const bool narrow = conv_kernel_of(&a->shape, d) == conv_kernel_narrow;
+    return narrow && a->map->form == conv_form_order ? narrow_layout_check(&a->map->order)
+                                                     : status_success();
 }
 
 SPIRA_API status conv_check(const conv_args *a, const device_info *d) {

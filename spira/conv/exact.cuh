@@ -1,204 +1,323 @@
-// spira/conv/exact.cuh: output-stationary convolution in plain fp32 multiply-adds.
+// spira/conv/exact.cuh: output-stationary convolution in plain fp32 multiply-adds, over the ordered
+// layout.
 //
-// For exact fp32 everywhere, and for all formats on GPUs before sm_80. A thread block owns the
-// outputs of a tile and 32 output channels, a warp a quarter of the outputs, a lane one channel.
-// The sums stay in shared memory. The source rows of 8 pairs are staged there too, 32 channels at a
-// time, and read as broadcasts.
+// For every format on GPUs before sm_80, and on any GPU for kernels of more offsets than the others
+// take. It needs no asynchronous copies, no mbarriers and no matrix instructions.
+//
+// A tile is a pair of row groups, 128 rows. A thread block computes its sums for 32 or 64 output
+// channels, in registers, from the first offset to the epilogue. It goes through the offsets of the
+// tile, ascending, and through chunks of 16 input channels. While a chunk is multiplied, the rows
+// and weights of the next are on their way to registers; then they are stored to shared memory,
+// rows rounded to tf32 where the format is. A warp has every fourth fragment of 8 rows. It stores
+// and multiplies its own, and skips those without a source. All warps share the weights.
+//
+// The products and the epilogue are those of portable/ in exact fp32: fmaf(row, weight, sum), added
+// in ascending order of offsets and input channels.
 #ifndef SPIRA_CONV_EXACT_CUH
 #define SPIRA_CONV_EXACT_CUH
 
-#include "../conv.h"
-#include "../device.cuh"
-#include "../layout/tile.h"
-#include "../numeric.cuh"
-#include "../status.cuh"
+#include "portable/epilogue.cuh"
+#include "vectors.cuh"
 
 namespace spira {
 
-enum { exact_warps = 4, exact_channels = 32, exact_group = 8 };
-
-// Packed weights [volume, cin + cin2, cout]: rounded to the format, stored as fp32. Returns the
-// number of elements.
-SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
-    return (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
-}
-
-SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
-    conv_exact_pack_kernel(numeric type, const float *__restrict__ weight, int64_t total,
-                           float *__restrict__ packed) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < total) {
-        packed[i] = element_operand(type, weight[i]);
-    }
-}
-
-// The same from weights in another order. s: of one source.
-template <conv_weights_order order>
-SPIRA_KERNEL void __launch_bounds__(256)
-    conv_exact_pack_order_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
-                                 float *__restrict__ packed) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < total) {
-        int64_t row = i / s.cout,
-                from = conv_weight_index<order>(&s, row / s.cin, row % s.cin, i % s.cout);
-        packed[i] = element_operand(s.type, weight[from]);
-    }
-}
-
-struct conv_exact_params {
-    const void *in, *in2, *residual;
-    const float *weights; // [volume, cin + cin2, cout]
-    void *out;
-    tile_layout layout; // first is null for the identity
-    const int32_t *count;
-    int32_t capacity;
-    conv_epilogue epilogue;
-    const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
-    conv_shape shape;
-    int slices, rows; // rows: of a tile
+// One variant of the kernel: of a format and of 16 * bands output channels. Also what the functions
+// of portable/ read of it.
+template <typename E, int bands_>
+struct exact_traits {
+    typedef E element;
+    static constexpr bool exact = true;
+    static constexpr int bands = bands_, fragments = 4; // of a warp
+    static constexpr int across = 1, down = 4;          // warps
+    static constexpr int columns = portable_band * bands, rows = 128, threads = 128;
+    static constexpr int producers = 0;
+    static constexpr int batch = sizeof(E) == 4 ? 4 : 8;
+    static constexpr int blocks = columns / conv_exact_out; // of weights
 };
 
-// Adds the products of 8 pairs of one offset. source: of pair lane % 8, or -1.
-template <typename E>
-SPIRA_DEVICE void conv_exact_add(const E *in, int cin, const float *weight, int cout, int channel,
-                                 bool tf32, int32_t source, float (*stage)[exact_group],
-                                 float (&sum)[exact_group]) {
-    int lane = threadIdx.x % 32;
-    for (int first = 0; first < cin; first += exact_channels) {
-        __syncwarp();
-#pragma unroll
-        for (int r = 0; r < exact_group; ++r) {
-            int64_t row = __shfl_sync(~0u, source, r);
-            bool inside = row >= 0 && first + lane < cin;
-            float x = inside ? element_to_float(in[row * cin + first + lane]) : 0.0f;
-            stage[lane][r] = tf32 ? __uint_as_float(tf32_bits(x)) : x;
-        }
-        __syncwarp();
-        int channels = cin - first < exact_channels ? cin - first : exact_channels;
-        for (int i = 0; i < channels && channel < cout; ++i) {
-            float w = weight[(int64_t)(first + i) * cout + channel];
-#pragma unroll
-            for (int r = 0; r < exact_group; ++r) {
-                sum[r] = fmaf(stage[i][r], w, sum[r]);
-            }
-        }
-    }
-}
-
-// The compacted pairs of a warp's outputs.
-struct exact_pairs {
-    int32_t source[32];
-    int32_t row[32];
+// Shared memory. Rows are stored as a stage of portable/ has them (fill.cuh).
+template <int columns>
+struct exact_shared {
+    alignas(128) char rows[128 * conv_chunk_bytes];
+    char weights[2][columns * conv_chunk_bytes]; // of this chunk and the next, in turn
+    alignas(16) float scale[2 * columns];        // of the slice's channels; then their shifts
 };
 
-// Adds the pairs of one offset to the sums [rows, 32]: entries [first, last) of the tile's list
-// whose outputs are in [low, high).
-template <typename E>
-SPIRA_DEVICE void conv_exact_offset(const conv_exact_params &p, const int32_t *input,
-                                    const uint8_t *rows, int first, int last, int low, int high,
-                                    int k, int channel, exact_pairs *pairs,
-                                    float (*stage)[exact_group], float (*sums)[exact_channels]) {
-    int lane = threadIdx.x % 32, cin = p.shape.cin, cin2 = p.shape.cin2, cout = p.shape.cout;
-    bool tf32 = p.shape.type == numeric_tf32;
-    const float *w = p.weights + (int64_t)k * (cin + cin2) * cout;
-    for (int i = first + lane; i - lane < last; i += 32) {
-        int mine = i < last ? rows[i] : high;
-        uint32_t own = __ballot_sync(~0u, mine >= low && mine < high);
-        __syncwarp();
-        if (own >> lane & 1) {
-            int at = __popc(own & ((1u << lane) - 1));
-            pairs->source[at] = input[i];
-            pairs->row[at] = mine;
-        }
-        __syncwarp();
-        for (int from = 0; from < __popc(own); from += exact_group) {
-            int at = from + lane % exact_group;
-            int32_t source = at < __popc(own) ? pairs->source[at] : -1;
-            float sum[exact_group] = {0, 0, 0, 0, 0, 0, 0, 0};
-            conv_exact_add((const E *)p.in, cin, w, cout, channel, tf32, source, stage, sum);
-            if (cin2) {
-                conv_exact_add((const E *)p.in2, cin2, w + (int64_t)cin * cout, cout, channel, tf32,
-                               source, stage, sum);
-            }
-#pragma unroll
-            for (int r = 0; r < exact_group; ++r) {
-                if (from + r < __popc(own)) {
-                    sums[pairs->row[from + r]][lane] += sum[r];
-                }
-            }
-        }
-    }
+// ---- offsets of a tile --------------------------------------------------------------------------
+
+// Where a warp is among the offsets of its tile. A lane's own row is number lane % 8 of the warp's
+// fragment lane / 8: so the first 16 lanes have rows of the first row group.
+struct exact_walk {
+    int group;          // the lane's row group
+    int place;          // the lane's row in it
+    int word;           // of the masks: offsets 32 word ..
+    uint32_t rest, own; // of this word: offsets of the tile that are still to come; of the group
+};
+
+struct exact_entry {
+    int offset;     // negative: no more
+    int32_t source; // of the lane's row; -1: none
+};
+
+// A word of a row group's mask; of the identity, one offset.
+SPIRA_DEVICE uint32_t exact_mask(const conv_tensor_params &p, const conv_work &work, int group,
+                                 int word) {
+    return group >= work.row_groups ? 0
+           : p.order.row ? __ldg(p.order.mask + (int64_t)group * order_words(p.volume) + word)
+                         : 1;
 }
 
-// Writes the pairs of the identity.
-SPIRA_DEVICE void conv_exact_identity(int first_row, int32_t *input, uint8_t *row) {
-    for (int i = threadIdx.x; i < tile_rows_most; i += 32 * exact_warps) {
-        input[i] = first_row + i;
-        row[i] = (uint8_t)i;
-    }
-    __syncthreads();
+// pair: of row groups.
+SPIRA_DEVICE exact_walk exact_walk_begin(int pair) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int row = (lane / 8 * 4 + warp) * portable_fragment + lane % 8;
+    exact_walk w = {};
+    w.group = pair * conv_pair_groups + row / order_rows;
+    w.place = row % order_rows;
+    w.word = -1;
+    return w;
 }
 
+// The next offset. The same in all lanes but for the source.
+SPIRA_DEVICE exact_entry exact_next(const conv_tensor_params &p, const conv_work &work,
+                                    exact_walk &w) {
+    while (!w.rest && w.word + 1 < order_words(p.volume)) {
+        ++w.word;
+        w.own = exact_mask(p, work, w.group, w.word);
+        w.rest = portable_uniform(w.own | exact_mask(p, work, w.group ^ 1, w.word));
+    }
+    if (!w.rest) {
+        return {-1, -1};
+    }
+    const int bit = __ffs((int)w.rest) - 1, offset = w.word * order_word_bits + bit;
+    w.rest &= w.rest - 1;
+    if (!(w.own >> bit & 1)) {
+        return {offset, -1};
+    }
+    return {offset, conv_source_load(p, work, w.group, offset, true, w.place)};
+}
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+// What a thread loads of a chunk: four input channels of a row of each of the warp's fragments, and
+// 16 bytes of each block of weights.
+template <typename T>
+struct exact_operands {
+    portable_packed<typename T::element> row[T::fragments];
+    uint4 weights[T::blocks];
+};
+
+// Loads `left` channels, at most four; zeros past the last. wide: the address is aligned.
 template <typename E>
-SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
-    conv_exact_kernel(const __grid_constant__ conv_exact_params p) {
-    __shared__ __align__(16) float stages[exact_warps][exact_channels][exact_group];
-    __shared__ float sums[tile_rows_most][exact_channels];
-    __shared__ exact_pairs pairs[exact_warps];
-    __shared__ int32_t same_input[tile_rows_most];
-    __shared__ uint8_t same_row[tile_rows_most];
-    int tile = (int)blockIdx.x / p.slices, slice = (int)blockIdx.x % p.slices;
-    int all = p.rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int64_t first_row = (int64_t)tile * all;
-    int total = (int)max_of(0, min_of(min_of(*p.count, p.capacity) - first_row, all));
-    if (total == 0) {
+SPIRA_DEVICE void exact_row_load(const E *from, int left, bool wide, portable_packed<E> &row) {
+    if (wide) {
+        portable_packed_load(from, row);
         return;
     }
-    int channel = slice * exact_channels + lane, cout = p.shape.cout, own = all / exact_warps;
-    int low = warp * own, high = min(low + own, total);
-    const int32_t *input = same_input;
-    const uint8_t *row = same_row;
-    if (p.layout.first) {
-        input = p.layout.input + tile_begin(&p.layout, tile);
-        row = p.layout.row + tile_begin(&p.layout, tile);
-    } else {
-        conv_exact_identity((int)first_row, same_input, same_row);
-    }
-    const bool begin = p.sums && channel < cout;
-    for (int r = low; r < high; ++r) {
-        int64_t from = (first_row + r) * conv_sums_pitch(cout) + channel;
-        sums[r][lane] = begin ? p.sums[from] : 0.0f;
-    }
-    const int32_t *first = p.layout.first + (int64_t)tile * (p.shape.volume + 1);
-    for (int k = 0; k < p.shape.volume; ++k) {
-        int begin = p.layout.first ? first[k] * tile_group : 0;
-        int end = p.layout.first ? first[k + 1] * tile_group : total;
-        conv_exact_offset<E>(p, input, row, begin, end, low, high, k, channel, &pairs[warp],
-                             stages[warp], sums);
-    }
-    const E *residual = (const E *)p.residual;
-    for (int r = low; r < high && channel < cout; ++r) {
-        int64_t to = (first_row + r) * cout + channel;
-        float extra = residual ? element_to_float(residual[to]) : 0.0f;
-        ((E *)p.out)[to] =
-            element_from_float<E>(epilogue_apply(sums[r][lane], &p.epilogue, channel, extra));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i < left) {
+            row.quad.element[i] = from[i];
+        }
     }
 }
 
-// Whether this file is compiled for a GPU that computes a format this way.
-SPIRA_API constexpr bool exact_compiled(numeric type) {
-    return type == numeric_f32 || device_code_within(0, 79);
+// Loads a chunk of an entry.
+template <typename T>
+SPIRA_DEVICE void exact_load(const conv_tensor_params &p, const conv_work &work,
+                             const exact_entry &entry, int chunk, exact_operands<T> &to) {
+    typedef typename T::element E;
+    const char *const weights = (const char *)p.weights +
+                                ((int64_t)entry.offset * p.chunks + chunk) * p.part +
+                                (work.channel * conv_chunk_bytes + (int)threadIdx.x * 16);
+    const int left = p.part - work.channel * conv_chunk_bytes; // bytes of the chunk
+#pragma unroll
+    for (int i = 0; i < T::blocks; ++i) {
+        const int at = i * (int)(conv_exact_block * sizeof(float));
+        to.weights[i] = at < left ? __ldg((const uint4 *)(weights + at)) : make_uint4(0, 0, 0, 0);
+    }
+    const bool second = chunk >= p.chunks1, wide = second ? p.wide_in2 : p.wide_in;
+    const int lane = (int)threadIdx.x % 32, channels = second ? p.cin2 : p.cin;
+    const int channel = (second ? chunk - p.chunks1 : chunk) * conv_exact_in + lane % 4 * 4;
+    const E *const in = (const E *)(second ? p.in2 : p.in) + channel;
+#pragma unroll
+    for (int i = 0; i < T::fragments; ++i) {
+        const int32_t row = __shfl_sync(~0u, entry.source, i * 8 + lane / 4);
+        to.row[i] = {};
+        if (row >= 0 && channel < channels) {
+            exact_row_load(in + (int64_t)row * channels, channels - channel, wide, to.row[i]);
+        }
+    }
 }
 
-// Computes a layer.
+SPIRA_DEVICE uint32_t exact_operand(float x, bool tf32) {
+    return tf32 ? tf32_bits(x) : __float_as_uint(x);
+}
+
+// Stores it. rows, weights: addresses of the thread block's.
+template <typename T>
+SPIRA_DEVICE void exact_store(const exact_operands<T> &from, bool tf32, uint32_t rows,
+                              uint32_t weights) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t own = rows + warp * portable_fragment_bytes +
+                         portable_row_place(lane / 4 * conv_chunk_bytes + lane % 4 * 16);
+#pragma unroll
+    for (int i = 0; i < T::fragments; ++i) {
+        const auto &e = from.row[i].quad.element;
+        shared_store_4(own + (uint32_t)(i * T::down * portable_fragment_bytes),
+                       make_uint4(exact_operand(element_to_float(e[0]), tf32),
+                                  exact_operand(element_to_float(e[1]), tf32),
+                                  exact_operand(element_to_float(e[2]), tf32),
+                                  exact_operand(element_to_float(e[3]), tf32)));
+    }
+#pragma unroll
+    for (int i = 0; i < T::blocks; ++i) {
+        shared_store_4(weights + (uint32_t)(i * (int)(conv_exact_block * sizeof(float))) +
+                           threadIdx.x * 16,
+                       from.weights[i]);
+    }
+}
+
+// The state of a chunk, as portable_multiply_exact reads it: which of the warp's fragments have a
+// source, and how many pieces of four input channels there are.
+SPIRA_DEVICE uint32_t exact_state(const conv_tensor_params &p, const exact_entry &entry,
+                                  int chunk) {
+    const uint32_t rows = __ballot_sync(~0u, entry.source >= 0);
+    const bool second = chunk >= p.chunks1;
+    const int left =
+        second ? p.cin2 - (chunk - p.chunks1) * conv_exact_in : p.cin - chunk * conv_exact_in;
+    const auto pieces = (uint32_t)(min(left, (int)conv_exact_in) + 3) / 4;
+    uint32_t state = pieces * portable_flag_piece << portable_state_flags;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        state |= rows >> 8 * i & 0xff ? 1u << i : 0;
+    }
+    return state;
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+// Adds all products of a tile. turn: which half of shared.weights is next.
+template <typename T>
+SPIRA_DEVICE void exact_multiply(const conv_tensor_params &p, const conv_work &work, int pair,
+                                 exact_shared<T::columns> &shared, uint32_t &turn,
+                                 float (&sum)[T::fragments][T::bands][4]) {
+    const portable_place own = portable_place_of<T>();
+    const uint32_t rows = shared_address(shared.rows), weights = shared_address(shared.weights);
+    const uint32_t rows_of_lane =
+        rows + (uint32_t)own.down * portable_fragment_bytes +
+        portable_row_place((uint32_t)portable_t<T>() * 2 * conv_chunk_bytes);
+    exact_walk walk = exact_walk_begin(pair);
+    exact_entry now = exact_next(p, work, walk), coming = exact_next(p, work, walk);
+    exact_operands<T> next;
+    int chunk = 0;
+    if (now.offset >= 0) {
+        exact_load<T>(p, work, now, chunk, next);
+    }
+    while (now.offset >= 0) {
+        const uint32_t state = exact_state(p, now, chunk);
+        const uint32_t half = weights + turn * (uint32_t)sizeof(shared.weights[0]);
+        turn ^= 1;
+        __syncwarp(); // the rows of the last chunk have been read
+        exact_store<T>(next, p.tf32, rows, half);
+        __syncthreads(); // all weights of this chunk are there, and those before it have been read
+        if (++chunk == p.chunks) {
+            chunk = 0;
+            now = coming;
+            coming = exact_next(p, work, walk);
+        }
+        if (now.offset >= 0) {
+            exact_load<T>(p, work, now, chunk, next);
+        }
+        portable_multiply_exact<T>(
+            {rows_of_lane, half + (uint32_t)portable_g<T>() * conv_lane_bytes, 0, 0}, state, sum);
+    }
+}
+
+// T: exact_traits.
+template <typename T>
+SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
+    exact_kernel(const __grid_constant__ conv_tensor_params p) {
+    __shared__ exact_shared<T::columns> shared;
+    const conv_work work = conv_work_of<T::columns, conv_pair_groups>(p);
+    const portable_place own = portable_place_of<T>();
+    conv_scale_load<T::columns>(p, work.channel, T::columns, (int)threadIdx.x, shared);
+    pdl_wait(); // before features, residual, sums and outputs
+    __syncthreads();
+    uint32_t turn = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < work.tiles; ++tile) {
+        const int pair = conv_pair_at(p, true, conv_tile_place(work, tile));
+        float sum[T::fragments][T::bands][4];
+        portable_clear<T>(sum);
+        exact_multiply<T>(p, work, pair, shared, turn, sum);
+        int row[T::fragments][2];
+#pragma unroll
+        for (int i = 0; i < 2 * T::fragments; ++i) {
+            const int first = portable_fragment_of<T>(own, i / 2) * portable_fragment;
+            row[i / 2][i % 2] = conv_output_load(
+                p, work.outputs, pair * T::rows + first + portable_t<T>() * 2 + i % 2);
+        }
+        portable_finish_any<T>(p, shared.scale, 0, work.channel, row, sum);
+    }
+}
+
+// ---- choice and launch --------------------------------------------------------------------------
+
+// Whether slices of 32 output channels are compiled: for GPUs that compute all layers this way.
+SPIRA_API constexpr bool exact_has_narrow() {
+    return device_code_within(0, 79);
+}
+
+// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32; the others are 1.
+SPIRA_API bool exact_sizes_fit(const conv_sizes *size) {
+    return size->tiles == 1 && size->split == 1 &&
+           (size->slices == 2 || (size->slices == 1 && exact_has_narrow()));
+}
+
+// All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
+SPIRA_API int exact_sizes_list(conv_sizes *sizes) {
+    int count = 0;
+    for (int slices = 1; slices <= 2; ++slices) {
+        const conv_sizes c = {1, slices, 1, 1};
+        if (exact_sizes_fit(&c)) {
+            sizes[count++] = c;
+        }
+    }
+    return count;
+}
+
+// The choice without measurements.
+SPIRA_API conv_sizes exact_sizes_choose(const conv_shape *s) {
+    return {1, s->cout <= 32 && exact_has_narrow() ? 1 : 2, 1, 1};
+}
+
+template <typename T>
+SPIRA_API status exact_launch(conv_tensor_params p, int workers, cudaStream_t stream) {
+    typedef typename T::element E;
+    p.slices = (int)ceil_div(p.cout, T::columns);
+    p.chunks1 = conv_exact_chunks(p.cin);
+    p.chunks = p.chunks1 + conv_exact_chunks(p.cin2);
+    p.part = conv_exact_chunk(p.cout) * (int)sizeof(float);
+    p.wide_in = conv_aligned(p.in, p.cin, sizeof(E), 4 * sizeof(E));
+    p.wide_in2 = !p.cin2 || conv_aligned(p.in2, p.cin2, sizeof(E), 4 * sizeof(E));
+    const int64_t tiles = order_pairs(order_count(p.capacity));
+    const dim3 grid(1, (unsigned)p.slices, (unsigned)min_of(tiles, workers));
+    return kernel_launch(exact_kernel<T>, grid, T::threads, 0, p.programmatic, 1, stream, "conv",
+                         p);
+}
+
+// Computes a layer. p.size must fit (exact_sizes_fit); p.weights: of conv_exact_pack_kernel.
+//
+// workers  of a slice, at most: a grid's z has room for 65535. Each has several of more tiles
 template <typename E>
-SPIRA_API status conv_exact_launch(conv_exact_params p, cudaStream_t stream) {
-    p.rows = p.layout.first ? p.layout.rows : tile_rows(1);
-    p.slices = (int)ceil_div(p.shape.cout, exact_channels);
-    int64_t grid = (int64_t)tile_count(p.capacity, p.rows) * p.slices;
-    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity", grid);
-    conv_exact_kernel<E><<<(unsigned)grid, 32 * exact_warps, 0, stream>>>(p);
-    return status_of_launch("conv");
+SPIRA_API status exact_run(const conv_tensor_params &p, cudaStream_t stream, int workers = 65535) {
+    if constexpr (exact_has_narrow()) {
+        if (p.size.slices == 1) {
+            return exact_launch<exact_traits<E, 2>>(p, workers, stream);
+        }
+    }
+    return exact_launch<exact_traits<E, 4>>(p, workers, stream);
 }
 
 } // namespace spira

@@ -26,11 +26,6 @@ namespace spira {
 
 // ---- choice -------------------------------------------------------------------------------------
 
-// Whether this file is compiled for a GPU that runs the kernel.
-SPIRA_API constexpr bool narrow_compiled() {
-    return device_code_within(80, 1000);
-}
-
 // Whether the kernel computes a layer.
 SPIRA_API bool narrow_takes(const conv_shape *s, const device_info *d) {
     return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 &&

@@ -18,7 +18,7 @@ SPIRA_API status conv_pack_hopper(const conv_shape *s, int part, const float *we
     return status_of_launch("conv_weights_pack");
 }
 
-// Packs weights of one format for a kernel; those that no compiled architecture runs are left out.
+// Packs weights of one format for a kernel that some compiled architecture runs.
 template <conv_weights_order order = conv_weights_own, typename tag>
 SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, const float *weight,
                               void *packed, cudaStream_t stream) {
@@ -37,32 +37,17 @@ SPIRA_API status conv_pack_as(tag, const conv_shape *s, conv_kernel kernel, cons
             return status_of_launch("conv_weights_pack");
         }
     }
-    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor || kernel == conv_kernel_portable) {
-            conv_tensor_pack_kernel<E, order>
+    if constexpr (conv_tensor_compiled(tag::value)) {
+        if (kernel == conv_kernel_portable) {
+            conv_mma_pack_kernel<E, order>
                 <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total, (E *)packed);
             return status_of_launch("conv_weights_pack");
         }
     }
-    if constexpr (tag::value == numeric_f32 && conv_compiled(conv_kernel_portable, tag::value)) {
-        if (kernel == conv_kernel_portable) {
-            portable_exact_pack_kernel<0, order><<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
-                *s, weight, total, (float *)packed);
-            return status_of_launch("conv_weights_pack");
-        }
-    }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (kernel == conv_kernel_exact) {
-            if constexpr (order == conv_weights_own) {
-                conv_exact_pack_kernel<<<(unsigned)grid, conv_pack_threads, 0, stream>>>(
-                    s->type, weight, total, (float *)packed);
-            } else {
-                conv_exact_pack_order_kernel<order>
-                    <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total,
-                                                                       (float *)packed);
-            }
-            return status_of_launch("conv_weights_pack");
-        }
+    if (conv_packed_floats(s, kernel)) {
+        conv_exact_pack_kernel<0, order>
+            <<<(unsigned)grid, conv_pack_threads, 0, stream>>>(*s, weight, total, (float *)packed);
+        return status_of_launch("conv_weights_pack");
     }
     return conv_not_compiled();
 }

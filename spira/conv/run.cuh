@@ -6,11 +6,14 @@
 
 namespace spira {
 
-SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, int64_t bytes) {
-    return (uintptr_t)p % (uintptr_t)bytes == 0 && row_elements * element % bytes == 0;
+// The ordered layout of a map. The identity is one without arrays.
+SPIRA_API order_layout conv_order(const conv_map *map) {
+    order_layout none = {};
+    none.volume = 1;
+    return map->form == conv_form_order ? map->order : none;
 }
 
-// What depends neither on the layout nor on how the work is cut.
+// What does not depend on how the work is cut.
 SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_info *d) {
     const conv_shape *s = &a->shape;
     int element = numeric_size(s->type);
@@ -20,6 +23,7 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_inf
     p.weights = a->weights;
     p.residual = a->epilogue.residual;
     p.out = a->out;
+    p.order = conv_order(a->map);
     p.count = a->map->count;
     p.capacity = a->map->capacity;
     p.epilogue = a->epilogue;
@@ -38,44 +42,21 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_inf
     return p;
 }
 
-// The ordered layout of a map. The identity is one without arrays.
-SPIRA_API order_layout conv_order(const conv_map *map) {
-    order_layout none = {};
-    none.volume = 1;
-    return map->form == conv_form_order ? map->order : none;
-}
-
-// The tiled layout of a map; the same.
-SPIRA_API tile_layout conv_tiles(const conv_map *map) {
-    tile_layout none = {};
-    none.volume = 1;
-    none.rows = tile_rows(1);
-    return map->form == conv_form_tiles ? map->tiles : none;
-}
-
 // ---- one launch for each kernel -----------------------------------------------------------------
 
-template <typename E>
-SPIRA_API status conv_run_exact(const conv_args *a, cudaStream_t stream) {
-    conv_exact_params p = {};
-    p.in = a->in;
-    p.in2 = a->in2;
-    p.residual = a->epilogue.residual;
-    p.weights = (const float *)a->weights;
-    p.out = a->out;
-    p.layout = conv_tiles(a->map);
-    p.count = a->map->count;
-    p.capacity = a->map->capacity;
-    p.epilogue = a->epilogue;
-    p.sums = a->sums;
-    p.shape = a->shape;
-    return conv_exact_launch<E>(p, stream);
+template <typename tag>
+SPIRA_API status conv_run_exact(tag, const conv_args *a, const device_info *d,
+                                cudaStream_t stream) {
+    conv_tensor_params p = conv_params_of(a, d);
+    p.tf32 = tag::value == numeric_tf32;
+    p.size = a->sizes ? *a->sizes : exact_sizes_choose(&a->shape);
+    SPIRA_REQUIRE(exact_sizes_fit(&p.size), status_unsupported, "sizes", 0);
+    return exact_run<typename tag::element>(p, stream);
 }
 
 template <typename E>
 SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaStream_t stream) {
     conv_tensor_params p = conv_params_of(a, d);
-    p.order = conv_order(a->map);
     p.multiprocessors = d->multiprocessors;
     p.size = a->sizes ? *a->sizes : narrow_sizes_choose(&a->shape, p.capacity, d);
     SPIRA_REQUIRE(narrow_sizes_fit(&p.size), status_unsupported, "sizes", 0);
@@ -107,7 +88,6 @@ template <typename E, bool shortcuts>
 SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
     conv_tensor_params p = conv_params_of(a, d);
-    p.order = conv_order(a->map);
     p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, p.capacity, d);
     SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
     p.part = hopper_part_bytes(s);
@@ -122,7 +102,6 @@ template <typename tag>
 SPIRA_API status conv_run_portable(tag, const conv_args *a, const device_info *d,
                                    cudaStream_t stream) {
     conv_tensor_params p = conv_params_of(a, d);
-    p.order = conv_order(a->map);
     p.size = a->sizes ? *a->sizes : portable_sizes_choose(&a->shape, p.capacity, d);
     SPIRA_REQUIRE(portable_sizes_fit(a->shape.type, d, &p.size), status_unsupported, "sizes", 0);
     if (a->shortcut) {
@@ -131,24 +110,11 @@ SPIRA_API status conv_run_portable(tag, const conv_args *a, const device_info *d
     if constexpr (tag::value == numeric_f32) {
         return portable_run_exact(p, d, stream);
     } else {
-        return portable_run<typename tag::element>(p, d, stream);
+        return portable_run<typename tag::element, portable_is_fallback(tag::value)>(p, d, stream);
     }
 }
 
-template <typename E>
-SPIRA_API status conv_run_tensor(const conv_args *a, const device_info *d, cudaStream_t stream) {
-    const conv_shape *s = &a->shape;
-    conv_tensor_params p = conv_params_of(a, d);
-    p.layout = conv_tiles(a->map);
-    p.rows = p.layout.rows;
-    p.size = a->sizes ? *a->sizes : conv_tensor_sizes_choose(s, p.rows, p.capacity, d);
-    SPIRA_REQUIRE(conv_tensor_sizes_fit(s, p.rows, d, &p.size), status_unsupported, "sizes", 0);
-    p.slices = conv_slices(s->cout) / p.size.slices;
-    p.size.depth = conv_depth(p.chunks);
-    return conv_tensor_run<E>(p, stream);
-}
-
-// By the kernel: conv_kernel_over.
+// kernel: conv_kernel_of
 template <bool shortcuts, typename tag>
 SPIRA_API status conv_run(tag own, const conv_args *a, conv_kernel kernel, const device_info *d,
                           cudaStream_t stream) {
@@ -168,15 +134,8 @@ SPIRA_API status conv_run(tag own, const conv_args *a, conv_kernel kernel, const
             return conv_run_narrow<E>(a, d, stream);
         }
     }
-    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor) {
-            return conv_run_tensor<E>(a, d, stream);
-        }
-    }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (kernel == conv_kernel_exact) {
-            return conv_run_exact<E>(a, stream);
-        }
+    if (kernel == conv_kernel_exact && (d->capability >= 80 || device_code_within(0, 79))) {
+        return conv_run_exact(own, a, d, stream);
     }
     return conv_not_compiled();
 }

@@ -8,7 +8,7 @@
 #ifndef SPIRA_CONV_SCHEDULE_CUH
 #define SPIRA_CONV_SCHEDULE_CUH
 
-#include "tile.cuh"
+#include "params.cuh"
 
 namespace spira {
 

@@ -17,8 +17,10 @@ SPIRA_API conv_sizes tune_sizes(const tune_choice *c) {
     return {c->tiles, c->slices, c->split, 1};
 }
 
-SPIRA_API tune_choice tune_choice_cut(int rows, const conv_sizes *size) {
-    tune_choice c = tune_choice_os(rows);
+// Output-stationary, cut so.
+SPIRA_API tune_choice tune_choice_cut(const conv_sizes *size) {
+    tune_choice c = {};
+    c.dataflow = tune_dataflow_os;
     c.tiles = size->tiles;
     c.slices = size->slices;
     c.split = size->split;
@@ -28,15 +30,8 @@ SPIRA_API tune_choice tune_choice_cut(int rows, const conv_sizes *size) {
 // Whether the program can compute a layer by a choice. A record may come from a program that was
 // compiled for other architectures.
 SPIRA_API bool tune_choice_fits(const conv_shape *s, const device_info *gpu, const tune_choice *c) {
-    conv_kernel kernel = conv_kernel_of(s, gpu);
-    conv_sizes size = tune_sizes(c);
-    if (c->dataflow != tune_dataflow_os) {
-        return true;
-    }
-    bool rows = conv_kernel_form(kernel) == conv_form_order ? c->rows == 0
-                                                            : tile_rows_valid(c->rows, s->volume);
-    return rows &&
-           (!c->tiles || kernel == conv_kernel_exact || conv_sizes_fit(s, c->rows, gpu, &size));
+    const conv_sizes size = tune_sizes(c);
+    return c->dataflow != tune_dataflow_os || !c->tiles || conv_sizes_fit(s, gpu, &size);
 }
 
 } // namespace spira

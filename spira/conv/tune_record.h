@@ -37,8 +37,7 @@ enum tune_dataflow : int {
 // How a layer is computed. Start from a zeroed struct.
 struct tune_choice {
     tune_dataflow dataflow;
-    int rows; // of a tile of the tiled layout; 0: ordered layout, pair lists, or hybrid
-    int tiles, slices, split; // conv_sizes (conv/tile.cuh); all 0: chosen by conv, or not used
+    int tiles, slices, split; // conv_sizes (conv/params.cuh); all 0: chosen by conv, or not used
     int threshold;            // hybrid: offsets with an L1 norm below it are dense; others: 0
 };
 
@@ -54,14 +53,6 @@ struct tune_record {
 };
 
 // ---- choices ------------------------------------------------------------------------------------
-
-// Output-stationary over tiles of `rows` rows, or (0) the ordered layout. conv chooses the sizes.
-SPIRA_API tune_choice tune_choice_os(int rows) {
-    tune_choice c = {};
-    c.dataflow = tune_dataflow_os;
-    c.rows = rows;
-    return c;
-}
 
 // A dataflow with pair lists. threshold: of a hybrid one; else 0.
 SPIRA_API tune_choice tune_choice_lists(tune_dataflow dataflow, int threshold) {
@@ -80,8 +71,8 @@ SPIRA_API bool tune_is_deterministic(tune_dataflow dataflow) {
 }
 
 SPIRA_API bool tune_same_choice(const tune_choice *a, const tune_choice *b) {
-    return a->dataflow == b->dataflow && a->rows == b->rows && a->tiles == b->tiles &&
-           a->slices == b->slices && a->split == b->split && a->threshold == b->threshold;
+    return a->dataflow == b->dataflow && a->tiles == b->tiles && a->slices == b->slices &&
+           a->split == b->split && a->threshold == b->threshold;
 }
 
 // ---- keys ---------------------------------------------------------------------------------------

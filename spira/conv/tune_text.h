@@ -1,19 +1,19 @@
 // spira/conv/tune_text.h: tuning records as text and as C++.
 //
-// Text, version 2. The first line names the version; every record is one line (wrapped here):
+// Text, version 3. The first line names the version; every record is one line (wrapped here):
 //
-//   spira tuning records, version 2
+//   spira tuning records, version 3
 //   capability=90 multiprocessors=132 volume=27 cin=16 cin2=0 cout=16 type=fp16 outputs=65536
-//   density=2 deterministic=0 dataflow=os rows=64 tiles=2 slices=1 split=2 threshold=0 us=13.912
+//   density=2 deterministic=0 dataflow=os tiles=1 slices=1 split=2 threshold=0 us=13.912
 //   error=0.213
 //
 // All fields are present, in this order, separated by one space. Numbers are decimal; `us` and
 // `error` have three digits after the point. Empty lines and lines that begin with # are skipped.
-// The text does not depend on the locale.
+// The text does not depend on the locale. Versions 1 and 2, of programs with another layout, are
+// refused by their number.
 #ifndef SPIRA_CONV_TUNE_TEXT_H
 #define SPIRA_CONV_TUNE_TEXT_H
 
-#include "../layout/tile.h"
 #include "tune_record.h"
 
 #include <string.h>
@@ -21,13 +21,13 @@
 namespace spira {
 
 enum {
-    tune_version = 2,
+    tune_version = 3,
     tune_line_most = 320, // bytes: every line and initialiser is shorter
 };
 
 // ---- the fields of a record ---------------------------------------------------------------------
 
-enum { tune_fields = 18, tune_field_type = 6, tune_field_dataflow = 10, tune_field_us = 16 };
+enum { tune_fields = 17, tune_field_type = 6, tune_field_dataflow = 10, tune_field_us = 15 };
 
 struct tune_field {
     const char *name;
@@ -48,7 +48,6 @@ SPIRA_API tune_field tune_field_of(int field) {
         {"density", 1, kernel_volume_max},
         {"deterministic", 0, 1},
         {"dataflow", 0, tune_dataflows - 1},
-        {"rows", 0, tile_rows_most},
         {"tiles", 0, 1024},
         {"slices", 0, 1024},
         {"split", 0, 1024},
@@ -82,7 +81,7 @@ SPIRA_API tune_values tune_values_of(const tune_record *r) {
     const tune_choice *c = &r->choice;
     tune_values v = {{k->gpu.capability, k->gpu.multiprocessors, s->volume, s->cin, s->cin2,
                       s->cout, s->type, k->outputs, k->density, k->deterministic, c->dataflow,
-                      c->rows, c->tiles, c->slices, c->split, c->threshold, r->measure.ns,
+                      c->tiles, c->slices, c->split, c->threshold, r->measure.ns,
                       r->measure.error}};
     return v;
 }
@@ -101,12 +100,11 @@ SPIRA_API tune_record tune_record_of(const tune_values *values) {
     r.key.density = (int32_t)v[8];
     r.key.deterministic = v[9] != 0;
     r.choice.dataflow = (tune_dataflow)v[tune_field_dataflow];
-    r.choice.rows = (int)v[11];
-    r.choice.tiles = (int)v[12];
-    r.choice.slices = (int)v[13];
-    r.choice.split = (int)v[14];
-    r.choice.threshold = (int)v[15];
-    r.measure = {v[tune_field_us], (int32_t)v[17]};
+    r.choice.tiles = (int)v[11];
+    r.choice.slices = (int)v[12];
+    r.choice.split = (int)v[13];
+    r.choice.threshold = (int)v[14];
+    r.measure = {v[tune_field_us], (int32_t)v[16]};
     return r;
 }
 
@@ -132,8 +130,6 @@ SPIRA_API status tune_record_check(const tune_record *r) {
                   "density", k->density);
     SPIRA_REQUIRE(!k->deterministic || tune_is_deterministic(c->dataflow), status_unsupported,
                   "dataflow (is not deterministic)", c->dataflow);
-    SPIRA_REQUIRE(!c->rows || (os && tile_rows_valid(c->rows, k->shape.volume)), status_bad_size,
-                  "rows", c->rows);
     SPIRA_REQUIRE(!cut || (os && c->tiles && c->slices && c->split), status_bad_size,
                   "tiles (slices, split)", c->tiles);
     SPIRA_REQUIRE(tune_is_hybrid(c->dataflow) == (c->threshold > 0), status_bad_size, "threshold",
@@ -199,12 +195,12 @@ SPIRA_API status tune_write_initialiser(const tune_record *record, char *text, s
     const tune_choice *c = &record->choice;
     snprintf(text, size,
              "{{{%d, %d}, {%d, %d, %d, %d, spira::numeric_%s}, %d, %d, %s}, "
-             "{spira::tune_dataflow_%s, %d, %d, %d, %d, %d}, {%lld, %d}},\n",
+             "{spira::tune_dataflow_%s, %d, %d, %d, %d}, {%lld, %d}},\n",
              k->gpu.capability, k->gpu.multiprocessors, s->volume, s->cin, s->cin2, s->cout,
              tune_name_of(types, 4, s->type), (int)k->outputs, (int)k->density,
              k->deterministic ? "true" : "false",
-             tune_name_of(dataflows, tune_dataflows, c->dataflow), c->rows, c->tiles, c->slices,
-             c->split, c->threshold, (long long)record->measure.ns, (int)record->measure.error);
+             tune_name_of(dataflows, tune_dataflows, c->dataflow), c->tiles, c->slices, c->split,
+             c->threshold, (long long)record->measure.ns, (int)record->measure.error);
     return status_success();
 }
 

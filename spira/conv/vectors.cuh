@@ -3,7 +3,7 @@
 #ifndef SPIRA_CONV_VECTORS_CUH
 #define SPIRA_CONV_VECTORS_CUH
 
-#include "tile.cuh"
+#include "epilogue.cuh"
 
 namespace spira {
 

@@ -17,12 +17,12 @@ SPIRA_API status grad_run(tag, const grad_params &p, const grad_cut *cut, const 
             return grad_hopper_run<E>(p, cut->rows, cut->columns, d, stream);
         }
     }
-    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
+    if constexpr (conv_tensor_compiled(tag::value)) {
         if (cut->form == grad_form_tensor) {
             return grad_tensor_run<E>(p, cut->rows, d, stream);
         }
     }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+    if constexpr (conv_plain_compiled(tag::value)) {
         if (cut->form == grad_form_exact) {
             return grad_exact_launch<E>(p, d, stream);
         }

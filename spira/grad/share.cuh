@@ -10,7 +10,7 @@
 #ifndef SPIRA_GRAD_SHARE_CUH
 #define SPIRA_GRAD_SHARE_CUH
 
-#include "../conv/tile.cuh"
+#include "../conv/params.cuh"
 #include "../conv_pairs.h"
 
 namespace spira {

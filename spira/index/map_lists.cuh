@@ -56,7 +56,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(map_scan_threads)
 SPIRA_PLAIN_KERNEL void __launch_bounds__(map_move_threads)
     map_move_kernel(const __grid_constant__ map_packed packed, int volume, int columns, int rows,
                     int pieces, map_pairs pairs) {
-    __shared__ int32_t base[tile_columns_most];
+    __shared__ int32_t base[map_columns_most];
     int tile = blockIdx.x / pieces, k_begin = (blockIdx.x - tile * pieces) * columns;
     int k_end = min(k_begin + columns, volume);
     unsigned long long all = *packed.cursor;

@@ -5,7 +5,6 @@
 #define SPIRA_INDEX_MAP_PACK_CUH
 
 #include "../base/async.cuh"
-#include "../layout/tile.cuh"
 #include "../search.cuh"
 
 namespace spira {
@@ -38,12 +37,48 @@ SPIRA_DEVICE int map_norm(triple size, int k) {
     return abs(x) + abs(y) + abs(z);
 }
 
+enum {
+    map_columns_most = 256,                 // offsets of a tile of the search
+    map_words_most = search_slab_taps / 32, // words of its masks
+};
+
+// A tile's taps as bits, by rows and by columns.
+struct map_bits {
+    uint32_t row[map_words_most];    // [words, groups, 32]: the columns 32 w .. that a row has
+    uint32_t column[map_words_most]; // [groups, 32 words]: the rows that have a column
+};
+
+// Fills both sets of bits for the columns k with wanted(k). A warp takes 32 rows and 32 columns at
+// a time. It reads past the last column, into the next row or search_tile_slack, and discards what
+// it finds there.
+template <typename Wanted>
+SPIRA_DEVICE void map_find_bits(const search_tile &tile, Wanted wanted, map_bits *bits) {
+    int lane = threadIdx.x & 31, columns = tile.k_end - tile.k_begin;
+    int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
+    for (int i = threadIdx.x / 32; i < words * groups; i += search_threads / 32) {
+        int word = i / groups, group = i - word * groups, row = group * 32 + lane;
+        int mine = word * 32 + lane; // the column of this lane
+        bool take = mine < columns && wanted(tile.k_begin + mine);
+        uint32_t has = 0, rows = 0;
+        const int32_t *taps = tile.taps + row * tile.pitch + word * 32;
+#pragma unroll
+        for (int c = 0; c < 32; ++c) {
+            bool hit = taps[c] >= 0; // rows past the last have none
+            uint32_t all = __ballot_sync(~0u, hit);
+            has |= hit ? 1u << c : 0;
+            rows = lane == c ? all : rows;
+        }
+        bits->row[i * 32 + lane] = has & __ballot_sync(~0u, take);
+        bits->column[group * (words * 32) + mine] = take ? rows : 0;
+    }
+}
+
 // Shared memory of a block that packs a tile.
 struct map_tile_bits {
-    tile_bits has;
-    int32_t before[tile_words_most];  // [groups, 32 words]: pairs in lower groups of rows
-    int32_t first[tile_columns_most]; // first pair of each column, in the tile
-    int64_t begin;                    // first pair of the tile, in `entry`
+    map_bits has;
+    int32_t before[map_words_most];  // [groups, 32 words]: pairs in lower groups of rows
+    int32_t first[map_columns_most]; // first pair of each column, in the tile
+    int64_t begin;                   // first pair of the tile, in `entry`
     int32_t total;
 };
 
@@ -88,7 +123,7 @@ SPIRA_DEVICE void map_write_packed(const search_tile &tile, triple size, int sea
     int columns = tile.k_end - tile.k_begin;
     int words = (columns + 31) / 32, groups = (tile.rows + 31) / 32;
     const int threshold = out.threshold;
-    tile_find_bits(
+    map_find_bits(
         tile,
         [=](int k) { return k < searched && (threshold == 0 || map_norm(size, k) >= threshold); },
         &bits.has);

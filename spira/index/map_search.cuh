@@ -1,8 +1,8 @@
 // spira/index/map_search.cuh: the kernel that builds kernel maps of any size, in any form.
 //
 // A thread block searches a tile of outputs into shared memory (search_block, search.cuh). Then it
-// passes the tile to one writer for each form that is wanted: map_write.cuh, layout/tile.cuh for
-// the tiled layout, map_pack.cuh for pair lists. One launch builds up to map_batch_max maps.
+// passes the tile to one writer for each form that is wanted: map_write.cuh, map_pack.cuh for pair
+// lists. One launch builds up to map_batch_max maps.
 //
 // Small cubic kernels have faster kernels for some forms: plane_map.cuh, compact.cuh and
 // plane_pairs.cuh.
@@ -10,17 +10,15 @@
 #define SPIRA_INDEX_MAP_SEARCH_CUH
 
 #include "../base/launch.cuh"
-#include "../layout/tile.cuh"
 #include "map_pack.cuh"
 #include "map_write.cuh"
 
 namespace spira {
 
-// What a launch can write. Each mode includes the ones before it.
+// What a launch can write.
 enum map_mode {
     map_mode_os,    // os with all offsets, and nothing else
-    map_mode_forms, // all forms but the tiled layout
-    map_mode_tiles, // all forms
+    map_mode_forms, // all forms
 };
 
 // One map of a launch.
@@ -61,11 +59,11 @@ SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int sea
     return before;
 }
 
-// Writes the forms of a tile, all but the tiled layout.
+// Writes the forms of a tile.
 template <typename W>
 SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &tile, int searched,
                                   int *chosen_before) {
-    __shared__ int16_t chosen[tile_columns_most];
+    __shared__ int16_t chosen[map_columns_most];
     const map_forms &f = task.forms;
     triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
     if (f.os && task.os_columns == searched) {
@@ -86,33 +84,12 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
     }
 }
 
-// Shared state of tile_write, in the mode that has one.
-template <map_mode mode>
-struct map_tile_state : tile_state {};
-
-template <>
-struct map_tile_state<map_mode_os> {};
-
-template <>
-struct map_tile_state<map_mode_forms> {};
-
-// Marks the tiles of the tiled layout from number `tile` on, within this tile of the search, as
-// empty.
-template <typename W>
-SPIRA_DEVICE void map_write_empty(const map_task<W> &task, int tile_number, int tile) {
-    const tile_layout &t = task.forms.tiles;
-    for (; tile < min((tile_number + 1) * (task.shape.rows / t.rows), t.tiles); ++tile) {
-        tile_write_empty(tile, t);
-    }
-}
-
 // Searches tile `tile_number` of a task and writes it. packed: null, or where its pairs go. shared:
 // search_block_bytes(task.shape) bytes, aligned to 16.
 template <typename W, map_mode mode>
 SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
                                   const map_packed *packed, void *shared) {
     __shared__ search_window windows[kernel_size_max];
-    __shared__ map_tile_state<mode> map_tiles;
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
                            min(*task.output_count, task.output_capacity)};
@@ -123,20 +100,12 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
             int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
             packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
         }
-        if (mode == map_mode_tiles && task.forms.tiles.first) {
-            map_write_empty(task, tile_number, first / task.forms.tiles.rows);
-        }
         return;
     }
     int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
-    // Lists and tiles have entries for all offsets. Other forms need only the planes searched.
-    bool whole = !task.forms.half || packed || (mode == map_mode_tiles && task.forms.tiles.first);
+    // Lists have entries for all offsets. Other forms need only the planes searched.
+    bool whole = !task.forms.half || packed;
     int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
-    if constexpr (mode == map_mode_tiles) {
-        if (threadIdx.x < tile_units_most) {
-            map_tiles.done[threadIdx.x] = 0; // barriers follow, in search_block
-        }
-    }
     for (int piece = 0; piece < task.shape.pieces; ++piece) {
         if (piece) {
             __syncthreads();
@@ -156,22 +125,12 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
         } else {
             map_write_forms(task, tile, searched, &chosen_before);
         }
-        if constexpr (mode == map_mode_tiles) {
-            if (task.forms.tiles.first) {
-                tile_write(tile, searched, task.forms.tiles, shared,
-                           search_windows_bytes(task.shape), &map_tiles);
-            }
-        }
         if (packed) {
             triple size = {walk.size_x, walk.size_y, walk.size_z};
             int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
             map_write_packed(tile, size, searched, tile_number * task.shape.pieces + piece,
                              tile_number, *packed, (map_entry *)shared, staged);
         }
-    }
-    if (mode == map_mode_tiles && task.forms.tiles.first) {
-        int tile = (first + rows + task.forms.tiles.rows - 1) / task.forms.tiles.rows;
-        map_write_empty(task, tile_number, tile);
     }
 }
 
@@ -198,8 +157,7 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shap
                                     const map_forms *forms, int32_t block, bool packed) {
     map_task<W> task;
     bool linear = forms->os && forms->threshold >= map_all && !forms->half;
-    bool tiles = forms->tiles.first;
-    bool odd = packed || tiles || forms->ws || forms->mask || forms->mask_any || !linear;
+    bool odd = packed || forms->ws || forms->mask || forms->mask_any || !linear;
     task.walk = search_walk_make<W>(layout, kernel);
     task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
     task.source = source->words;
@@ -209,12 +167,12 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shap
     task.output_count = outputs->count;
     task.output_capacity = outputs->capacity;
     task.block = block;
-    bool only_os = forms->os && !packed && !tiles && !forms->ws && !forms->mask && !forms->mask_any;
+    bool only_os = forms->os && !packed && !forms->ws && !forms->mask && !forms->mask_any;
     task.choice = search_choose(kernel, map_columns(kernel, forms->half),
                                 only_os ? forms->threshold : map_all);
     task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
     task.forms = *forms;
-    task.mode = tiles ? map_mode_tiles : only_os && linear ? map_mode_os : map_mode_forms;
+    task.mode = only_os && linear ? map_mode_os : map_mode_forms;
     return task;
 }
 
@@ -248,9 +206,6 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
     }
     if constexpr (kinds & (map_kind_half | map_kind_mixed)) {
         kernel = mode == map_mode_forms ? map_kernel<W, map_mode_forms> : kernel;
-    }
-    if constexpr (kinds & map_kind_tiles) {
-        kernel = mode == map_mode_tiles ? map_kernel<W, map_mode_tiles> : kernel;
     }
     return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,
                          stream, "map_build", batch);

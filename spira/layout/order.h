@@ -3,8 +3,7 @@
 // An ordered layout is a kernel map with its outputs sorted: outputs with similar taps (offsets
 // that have a source) stand together, in row groups of 64. Then a row group has few offsets, and
 // few of its outputs lack one of them. A dense matrix product over a row group multiplies few
-// missing rows, and its sums stay in registers. The convolutions of few channels (conv/narrow.cuh)
-// and the Hopper kernels (conv/hopper.cuh) read this layout.
+// missing rows, and its sums stay in registers. All convolutions read this layout.
 //
 //   row      [groups, 64]          the output at each position, -1 past the last output
 //   mask     [groups, words]       bit k % 32 of word k / 32: some output of the group has offset k

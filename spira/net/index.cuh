@@ -106,11 +106,11 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
     return status_success();
 }
 
-// The maps of a part, and the tiled layouts, which the search writes directly.
+// The maps of a part.
 template <typename W>
 SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_args<W> *run,
                                 cudaStream_t stream) {
-    enum { kinds = map_kind_os | map_kind_compact | map_kind_tiles | map_kind_mixed };
+    enum { kinds = map_kind_os | map_kind_compact };
     map_request<W> request[net_maps_max] = {};
     int count = 0;
     for (int m = 0; m < p->maps; ++m) {
@@ -123,9 +123,6 @@ SPIRA_API status net_index_maps(const net_plan *p, net_part part, const net_run_
         r->source = net_voxels(p, map->source, run->input, run->memory);
         r->outputs = net_voxels(p, map->outputs, run->input, run->memory);
         r->forms = map_forms_compact(net_compact(p, map, run->memory), run->trouble);
-        if (map->tiled) {
-            r->forms.tiles = net_tiles(p, map, run->memory);
-        }
         if (net_map_written(p, map)) {
             r->forms.os = (int32_t *)((char *)run->memory + map->map);
         }

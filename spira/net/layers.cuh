@@ -32,13 +32,9 @@ template <typename W>
 SPIRA_API conv_map net_conv_map(const net_plan *p, int layer, const net_run_args<W> *run) {
     const net_step *step = &p->step[layer];
     const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
-    if (step->form == conv_form_order) {
+    if (step->map != net_none) {
         const order_layout order = net_order(p, &p->map[step->map], run->memory);
         return conv_map_of_order(&order, outputs.count, outputs.capacity);
-    }
-    if (step->form == conv_form_tiles) {
-        const tile_layout tiles = net_tiles(p, &p->map[step->map], run->memory);
-        return conv_map_of_tiles(&tiles, outputs.count, outputs.capacity);
     }
     return conv_map_identity(outputs.count, outputs.capacity);
 }

@@ -19,8 +19,7 @@ namespace spira {
 // Whether the ordered layout is built from the compact form: nothing else reads the map, and its
 // kernel has a compact form.
 SPIRA_API bool net_map_is_compact(const net_plan *p, const net_map *m) {
-    return m->ordered && !m->tiled && !m->kept && !p->limits.count_pairs &&
-           compact_takes(&m->kernel);
+    return m->ordered && !m->kept && !p->limits.count_pairs && compact_takes(&m->kernel);
 }
 
 // Whether the map itself is written: it is kept, its pairs are counted, or the ordered layout is
@@ -33,12 +32,7 @@ SPIRA_API int64_t net_map_entries(const net_plan *p, const net_map *m) {
     return (int64_t)p->set[m->outputs].capacity * m->volume;
 }
 
-// The layouts of a map, over the memory of the workspace.
-SPIRA_API tile_layout net_tiles(const net_plan *p, const net_map *m, void *memory) {
-    workspace w = {(char *)memory, m->tiles};
-    return tile_layout_take(&w, p->set[m->outputs].capacity, m->volume, m->rows);
-}
-
+// The layout of a map, over the memory of the workspace.
 SPIRA_API order_layout net_order(const net_plan *p, const net_map *m, void *memory) {
     workspace w = {(char *)memory, m->order};
     return order_layout_take(&w, p->set[m->outputs].capacity, m->volume);
@@ -59,14 +53,8 @@ SPIRA_API size_t net_take(workspace *w, int64_t count) {
     return at;
 }
 
-SPIRA_API void net_place_layouts(const net_plan *p, net_map *map, workspace *w) {
+SPIRA_API void net_place_layout(const net_plan *p, net_map *map, workspace *w) {
     workspace counter = workspace_begin(nullptr);
-    if (map->tiled) {
-        map->tiles = w->used;
-        tile_layout_take(&counter, p->set[map->outputs].capacity, map->volume, map->rows);
-        w->used += counter.used;
-    }
-    counter = workspace_begin(nullptr);
     if (map->ordered) {
         map->order = w->used;
         order_layout_take(&counter, p->set[map->outputs].capacity, map->volume);
@@ -87,7 +75,7 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
     }
     for (int m = 0; m < p->maps; ++m) {
         net_map *map = &p->map[m];
-        net_place_layouts(p, map, w);
+        net_place_layout(p, map, w);
         if (p->limits.count_pairs) {
             map->pairs = net_take<int32_t>(w, map->volume);
         }

@@ -4,7 +4,6 @@
 #ifndef SPIRA_NET_PLAN_H
 #define SPIRA_NET_PLAN_H
 
-#include "../layout/tile.h"
 #include "parts.h"
 #include "sets.h"
 
@@ -151,7 +150,6 @@ SPIRA_API status net_add_map(net_plan *p, int layer, const kernel_shape *kernel,
     m->outputs = p->step[layer].set;
     m->kernel = *kernel;
     m->volume = kernel_volume(kernel);
-    m->rows = tile_rows(m->volume);
     m->kept = !p->device;
     return status_success();
 }
@@ -196,14 +194,6 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
         return net_fault("pooling over one voxel", i);
     }
     return status_success();
-}
-
-// The tiles of a map suit its layer with the most channels.
-SPIRA_API void net_choose_rows(net_plan *p, int map, const conv_shape *shape) {
-    net_map *m = &p->map[map];
-    int channels = (int)max_of(shape->cin + shape->cin2, shape->cout);
-    int rows = tile_rows_choose(m->volume, channels, p->set[m->outputs].capacity);
-    m->rows = rows > m->rows ? rows : m->rows;
 }
 
 // All sources of a join have the same channels.
@@ -265,9 +255,6 @@ SPIRA_API status net_plan_shape(net_plan *p, int i) {
     }
     if (status_failed(conv_shape_check(shape))) {
         return net_fault("channels", i);
-    }
-    if (step->map != net_none) {
-        net_choose_rows(p, step->map, shape);
     }
     p->params += (int64_t)shape->volume * (shape->cin + shape->cin2) * shape->cout +
                  (int64_t)shape->cout * (l->bias + 2 * l->norm);

@@ -1,5 +1,5 @@
-// spira/net/records.cuh: the choices that planning makes for a GPU: the layouts that convolutions
-// read, the shortcuts that are fused, and the tuning records that apply.
+// spira/net/records.cuh: the choices that planning makes for a GPU: which maps have layouts, the
+// shortcuts that are fused, and the tuning records that apply.
 #ifndef SPIRA_NET_RECORDS_CUH
 #define SPIRA_NET_RECORDS_CUH
 
@@ -9,16 +9,11 @@
 
 namespace spira {
 
-// Which layout each convolution reads, and which layouts each map has.
-SPIRA_API void net_plan_forms(net_plan *p, const device_info *gpu) {
+// Which maps convolutions read.
+SPIRA_API void net_plan_layouts(net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
-        net_step *step = &p->step[i];
-        step->form = conv_form_identity;
-        if (net_is_conv(&p->layers[i]) && step->map != net_none) {
-            net_map *map = &p->map[step->map];
-            step->form = conv_form_of(gpu, &step->shape);
-            map->ordered |= step->form == conv_form_order;
-            map->tiled |= step->form == conv_form_tiles;
+        if (net_is_conv(&p->layers[i]) && p->step[i].map != net_none) {
+            p->map[p->step[i].map].ordered = true;
         }
     }
 }
@@ -54,28 +49,6 @@ SPIRA_API status net_plan_record(const net_limits *limits, const device_info *gp
     return status_success();
 }
 
-// Gives the tiles of each map the rows that the record of its largest layer (most products) asks
-// for, and drops the records that ask for other rows.
-SPIRA_API void net_plan_rows(net_plan *p) {
-    int64_t products[net_maps_max] = {};
-    for (int i = 0; i < p->layer_count; ++i) {
-        const net_step *step = &p->step[i];
-        const conv_shape *s = &step->shape;
-        const int64_t own = (int64_t)(s->cin + s->cin2) * s->cout;
-        if (step->choice.rows && step->map != net_none && own > products[step->map]) {
-            products[step->map] = own;
-            p->map[step->map].rows = step->choice.rows;
-        }
-    }
-    for (int i = 0; i < p->layer_count; ++i) {
-        net_step *step = &p->step[i];
-        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
-        if (step->choice.rows && step->choice.rows != rows) {
-            step->choice = {};
-        }
-    }
-}
-
 // Applies the records of the limits to all convolutions.
 SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *gpu, net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
@@ -83,7 +56,6 @@ SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *g
             SPIRA_TRY(net_plan_record(limits, gpu, i, p));
         }
     }
-    net_plan_rows(p);
     return status_success();
 }
 

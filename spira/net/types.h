@@ -133,14 +133,11 @@ struct net_map {
     int source, outputs; // sets
     kernel_shape kernel;
     int volume;
-    int rows;       // of a tile of the tiled layout
     bool kept;      // pooling and the host read the map itself
-    bool tiled;     // some convolution reads the tiled layout (device plans)
-    bool ordered;   // some convolution reads the ordered layout (device plans)
+    bool ordered;   // some convolution reads it: the ordered layout is built (device plans)
     bool near;      // of the near part of the index (net/parts.h)
     size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
     size_t compact; // compact form if net_map_is_compact; temporary
-    size_t tiles;   // tiled layout
     size_t order;   // ordered layout
     size_t pairs;   // [volume], with count_pairs
 };
@@ -157,7 +154,6 @@ struct net_step {
     int fused_into; // layer that this one is fused into, or net_none; a fused layer has no features
     int64_t params; // floats from the start of the parameters: weight, bias, scale, shift
     // Device plans only.
-    conv_form form;         // layout of the map that the convolution reads
     size_t packed, vectors; // bytes from the start of the loaded parameters: packed weights; bias,
                             // scale and shift
     tune_choice choice;     // of the layer's record; all zero: chosen by conv

@@ -20,7 +20,6 @@ struct any_arguments {
     map_pairs pairs;
     exchange_rows csr;
     expand_rule rule;
-    tile_layout tiles;
     order_request order;
     conv_shape shape;
     conv_args conv;
@@ -99,7 +98,6 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         exchange_spconv(&a->kernel, a->pairs, 1, a->map, a->map, a->trouble, a->stream),
         exchange_csr(a->map, 27, a->count, a->capacity, a->csr, a->trouble, a->memory, a->bytes,
                      a->stream),
-        tile_build(a->map, 27, a->count, a->capacity, a->tiles, a->stream),
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
         order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
         conv_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),

@@ -31,7 +31,6 @@ void check_random_shapes(numeric type, int problems) {
         problem p = problem_make(&random, s, inputs, outputs, capacity);
         p.identity = identity;
         if (!identity) {
-            p.rows = seed % 2 ? tile_rows_limit(s.volume) : tile_rows(s.volume);
             const int percents[] = {0, 3, 15, 40, 80, 100};
             problem_fill_map(&random, &p, percents[random_int(&random, 0, 5)]);
         }
@@ -82,7 +81,6 @@ DEVICE_TEST(gpu_conv_every_channel_count) {
                     s.cout = others[c * 7 % 11];
                 }
                 problem p = problem_make(&random, s, 13, 21, side == 1 && c % 8 < 2 ? 40000 : 21);
-                p.rows = c % 2 ? tile_rows_limit(2) : tile_rows(2);
                 problem_fill_map(&random, &p, 70);
                 problem_name(&p, "channels");
                 problem_check(&p);
@@ -106,7 +104,6 @@ DEVICE_TEST(gpu_conv_many_channels) {
             conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
             problem p = problem_make(&random, s, 70, 66, type == numeric_f16 ? 5000 : 66);
             p.identity = s.volume == 1;
-            p.rows = type == numeric_bf16 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 50);
             problem_fill_epilogue(&random, &p, with_all, activation_relu);
             problem_name(&p, "many channels");
@@ -130,7 +127,6 @@ DEVICE_TEST(gpu_conv_every_size) {
                 int32_t capacity = n + room > 0 ? n + room : 1;
                 problem p = problem_make(&random, s, room == 1 ? n : n / 2 + 1, n, capacity);
                 p.identity = room == 1;
-                p.rows = (n + type) % 2 ? tile_rows_limit(s.volume) : p.rows;
                 problem_fill_map(&random, &p, 40);
                 problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
                 problem_name(&p, "rows");
@@ -153,7 +149,6 @@ DEVICE_TEST(gpu_conv_clamps_the_count) {
                 conv_shape s = shape_make(volume, 40, 0, which < 2 ? 20 : 40, type);
                 problem p = problem_make(&random, s, capacity, capacity, capacity);
                 p.identity = volume == 1;
-                p.rows = capacity % 2 ? tile_rows_limit(volume) : p.rows;
                 problem_fill_map(&random, &p, 60);
                 problem_name(&p, "clamped");
                 device_problem d;
@@ -185,7 +180,6 @@ DEVICE_TEST(gpu_conv_many_tiles) {
             conv_shape s = shape_make(3, cin, turn % 3 ? 0 : 16, cout, type);
             int32_t outputs = test_quick() ? 100 : 1500;
             problem p = problem_make(&random, s, 700, outputs, 40000);
-            p.rows = turn % 2 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 30);
             problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
             problem_name(&p, "tiles");
@@ -251,7 +245,6 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
                     random_state random = random_make((uint64_t)(channels + off + type));
                     conv_shape s = shape_make(3, channels, channels, channels, type);
                     problem p = problem_make(&random, s, 40, 70, off % 2 ? 70 : 40000);
-                    p.rows = which % 2 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 50);
                     problem_fill_epilogue(&random, &p, with_all, activation_none);
                     int *const moved[] = {&p.off.in, &p.off.in2, &p.off.out, &p.off.residual,
@@ -327,7 +320,6 @@ DEVICE_TEST(gpu_conv_special_values_stay_in_their_rows) {
                         shape_make(4, channels, channels == 8 || channels % 32 == 0 ? 0 : 3,
                                    channels < 32 ? 18 : 40, type);
                     problem p = problem_make(&random, s, 50, 130, 140);
-                    p.rows = bad == 20 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 15);
                     p.map[7] = p.map[150] = bad;
                     problem_fill_epilogue(&random, &p, with_shift, activation_relu);
@@ -427,7 +419,6 @@ DEVICE_TEST(gpu_conv_submanifold_strided_inverse) {
                 conv_shape s = shape_make(kernel_volume(&k), 16, form == 2 ? 16 : 0, 24, type);
                 problem p = problem_make(&random, s, (int32_t)from.size(), (int32_t)to.size(),
                                          (int32_t)to.size() + 5);
-                p.rows = form == 2 ? tile_rows_limit(s.volume) : p.rows;
                 problem_map_sets(&p, &k, &layout, from, to);
                 problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
                 char text[64];
@@ -503,7 +494,6 @@ void check_real_scan(const char *name, int size, int cin, int cout, numeric type
     random_state random = random_make(19);
     conv_shape s = shape_make(kernel_volume(&k), cin, 0, cout, type);
     problem p = problem_make(&random, s, rows, rows, rows);
-    p.rows = type == numeric_f16 ? tile_rows_limit(s.volume) : p.rows;
     problem_map_sets(&p, &k, &layout, words, words);
     problem_fill_epilogue(&random, &p, with_scale | with_shift | with_residual, activation_relu);
     problem_name(&p, name);
@@ -536,22 +526,19 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             s.volume = seed % 5 ? 6 : 1;
             problem p = problem_make(&random, s, 90, 90, 100);
             p.identity = s.volume == 1;
-            p.rows = seed % 2 ? tile_rows_limit(s.volume) : p.rows;
             problem_fill_map(&random, &p, 40);
             problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
             problem_name(&p, "plain path");
             device_problem d;
             device_problem_make(&p, &d);
-            int64_t total = conv_exact_weights(&s);
+            const int64_t total = conv_exact_weights(&s);
             float *plain = device_new<float>(total);
-            conv_exact_pack_kernel<<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(
-                type, device_upload(p.weight.data(), total), total, plain);
+            const float *weight = device_upload(p.weight.data(), (int64_t)p.weight.size());
+            conv_exact_pack_kernel<0>
+                <<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(s, weight, total, plain);
             d.args.weights = plain;
-            d.map = map_upload(&p, p.identity ? conv_form_identity : conv_form_tiles);
-            CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {
-                typedef typename decltype(tag)::element E;
-                return conv_run_exact<E>(&d.args, stream_get());
-            }));
+            CHECK_OK(numeric_dispatch<numeric_any>(
+                type, [&](auto tag) { return conv_run_exact(tag, &d.args, gpu(), stream_get()); }));
             std::vector<char> out = device_problem_fetch(&p, &d);
             problem_good(&p, out);
             CHECK(device_problem_untouched(&p, &d));
@@ -564,14 +551,10 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
 
 const numeric tensor_numerics[] = {numeric_tf32, numeric_f16, numeric_bf16};
 
-int problem_rows(const problem *p) {
-    return p->identity ? tile_rows(1) : p->rows;
-}
-
 // The ways to cut a problem: all that are listed, or each `stride`th.
 std::vector<conv_sizes> sizes_listed(const problem *p, int stride = 1) {
     std::vector<conv_sizes> all(conv_sizes_most), some;
-    int count = conv_sizes_list(&p->shape, problem_rows(p), gpu(), all.data());
+    int count = conv_sizes_list(&p->shape, gpu(), all.data());
     CHECK(count > 0 && count <= conv_sizes_most);
     for (int i = p->outputs % std::min(stride, count); i < count; i += stride) {
         some.push_back(all[(size_t)i]);
@@ -653,9 +636,11 @@ DEVICE_TEST(gpu_conv_every_way_to_cut) {
     for (auto &c : layers) {
         const int products = (c[0] + c[1]) * c[2];
         for (int volume : {27, 125, 1}) {
-            for (int rows = tile_rows(volume); rows <= tile_rows_limit(volume); rows *= 2) {
+            for (bool identity : {false, true}) {
                 numeric type = tensor_numerics[turn++ % 3];
-                bool identity = volume == 1 && rows == 64;
+                if (identity && volume > 1) {
+                    continue;
+                }
                 if (test_quick() && (products > 2200 || volume != 27 || turn % 2)) {
                     continue;
                 }
@@ -664,7 +649,6 @@ DEVICE_TEST(gpu_conv_every_way_to_cut) {
                 int32_t outputs = test_quick() ? 130 : products > 10000 ? 300 : 1300;
                 int32_t inputs = identity ? outputs : 250;
                 problem p = problem_make(&random, s, inputs, outputs, outputs + 70);
-                p.rows = rows;
                 p.identity = identity;
                 problem_fill_map(&random, &p, volume == 125 ? 15 : 35);
                 problem_fill_epilogue(&random, &p, turn % 16, (activation)(turn % 3));
@@ -696,7 +680,6 @@ DEVICE_TEST(gpu_conv_every_form) {
                         s.cin2 = (chunks + 1) / 2 * chunk - less[lie];
                     }
                     problem p = problem_make(&random, s, 150, test_quick() ? 100 : 400, 400);
-                    p.rows = chunks % 2 ? tile_rows_limit(s.volume) : p.rows;
                     problem_fill_map(&random, &p, 35);
                     problem_fill_epilogue(&random, &p, with_scale, activation_relu);
                     problem_name(&p, "form");
@@ -711,62 +694,27 @@ DEVICE_TEST(gpu_conv_every_form) {
 DEVICE_TEST(gpu_conv_many_offsets) {
     int turn = 0;
     for (int volume : {32, 33, 64, 128, 129, 343, 3375}) {
-        for (int rows = tile_rows(volume); rows <= tile_rows_limit(volume); rows *= 2) {
-            for (int percent : {0, 2, 40}) {
-                for (int cin : {9, 40, 160}) {
-                    numeric type = tensor_numerics[turn++ % 3];
-                    if (test_quick() && (volume > 130 || turn % 5)) {
-                        continue;
-                    }
-                    random_state random = random_make((uint64_t)turn);
-                    conv_shape s = shape_make(volume, cin, 0, turn % 2 ? 12 : 36, type);
-                    s.cin = volume > 1000 && cin > 40 ? 72 : cin;
-                    problem p = problem_make(&random, s, 90, 200, 230);
-                    p.rows = rows;
-                    problem_fill_map(&random, &p, percent);
-                    problem_fill_epilogue(&random, &p, with_bias, activation_none);
-                    problem_name(&p, "offsets");
-                    check_sizes(&p, sizes_listed(&p, test_quick() ? 13 : 1));
+        for (int percent : {0, 2, 40}) {
+            for (int cin : {9, 40, 160}) {
+                numeric type = numerics[turn++ % 4];
+                if (test_quick() && (volume > 130 || turn % 5)) {
+                    continue;
                 }
+                random_state random = random_make((uint64_t)turn);
+                conv_shape s = shape_make(volume, cin, 0, turn % 2 ? 12 : 36, type);
+                s.cin = volume > 1000 && cin > 40 ? 72 : cin;
+                problem p = problem_make(&random, s, 90, 200, 230);
+                problem_fill_map(&random, &p, percent);
+                problem_fill_epilogue(&random, &p, with_bias, activation_none);
+                problem_name(&p, "offsets");
+                check_sizes(&p, sizes_listed(&p, test_quick() ? 13 : 1));
             }
         }
     }
 }
 
-// What fits need not be listed, where warps own tiles: three tiles, slices that leave some over,
-// one warp.
-DEVICE_TEST(gpu_conv_cut_at_random) {
-    for (int seed = 0; seed < (test_quick() ? 2 : 100); ++seed) {
-        random_state random = random_make((uint64_t)seed);
-        conv_shape s =
-            shape_make(random_int(&random, 1, 40), channels_random(&random, channels_edges), 0,
-                       random_int(&random, 1, 260), tensor_numerics[seed % 3]);
-        s.cin2 = seed % 4 == 1 ? channels_random(&random, channels_edges) : 0;
-        s.volume = seed % 10 == 7 ? 1 : s.volume;
-        int32_t outputs = random_int(&random, 1, test_quick() ? 150 : 900);
-        problem p = problem_make(&random, s, s.volume == 1 ? outputs : 100, outputs,
-                                 outputs + random_int(&random, 0, 500));
-        p.identity = s.volume == 1;
-        p.rows = random_int(&random, 0, 1) ? tile_rows_limit(s.volume) : p.rows;
-        const int percents[] = {0, 5, 20, 50, 100};
-        problem_fill_map(&random, &p, percents[random_int(&random, 0, 4)]);
-        problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
-        problem_name(&p, "cut at random");
-        std::vector<conv_sizes> sizes = {
-            conv_sizes_choose(&s, problem_rows(&p), problem_capacity(&p), gpu())};
-        for (int i = 0; i < 2000 && sizes.size() < (test_quick() ? 6 : 40); ++i) {
-            conv_sizes c = {random_int(&random, 1, 8), random_int(&random, 1, 8),
-                            1 << random_int(&random, 0, 2), conv_depth(conv_shape_chunks(&s))};
-            if (conv_sizes_fit(&s, problem_rows(&p), gpu(), &c)) {
-                sizes.push_back(c);
-            }
-        }
-        check_sizes(&p, sizes);
-    }
-}
-
-// The same bits as of the sizes that are chosen; tiles of both sizes give the same.
-DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
+// The same bits as of the sizes that are chosen.
+DEVICE_TEST(gpu_conv_chosen_sizes) {
     for (numeric type : numerics) {
         for (int channels : {16, 33, 128}) {
             for (int32_t capacity : {300, 40000}) {
@@ -775,27 +723,17 @@ DEVICE_TEST(gpu_conv_chosen_sizes_and_both_tiles) {
                 }
                 random_state random = random_make((uint64_t)(channels + type));
                 conv_shape s = shape_make(27, channels, 0, channels, type);
-                const bool portable = conv_kernel_of(&s, gpu()) == conv_kernel_portable;
                 problem p = problem_make(&random, s, 200, 280, capacity);
                 problem_fill_map(&random, &p, 30);
-                std::vector<char> whole[2];
-                for (int large = 0; large < 2; ++large) {
-                    p.rows = large ? tile_rows_limit(27) : tile_rows(27);
-                    problem_name(&p, "chosen");
-                    device_problem d;
-                    device_problem_make(&p, &d);
-                    CHECK_OK(device_problem_start(&d));
-                    std::vector<char> out = device_problem_fetch(&p, &d);
-                    problem_good(&p, out);
-                    conv_sizes size = conv_sizes_choose(&s, p.rows, capacity, gpu());
-                    sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
-                    size = conv_kernel_form(conv_kernel_of(&s, gpu())) == conv_form_order
-                               ? conv_sizes{1, portable ? 2 : 1, 1, 1}
-                               : conv_sizes{2, 1, 1, conv_depth(conv_shape_chunks(&s))};
-                    whole[large] = sizes_run(&p, &d, &size);
-                    guarded_finish();
-                }
-                CHECK(whole[0] == whole[1]);
+                problem_name(&p, "chosen");
+                device_problem d;
+                device_problem_make(&p, &d);
+                CHECK_OK(device_problem_start(&d));
+                std::vector<char> out = device_problem_fetch(&p, &d);
+                problem_good(&p, out);
+                const conv_sizes size = conv_sizes_choose(&s, capacity, gpu());
+                sizes_check(sizes_run(&p, &d, &size) == out, &p, &size, "other bits");
+                guarded_finish();
             }
         }
     }
@@ -808,14 +746,12 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
             SKIP("needs sm_80: sizes are of the tensor cores");
         }
         random_state random = random_make(31);
-        // More than two chunks, three slices; in tf32 too short for the portable kernel.
         conv_shape s = shape_make(27, numeric_size(type) == 4 ? 60 : 70, 0, 96, type);
-        const int depth = conv_depth_most;
         const conv_sizes bad[] = {
-            {0, 1, 1, depth},  {-1, 1, 1, depth}, {-1, -1, 1, depth},     {1, 0, 1, depth},
-            {1, -1, 1, depth}, {1, 4, 1, depth},  {9, 1, 1, depth},       {4, 3, 1, depth},
-            {4, 1, 4, depth},  {1, 3, 4, depth},  {1, 1, 0, depth},       {1, 1, -1, depth},
-            {1, 1, 3, depth},  {1, 1, 8, depth},  {1 << 30, 1, 4, depth}, {1, 1 << 30, 4, depth},
+            {0, 1, 1, 1},  {-1, 1, 1, 1},      {-1, -1, 1, 1},     {1, 0, 1, 1}, {1, -1, 1, 1},
+            {9, 1, 1, 1},  {4, 3, 1, 1},       {4, 1, 4, 1},       {1, 3, 4, 1}, {1, 1, 0, 1},
+            {1, 1, -1, 1}, {1, 1, 3, 1},       {1, 1, 8, 1},       {2, 3, 1, 1}, {1, 5, 1, 1},
+            {1, 3, 2, 1},  {1 << 30, 1, 4, 1}, {1, 1 << 30, 4, 1},
         };
         const conv_sizes hopper_bad[] = {
             // the first is good without warpgroups
@@ -843,7 +779,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes) {
         CHECK(device_untouched(d.out, 0, d.out_bytes));
         // A depth that is not the layer's is refused or does no harm.
         for (int other : {-4, 0, 1, 2, 3, 8}) {
-            conv_sizes size = {hopper ? 1 : 2, 1, 1, other};
+            conv_sizes size = {1, 3, 1, other};
             d.args.sizes = &size;
             status said = device_problem_start(&d);
             if (said.code != status_unsupported) {
@@ -880,7 +816,7 @@ DEVICE_TEST(gpu_conv_refuses_sizes_of_few_channels) {
     }
 }
 
-// Sizes are of the tensor cores: exact sums do not hear of them.
+// Exact sums have the same bits, however they are cut.
 DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
     random_state random = random_make(43);
     conv_shape s = shape_make(27, 20, 0, 40, numeric_f32);
@@ -896,13 +832,13 @@ DEVICE_TEST(gpu_conv_sizes_of_exact_sums) {
 }
 
 // What is listed fits, once each.
-std::vector<conv_sizes> sizes_of_device(const conv_shape *s, int rows, const device_info *d) {
+std::vector<conv_sizes> sizes_of_device(const conv_shape *s, const device_info *d) {
     std::vector<conv_sizes> sizes(conv_sizes_most);
-    int count = conv_sizes_list(s, rows, d, sizes.data());
+    int count = conv_sizes_list(s, d, sizes.data());
     CHECK(count > 0 && count <= conv_sizes_most);
     sizes.resize((size_t)std::max(count, 0));
     for (size_t a = 0; a < sizes.size(); ++a) {
-        CHECK(conv_sizes_fit(s, rows, d, &sizes[a]));
+        CHECK(conv_sizes_fit(s, d, &sizes[a]));
         for (size_t b = 0; b < a; ++b) {
             CHECK(memcmp(&sizes[a], &sizes[b], sizeof sizes[a]) != 0);
         }
@@ -910,36 +846,22 @@ std::vector<conv_sizes> sizes_of_device(const conv_shape *s, int rows, const dev
     return sizes;
 }
 
-// A block has the shared memory that it asks for; what does not fit asks for more.
-void check_tensor_fits(random_state *random, const conv_shape *s, int rows, const device_info *d) {
-    const int depth = conv_depth(conv_shape_chunks(s));
-    for (const conv_sizes &size : sizes_of_device(s, rows, d)) {
-        CHECK(conv_block_bytes(rows, conv_slice_channel_groups(s->cout), size) <= d->shared_max);
-        CHECK_EQUAL(size.depth, depth);
-    }
-    conv_sizes one = {random_int(random, 1, 8), 1, 1, depth};
-    int bytes = one.tiles * (rows + 1) * (s->cout <= 16 ? 64 : 128); // at least
-    CHECK(!conv_sizes_fit(s, rows, d, &one) || bytes <= d->shared_max);
-    CHECK(conv_sizes_fit(s, rows, d, &one) || bytes + 8 * 128 > d->shared_max);
-}
-
 // What is not listed does not fit.
-void check_only(const conv_shape *s, int rows, const device_info *d,
-                const std::vector<conv_sizes> &listed) {
+void check_only(const conv_shape *s, const device_info *d, const std::vector<conv_sizes> &listed) {
     for (int i = 0; i < 12 * 12 * 6; ++i) {
         conv_sizes c = {i / 72 - 1, i / 6 % 12 - 1, i % 6, 1};
         bool in_list = false;
         for (const conv_sizes &size : listed) {
             in_list = in_list || memcmp(&c, &size, sizeof c) == 0;
         }
-        CHECK_EQUAL(conv_sizes_fit(s, rows, d, &c), in_list);
+        CHECK_EQUAL(conv_sizes_fit(s, d, &c), in_list);
     }
 }
 
 // The blocks that registers allow have the shared memory that they ask for, and a stage for each
 // warp that fetches.
-void check_hopper_fits(const conv_shape *s, int rows, const device_info *d) {
-    std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
+void check_hopper_fits(const conv_shape *s, const device_info *d) {
+    std::vector<conv_sizes> listed = sizes_of_device(s, d);
     CHECK(d->hopper);
     for (const conv_sizes &size : listed) {
         int columns = 32 * size.slices, row = hopper_stage_row(s);
@@ -950,14 +872,14 @@ void check_hopper_fits(const conv_shape *s, int rows, const device_info *d) {
         CHECK(bytes <= d->shared_max);
         CHECK(hopper_resident(columns, size.tiles) * (bytes + 1024) <= d->shared_max + 1024);
     }
-    check_only(s, rows, d, listed);
+    check_only(s, d, listed);
 }
 
 // Three ways to share places, and no other fits.
-void check_few_fits(const conv_shape *s, int rows, const device_info *d) {
-    std::vector<conv_sizes> listed = sizes_of_device(s, rows, d);
+void check_few_fits(const conv_shape *s, const device_info *d) {
+    std::vector<conv_sizes> listed = sizes_of_device(s, d);
     CHECK_EQUAL(listed.size(), (size_t)3);
-    check_only(s, rows, d, listed);
+    check_only(s, d, listed);
 }
 
 // What is listed fits, and so does what is chosen, whatever the device.
@@ -969,35 +891,32 @@ TEST(conv_sizes_fit_the_device) {
         device_made(100, 148, 232448, false), device_made(120, 170, 101376, false)};
     random_state random = random_make(47);
     const int most[] = {40, 130, 1024};
-    int kernels[5] = {};
+    int kernels[4] = {};
     for (int i = 0; i < 500; ++i) {
         conv_shape s = shape_make(random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
                                   random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
                                   random_int(&random, 1, most[random_int(&random, 0, 2)]),
                                   tensor_numerics[i % 3]);
         s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
-        int rows = i % 2 ? tile_rows(s.volume) : tile_rows_limit(s.volume);
         for (const device_info &d : devices) {
             const conv_kernel kernel = conv_kernel_of(&s, &d);
             ++kernels[kernel];
             if (kernel == conv_kernel_hopper) {
-                check_hopper_fits(&s, rows, &d);
+                check_hopper_fits(&s, &d);
             } else if (kernel == conv_kernel_narrow) {
-                check_few_fits(&s, rows, &d);
-            } else if (kernel == conv_kernel_tensor) {
-                check_tensor_fits(&random, &s, rows, &d);
+                check_few_fits(&s, &d);
+            } else {
+                check_only(&s, &d, sizes_of_device(&s, &d));
             }
             for (int32_t capacity : {1, 100, 3000, 100000, 10000000, INT32_MAX / 2}) {
-                conv_sizes chosen = conv_sizes_choose(&s, rows, capacity, &d);
-                CHECK(conv_sizes_fit(&s, rows, &d, &chosen));
-                CHECK_EQUAL(chosen.depth,
-                            kernel == conv_kernel_tensor ? conv_depth(conv_shape_chunks(&s)) : 1);
+                const conv_sizes chosen = conv_sizes_choose(&s, capacity, &d);
+                CHECK(conv_sizes_fit(&s, &d, &chosen));
+                CHECK_EQUAL(chosen.depth, 1);
             }
         }
     }
-    CHECK_EQUAL(kernels[conv_kernel_exact], 0);
-    CHECK(kernels[conv_kernel_tensor] > 20 && kernels[conv_kernel_hopper] > 20 &&
-          kernels[conv_kernel_narrow] > 20);
+    CHECK(kernels[conv_kernel_exact] > 20 && kernels[conv_kernel_portable] > 20 &&
+          kernels[conv_kernel_hopper] > 20 && kernels[conv_kernel_narrow] > 20);
 }
 
 // Code for devices without the instructions decides, where a newer device has to take it.
@@ -1022,12 +941,12 @@ TEST(conv_gpu_without_code) {
     args.in = memory;
     args.weights = memory;
     args.out = memory + 256;
-    if (!conv_compiled(conv_kernel_exact, numeric_f16)) {
+    if (!device_code_within(0, 79)) {
         const status said = conv<numeric_f16>(&turing, &args, nullptr);
         CHECK_STATUS(said, status_unsupported);
         CHECK(strstr(said.subject, "gpu") != nullptr);
     }
-    CHECK(conv_compiled(conv_kernel_exact, numeric_f32));
+    CHECK(conv_compiled(conv_kernel_exact, numeric_f16));
 }
 
 // On an H200: 256 output channels at a time where there are tiles for all thread blocks, or for all
@@ -1108,7 +1027,6 @@ DEVICE_TEST(gpu_conv_channel_edges) {
         problem p = problem_make(&random, s, s.volume == 1 ? outputs : random_int(&random, 1, 200),
                                  outputs, outputs + random_int(&random, 0, 90));
         p.identity = s.volume == 1 && seed % 2;
-        p.rows = random_int(&random, 0, 1) ? tile_rows_limit(s.volume) : p.rows;
         problem_move(&random, &p);
         problem_fill_map(&random, &p, random_int(&random, 5, 100));
         problem_fill_any_epilogue(&random, &p);
@@ -1124,26 +1042,21 @@ DEVICE_TEST(gpu_conv_channel_edges) {
 
 // ---- the ordered layout -------------------------------------------------------------------------
 
-// Which layers read the ordered layout follows from the shape. Where there is no kernel for it,
-// these tests are of the tiled one.
 const numeric half_numerics[] = {numeric_f16, numeric_bf16};
 
-bool reads_order(const conv_shape *s) {
-    return conv_form_of(gpu(), s) == conv_form_order;
-}
-
-DEVICE_TEST(gpu_conv_form_of) {
+// Which kernel computes a layer follows from the shape and the device.
+DEVICE_TEST(gpu_conv_kernel_of) {
     for (int volume : {1, 8, 27, 32, 33, 125, 1024, 1025, 3375}) {
         for (int channels : {1, 16, 31, 32, 33, 63, 64, 65, 128, 1024}) {
             for (numeric type : numerics) {
                 const conv_shape s = shape_make(volume, channels, 0, channels, type);
-                bool ordered = reads_order(&s), few = narrow_takes(&s, gpu());
-                const bool portable = conv_kernel_of(&s, gpu()) == conv_kernel_portable;
-                CHECK_EQUAL(ordered, few || hopper_takes(&s, gpu()) || portable);
-                CHECK(!portable || (volume <= 1024 && (type != numeric_tf32 || channels >= 32)));
-                CHECK_EQUAL(few,
-                            numeric_size(type) == 2 && gpu()->capability >= 80 && channels <= 32);
-                CHECK(few || portable || !ordered ||
+                const conv_kernel kernel = conv_kernel_of(&s, gpu());
+                const bool few = narrow_takes(&s, gpu()), recent = gpu()->capability >= 80;
+                CHECK_EQUAL(few, numeric_size(type) == 2 && recent && channels <= 32);
+                CHECK(kernel != conv_kernel_narrow || few);
+                CHECK(kernel != conv_kernel_hopper || hopper_takes(&s, gpu()));
+                CHECK_EQUAL(kernel == conv_kernel_exact, !few && (!recent || volume > 1024));
+                CHECK(kernel != conv_kernel_hopper ||
                       (numeric_size(type) == 2 && gpu()->capability == 90));
             }
         }
@@ -1154,7 +1067,7 @@ DEVICE_TEST(gpu_conv_form_of) {
         CHECK(!narrow_takes(&s, gpu()));
     }
     const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
-    CHECK_EQUAL(reads_order(&s), gpu()->hopper); // the kernel is used at all
+    CHECK_EQUAL(conv_kernel_of(&s, gpu()) == conv_kernel_hopper, gpu()->hopper);
 }
 
 // Volumes and channels on both sides of where other kernels begin.
@@ -1341,34 +1254,6 @@ DEVICE_TEST(gpu_conv_shared_tiles) {
     }
 }
 
-// A map of the form that the layer does not read is refused by name, and is no identity.
-DEVICE_TEST(gpu_conv_refuses_maps_of_the_other_form) {
-    for (numeric type : numerics) {
-        for (int which = 0; which < 4; ++which) {
-            const int channels = which % 2 ? 40 : 8;
-            random_state random = random_make((uint64_t)(channels + type));
-            conv_shape s = shape_make(which < 2 ? 4 : 1, channels, 0, channels, type);
-            if (conv_kernel_over(&s, gpu(), conv_form_tiles) !=
-                conv_kernel_over(&s, gpu(), conv_form_order)) {
-                continue; // either layout does (gpu_conv_map_either_form)
-            }
-            problem p = problem_make(&random, s, 100, 150, 160);
-            problem_fill_map(&random, &p, 40);
-            problem_name(&p, "one layout");
-            device_problem d;
-            device_problem_make(&p, &d);
-            const conv_map other =
-                map_upload(&p, reads_order(&s) ? conv_form_tiles : conv_form_order);
-            d.args.map = &other;
-            const status said = device_problem_start(&d);
-            CHECK_STATUS(said, status_unsupported);
-            CHECK(strstr(said.subject, "conv_form") != nullptr);
-            CHECK(device_untouched(d.out, 0, d.out_bytes));
-            guarded_finish();
-        }
-    }
-}
-
 // Layers one behind the other, from array to array and back; each adds what it reads.
 std::vector<char> run_chain(const problem *p, const device_problem *d, bool programmatic) {
     conv_args args = d->args;
@@ -1550,38 +1435,7 @@ DEVICE_TEST(gpu_conv_refuses) {
     }
 }
 
-// A tiled layout that is incomplete, or of another kernel or capacity.
-DEVICE_TEST(gpu_conv_refuses_tiles) {
-    static const struct {
-        status_code code;
-        void (*spoil)(conv_args *, conv_map *);
-    } bad[] = {
-        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.first = nullptr; }},
-        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.offset = nullptr; }},
-        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.input = nullptr; }},
-        {status_null_pointer, [](auto *, conv_map *m) { m->tiles.row = nullptr; }},
-        {status_bad_size, [](auto *, conv_map *m) { m->tiles.volume = 4; }},
-        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 0; }},
-        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 32; }},
-        {status_bad_size, [](auto *, conv_map *m) { m->tiles.rows = 256; }},
-        {status_capacity,
-         [](auto *, conv_map *m) { m->tiles.tiles = tile_count(m->capacity, 64) - 1; }},
-        {status_capacity,
-         [](auto *, conv_map *m) { m->capacity = m->tiles.tiles * m->tiles.rows + 1; }},
-    };
-    random_state random = random_make(31);
-    conv_shape s = shape_make(3, 6, 5, 7, numeric_tf32);
-    problem p = problem_make(&random, s, 10, 12, 20);
-    problem_fill_map(&random, &p, 50);
-    device_problem d;
-    device_problem_make(&p, &d);
-    for (auto &b : bad) {
-        CHECK_STATUS(start_spoiled(&d, b.spoil), b.code);
-    }
-    CHECK(device_untouched(d.out, 0, d.out_bytes));
-}
-
-// The same of the ordered layout, where that is read.
+// A layout that is incomplete, or of another kernel or capacity.
 DEVICE_TEST(gpu_conv_refuses_orders) {
     static const struct {
         status_code code;
@@ -1599,11 +1453,8 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
          [](auto *, conv_map *m) { m->capacity = m->order.groups * order_rows + 1; }},
         {status_bad_size, "capacity", [](auto *, conv_map *m) { m->capacity = 0; }},
     };
-    for (numeric type : half_numerics) {
+    for (numeric type : numerics) {
         conv_shape s = shape_make(3, 40, 5, 33, type);
-        if (!reads_order(&s)) {
-            SKIP("no layer reads the ordered layout here");
-        }
         random_state random = random_make(53);
         problem p = problem_make(&random, s, 10, 120, 150);
         problem_fill_map(&random, &p, 50);
@@ -1621,7 +1472,7 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
 // The narrow kernel reads 16 bytes of it at a time.
 DEVICE_TEST(gpu_conv_refuses_unaligned_orders) {
     conv_shape s = shape_make(3, 8, 0, 8, numeric_f16);
-    if (!reads_order(&s)) {
+    if (conv_kernel_of(&s, gpu()) != conv_kernel_narrow) {
         SKIP("needs sm_80");
     }
     random_state random = random_make(57);

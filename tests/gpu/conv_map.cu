@@ -64,7 +64,6 @@ void check_layer(random_state *random, const scene<W> *scene, kernel_shape kerne
         CHECK(device_untouched(memory, 0, (int64_t)bytes));
     }
     CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
-    CHECK(map.form == conv_form_identity || map.form == conv_form_of(gpu(), &s));
 
     device_problem d = {};
     d.args.shape = s;
@@ -129,7 +128,6 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
     char *memory = device_new<char>((int64_t)bytes);
     conv_map map;
     CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
-    int shared = 0;
     for (int channels : {4, 16, 32, 48, 64, 96}) {
         const conv_shape s = conv_shape_of(&kernel, channels, channels, numeric_bf16);
         problem p = problem_make(&random, s, (int32_t)scene.fine.size(), (int32_t)scene.fine.size(),
@@ -141,43 +139,8 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
         d.args.weights = weights_upload(&s, p.weight);
         device_problem_arrays(&p, &d);
         d.args.map = &map;
-        if (conv_form_of(gpu(), &s) == map.form) {
-            CHECK_OK(device_problem_start(&d));
-            problem_good(&p, device_problem_fetch(&p, &d));
-            ++shared;
-        } else {
-            CHECK_STATUS(device_problem_start(&d), status_unsupported);
-        }
-    }
-    CHECK(shared > 0);
-}
-
-// Where the portable kernel is compiled, an ordered map does as well as the tiled one, with the
-// same packed weights.
-DEVICE_TEST(gpu_conv_map_either_form) {
-    int done = 0;
-    for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32}) {
-        random_state random = random_make((uint64_t)type);
-        const conv_shape s = shape_make(27, 40, 24, 72, type);
-        if (!portable_takes(&s, gpu())) {
-            continue;
-        }
-        problem p = problem_make(&random, s, 200, 300, 350);
-        problem_fill_map(&random, &p, 20);
-        problem_fill_any_epilogue(&random, &p);
-        problem_name(&p, "either form");
-        for (conv_form form : {conv_form_order, conv_form_tiles}) {
-            device_problem d;
-            device_problem_make(&p, &d);
-            d.map = map_upload(&p, form);
-            problem_good(
-                &p, device_problem_run(&p, &d, true, [&] { return device_problem_start(&d); }));
-            guarded_finish();
-        }
-        ++done;
-    }
-    if (!done) {
-        SKIP("the device does not run the portable kernel");
+        CHECK_OK(device_problem_start(&d));
+        problem_good(&p, device_problem_fetch(&p, &d));
     }
 }
 
@@ -189,9 +152,6 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     request.words = &scene.words;
     request.kernel = kernel_cube(3, 2); // the set is of stride 1
     request.shape = conv_shape_of(&request.kernel, 32, 32, numeric_f16);
-    if (conv_form_of(gpu(), &request.shape) != conv_form_order) {
-        SKIP("no compact map is made here");
-    }
     request.source = request.outputs = set_upload(scene.fine);
     request.trouble = device_zeros<device_status>(1);
     size_t bytes = 0;

@@ -98,46 +98,6 @@ bool has_half(const forms_scene<W> *s) {
     return s->same && !s->kernel.transposed && kernel_is_odd(&s->kernel);
 }
 
-// The tiled layout from the search equals the one from the map.
-template <typename W>
-void check_tiles(const forms_scene<W> *s, const std::vector<int32_t> &map, int rows, int32_t room) {
-    forms_wish nothing = {};
-    device_layer<W> d = layer_make(s, &nothing, room);
-    int32_t count = (int32_t)s->outputs.size(), capacity = d.l.outputs.capacity;
-    int volume = kernel_volume(&s->kernel);
-    int64_t tiles = tile_count(capacity, rows), entries = tiles * rows * volume;
-    std::vector<int32_t> first((size_t)(tiles * (volume + 1))), input((size_t)entries);
-    std::vector<uint16_t> offset((size_t)(entries / tile_group));
-    std::vector<uint8_t> row((size_t)entries);
-    tile_layout host = {};
-    host.first = first.data();
-    host.offset = offset.data();
-    host.input = input.data();
-    host.row = row.data();
-    host.tiles = (int32_t)tiles;
-    host.volume = volume;
-    host.rows = rows;
-    CHECK_OK(
-        tile_build_host(map.empty() ? input.data() : map.data(), volume, count, capacity, host));
-    tile_layout device = host;
-    device.first = device_zeros<int32_t>(tiles * (volume + 1));
-    device.offset = device_zeros<uint16_t>(entries / tile_group);
-    device.input = device_zeros<int32_t>(entries);
-    device.row = device_zeros<uint8_t>(entries);
-    map_forms forms = map_forms_tiles(device);
-    CHECK_OK(map_build_forms<W>(&d.l.layout, &d.l.kernel, d.l.source, d.l.outputs, &forms,
-                                stream_get()));
-    CUDA_CHECK(cudaStreamSynchronize(stream_get()));
-    CHECK(memcmp(device_fetch(device.first, tiles * (volume + 1)), host.first,
-                 first.size() * sizeof(int32_t)) == 0);
-    CHECK(memcmp(device_fetch(device.offset, entries / tile_group), host.offset,
-                 offset.size() * sizeof(uint16_t)) == 0);
-    CHECK(memcmp(device_fetch(device.input, entries), host.input, input.size() * sizeof(int32_t)) ==
-          0);
-    CHECK(memcmp(device_fetch(device.row, entries), host.row, row.size()) == 0);
-    guarded_finish();
-}
-
 // All parts at once, with lists of exactly the capacity needed; lists alone; os alone, also with
 // all offsets; the half map where there is one.
 template <typename W>
@@ -145,11 +105,6 @@ void check_scene(const forms_scene<W> *s, std::initializer_list<int> thresholds,
     std::vector<int32_t> map = plain_map(s);
     if (s->outputs.empty()) {
         map.clear(); // a capacity of 1 with nothing in it
-    }
-    int volume = kernel_volume(&s->kernel);
-    check_tiles(s, map, tile_rows(volume), room);
-    if (tile_rows_limit(volume) != tile_rows(volume)) {
-        check_tiles(s, map, tile_rows_limit(volume), room);
     }
     for (int half = 0; half <= (int)has_half(s); ++half) {
         check_wish(s, forms_wish_os(map_all, half != 0), room);
@@ -841,14 +796,11 @@ DEVICE_TEST(gpu_forms_refuses) {
     status kind = map_build_forms<uint32_t, map_kind_os>(&layout, &kernel, good.l.source,
                                                          good.l.outputs, &mixed, stream_get());
     CHECK_STATUS(kind, status_unsupported);
-    map_forms tiled = forms_of(&good.l);
-    tiled.tiles.first = good.l.part[forms_os];
-    CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
-                                           stream_get()),
-                 status_null_pointer); // of the other arrays
-    CHECK_STATUS(map_build_pairs<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, &tiled,
-                                           forms_pairs_of(&good.l), good.l.trouble, good.scratch,
-                                           good.scratch_bytes, stream_get()),
+    map_forms compact = forms_of(&good.l);
+    compact.compact = good.l.part[forms_os];
+    CHECK_STATUS(map_build_pairs<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs,
+                                           &compact, forms_pairs_of(&good.l), good.l.trouble,
+                                           good.scratch, good.scratch_bytes, stream_get()),
                  status_unsupported);
     check_untouched(&good.l);
     CHECK_OK(layer_build(&good, stream_get()));

@@ -3,7 +3,6 @@
 #include "../../spira/conv.cuh"
 #include "../../spira/downsample.cuh"
 #include "../../spira/layout/order.cuh"
-#include "../../spira/layout/tile.cuh"
 #include "../../spira/map.cuh"
 #include "../../spira/pool.cuh"
 #include "../../spira/voxel.cuh"
@@ -23,15 +22,14 @@ enum {
     columns = 4,
 };
 
-// Channels: points 4 -> first 32 -> down 40 -> up 32; up and first together -> 36 -> pooled. Layers
-// read the layout that conv_form_of says.
+// Channels: points 4 -> first 32 -> down 40 -> up 32; up and first together -> 36 -> pooled.
 enum { first_channels = 32, down_channels = 40, last_channels = 36 };
 
-// A kernel map, and its layout that the layer reads.
+// A kernel map, and the layout that its layer reads.
 struct layer_map {
     kernel_shape kernel;
     int32_t *os;   // [read.capacity, volume]
-    conv_map read; // tiled or ordered
+    conv_map read; // its layout
 };
 
 enum { map_same, map_down, map_up, maps };
@@ -54,19 +52,6 @@ struct network {
     size_t scratch_bytes;
 };
 
-tile_layout tiles_new(int32_t capacity, int32_t volume, int32_t rows) {
-    const int64_t many = tile_count(capacity, rows), entries = many * rows * volume;
-    tile_layout t = {};
-    t.first = device_new<int32_t>(many * (volume + 1));
-    t.offset = device_new<uint16_t>(entries / tile_group);
-    t.input = device_new<int32_t>(entries);
-    t.row = device_new<uint8_t>(entries);
-    t.tiles = (int32_t)many;
-    t.volume = volume;
-    t.rows = rows;
-    return t;
-}
-
 order_layout order_new(int32_t capacity, int32_t volume) {
     const int64_t many = order_count(capacity);
     order_layout t = {};
@@ -79,19 +64,13 @@ order_layout order_new(int32_t capacity, int32_t volume) {
     return t;
 }
 
-// rows: of a tile, where the shape reads tiles.
 template <typename W>
-layer_map layer_map_new(kernel_shape kernel, voxel_set<W> outputs, conv_shape shape, int rows) {
+layer_map layer_map_new(kernel_shape kernel, voxel_set<W> outputs, conv_shape shape) {
     layer_map m = {};
     m.kernel = kernel;
     m.os = device_new_poisoned<int32_t>((int64_t)outputs.capacity * shape.volume);
-    if (conv_form_of(gpu(), &shape) == conv_form_order) {
-        const order_layout order = order_new(outputs.capacity, shape.volume);
-        m.read = conv_map_of_order(&order, outputs.count, outputs.capacity);
-    } else {
-        const tile_layout tiles = tiles_new(outputs.capacity, shape.volume, rows);
-        m.read = conv_map_of_tiles(&tiles, outputs.count, outputs.capacity);
-    }
+    const order_layout order = order_new(outputs.capacity, shape.volume);
+    m.read = conv_map_of_order(&order, outputs.count, outputs.capacity);
     return m;
 }
 
@@ -157,9 +136,9 @@ void network_convolutions(network<W> *n) {
     const conv_shape inverse = conv_shape_of(&up, down_channels, first_channels, t);
     conv_shape last = conv_shape_of(&one, first_channels, last_channels, t);
     last.cin2 = first_channels;
-    n->map[map_same] = layer_map_new(cube, n->fine, first, tile_rows(27));
-    n->map[map_down] = layer_map_new(down, n->coarse, strided, tile_rows(8));
-    n->map[map_up] = layer_map_new(up, n->fine, inverse, tile_rows_limit(8));
+    n->map[map_same] = layer_map_new(cube, n->fine, first);
+    n->map[map_down] = layer_map_new(down, n->coarse, strided);
+    n->map[map_up] = layer_map_new(up, n->fine, inverse);
     n->identity = conv_map_identity(n->fine.count, fine_most);
     n->first = layer_make(1, first, n->points_features, &n->map[map_same].read, n->first_out);
     n->down = layer_make(2, strided, n->first_out, &n->map[map_down].read, n->down_out);
@@ -168,23 +147,20 @@ void network_convolutions(network<W> *n) {
     n->last.in2 = n->first_out;
 }
 
-// Fills the requests for all ordered layouts and returns their number.
+// Fills the requests for all layouts.
 template <typename W>
-int network_orders(const network<W> *n, order_request (&request)[maps]) {
+void network_orders(const network<W> *n, order_request (&request)[maps]) {
     int count = 0;
     for (const layer_map &m : n->map) {
-        if (m.read.form == conv_form_order) {
-            order_request *r = &request[count++];
-            *r = {};
-            r->kernel = m.kernel;
-            r->threshold = map_all;
-            r->map = m.os;
-            r->count = m.read.count;
-            r->capacity = m.read.capacity;
-            r->layout = m.read.order;
-        }
+        order_request *r = &request[count++];
+        *r = {};
+        r->kernel = m.kernel;
+        r->threshold = map_all;
+        r->map = m.os;
+        r->count = m.read.count;
+        r->capacity = m.read.capacity;
+        r->layout = m.read.order;
     }
-    return count;
 }
 
 // One scratch buffer serves all stages, which run one after the other.
@@ -192,13 +168,11 @@ template <typename W>
 void network_scratch(network<W> *n) {
     size_t bytes[4] = {};
     order_request orders[maps];
-    int ordered = network_orders(n, orders);
+    network_orders(n, orders);
     CHECK_OK(voxelize_workspace<W>(&n->in, fine_most, &bytes[0]));
     CHECK_OK(downsample_workspace(n->fine, coarse_most, &bytes[1]));
     CHECK_OK(pool_global_workspace(&n->layout, last_channels, &bytes[2]));
-    if (ordered) {
-        CHECK_OK(order_workspace(orders, ordered, &bytes[3]));
-    }
+    CHECK_OK(order_workspace(orders, maps, &bytes[3]));
     n->scratch_bytes = *std::max_element(bytes, bytes + 4);
     n->scratch = device_new<char>((int64_t)n->scratch_bytes);
 }
@@ -230,16 +204,9 @@ void network_make(numeric type, network<W> *n) {
 
 template <typename W>
 status network_layouts(const network<W> *n, cudaStream_t s) {
-    for (const layer_map &m : n->map) {
-        const conv_map &r = m.read;
-        if (r.form == conv_form_tiles) {
-            SPIRA_TRY(tile_build(m.os, r.volume, r.count, r.capacity, r.tiles, s));
-        }
-    }
     order_request orders[maps];
-    int ordered = network_orders(n, orders);
-    return ordered ? order_build(gpu(), orders, ordered, n->scratch, n->scratch_bytes, s)
-                   : status_success();
+    network_orders(n, orders);
+    return order_build(gpu(), orders, maps, n->scratch, n->scratch_bytes, s);
 }
 
 template <typename W>
@@ -351,26 +318,6 @@ void part_append(part *p, const T *device, int64_t elements) {
     device_copy_out(p->bytes.data() + before, (const char *)device, elements * (int64_t)sizeof(T));
 }
 
-// The list of each tile. The memory behind a list is not written.
-void parts_fetch_tiles(const char *name, const tile_layout *t, std::vector<part> *parts) {
-    std::vector<int32_t> first((size_t)t->tiles * (size_t)(t->volume + 1));
-    device_copy_out(first.data(), t->first, (int64_t)first.size());
-    parts->push_back(part_fetch(name, t->first, (int64_t)first.size()));
-    part offset = {name, {}}, input = offset, row = offset;
-    for (int64_t tile = 0; tile < t->tiles; ++tile) {
-        int64_t groups = first[(size_t)(tile * (t->volume + 1) + t->volume)];
-        int64_t begin = tile_begin(t, tile);
-        if (CHECK(groups >= 0 && groups <= t->rows * t->volume / tile_group) && groups) {
-            part_append(&offset, t->offset + begin / tile_group, groups);
-            part_append(&input, t->input + begin, groups * tile_group);
-            part_append(&row, t->row + begin, groups * tile_group);
-        }
-    }
-    for (const part &list : {offset, input, row}) {
-        parts->push_back(list);
-    }
-}
-
 // Sources of offsets that a mask lacks are not written, and not compared.
 void parts_fetch_order(const char *name, const order_layout *t, std::vector<part> *parts) {
     const int words = order_words(t->volume);
@@ -409,9 +356,7 @@ std::vector<part> network_fetch(const network<W> *n) {
     parts.push_back(part_fetch("pairs", n->pairs, 27));
     static const char *const layouts[maps] = {"same_layout", "down_layout", "up_layout"};
     for (int i = 0; i < maps; ++i) {
-        const conv_map *m = &n->map[i].read;
-        m->form == conv_form_order ? parts_fetch_order(layouts[i], &m->order, &parts)
-                                   : parts_fetch_tiles(layouts[i], &m->tiles, &parts);
+        parts_fetch_order(layouts[i], &n->map[i].read.order, &parts);
     }
     parts.push_back(part_fetch("points_features", n->points_features, fine * columns * size));
     parts.push_back(part_fetch("first_out", n->first_out, fine * first_channels * size));

@@ -85,14 +85,10 @@ order_request hybrid_order_request(const device_hybrid *d) {
     return r;
 }
 
-// The map of the dense columns, in the form that is read; carves its layout, or counts the bytes.
-conv_map hybrid_map_take(workspace *w, const conv_hybrid_args *a, int columns, conv_form form) {
-    if (form == conv_form_order) {
-        const order_layout order = order_layout_take(w, a->capacity, columns);
-        return conv_map_of_order(&order, a->count, a->capacity);
-    }
-    const tile_layout tiles = tile_layout_take(w, a->capacity, columns, tile_rows(columns));
-    return conv_map_of_tiles(&tiles, a->count, a->capacity);
+// The map of the dense columns; carves its layout, or counts the bytes.
+conv_map hybrid_map_take(workspace *w, const conv_hybrid_args *a, int columns) {
+    const order_layout order = order_layout_take(w, a->capacity, columns);
+    return conv_map_of_order(&order, a->count, a->capacity);
 }
 
 // Memory for the layout, and for building it.
@@ -102,17 +98,14 @@ void hybrid_layout_make(device_hybrid *d) {
     if (!columns) {
         return;
     }
-    const conv_form form = conv_hybrid_form_of(gpu(), &a->shape, &a->kernel, a->threshold);
     workspace count = workspace_begin(nullptr);
-    hybrid_map_take(&count, a, columns, form);
+    hybrid_map_take(&count, a, columns);
     workspace w = workspace_begin(device_new<char>((int64_t)count.used));
-    d->map = hybrid_map_take(&w, a, columns, form);
+    d->map = hybrid_map_take(&w, a, columns);
     a->map = &d->map;
-    if (form == conv_form_order) {
-        const order_request request = hybrid_order_request(d);
-        CHECK_OK(order_workspace(&request, 1, &d->order_bytes));
-        d->order_scratch = device_new<char>((int64_t)d->order_bytes);
-    }
+    const order_request request = hybrid_order_request(d);
+    CHECK_OK(order_workspace(&request, 1, &d->order_bytes));
+    d->order_scratch = device_new<char>((int64_t)d->order_bytes);
 }
 
 void device_hybrid_scratch(device_hybrid *d) {
@@ -149,11 +142,8 @@ status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
     if (!d->args.map || d->map.form == conv_form_identity) {
         return status_success();
     }
-    if (d->map.form == conv_form_order) {
-        const order_request request = hybrid_order_request(d);
-        return order_build(gpu(), &request, 1, d->order_scratch, d->order_bytes, stream);
-    }
-    return tile_build(d->os, d->map.volume, d->args.count, d->args.capacity, d->map.tiles, stream);
+    const order_request request = hybrid_order_request(d);
+    return order_build(gpu(), &request, 1, d->order_scratch, d->order_bytes, stream);
 }
 
 status device_hybrid_start(const device_hybrid *d, cudaStream_t stream) {
@@ -566,24 +556,6 @@ DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
                 CHECK_OK(conv_hybrid_workspace(&a, &own));
                 bool none = t > 3 || (t == 0 && form == pairs_form_stripes);
                 CHECK(none ? own == 0 : own >= sums && own <= sums + 1024);
-            }
-        }
-    }
-}
-
-// The dense half reads what conv does.
-DEVICE_TEST(gpu_hybrid_form_is_that_of_the_dense_offsets) {
-    for (numeric type : numerics) {
-        for (int size : {2, 3, 5}) {
-            for (int channels : {8, 16, 32, 64}) {
-                const kernel_shape kernel = kernel_cube(size, 1);
-                const conv_shape s =
-                    shape_make(kernel_volume(&kernel), channels, 0, channels, type);
-                for (int t = 1; t <= kernel_norm_max(&kernel) + 1; ++t) {
-                    const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
-                    CHECK_EQUAL(conv_hybrid_form_of(gpu(), &s, &kernel, t),
-                                conv_form_of(gpu(), &dense));
-                }
             }
         }
     }

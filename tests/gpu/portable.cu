@@ -6,8 +6,6 @@
 #define SPIRA_PLAIN_SM90 // compiles the kernel in code for sm_90a
 #endif
 
-#define SPIRA_PORTABLE_TF32_CHANNELS 0 // layers of any number of channels
-
 #define gpu gpu_queried
 #include "../support/gpu.cuh"
 #undef gpu
@@ -41,7 +39,7 @@ const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32}
 status start(const device_problem *d) {
     const conv_args *a = &d->args;
     SPIRA_TRY(conv_check(a, gpu()));
-    const conv_kernel kernel = conv_kernel_over(&a->shape, gpu(), a->map->form);
+    const conv_kernel kernel = conv_kernel_of(&a->shape, gpu());
     SPIRA_REQUIRE(kernel == conv_kernel_portable, status_unsupported, "kernel", kernel);
     return numeric_dispatch<numeric_any>(
         a->shape.type, [&](auto tag) { return conv_run_portable(tag, a, gpu(), stream_get()); });
@@ -77,7 +75,7 @@ void joined_check(joined_problem *p, const char *what) {
     reference_conv_good(v, p->main.name);
     for (int shared : {0, (int)small_shared}) {
         shared_most = shared;
-        const int count = conv_sizes_list(&p->main.shape, 0, gpu(), sizes);
+        const int count = conv_sizes_list(&p->main.shape, gpu(), sizes);
         CHECK(count >= 2);
         for (int i = shared ? -1 : 0; i < count; ++i) {
             test_check(joined_run(p, &d, i < 0 ? nullptr : &sizes[i]) == out, __FILE__, __LINE__,
@@ -243,7 +241,6 @@ DEVICE_TEST(gpu_portable_exact_on_every_gpu) {
     problem_name(&p.main, "public calls");
     device_joined d;
     device_joined_make(&p, &d);
-    CHECK(conv_form_of(gpu_queried(), &s) == conv_form_order);
     CHECK(conv_shortcut_takes(&s, gpu_queried()));
     const std::vector<char> out = device_problem_run(&p.main, &d.main, true, [&] {
         return conv<numeric_f32, true>(gpu_queried(), &d.main.args, stream_get());
@@ -308,18 +305,4 @@ DEVICE_TEST(gpu_portable_refuses) {
     CHECK_STATUS(start(&d), status_unsupported);
     shared_most = 0;
     CHECK(device_untouched(d.out, 0, d.out_bytes));
-}
-
-// The tensor kernel, which reads the tiled layout, knows no shortcuts.
-DEVICE_TEST(gpu_portable_refuses_shortcuts_over_tiles) {
-    NEED_PORTABLE();
-    random_state random = random_make(4);
-    joined_problem p =
-        joined_make(&random, shape_make(27, 64, 0, 64, numeric_f16), 20, 0, 50, 60, 0);
-    joined_fill(&random, &p, 30, with_all, with_all, activation_relu);
-    device_joined d;
-    device_joined_make(&p, &d);
-    CHECK_OK(conv_check(&d.main.args, gpu()));
-    d.main.map = map_upload(&p.main, conv_form_tiles);
-    CHECK_STATUS(conv_check(&d.main.args, gpu()), status_unsupported);
 }

@@ -105,23 +105,17 @@ TEST(gpu_tune_candidates_fit) {
     }
 }
 
-// Without a record: output-stationary, over the layout that the kernel reads.
-TEST(gpu_tune_guess_reads_the_form) {
+// Without a record: output-stationary, cut as conv cuts it.
+TEST(gpu_tune_guess_is_what_conv_does) {
     const conv_shape s = shape_make(125, 64, 0, 64, numeric_f16);
     for (bool deterministic : {false, true}) {
-        tune_key key = key_make(&ampere, s, 91766, 9, deterministic);
-        tune_choice c = tune_guess(&ampere, &key, 91766);
-        CHECK_EQUAL(c.dataflow, tune_dataflow_os);
-        CHECK_EQUAL(c.rows, tile_rows_choose(125, 64, 91766));
-        conv_sizes size = conv_sizes_choose(&s, c.rows, 91766, &ampere);
-        CHECK(c.tiles == size.tiles && c.slices == size.slices && c.split == size.split);
-        // Where there is an ordered layout it is read, and in plain fp32 nothing is cut.
-        key = key_make(&hopper, s, 91766, 9, deterministic);
-        c = tune_guess(&hopper, &key, 91766);
-        CHECK(c.dataflow == tune_dataflow_os && c.rows == 0 && c.tiles > 0);
-        key = key_make(&turing, s, 91766, 9, deterministic);
-        c = tune_guess(&turing, &key, 91766);
-        CHECK(c.dataflow == tune_dataflow_os && c.rows > 0 && c.tiles == 0);
+        for (const device_info *d : devices) {
+            const tune_key key = key_make(d, s, 91766, 9, deterministic);
+            const tune_choice c = tune_guess(d, &key, 91766);
+            const conv_sizes size = conv_sizes_choose(&s, 91766, d);
+            CHECK_EQUAL(c.dataflow, tune_dataflow_os);
+            CHECK(c.tiles == size.tiles && c.slices == size.slices && c.split == size.split);
+        }
     }
 }
 
@@ -129,11 +123,11 @@ TEST(gpu_tune_guess_reads_the_form) {
 TEST(gpu_tune_choose_takes_what_fits) {
     const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
     tune_key key = key_make(&hopper, s, 91766, 3, false);
-    const conv_sizes one = {1, 1, 1, 1}, two = {2, 2, 1, 1}, many = {64, 64, 1, 1};
+    const conv_sizes one = {1, 1, 1, 1}, two = {1, 2, 1, 1}, many = {64, 64, 1, 1};
     const tune_choice lists = tune_choice_lists(tune_dataflow_stripes, 0),
                       both = tune_choice_lists(tune_dataflow_hybrid_atomic, 2),
-                      ordered = tune_choice_cut(0, &one), tiled = tune_choice_cut(64, &two),
-                      wrong = tune_choice_cut(64, &many);
+                      slim = tune_choice_cut(&one), both_take = tune_choice_cut(&two),
+                      wrong = tune_choice_cut(&many);
     auto chosen = [&](const tune_choice &c, const device_info *d, int count) {
         tune_record r = {key, c, {1000, 0}};
         tune_choice got = tune_choose(d, &r, count, &key, 91766);
@@ -144,8 +138,8 @@ TEST(gpu_tune_choose_takes_what_fits) {
     CHECK(chosen(lists, &hopper, 1) && chosen(lists, &plain, 1));
     CHECK(chosen(both, &hopper, 1) && chosen(both, &turing, 1));
     CHECK(!chosen(lists, &hopper, 0) && !chosen(both, &hopper, 0));
-    CHECK(chosen(ordered, &hopper, 1) && !chosen(ordered, &plain, 1));
-    CHECK(chosen(tiled, &plain, 1) && !chosen(tiled, &hopper, 1));
+    CHECK(chosen(slim, &hopper, 1) && !chosen(slim, &plain, 1)); // of Hopper's kernel alone
+    CHECK(chosen(both_take, &plain, 1) && chosen(both_take, &hopper, 1));
     CHECK(!chosen(wrong, &plain, 1));
     tune_key other = key;
     other.shape.cout = 65;
@@ -157,7 +151,7 @@ TEST(gpu_tune_choose_takes_what_fits) {
 
 struct device_tune {
     tune_args args;
-    conv_map map[tune_maps_most];         // two sizes of tiles, ordered
+    conv_map map;
     std::vector<conv_hybrid_args> hybrid; // of each threshold
     std::vector<conv_map> hybrid_map;
     char *out;
@@ -183,7 +177,7 @@ void device_tune_hybrids(const problem *p, device_tune *d) {
         a->threshold = t;
         a->weights = hybrid_weights_upload(p, &kernel, t);
         a->pairs = sparse_upload(p, &kernel, t);
-        d->hybrid_map[i] = map_upload(&dense, conv_hybrid_form_of(gpu(), &p->shape, &kernel, t));
+        d->hybrid_map[i] = map_upload(&dense);
         d->hybrid_map[i].count = d->args.count;
         a->map = &d->hybrid_map[i];
     }
@@ -201,17 +195,10 @@ void device_tune_make(const problem *p, bool deterministic, device_tune *d) {
         weights_upload(&p->shape, p->weight, conv_pairs_weights_bytes, conv_pairs_weights_pack<>);
     a->count = device_upload(&p->outputs, 1);
     d->taps = nullptr;
-    if (p->identity) {
-        d->map[0] = conv_map_identity(a->count, problem_capacity(p));
-        a->map[0] = &d->map[0];
-    } else {
-        problem tiled = *p;
-        for (int i = 0; i < tune_maps_most; ++i) {
-            tiled.rows = i == 0 ? tile_rows(p->shape.volume) : tile_rows_limit(p->shape.volume);
-            d->map[i] = map_upload(&tiled, i < 2 ? conv_form_tiles : conv_form_order);
-            d->map[i].count = a->count;
-            a->map[i] = &d->map[i];
-        }
+    d->map = map_upload(p);
+    d->map.count = a->count;
+    a->map = &d->map;
+    if (!p->identity) {
         a->pairs = pairs_upload(p);
         device_tune_hybrids(p, d);
         d->taps = device_upload(p->map.data(), (int64_t)p->map.size());
@@ -251,9 +238,8 @@ void check_choice(const problem *p, const device_tune *d, const tune_choice *c) 
     double worst = device_tune_judge(d, d->args.capacity);
     reference_verdict verdict = problem_judge(p, out.data());
     double ratio = fmax(verdict.ratio, 0); // of no outputs
-    snprintf(text, sizeof text, "%.300s: %d.%d.%d.%d.%d.%d is judged %.4g, by the host %.4g",
-             p->name, c->dataflow, c->rows, c->tiles, c->slices, c->split, c->threshold, worst,
-             ratio);
+    snprintf(text, sizeof text, "%.300s: %d.%d.%d.%d.%d is judged %.4g, by the host %.4g", p->name,
+             c->dataflow, c->tiles, c->slices, c->split, c->threshold, worst, ratio);
     bool same = fabs(worst - ratio) <= 1e-3 * (0.1 + ratio);
     test_check(worst <= 1 && same, __FILE__, __LINE__, text);
     CHECK(device_problem_untouched(p, d));
@@ -482,8 +468,8 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     problem_fill_map(&random, &p, 50);
     device_tune d;
     device_tune_make(&p, false, &d);
-    const conv_sizes cut = {1, 1, 2, 1};
-    const tune_choice tiled = tune_choice_cut(64, &cut),
+    const conv_sizes cut = {1, 2, 1, 1};
+    const tune_choice whole = tune_choice_cut(&cut),
                       atomic = tune_choice_lists(tune_dataflow_atomic, 0),
                       hybrid = tune_choice_lists(tune_dataflow_hybrid_atomic, 2);
     auto run = [&](const tune_args &a, const tune_choice &c, size_t less = 0) {
@@ -492,17 +478,17 @@ DEVICE_TEST(gpu_tune_run_refuses) {
         return tune_run(gpu(), &a, &c, device_new<char>((int64_t)bytes), bytes - less,
                         stream_get());
     };
-    check_named(tune_run(gpu(), nullptr, &tiled, nullptr, 0, stream_get()), status_null_pointer,
+    check_named(tune_run(gpu(), nullptr, &whole, nullptr, 0, stream_get()), status_null_pointer,
                 "args");
     check_named(tune_run(gpu(), &d.args, nullptr, nullptr, 0, stream_get()), status_null_pointer,
                 "choice");
-    check_named(tune_run(nullptr, &d.args, &tiled, nullptr, 0, stream_get()), status_null_pointer,
+    check_named(tune_run(nullptr, &d.args, &whole, nullptr, 0, stream_get()), status_null_pointer,
                 "gpu");
     size_t bytes = 0;
-    check_named(tune_workspace(nullptr, &tiled, &bytes), status_null_pointer, "args");
-    check_named(tune_workspace(&d.args, &tiled, nullptr), status_null_pointer, "bytes");
+    check_named(tune_workspace(nullptr, &whole, &bytes), status_null_pointer, "args");
+    check_named(tune_workspace(&d.args, &whole, nullptr), status_null_pointer, "bytes");
     check_named(tune_workspace(&d.args, &atomic, nullptr), status_null_pointer, "bytes");
-    tune_choice c = tiled;
+    tune_choice c = whole;
     for (int dataflow : {-1, (int)tune_dataflows}) {
         c.dataflow = (tune_dataflow)dataflow;
         check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_unsupported,
@@ -514,28 +500,17 @@ DEVICE_TEST(gpu_tune_run_refuses) {
                 "hybrid (of choice.threshold)");
     check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_null_pointer,
                 "hybrid (of choice.threshold)");
-    c = tiled;
-    c.rows = 32; // nobody has built such tiles
-    check_named(run(d.args, c), status_null_pointer, "map (of choice.rows)");
-    c = tiled;
+    c = whole;
     c.split = 3;
     check_named(run(d.args, c), status_unsupported, "sizes");
-    c = tiled;
-    c.rows = 0; // tf32 is computed from tiles, or from both
-    if (!portable_takes(&d.args.shape, gpu())) {
-        check_named(run(d.args, c), status_unsupported,
-                    "map (another conv_form than the shape reads: see conv_form_of)");
-    }
     tune_args a = d.args;
-    a.map[2] = nullptr;
-    check_named(run(a, c), status_null_pointer, "map (of choice.rows)");
     a = d.args;
     a.hybrid = nullptr;
     check_named(tune_run(gpu(), &a, &hybrid, nullptr, 0, stream_get()), status_null_pointer,
                 "hybrid");
     a = d.args;
-    a.map[0] = nullptr;
-    check_named(run(a, tiled), status_null_pointer, "map (of choice.rows)");
+    a.map = nullptr;
+    check_named(run(a, whole), status_null_pointer, "map");
     a = d.args;
     a.pairs_weights = nullptr;
     CHECK_STATUS(run(a, atomic), status_null_pointer);
@@ -544,14 +519,13 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     a = d.args; // what the choice does not read may be missing
     a.pairs_weights = nullptr;
-    a.map[1] = a.map[2] = nullptr;
     a.pairs = {};
     a.hybrid = nullptr;
     a.hybrids = 0;
-    CHECK_OK(run(a, tiled));
+    CHECK_OK(run(a, whole));
     a = d.args;
     a.weights = nullptr;
-    a.map[0] = a.map[1] = a.map[2] = nullptr;
+    a.map = nullptr;
     CHECK_OK(run(a, atomic));
     a.pairs_weights = nullptr;
     a.pairs = {};

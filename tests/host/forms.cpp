@@ -377,8 +377,6 @@ TEST(forms_kinds) {
     f = map_forms_os(os);
     f.threshold = 3; // not all offsets
     CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
-    f.tiles.first = os;
-    CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_tiles);
     f = map_forms_compact(compact, &trouble);
     CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_compact);
     f = {};

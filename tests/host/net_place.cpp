@@ -70,7 +70,7 @@ bool map_is_temporary(const net_plan *p, const net_map *map) {
 // A cube of 3 or 5 that is only put in order passes in its compact form.
 bool map_is_compact(const net_plan *p, const net_map *map) {
     const triple size = map->kernel.size;
-    return map_is_temporary(p, map) && !map->tiled && !p->limits.count_pairs && size.x == size.y &&
+    return map_is_temporary(p, map) && !p->limits.count_pairs && size.x == size.y &&
            size.y == size.z && (size.x == 3 || size.x == 5) && map->kernel.dilation.z == 1 &&
            (map->kernel.stride.z & (map->kernel.stride.z - 1)) == 0 && !map->kernel.transposed;
 }
@@ -87,11 +87,6 @@ span map_span(const net_plan *p, const net_map *map) {
 // What a map has to the end: layouts, counts, itself.
 void spans_of_map(const net_plan *p, const net_map *map, std::vector<span> *spans) {
     int32_t capacity = p->set[map->outputs].capacity;
-    if (map->tiled) {
-        workspace w = workspace_begin(nullptr);
-        tile_layout_take(&w, capacity, map->volume, map->rows);
-        spans->push_back({map->tiles, map->tiles + w.used});
-    }
     if (map->ordered) {
         workspace w = workspace_begin(nullptr);
         order_layout_take(&w, capacity, map->volume);
@@ -179,16 +174,16 @@ status plan_places(const network *n, const net_limits *limits, net_plan *p) {
     return net_plan_host<uint64_t>(n->layers, n->count, &layout, limits, p);
 }
 
-enum : uint64_t { all_tiled = 0x5555555555555555, all_ordered = 0xaaaaaaaaaaaaaaaa };
+const uint64_t all_ordered = ~(uint64_t)0;
 
-// The same for the device's half of the workspace, where there is no device to say which layouts
-// are read. Two bits of `forms` for each map: tiled, ordered.
-status plan_device_places(const network *n, const net_limits *limits, uint64_t forms, net_plan *p) {
+// The same for the device's half of the workspace. A bit of `ordered` for each map: convolutions
+// read it.
+status plan_device_places(const network *n, const net_limits *limits, uint64_t ordered,
+                          net_plan *p) {
     word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
     SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
     for (int m = 0; m < p->maps; ++m) {
-        p->map[m].tiled = forms >> 2 * (m % 32) & 1;
-        p->map[m].ordered = forms >> 2 * (m % 32) & 2;
+        p->map[m].ordered = ordered >> m % 64 & 1;
     }
     return net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p);
 }
@@ -216,14 +211,14 @@ TEST(net_places_never_overlap) {
         for (int s = 0; s < net_sets_max; ++s) {
             limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
-        const uint64_t forms[] = {all_tiled, all_ordered, all_tiled | all_ordered, random_u64(&r)};
+        const uint64_t ordered[] = {0, all_ordered, all_ordered, random_u64(&r)};
         if (device) {
-            REQUIRE_OK(plan_device_places(&n, &limits, forms[i / 6 % 4], &plan));
+            REQUIRE_OK(plan_device_places(&n, &limits, ordered[i / 6 % 4], &plan));
         } else {
             REQUIRE_OK(plan_places(&n, &limits, &plan));
         }
         for (int m = 0; m < plan.maps && !device; ++m) { // host plans have the maps alone
-            CHECK(plan.map[m].kept && !plan.map[m].tiled && !plan.map[m].ordered);
+            CHECK(plan.map[m].kept && !plan.map[m].ordered);
         }
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
@@ -458,10 +453,10 @@ bool check_temporary(const network *n, bool count_pairs) {
     net_plan temporary, without;
     net_limits limits = limits_make(1000, n->input_channels);
     limits.type = numeric_f16;
-    CHECK_OK(plan_device_places(n, &limits, all_tiled, &without));
+    CHECK_OK(plan_device_places(n, &limits, 0, &without));
     CHECK_EQUAL(temporary_bytes(&without), 0u);
     limits.count_pairs = count_pairs;
-    CHECK_OK(plan_device_places(n, &limits, count_pairs ? all_tiled : all_ordered, &temporary));
+    CHECK_OK(plan_device_places(n, &limits, count_pairs ? 0 : all_ordered, &temporary));
     CHECK(temporary_bytes(&temporary) > 0);
     CHECK_EQUAL(temporary.feature_bytes,
                 std::max(without.feature_bytes, temporary_bytes(&temporary)));
@@ -597,11 +592,6 @@ TEST(net_places_with_overlap) {
 static void check_planted_places(const net_plan *good, int m) {
     const net_map *map = &good->map[m];
     net_plan bad = *good;
-    if (map->tiled) {
-        bad.map[m].tiles -= workspace_alignment;
-        CHECK(index_faults(&bad) > 0);
-    }
-    bad = *good;
     if (map->ordered) {
         bad.map[m].order -= workspace_alignment;
         CHECK(index_faults(&bad) > 0);

@@ -1,5 +1,5 @@
 // tests/host/portable.cpp: the kernel of conv/portable.cuh in fp16, bf16 and tf32, emulated on the
-// host (emulate_portable.h) and compared with sums in double. exact.cpp has exact fp32.
+// host (emulate_portable.h) and compared with sums in double. portable_exact.cpp has exact fp32.
 #include "../support/emulate_portable.h"
 #include "../support/layer_weights.h"
 
@@ -307,8 +307,8 @@ TEST(portable_choice) {
     }
 }
 
-// Which kernel reads which form of map (conv/choice.cuh), and how layers are cut on GPUs with much
-// and with little shared memory.
+// Which layers the kernel takes, and how they are cut on GPUs with much and with little shared
+// memory.
 TEST(portable_sizes) {
     const device_info h200 = device_made(90, 132, 227 * 1024, false);
     const device_info ada = device_made(89, 76, 99 * 1024, false);
@@ -341,7 +341,7 @@ TEST(portable_sizes) {
     s.volume = portable_volume_most;
     const device_info hopper = device_made(90, 132, 227 * 1024, true);
     const device_info turing = device_made(75, 40, 64 * 1024, false);
-    CHECK(portable_takes(&s, &ada) && !portable_takes(&s, &hopper) && !portable_takes(&s, &turing));
+    CHECK(portable_takes(&s, &ada) && portable_takes(&s, &hopper) && !portable_takes(&s, &turing));
 }
 
 // Packs as E; `kernels` of all orders have one type.
@@ -362,16 +362,16 @@ static void weights_of_layers(numeric type, int64_t (*elements)(const conv_shape
 }
 
 TEST(portable_emulated_weights_of_layers) {
-    const decltype(&conv_tensor_pack_kernel<__half>) half[] = {
-        conv_tensor_pack_kernel<__half>, conv_tensor_pack_kernel<__half, conv_weights_of_layer>,
-        conv_tensor_pack_kernel<__half, conv_weights_of_layer_mirrored>};
-    weights_of_layers<__half>(numeric_f16, conv_tensor_weights, conv_lane_bytes / 2, half);
-    const decltype(&conv_tensor_pack_kernel<float>) tf32[] = {
-        conv_tensor_pack_kernel<float>, conv_tensor_pack_kernel<float, conv_weights_of_layer>,
-        conv_tensor_pack_kernel<float, conv_weights_of_layer_mirrored>};
-    weights_of_layers<float>(numeric_tf32, conv_tensor_weights, conv_lane_bytes / 4, tf32);
-    const decltype(&portable_exact_pack_kernel<0>) exact[] = {
-        portable_exact_pack_kernel<0>, portable_exact_pack_kernel<0, conv_weights_of_layer>,
-        portable_exact_pack_kernel<0, conv_weights_of_layer_mirrored>};
-    weights_of_layers<float>(numeric_f32, portable_exact_weights, 1, exact);
+    const decltype(&conv_mma_pack_kernel<__half>) half[] = {
+        conv_mma_pack_kernel<__half>, conv_mma_pack_kernel<__half, conv_weights_of_layer>,
+        conv_mma_pack_kernel<__half, conv_weights_of_layer_mirrored>};
+    weights_of_layers<__half>(numeric_f16, conv_mma_weights, conv_lane_bytes / 2, half);
+    const decltype(&conv_mma_pack_kernel<float>) tf32[] = {
+        conv_mma_pack_kernel<float>, conv_mma_pack_kernel<float, conv_weights_of_layer>,
+        conv_mma_pack_kernel<float, conv_weights_of_layer_mirrored>};
+    weights_of_layers<float>(numeric_tf32, conv_mma_weights, conv_lane_bytes / 4, tf32);
+    const decltype(&conv_exact_pack_kernel<0>) exact[] = {
+        conv_exact_pack_kernel<0>, conv_exact_pack_kernel<0, conv_weights_of_layer>,
+        conv_exact_pack_kernel<0, conv_weights_of_layer_mirrored>};
+    weights_of_layers<float>(numeric_f32, conv_exact_weights, 1, exact);
 }

@@ -62,6 +62,10 @@ inline float __uint_as_float(uint32_t bits) {
     return spira::float_from_bits(bits);
 }
 
+inline uint32_t __float_as_uint(float f) {
+    return spira::float_bits(f);
+}
+
 namespace spira {
 
 inline float element_to_float(__half h) {
@@ -129,7 +133,8 @@ namespace emulate {
 
 enum : uint32_t { first_address = 2432, fixed = 1u << 26, apart = 1u << 28 };
 
-inline thread_local char anchor; // addresses of static shared memory are relative to it
+alignas(
+    128) inline thread_local char anchor; // addresses of static shared memory are relative to it
 
 struct shared_memory {
     char *dynamic, *anchor;

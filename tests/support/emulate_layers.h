@@ -14,7 +14,7 @@
 #include "devices.h"
 #include "emulate_hopper.h"
 
-#include "../../spira/conv/tile.cuh"
+#include "../../spira/conv/params.cuh"
 #include "problems.h"
 
 namespace problems {

@@ -46,18 +46,18 @@ struct portable {
         if (s->type == numeric_f32) {
             return weights_exact(s, weight);
         }
-        const int64_t total = conv_tensor_weights(s);
+        const int64_t total = conv_mma_weights(s);
         E *packed = guarded_new<E>(total * conv_lane_bytes / (int64_t)sizeof(E));
-        CHECK_OK(kernel_launch(conv_tensor_pack_kernel<E>, (unsigned)ceil_div(total, 256), 256, 0,
+        CHECK_OK(kernel_launch(conv_mma_pack_kernel<E>, (unsigned)ceil_div(total, 256), 256, 0,
                                false, 1, nullptr, "pack", *s, weight.data(), total, packed));
         return packed;
     }
 
     static const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
-        const int64_t total = portable_exact_weights(s);
+        const int64_t total = conv_exact_weights(s);
         float *packed = guarded_new<float>(total);
-        CHECK_OK(kernel_launch(portable_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256,
-                               0, false, 1, nullptr, "pack", *s, weight.data(), total, packed));
+        CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0,
+                               false, 1, nullptr, "pack", *s, weight.data(), total, packed));
         return packed;
     }
 

@@ -19,7 +19,6 @@ SPIRA_API problem problem_dense(const problem *p, const kernel_shape *kernel, in
         }
     }
     dense.shape = conv_hybrid_dense(&p->shape, kernel, threshold);
-    dense.rows = tile_rows(dense.shape.volume);
     return dense;
 }
 

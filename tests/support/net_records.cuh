@@ -7,10 +7,9 @@
 
 namespace nets {
 
-inline tune_choice choice_made(int rows, int tiles, int slices, int split) {
+inline tune_choice choice_made(int tiles, int slices, int split) {
     tune_choice c = {};
     c.dataflow = tune_dataflow_os;
-    c.rows = rows;
     c.tiles = tiles;
     c.slices = slices;
     c.split = split;
@@ -31,23 +30,16 @@ inline tune_choice choice_of(const net_plan *p, int layer, const device_info *d,
     static conv_sizes sizes[conv_sizes_most];
     const net_step *step = &p->step[layer];
     const conv_shape *s = &step->shape;
-    const conv_kernel kernel = conv_kernel_of(s, d);
-    int rows = conv_kernel_form(kernel) == conv_form_order ? 0
-               : turn % 2 || step->map == net_none         ? tile_rows(s->volume)
-                                                           : tile_rows_limit(s->volume);
-    if (kernel == conv_kernel_exact) {
-        return choice_made(rows, 0, 0, 0);
-    }
-    int count = conv_sizes_list(s, rows, d, sizes);
+    const int count = conv_sizes_list(s, d, sizes);
     CHECK(count > 0);
-    return tune_choice_cut(rows, &sizes[(turn * 7 + layer) % count]);
+    return tune_choice_cut(&sizes[(turn * 7 + layer) % count]);
 }
 
 // The first half of planning for a device that is not there.
 inline status plan_for(const network *n, const net_limits *limits, const device_info *d,
                        net_plan *p) {
     SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
-    net_plan_forms(p, d);
+    net_plan_layouts(p);
     return net_plan_choices(limits, d, p);
 }
 
@@ -68,7 +60,7 @@ inline bool choice_none(const tune_choice *c) {
     return tune_same_choice(c, &none);
 }
 
-// What a plan takes fits the layer and the tiles of its map. Returns how many layers take one.
+// What a plan takes fits the layer. Returns how many layers take one.
 inline int check_choices(const net_plan *p, const device_info *d) {
     int taken = 0;
     for (int i = 0; i < p->layer_count; ++i) {
@@ -77,12 +69,9 @@ inline int check_choices(const net_plan *p, const device_info *d) {
         if (choice_none(c)) {
             continue;
         }
-        const bool tiled = conv_kernel_form(conv_kernel_of(&step->shape, d)) == conv_form_tiles;
         const conv_sizes sizes = tune_sizes(c);
-        int rows = step->map == net_none ? tile_rows(1) : p->map[step->map].rows;
         CHECK(net_is_conv(&p->layers[i]));
-        CHECK_EQUAL(c->rows, tiled ? rows : 0);
-        CHECK(!c->tiles || conv_sizes_fit(&step->shape, rows, d, &sizes));
+        CHECK(!c->tiles || conv_sizes_fit(&step->shape, d, &sizes));
         ++taken;
     }
     return taken;

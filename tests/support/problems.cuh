@@ -132,7 +132,7 @@ std::vector<char> device_problem_run(const problem *p, const D *d, bool same, F 
     return again;
 }
 
-// ---- output-stationary, over the tiled layout and the ordered one -------------------------------
+// ---- output-stationary --------------------------------------------------------------------------
 
 struct device_problem {
     conv_args args;
@@ -141,35 +141,6 @@ struct device_problem {
     size_t scratch_bytes;
     int64_t out_bytes;
 };
-
-// What is not of a list would add NaN to the first rows.
-SPIRA_API tile_layout layout_upload(const problem *p) {
-    const int64_t many = tile_count(problem_capacity(p), p->rows), volume = p->shape.volume;
-    const int64_t entries = many * p->rows * volume;
-    std::vector<int32_t> first((size_t)(many * (volume + 1))), input((size_t)entries, p->inputs);
-    std::vector<uint16_t> offset((size_t)(entries / tile_group));
-    std::vector<uint8_t> row((size_t)entries);
-    for (size_t i = 0; i < row.size(); ++i) {
-        row[i] = (uint8_t)(i % tile_group);
-    }
-    tile_layout host = {};
-    host.first = first.data();
-    host.offset = offset.data();
-    host.input = input.data();
-    host.row = row.data();
-    host.tiles = (int32_t)many;
-    host.volume = (int32_t)volume;
-    host.rows = p->rows;
-    std::vector<int32_t> map = p->map;
-    map.push_back(-1); // an empty map has an address too
-    CHECK_OK(tile_build_host(map.data(), p->shape.volume, p->outputs, problem_capacity(p), host));
-    tile_layout device = host;
-    device.first = device_upload(first.data(), (int64_t)first.size());
-    device.offset = device_upload(offset.data(), (int64_t)offset.size());
-    device.input = device_upload(input.data(), entries);
-    device.row = device_upload(row.data(), entries);
-    return device;
-}
 
 SPIRA_API order_layout order_upload(const problem *p) {
     const problem_order o = problem_order_make(p);
@@ -183,19 +154,15 @@ SPIRA_API order_layout order_upload(const problem *p) {
     return device;
 }
 
-// The kernel map of a problem in a form.
-SPIRA_API conv_map map_upload(const problem *p, conv_form form) {
+// The kernel map of a problem.
+SPIRA_API conv_map map_upload(const problem *p) {
     const int32_t *count = device_upload(&p->outputs, 1);
     const int32_t capacity = problem_capacity(p);
-    if (form == conv_form_identity) {
+    if (p->identity) {
         return conv_map_identity(count, capacity);
     }
-    if (form == conv_form_order) {
-        const order_layout order = order_upload(p);
-        return conv_map_of_order(&order, count, capacity);
-    }
-    const tile_layout tiles = layout_upload(p);
-    return conv_map_of_tiles(&tiles, count, capacity);
+    const order_layout order = order_upload(p);
+    return conv_map_of_order(&order, count, capacity);
 }
 
 // Not copied: the arguments point to the map.
@@ -204,7 +171,7 @@ SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
     *a = {};
     a->shape = p->shape;
     a->weights = weights_upload(&p->shape, p->weight);
-    d->map = map_upload(p, p->identity ? conv_form_identity : conv_form_of(gpu(), &p->shape));
+    d->map = map_upload(p);
     a->map = &d->map;
     device_problem_arrays(p, d);
     d->scratch = nullptr;

@@ -5,7 +5,6 @@
 #define SPIRA_TESTS_PROBLEMS_H
 
 #include "../../spira/layout/order.h"
-#include "../../spira/layout/tile.h"
 #include "../../spira/map.h"
 #include "reference.h"
 
@@ -25,7 +24,6 @@ struct moves {
 struct problem {
     char name[256];
     conv_shape shape;
-    int rows;      // of a tile of the layout
     bool identity; // each row is its own source: no map
     int32_t inputs, outputs;
     int32_t room;                                    // capacity - outputs
@@ -43,7 +41,6 @@ SPIRA_API problem problem_make(random_state *random, conv_shape shape, int32_t i
     problem p;
     p.name[0] = 0;
     p.shape = shape;
-    p.rows = tile_rows(shape.volume);
     p.identity = false;
     p.inputs = inputs;
     p.outputs = outputs;
@@ -163,10 +160,10 @@ SPIRA_API void problem_move(random_state *random, problem *p) {
 // Names the problem in messages. more: other choices of the test.
 SPIRA_API void problem_name(problem *p, const char *what, const char *more = "") {
     snprintf(p->name, sizeof p->name,
-             "%.60s: %s %d+%d->%d, volume %d%s, %d of %d outputs by %d, %d inputs%.100s", what,
+             "%.60s: %s %d+%d->%d, volume %d%s, %d of %d outputs, %d inputs%.100s", what,
              numeric_name(p->shape.type), p->shape.cin, p->shape.cin2, p->shape.cout,
              p->shape.volume, p->identity ? " (identity)" : "", p->outputs, problem_capacity(p),
-             p->rows, p->inputs, more);
+             p->inputs, more);
 }
 
 // A count of channels: one of `edges`, or any up to 130.

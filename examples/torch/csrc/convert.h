@@ -36,9 +36,6 @@ enum : int64_t {
     flag_again = 8,     // autograd makes rows again rather than keep them (autograd.cpp)
 };
 
-// Forms of a kernel map; maps.py has the same numbers.
-enum : int64_t { form_table = 0, form_order = 1, form_tiles = 2, form_tiles_wide = 3 };
-
 // ---- errors -------------------------------------------------------------------------------------
 
 // Raises a failed status as ValueError, an error of CUDA as RuntimeError.

@@ -130,7 +130,6 @@ status words_repack(const spira::word_layout *from, set_ref set, const spira::wo
 // ---- maps ----
 
 status map_table(const map_job *job, int32_t *map, stream_ref stream);
-spira::conv_form map_form(const spira::device_info *info, const spira::conv_shape *shape);
 status map_layout_bytes(const spira::device_info *info, const map_job *job,
                         const spira::conv_shape *shape, size_t *bytes);
 status map_layout_build(const spira::device_info *info, const map_job *job,

@@ -8,7 +8,6 @@ namespace spira_torch {
 
 TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("word_layout(int[] extent, int batches, int reach) -> int[]", &word_layout);
-    m.def("conv_form(int device, int volume, int cin, int cout, int type) -> int", &conv_form);
     m.def("map_layout_bytes(int device, int[] kernel, int cin, int cout, int type) -> int[]",
           &map_layout_bytes);
     m.def("voxelize(Tensor indices, Tensor? count, int[] layout, int[] extent) "

@@ -1,7 +1,7 @@
 // examples/torch/csrc/maps.cpp: operators that make kernel maps.
 //
 //   map_table   [outputs, volume]: what the CPU and pooling read
-//   map_layout  bytes: what convolutions of a form read on the GPU (spira/conv_map.h)
+//   map_layout  bytes: what convolutions read on the GPU (spira/conv_map.h)
 //   map_pairs   what weight gradients read
 #include "ops.h"
 #include "scope.h"
@@ -67,13 +67,6 @@ static const spira::device_info *info_of(int64_t device) {
     return info;
 }
 
-int64_t conv_form(int64_t device, int64_t volume, int64_t cin, int64_t cout, int64_t type) {
-    const spira::conv_shape s = shape_of(volume, cin, cout, type);
-    return gpu::map_form(info_of(device), &s) == spira::conv_form_order ? form_order
-           : std::max(cin, cout) >= 64                                  ? form_tiles_wide
-                                                                        : form_tiles;
-}
-
 static int64_t layout_bytes(const spira::device_info *info, const kernel_arg &kernel,
                             const spira::conv_shape *shape, int32_t capacity) {
     map_job job = {};
@@ -86,7 +79,7 @@ static int64_t layout_bytes(const spira::device_info *info, const kernel_arg &ke
 }
 
 // A line above the bytes of all capacities, so that shape functions need no capacity. Bytes grow in
-// steps of a row group or tile; the constant covers two steps of the coarsest one.
+// steps of a row group; the constant covers two of them.
 std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints, int64_t cin,
                                       int64_t cout, int64_t type) {
     const kernel_arg kernel = kernel_of(kernel_ints);
@@ -94,7 +87,7 @@ std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints, i
     const spira::device_info *info = info_of(device);
     const int32_t far = 1 << 18;
     int64_t slope = 0, constant = 0;
-    for (int32_t c = far; c >= far / 16; c /= 2) { // tiles of both sizes
+    for (int32_t c = far; c >= far / 16; c /= 2) {
         slope = std::max(slope, spira::ceil_div(layout_bytes(info, kernel, &s, c), c));
     }
     for (int32_t c = 1; c < far; c *= 2) {
@@ -125,10 +118,6 @@ Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor
 }
 
 #else
-
-int64_t conv_form(int64_t, int64_t, int64_t, int64_t, int64_t) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
-}
 
 std::vector<int64_t> map_layout_bytes(int64_t, IntArrayRef, int64_t, int64_t, int64_t) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");

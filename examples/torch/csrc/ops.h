@@ -25,7 +25,6 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArr
 
 // ---- maps.cpp ----
 
-int64_t conv_form(int64_t device, int64_t volume, int64_t cin, int64_t cout, int64_t type);
 // {slope, constant}: the bytes of a layout of `capacity` outputs are slope * capacity + constant.
 std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel, int64_t cin, int64_t cout,
                                       int64_t type);

@@ -1,35 +1,21 @@
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
-import functools
-import operator
-
 import torch
 
 from .sets import axis_most, axis_reach, layout_reach, triple_xyz, word_layout
 
 ops = torch.ops.spira
 
-TABLE, ORDER = 0, 1  # forms of a map; the others are tiled layouts (csrc/convert.h)
+TABLE, ORDER = 0, 1  # forms of a map: the CPU reads a table, GPUs the ordered layout
 PAIRS = -1
 
 TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 3}  # spira::numeric
-
-
-@torch.compiler.assume_constant_result
-def conv_form(device, volume, cin, cout, kind):
-    """The form of map that a convolution reads on a GPU (its index)."""
-    return _conv_form(device, volume, cin, cout, kind)
-
-
-@functools.lru_cache(maxsize=4096)
-def _conv_form(device, volume, cin, cout, kind):
-    return ops.conv_form(device, volume, cin, cout, kind)
 
 
 class KernelMap:
     """The kernel map of a layer: `kernel_map` makes it.
 
     Layers with the same sets, kernel size and dilation share one map, whatever their channels and
-    number formats. It is built when a layer first needs it, in the form that the layer reads, and
+    number formats. It is built when a layer first needs it, in the form that the device reads, and
     kept as long as the object lives. Attributes:
 
     source, outputs  VoxelSets
@@ -83,8 +69,7 @@ class KernelMap:
             return None
         if self.source.device.type == "cpu":
             return self.table()
-        form = conv_form(self.source.device.index, operator.index(self.volume), cin, cout, kind)
-        return self._built((self.transposed, form),
+        return self._built((self.transposed, ORDER),
                            lambda: self._build_layout(cin, cout, kind))
 
     def gradient_layout(self, cin, cout, kind):

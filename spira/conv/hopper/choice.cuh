@@ -6,11 +6,6 @@
 
 namespace spira {
 
-// Whether this file is compiled for a GPU that runs the kernel.
-SPIRA_API constexpr bool hopper_compiled() {
-    return device_code_within(90, 90);
-}
-
 // Whether the kernel computes a layer. Depends on the shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const device_info *d) {
     int least = s->volume <= 32 ? 16 : 32;

@@ -7,7 +7,7 @@
 #define SPIRA_CONV_HOPPER_WEIGHTS_CUH
 
 #include "../../base/wgmma.cuh"
-#include "../tile.cuh"
+#include "../epilogue.cuh"
 
 namespace spira {
 

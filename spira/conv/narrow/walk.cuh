@@ -14,7 +14,8 @@
 #define SPIRA_CONV_NARROW_WALK_CUH
 
 #include "../../base/launch.cuh"
-#include "../tile.cuh"
+#include "../epilogue.cuh"
+#include "../weights.cuh"
 
 namespace spira {
 

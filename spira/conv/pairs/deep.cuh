@@ -18,19 +18,19 @@ struct pairs_operands {
     uint4 piece[pair_groups][1][2], weights[channel_groups];
 };
 
-template <typename E, int pair_groups, int channel_groups, conv_rows access>
+template <typename E, int pair_groups, int channel_groups, pairs_access access>
 SPIRA_DEVICE void pairs_operands_load(const pairs_params &p, const pairs_unit<pair_groups> &unit,
-                                      const conv_weights &weights, int chunk,
+                                      const pairs_weights &weights, int chunk,
                                       pairs_operands<pair_groups, channel_groups> &to) {
     if (unit.offset < 0 || chunk >= p.conv.chunks) {
         return;
     }
     pairs_weights_load<channel_groups>(weights, unit.offset, chunk, to.weights);
-    const conv_source in = conv_source_of(p.conv, chunk, sizeof(E));
+    const pairs_piece in = pairs_piece_of(p.conv, chunk, sizeof(E));
 #pragma unroll
     for (int i = 0; i < pair_groups; ++i) { // channels past the last must not be those of before
         to.piece[i][0][0] = to.piece[i][0][1] = make_uint4(0, 0, 0, 0);
-        conv_rows_load<E, 1, access>(p.conv, in, chunk, unit.group[i], to.piece[i]);
+        pairs_rows_load<E, 1, access>(p.conv, in, chunk, unit.group[i], to.piece[i]);
     }
 }
 
@@ -38,21 +38,21 @@ SPIRA_DEVICE void pairs_operands_load(const pairs_params &p, const pairs_unit<pa
 template <typename E, int pair_groups, int channel_groups>
 SPIRA_DEVICE void pairs_operands_multiply(const pairs_operands<pair_groups, channel_groups> &by,
                                           int32_t left,
-                                          conv_sums<channel_groups> (&sum)[pair_groups]) {
+                                          pairs_accumulators<channel_groups> (&sum)[pair_groups]) {
 #pragma unroll
     for (int i = 0; i < pair_groups; ++i) {
-        if (i == 0 || left > i * tile_group) {
-            conv_multiply_chunk<E, channel_groups>(by.piece[i][0][0], by.piece[i][0][1], by.weights,
-                                                   sum[i]);
+        if (i == 0 || left > i * pairs_group_rows) {
+            pairs_multiply_chunk<E, channel_groups>(by.piece[i][0][0], by.piece[i][0][1],
+                                                    by.weights, sum[i]);
         }
     }
 }
 
 // Walks from `c` to its end. Two chunks are loaded ahead; after the last chunk of a unit, the first
 // ones of the next unit.
-template <typename E, int channel_groups, int pair_groups, conv_rows access, bool stripes>
+template <typename E, int channel_groups, int pair_groups, pairs_access access, bool stripes>
 SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs_cursor c,
-                                  const conv_weights &weights, int32_t rows) {
+                                  const pairs_weights &weights, int32_t rows) {
     const int chunks = p.conv.chunks;
     pairs_unit<pair_groups> now, coming;
     pairs_operands<pair_groups, channel_groups> even, odd;
@@ -64,7 +64,7 @@ SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs
         if (stripes) {
             pairs_list_sync(task, now.list);
         }
-        conv_sums<channel_groups> sum[pair_groups];
+        pairs_accumulators<channel_groups> sum[pair_groups];
 #pragma unroll
         for (int i = 0; i < pair_groups; ++i) {
             pairs_sums_begin<channel_groups, stripes>(task, now.group[i], sum[i]);

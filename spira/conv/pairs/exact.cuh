@@ -2,14 +2,52 @@
 // fp32, and every format on GPUs below sm_80.
 //
 // A lane computes one output channel; a unit has 8 pairs, whose rows a warp stages in shared memory
-// (conv_exact_add).
+// (pairs_exact_add).
 #ifndef SPIRA_CONV_PAIRS_EXACT_CUH
 #define SPIRA_CONV_PAIRS_EXACT_CUH
 
-#include "../exact.cuh"
+#include "../weights.cuh"
 #include "stripes.cuh"
 
 namespace spira {
+
+enum { exact_warps = 4, exact_channels = 32, exact_group = 8 };
+static_assert((int)exact_channels == (int)conv_exact_out, "a warp reads a block of the weights");
+
+// A lane's weights: of its output channel, for input channel 0 of a source.
+struct pairs_exact_weights {
+    const float *own;
+    int chunk; // floats to the next chunk
+};
+
+// Adds the products of 8 pairs of one offset. source: of pair lane % 8, or -1.
+template <typename E>
+SPIRA_DEVICE void pairs_exact_add(const E *in, int cin, const pairs_exact_weights &weights,
+                                  bool tf32, int32_t source, float (*stage)[exact_group],
+                                  float (&sum)[exact_group]) {
+    int lane = threadIdx.x % 32;
+    for (int first = 0; first < cin; first += exact_channels) {
+        __syncwarp();
+#pragma unroll
+        for (int r = 0; r < exact_group; ++r) {
+            int64_t row = __shfl_sync(~0u, source, r);
+            bool inside = row >= 0 && first + lane < cin;
+            float x = inside ? element_to_float(in[row * cin + first + lane]) : 0.0f;
+            stage[lane][r] = tf32 ? __uint_as_float(tf32_bits(x)) : x;
+        }
+        __syncwarp();
+        const int channels = min(cin - first, (int)exact_channels);
+        const float *w = weights.own + (int64_t)(first / conv_exact_in) * weights.chunk;
+        for (int i = 0; i < channels; ++i) {
+            const int chunk = i / conv_exact_in * (weights.chunk - conv_exact_block);
+            const float own = w[i * conv_exact_out + chunk];
+#pragma unroll
+            for (int r = 0; r < exact_group; ++r) {
+                sum[r] = fmaf(stage[i][r], own, sum[r]);
+            }
+        }
+    }
+}
 
 // Walks from `c` to its end.
 //
@@ -19,16 +57,20 @@ SPIRA_DEVICE void pairs_walk_exact(const pairs_params &p, pairs_task &task, pair
                                    int channel, int32_t rows, float (*stage)[exact_group],
                                    float *sums, int pitch) {
     const int cin = p.conv.cin, cin2 = p.conv.cin2, cout = p.conv.cout;
+    const int chunk = conv_exact_chunk(cout), chunks1 = conv_exact_chunks(cin);
+    const int64_t offset = (int64_t)(chunks1 + conv_exact_chunks(cin2)) * chunk; // floats
+    const float *own = (const float *)p.conv.weights +
+                       (channel / conv_exact_out * conv_exact_block + channel % conv_exact_out);
     for (pairs_cursor_step(p, rows, exact_group, c); c.offset >= 0;
          pairs_cursor_step(p, rows, exact_group, c)) {
         int32_t j = c.at + (int)threadIdx.x % exact_group;
         int32_t source = pairs_source(p, c, j), target = pairs_target(p, c, j);
-        const float *w = (const float *)p.conv.weights + (int64_t)c.offset * (cin + cin2) * cout;
+        const float *w = own + c.offset * offset;
         float sum[exact_group] = {0, 0, 0, 0, 0, 0, 0, 0};
-        conv_exact_add((const E *)p.conv.in, cin, w, cout, channel, p.tf32, source, stage, sum);
+        pairs_exact_add((const E *)p.conv.in, cin, {w, chunk}, p.tf32, source, stage, sum);
         if (cin2) {
-            conv_exact_add((const E *)p.conv.in2, cin2, w + (int64_t)cin * cout, cout, channel,
-                           p.tf32, source, stage, sum);
+            pairs_exact_add((const E *)p.conv.in2, cin2, {w + (int64_t)chunks1 * chunk, chunk},
+                            p.tf32, source, stage, sum);
         }
         if (stripes) {
             pairs_list_sync(task, c.list);

@@ -23,7 +23,7 @@ SPIRA_API int pairs_stripe_rows(const device_info *gpu, int row_bytes, int32_t c
     return (int)max_of(min_of(min_of(room, round_up(wanted, 16)), 1024), 16);
 }
 
-enum { pairs_exact_registers = 48 };
+enum { pairs_exact_registers = 64 };
 
 // Registers of a thread of pairs_atomic_kernel and pairs_exact_atomic_kernel, rounded up to what
 // the compiler has been seen to take. The number of thread blocks follows from it; a test compares
@@ -88,11 +88,11 @@ SPIRA_API status pairs_run_stripes(const pairs_params &p, void (*walk)(pairs_par
 
 // ---- the kernel of a layer ----------------------------------------------------------------------
 
-template <typename E, int channel_groups, bool deep, conv_rows access>
+template <typename E, int channel_groups, bool deep, pairs_access access>
 SPIRA_API status pairs_run_tensor_as(pairs_params p, const device_info *gpu, cudaStream_t stream) {
     const int64_t slices = ceil_div(conv_slices(p.conv.cout), p.slices);
     const int threads = 32 * p.slices * p.slice_warps;
-    p.unit = tile_group * pairs_unit_groups(deep, p.stripe != 0);
+    p.unit = pairs_group_rows * pairs_unit_groups(deep, p.stripe != 0);
     return p.stripe
                ? pairs_run_stripes(p, pairs_stripe_kernel<E, channel_groups, deep, access>, threads,
                                    slices, p.slices * pairs_slice_bytes(p.stripe, channel_groups),
@@ -100,7 +100,7 @@ SPIRA_API status pairs_run_tensor_as(pairs_params p, const device_info *gpu, cud
                : pairs_run_atomic<E>(p, pairs_atomic_kernel<E, channel_groups, deep, access>,
                                      threads,
                                      pairs_atomic_registers(sizeof(E), channel_groups, deep,
-                                                            access == conv_rows_wide),
+                                                            access == pairs_access_wide),
                                      slices, gpu, stream);
 }
 
@@ -109,11 +109,12 @@ SPIRA_API status pairs_run_tensor_rows(const pairs_params &p, const device_info 
                                        cudaStream_t stream) {
     bool wide = p.conv.cin2 == 0 && p.conv.wide_in;
     bool deep = p.conv.chunks > pairs_near_chunks(p.stripe != 0);
-    return deep   ? wide
-                        ? pairs_run_tensor_as<E, channel_groups, true, conv_rows_wide>(p, gpu, stream)
-                        : pairs_run_tensor_as<E, channel_groups, true, conv_rows_any>(p, gpu, stream)
-             : wide ? pairs_run_tensor_as<E, channel_groups, false, conv_rows_wide>(p, gpu, stream)
-                  : pairs_run_tensor_as<E, channel_groups, false, conv_rows_any>(p, gpu, stream);
+    return deep   ? wide ? pairs_run_tensor_as<E, channel_groups, true, pairs_access_wide>(p, gpu,
+                                                                                         stream)
+                         : pairs_run_tensor_as<E, channel_groups, true, pairs_access_any>(p, gpu,
+                                                                                        stream)
+             : wide ? pairs_run_tensor_as<E, channel_groups, false, pairs_access_wide>(p, gpu, stream)
+                  : pairs_run_tensor_as<E, channel_groups, false, pairs_access_any>(p, gpu, stream);
 }
 
 // Up to four slices for a thread block, so that as many thread blocks as possible are full.
@@ -147,45 +148,23 @@ SPIRA_API status pairs_run_exact(pairs_params p, bool stripes, const device_info
 
 // ---- one format ---------------------------------------------------------------------------------
 
-// The kernel that a layer's weights are packed for: no layout is read, so there are two.
+// The kernel whose packed weights the pairs are multiplied by: on tensor cores or in plain fp32.
 SPIRA_API conv_kernel pairs_kernel_of(const conv_shape *s, const device_info *gpu) {
-    return conv_uses_tensor(s->type, gpu->capability) ? conv_kernel_tensor : conv_kernel_exact;
+    return conv_uses_tensor(s->type, gpu->capability) ? conv_kernel_portable : conv_kernel_exact;
 }
 
 template <typename tag>
 SPIRA_API status pairs_run(tag, const pairs_params &p, bool stripes, conv_kernel kernel,
                            const device_info *gpu, cudaStream_t stream) {
     typedef typename tag::element E;
-    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor) {
+    if constexpr (conv_tensor_compiled(tag::value)) {
+        if (kernel == conv_kernel_portable) {
             return pairs_run_tensor<E>(p, stripes, gpu, stream);
         }
     }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+    if constexpr (conv_plain_compiled(tag::value)) {
         if (kernel == conv_kernel_exact) {
             return pairs_run_exact<E>(p, stripes, gpu, stream);
-        }
-    }
-    return conv_not_compiled();
-}
-
-template <typename tag>
-SPIRA_API status pairs_pack(tag, const conv_shape *s, conv_kernel kernel, const float *weight,
-                            void *packed, cudaStream_t stream) {
-    const int64_t total = conv_packed_count(s, kernel), grid = ceil_div(total, 256);
-    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
-    if constexpr (conv_compiled(conv_kernel_tensor, tag::value)) {
-        if (kernel == conv_kernel_tensor) {
-            conv_tensor_pack_kernel<<<(unsigned)grid, 256, 0, stream>>>(
-                *s, weight, total, (typename tag::element *)packed);
-            return status_of_launch("conv_pairs_weights_pack");
-        }
-    }
-    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
-        if (kernel == conv_kernel_exact) {
-            conv_exact_pack_kernel<<<(unsigned)grid, 256, 0, stream>>>(s->type, weight, total,
-                                                                       (float *)packed);
-            return status_of_launch("conv_pairs_weights_pack");
         }
     }
     return conv_not_compiled();

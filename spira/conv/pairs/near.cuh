@@ -17,9 +17,9 @@ SPIRA_BOTH constexpr int pairs_near_chunks(bool stripes) {
 // columns 2 t and 2 t + 1 of each (t = lane % 4), has channels 4 t .. 4 t + 3 of the 16: column n
 // of the first group is channel n / 2 * 4 + n % 2, column n of the second is two channels further.
 template <int channel_groups>
-SPIRA_DEVICE conv_weights pairs_weights_of(const pairs_params &p, int slice) {
+SPIRA_DEVICE pairs_weights pairs_weights_of(const pairs_params &p, int slice) {
     int lane = threadIdx.x % 32, column = lane / 4 / 2 * 4 + lane / 4 % 2; // of 16
-    conv_weights w;
+    pairs_weights w;
     w.chunk_bytes = conv_channel_groups(p.conv.cout) * conv_fragment_bytes;
     w.offset_bytes = p.conv.chunks * w.chunk_bytes;
     w.own = (const char *)p.conv.weights + slice * channel_groups * conv_fragment_bytes +
@@ -28,7 +28,7 @@ SPIRA_DEVICE conv_weights pairs_weights_of(const pairs_params &p, int slice) {
 }
 
 template <int channel_groups>
-SPIRA_DEVICE void pairs_weights_load(const conv_weights &weights, int offset, int chunk,
+SPIRA_DEVICE void pairs_weights_load(const pairs_weights &weights, int offset, int chunk,
                                      uint4 (&to)[channel_groups]) {
     const char *from =
         weights.own + (int64_t)offset * weights.offset_bytes + chunk * weights.chunk_bytes;
@@ -40,11 +40,11 @@ SPIRA_DEVICE void pairs_weights_load(const conv_weights &weights, int offset, in
 }
 
 // Walks from `c` to its end. The rows of two units are loaded ahead of their products.
-template <typename E, int channel_groups, int chunks, conv_rows access, bool stripes>
+template <typename E, int channel_groups, int chunks, pairs_access access, bool stripes>
 SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, pairs_task &task, pairs_cursor c,
-                                  const conv_weights &weights, int32_t rows) {
+                                  const pairs_weights &weights, int32_t rows) {
     enum { ahead = 2 };
-    const conv_source in = conv_source_of(p.conv, 0, sizeof(E));
+    const pairs_piece in = pairs_piece_of(p.conv, 0, sizeof(E));
     pairs_unit<1> coming[ahead], now[ahead];
     uint4 piece[ahead][chunks][2], weight[chunks][channel_groups];
 
@@ -56,7 +56,7 @@ SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, pairs_task &task, pairs
         for (int j = 0; j < chunks; ++j) { // channels past the last are never loaded
             piece[i][j][0] = piece[i][j][1] = make_uint4(0, 0, 0, 0);
         }
-        conv_rows_load<E, chunks, access>(p.conv, in, 0, now[i].group[0], piece[i]);
+        pairs_rows_load<E, chunks, access>(p.conv, in, 0, now[i].group[0], piece[i]);
     }
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
@@ -79,18 +79,18 @@ SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, pairs_task &task, pairs
             if (stripes) {
                 pairs_list_sync(task, now[i].list);
             }
-            conv_sums<channel_groups> sum;
+            pairs_accumulators<channel_groups> sum;
             pairs_sums_begin<channel_groups, stripes>(task, now[i].group[0], sum);
-            conv_multiply_chunk<E, channel_groups>(piece[i][0][0], piece[i][0][1], weight[0], sum);
+            pairs_multiply_chunk<E, channel_groups>(piece[i][0][0], piece[i][0][1], weight[0], sum);
             if (chunks > 1 && p.conv.chunks > 1) {
-                conv_multiply_chunk<E, channel_groups>(
+                pairs_multiply_chunk<E, channel_groups>(
                     piece[i][chunks - 1][0], piece[i][chunks - 1][1], weight[chunks - 1], sum);
             }
             pairs_sums_end<channel_groups, stripes>(p, task, now[i].group[0], sum);
 
             // Load the rows of the unit after the next.
             now[i] = coming[i];
-            conv_rows_load<E, chunks, access>(p.conv, in, 0, now[i].group[0], piece[i]);
+            pairs_rows_load<E, chunks, access>(p.conv, in, 0, now[i].group[0], piece[i]);
             pairs_unit_next(p, rows, c, coming[i]);
         }
     }

@@ -120,7 +120,7 @@ SPIRA_DEVICE void pairs_stripe_copy(const pairs_params &p, int64_t first_row, in
         int row = from + i / (channel_groups * 2), quad = i % (channel_groups * 2);
         float4 *own =
             (float4 *)(sums + row * (channel_groups * 32) +
-                       ((uint32_t)(quad * 16) ^ conv_swizzle<channel_groups>((uint32_t)row)));
+                       ((uint32_t)(quad * 16) ^ pairs_swizzle<channel_groups>((uint32_t)row)));
         bool inside = p.sums && channel + quad * 4 < p.pitch;
         float4 *far = (float4 *)(p.sums + (first_row + row) * p.pitch + channel + quad * 4);
         if (store && inside) {

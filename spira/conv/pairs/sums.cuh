@@ -1,8 +1,9 @@
 // spira/conv/pairs/sums.cuh: where the products of a unit are added: to shared memory (stripes) or
-// to global memory (atomic form).
+// to global memory (atomic form); from a stripe to its outputs.
 #ifndef SPIRA_CONV_PAIRS_SUMS_CUH
 #define SPIRA_CONV_PAIRS_SUMS_CUH
 
+#include "../epilogue.cuh"
 #include "walk.cuh"
 
 namespace spira {
@@ -43,19 +44,26 @@ SPIRA_DEVICE void pairs_sums_add(float *to, float4 v) {
 #endif
 }
 
+// Swizzle: moves the 32 bytes of a channel group, so that rows that differ modulo 4 have the same
+// channels in different banks.
+template <int channel_groups>
+SPIRA_DEVICE uint32_t pairs_swizzle(uint32_t row) {
+    return channel_groups == 2 ? (row & 2) << 4 : (row & 3) << 5;
+}
+
 // Shared address of the lane's first four channels of a row of the stripe; those of the next 16
-// channels are at this address xor 64. The sums are ordered as in conv/tile.cuh.
+// channels are at this address xor 64.
 template <int channel_groups>
 SPIRA_DEVICE uint32_t pairs_sums_place(const pairs_task &task, uint32_t row) {
     return task.shared + (row * (channel_groups * 32) +
-                          (threadIdx.x % 4 * 16 ^ conv_swizzle<channel_groups>(row)));
+                          (threadIdx.x % 4 * 16 ^ pairs_swizzle<channel_groups>(row)));
 }
 
 // Sets the accumulators of 16 pairs: to zero, or to the sums of the stripe. Pairs that do not exist
 // read the row after the stripe's last; its values are unspecified, and the results are discarded.
 template <int channel_groups, bool stripes>
-SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pair_group &group,
-                                   conv_sums<channel_groups> &sum) {
+SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const pairs_group &group,
+                                   pairs_accumulators<channel_groups> &sum) {
     __syncwarp(); // matrix instructions follow
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -77,8 +85,8 @@ SPIRA_DEVICE void pairs_sums_begin(const pairs_task &task, const conv_pair_group
 // Writes the accumulators back to the stripe, or adds them to the sums in global memory.
 template <int channel_groups, bool stripes>
 SPIRA_DEVICE void pairs_sums_end(const pairs_params &p, const pairs_task &task,
-                                 const conv_pair_group &group,
-                                 const conv_sums<channel_groups> &sum) {
+                                 const pairs_group &group,
+                                 const pairs_accumulators<channel_groups> &sum) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         uint32_t row = group.row[h] - task.first_row;
@@ -97,6 +105,29 @@ SPIRA_DEVICE void pairs_sums_end(const pairs_params &p, const pairs_task &task,
                 pairs_sums_add(task.sums + (int64_t)row * p.pitch + q * 16, v);
             }
         }
+    }
+}
+
+// Finishes outputs [first_row, + there), channels [channel, + 8 channel_groups). A lane has the
+// same four channels of every row.
+//
+// sums  accumulators of the stripe, whose rows these are from `from` on
+template <typename E, int channel_groups>
+SPIRA_DEVICE void pairs_finish_rows(const conv_tensor_params &p, int first_row, int there,
+                                    int channel, int from, const char *sums) {
+    enum { quads = channel_groups * 2, at_a_time = 32 / quads };
+    int lane = threadIdx.x % 32, quad = lane % quads;
+    channel += quad * 4;
+    if (channel >= p.cout) {
+        return;
+    }
+    conv_output output = conv_output_of(p, channel);
+#pragma unroll 4
+    for (int row = lane / quads; row < there; row += at_a_time) {
+        const char *own =
+            sums + (from + row) * (channel_groups * 32) +
+            ((uint32_t)(quad * 16) ^ pairs_swizzle<channel_groups>((uint32_t)(from + row)));
+        conv_output_store<E>(p, output, first_row + row, *(const float4 *)own);
     }
 }
 

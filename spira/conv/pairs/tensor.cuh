@@ -10,10 +10,10 @@
 
 namespace spira {
 
-template <typename E, int channel_groups, bool deep, conv_rows access, bool stripes>
+template <typename E, int channel_groups, bool deep, pairs_access access, bool stripes>
 SPIRA_DEVICE void pairs_walk(const pairs_params &p, pairs_task &task, const pairs_cursor &c,
                              int slice, int32_t rows) {
-    const conv_weights weights = pairs_weights_of<channel_groups>(p, slice);
+    const pairs_weights weights = pairs_weights_of<channel_groups>(p, slice);
     if constexpr (deep) {
         pairs_walk_deep<E, channel_groups, pairs_unit_groups(true, stripes), access, stripes>(
             p, task, c, weights, rows);
@@ -23,7 +23,7 @@ SPIRA_DEVICE void pairs_walk(const pairs_params &p, pairs_task &task, const pair
     }
 }
 
-template <typename E, int channel_groups, bool deep, conv_rows access>
+template <typename E, int channel_groups, bool deep, pairs_access access>
 SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps)
     pairs_atomic_kernel(const __grid_constant__ pairs_params p) {
 #if __CUDA_ARCH__ >= 800
@@ -41,8 +41,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps)
 #endif
 }
 
-template <typename E, int channel_groups, bool deep, conv_rows access>
-SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps, access == conv_rows_any ? 1 : 2)
+template <typename E, int channel_groups, bool deep, pairs_access access>
+SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps, access == pairs_access_any ? 1 : 2)
     pairs_stripe_kernel(const __grid_constant__ pairs_params p) {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ __align__(128) char pairs_memory[];
@@ -74,8 +74,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * pairs_warps, access == conv_rows_any ? 
     if (p.to_sums) {
         pairs_stripe_copy<channel_groups, true>(p, first_row, own, from, channel, sums);
     } else {
-        conv_finish<E, channel_groups>(p.conv, (int)first_row + from, own, channel, from, sums, 1,
-                                       0);
+        pairs_finish_rows<E, channel_groups>(p.conv, (int)first_row + from, own, channel, from,
+                                             sums);
     }
 #endif
 }

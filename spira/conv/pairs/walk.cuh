@@ -8,7 +8,7 @@
 #define SPIRA_CONV_PAIRS_WALK_CUH
 
 #include "../../conv_pairs.h"
-#include "../tensor.cuh"
+#include "rows.cuh"
 
 namespace spira {
 
@@ -138,7 +138,7 @@ SPIRA_DEVICE pairs_cursor pairs_share(const pairs_params &p, int64_t share, int6
 // (g = lane / 4).
 template <int pair_groups>
 struct pairs_unit {
-    conv_pair_group group[pair_groups];
+    pairs_group group[pair_groups];
     int list, offset; // negative offset: the walk is over
     int32_t left;     // pairs of the segment from the first of this unit on
 };
@@ -146,7 +146,7 @@ struct pairs_unit {
 template <int pair_groups>
 SPIRA_DEVICE void pairs_unit_next(const pairs_params &p, int32_t rows, pairs_cursor &c,
                                   pairs_unit<pair_groups> &unit) {
-    pairs_cursor_step(p, rows, tile_group * pair_groups, c);
+    pairs_cursor_step(p, rows, pairs_group_rows * pair_groups, c);
     unit.list = c.list;
     unit.offset = c.offset;
     unit.left = c.count - c.at;

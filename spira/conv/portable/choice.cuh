@@ -11,22 +11,25 @@ SPIRA_API constexpr bool portable_half(numeric type) {
     return type == numeric_f16 || type == numeric_bf16;
 }
 
-// Whether this file is compiled for a GPU that runs the kernel in a format. Code for sm_90a alone
-// has Hopper's kernel instead, where it can; code for plain sm_90 looks alike here unless
-// SPIRA_PLAIN_SM90 is defined.
-SPIRA_API constexpr bool portable_compiled([[maybe_unused]] numeric type) {
-#ifdef SPIRA_PLAIN_SM90
+// Whether this file is compiled for a GPU that runs the kernel.
+SPIRA_API constexpr bool portable_compiled() {
     return device_code_within(80, 999);
+}
+
+// Whether the kernel computes only the few 16-bit layers that Hopper's and the narrow kernel leave
+// over, of few input or output channels, as in code for sm_90a alone. Then slices of 64 columns are
+// compiled alone. Code for plain sm_90 looks alike here; define SPIRA_PLAIN_SM90 to compile all.
+SPIRA_API constexpr bool portable_is_fallback([[maybe_unused]] numeric type) {
+#ifdef SPIRA_PLAIN_SM90
+    return false;
 #else
-    return portable_half(type) ? device_code_within(80, 89) || device_code_within(91, 999)
-                               : device_code_within(80, 999);
+    return portable_half(type) && !device_code_within(80, 89) && !device_code_within(91, 999);
 #endif
 }
 
-// Whether the kernel computes a layer, where Hopper's kernel does not.
+// Whether the kernel computes a layer that neither Hopper's nor the narrow kernel does.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
-    return portable_compiled(s->type) && d->capability >= 80 &&
-           (!d->hopper || !portable_half(s->type)) && s->volume <= portable_volume_most;
+    return portable_compiled() && d->capability >= 80 && s->volume <= portable_volume_most;
 }
 
 // Output channels of a thread block at least: exact fp32 has slices of 32.
@@ -36,7 +39,7 @@ SPIRA_API int portable_columns_least(numeric type) {
 
 // And at most: with 128 fp32 and tf32 lack registers.
 SPIRA_API int portable_columns_most(numeric type) {
-    return portable_half(type) ? 128 : 96;
+    return portable_is_fallback(type) ? 64 : portable_half(type) ? 128 : 96;
 }
 
 // Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest

@@ -6,6 +6,7 @@
 #ifndef SPIRA_CONV_PORTABLE_EPILOGUE_CUH
 #define SPIRA_CONV_PORTABLE_EPILOGUE_CUH
 
+#include "../epilogue.cuh"
 #include "multiply_exact.cuh"
 
 namespace spira {

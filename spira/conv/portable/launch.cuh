@@ -30,7 +30,7 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
     const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
     p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
-    p.part = T::exact ? portable_exact_chunk(p.cout) * (int)sizeof(float)
+    p.part = T::exact ? conv_exact_chunk(p.cout) * (int)sizeof(float)
                       : conv_channel_groups(p.cout) * conv_fragment_bytes;
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
@@ -47,23 +47,26 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
                          p);
 }
 
-// Computes a layer. p.size must fit (portable_sizes_fit); p.weights: of conv_tensor_pack_kernel.
-template <typename E>
+// Computes a layer. p.size must fit (portable_sizes_fit); fallback: portable_is_fallback;
+// p.weights: of conv_mma_pack_kernel.
+template <typename E, bool fallback = false>
 SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
                               cudaStream_t stream) {
-    if constexpr (sizeof(E) == 2) {
+    if constexpr (sizeof(E) == 2 && !fallback) {
         if (p.size.slices == 4) {
             return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
                                     : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
         }
     }
-    if (p.size.slices == 3) {
-        return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
+    if constexpr (!fallback) {
+        if (p.size.slices == 3) {
+            return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
+        }
     }
     return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
 }
 
-// The same in exact fp32; p.weights: of portable_exact_pack_kernel.
+// The same in exact fp32; p.weights: of conv_exact_pack_kernel.
 SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const device_info *d,
                                          cudaStream_t stream) {
     switch (p.size.slices) {

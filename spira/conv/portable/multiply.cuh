@@ -12,6 +12,7 @@
 #ifndef SPIRA_CONV_PORTABLE_MULTIPLY_CUH
 #define SPIRA_CONV_PORTABLE_MULTIPLY_CUH
 
+#include "../../base/mma.cuh"
 #include "fill.cuh"
 
 namespace spira {

@@ -10,8 +10,8 @@
 #ifndef SPIRA_CONV_PORTABLE_MULTIPLY_EXACT_CUH
 #define SPIRA_CONV_PORTABLE_MULTIPLY_EXACT_CUH
 
+#include "../weights.cuh"
 #include "multiply.cuh"
-#include "weights_exact.cuh"
 
 namespace spira {
 
@@ -62,7 +62,7 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_t state,
                                           float (&sum)[T::fragments][T::bands][4]) {
-    enum { quads = T::bands / 2, weights_row = portable_exact_out * sizeof(float) };
+    enum { quads = T::bands / 2, weights_row = conv_exact_out * sizeof(float) };
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
 #pragma unroll 1
     for (uint32_t piece = 0; piece < pieces; ++piece) {
@@ -73,7 +73,7 @@ SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_
         for (int i = 0; i < 4 * quads; ++i) {
             const int k = i / quads, q = i % quads;
             w[k][q] = portable_floats(
-                shared_load_4(weights + k * weights_row + q * (portable_exact_in * weights_row)));
+                shared_load_4(weights + k * weights_row + q * (conv_exact_in * weights_row)));
         }
 #pragma unroll
         for (int j = 0; j < T::fragments; ++j) {

@@ -26,7 +26,7 @@ static status format_map(const spira::device_info *info, const conv_job *job,
     SPIRA_TRY(spira::conv_map_request_check(info, &request));
     spira::workspace w = spira::workspace_begin(job->map);
     spira::conv_map_places places;
-    SPIRA_TRY(spira::conv_map_carve(info, &request, &w, &places));
+    SPIRA_TRY(spira::conv_map_carve(&request, &w, &places));
     SPIRA_TRY(spira::workspace_check(job->map, job->map_bytes, w.used, "map"));
     *map = places.map;
     return spira::status_success();

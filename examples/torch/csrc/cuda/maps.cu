@@ -13,10 +13,6 @@ status map_table(const map_job *job, int32_t *map, stream_ref stream) {
     });
 }
 
-spira::conv_form map_form(const spira::device_info *info, const spira::conv_shape *shape) {
-    return spira::conv_form_of(info, shape);
-}
-
 template <typename W>
 static spira::conv_map_request<W> request_of(const map_job *job, const spira::conv_shape *shape,
                                              spira::device_status *trouble) {

@@ -1,0 +1,127 @@
+// spira/conv/params.cuh: the parameters of the convolution kernels: how a layer's work is cut, its
+// arrays, and how rows are divided into chunks; reads of unaligned rows.
+#ifndef SPIRA_CONV_PARAMS_CUH
+#define SPIRA_CONV_PARAMS_CUH
+
+#include "../base/async.cuh"
+#include "../conv.h"
+#include "../device.cuh"
+#include "../layout/order.h"
+#include "../numeric.cuh"
+#include "../status.cuh"
+
+namespace spira {
+
+enum {
+    conv_lane_bytes = 16,  // a lane's bytes of a chunk
+    conv_chunk_bytes = 64, // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
+};
+
+// Chunks of one source's channels.
+SPIRA_BOTH int conv_chunks(int channels, numeric type) {
+    return (int)ceil_div((int64_t)channels * numeric_size(type), conv_chunk_bytes);
+}
+
+// Chunks of both sources.
+SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
+    return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
+}
+
+enum { conv_sizes_most = 256 };
+
+// How the work of a layer is cut. What a member means depends on the kernel:
+//
+//          conv/narrow.cuh     conv/hopper.cuh      conv/portable.cuh        conv/exact.cuh
+//   tiles  1                   under way at a       pairs of row groups of   1
+//                              time: 1, 2           a tile: 1, 2
+//   slices 1                   columns / 32         columns / 32: 2, 3, 4;   columns / 32:
+//                                                   1 in exact fp32, too     1, 2
+//   split  warps that share    thread blocks that   1                        1
+//          places: 1, 2, 4     share the offsets
+//                              of a tile: 1, 2
+//   depth  1                   stages of the ring   stages of the ring       1
+//
+// Launchers choose `depth` themselves and ignore the caller's.
+struct conv_sizes {
+    int tiles, slices, split, depth;
+};
+
+// A 1x1x1 convolution that is added to the outputs: see conv_shortcut.
+struct conv_tensor_shortcut {
+    const void *in, *in2, *weights;
+    const float *bias, *scale, *shift; // [cout], or null
+    int cin, cin2;
+    int parts; // of a row: 128 bytes each, 64 of conv/portable.cuh; 0: no shortcut
+    bool wide_in, wide_in2;
+};
+
+// The parameters of a kernel.
+struct conv_tensor_params {
+    const void *in, *in2, *weights, *residual;
+    void *out;
+    order_layout order; // row is null for the identity
+    const int32_t *count;
+    int32_t capacity;
+    conv_epilogue epilogue;
+    const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
+    int volume, cin, cin2, cout;
+    int chunks1, chunks; // of the first source, of both. conv/hopper.cuh: `chunks` is the parts of
+                         // both together
+    int slices;          // thread blocks that share the output channels of a tile
+    int part;            // bytes: of a part of a row (conv/hopper.cuh); of the weights of a chunk
+                         // and offset (conv/portable.cuh, conv/exact.cuh)
+    int multiprocessors; // of the device; conv/narrow.cuh
+    bool tf32;           // rows are rounded to it; conv/exact.cuh
+    conv_sizes size;
+    bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes
+    bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
+    bool programmatic;             // see conv_args.programmatic
+    conv_tensor_shortcut shortcut; // conv/hopper.cuh, conv/portable.cuh
+    int halved;                    // tiles that two thread blocks share; conv/portable.cuh
+};
+
+SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, int64_t bytes) {
+    return (uintptr_t)p % (uintptr_t)bytes == 0 && row_elements * element % bytes == 0;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+// a * b. The compiler would use a full 64-bit multiplication.
+SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    uint64_t v;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(v) : "r"(a), "r"(b));
+    return v;
+#else
+    return (uint64_t)a * b;
+#endif
+}
+
+// Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
+template <typename E>
+SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    union {
+        uint4 all;
+        E element[per_lane];
+    } v;
+    v.all = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < per_lane; ++i) {
+        if (bytes > i * (int)sizeof(E)) {
+            v.element[i] = ((const E *)from)[i];
+        }
+    }
+    return v.all;
+}
+
+// Not inlined: many places call it, seldom.
+template <typename E>
+[[maybe_unused]] static __device__ __noinline__ uint4 conv_read_unaligned(const char *from,
+                                                                          int bytes) {
+    return conv_read_each<E>(from, bytes);
+}
+
+} // namespace spira
+
+#endif

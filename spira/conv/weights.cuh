@@ -1,0 +1,123 @@
+// spira/conv/weights.cuh: the two orders of packed weights that several kernels read: operands of
+// matrix instructions, and plain floats. narrow and hopper have orders of their own.
+#ifndef SPIRA_CONV_WEIGHTS_CUH
+#define SPIRA_CONV_WEIGHTS_CUH
+
+#include "params.cuh"
+
+namespace spira {
+
+// ---- operands of mma.sync: portable/, pairs/ ----------------------------------------------------
+
+enum { conv_fragment_bytes = 512 }; // a warp's bytes: weights of a chunk and a channel group
+
+// Channel groups of a slice, which is what one warp computes.
+SPIRA_BOTH int conv_slice_channel_groups(int cout) {
+    return cout <= 16 ? 2 : 4;
+}
+
+SPIRA_BOTH int conv_slices(int cout) {
+    return (int)ceil_div(cout, 8 * conv_slice_channel_groups(cout));
+}
+
+// Channel groups of all slices.
+SPIRA_BOTH int conv_channel_groups(int cout) {
+    return conv_slices(cout) * conv_slice_channel_groups(cout);
+}
+
+// Packed weights [volume, chunks, conv_channel_groups, 32 lanes] of 16 bytes: the lane's operand of
+// two mma_steps, with neighbouring input channels. Channels past the last are zero. Returns the
+// number of lanes' operands.
+SPIRA_API int64_t conv_mma_weights(const conv_shape *s) {
+    return (int64_t)s->volume * conv_channel_groups(s->cout) * conv_shape_chunks(s) * 32;
+}
+
+// The indices of operand `number` of packed weights [volume, chunks, channel groups, 32 lanes].
+struct conv_packed_place {
+    int64_t offset;
+    int chunk, group, lane;
+};
+
+SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks,
+                                                    int channel_groups) {
+    return {number / 32 / channel_groups / chunks, (int)(number / 32 / channel_groups % chunks),
+            (int)(number / 32 % channel_groups), (int)(number % 32)};
+}
+
+template <typename E, conv_weights_order order = conv_weights_own>
+SPIRA_KERNEL void __launch_bounds__(256)
+    conv_mma_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                         E *__restrict__ packed) {
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= total) {
+        return;
+    }
+    const conv_packed_place at =
+        conv_packed_place_of(i, conv_shape_chunks(&s), conv_channel_groups(s.cout));
+    const int chunks1 = conv_chunks(s.cin, s.type);
+    bool second = at.chunk >= chunks1;
+    int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
+    int out = at.group * 8 + at.lane / 4;
+    for (int e = 0; e < per_lane; ++e) {
+        int channel = first + e;
+        bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
+        int64_t from = conv_weight_index<order>(&s, at.offset, (second ? s.cin : 0) + channel, out);
+        float w = inside ? weight[from] : 0.0f;
+        packed[i * per_lane + e] =
+            element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
+    }
+}
+
+// ---- plain floats: exact.cuh, portable/ in exact fp32, pairs/ -----------------------------------
+// [volume, chunks, blocks of 32 output channels, 16, 32] floats: a chunk is 16 input channels of
+// one source. So a warp reads an input channel's weights of 32 neighbouring output channels as 128
+// contiguous bytes. They are rounded to the format. Channels past the last are zero.
+
+enum {
+    conv_exact_in = 16,  // input channels of a chunk
+    conv_exact_out = 32, // output channels of a block
+    conv_exact_block = conv_exact_in * conv_exact_out,
+};
+
+// Chunks of one source's channels.
+SPIRA_BOTH int conv_exact_chunks(int channels) {
+    return (channels + conv_exact_in - 1) / conv_exact_in;
+}
+
+// Floats of a chunk: its weights of all output channels.
+SPIRA_BOTH int conv_exact_chunk(int cout) {
+    return (cout + conv_exact_out - 1) / conv_exact_out * conv_exact_block;
+}
+
+// Returns the number of floats.
+SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
+    return (int64_t)s->volume * (conv_exact_chunks(s->cin) + conv_exact_chunks(s->cin2)) *
+           conv_exact_chunk(s->cout);
+}
+
+// weight [volume, cin + cin2, cout]; packed [total]: conv_exact_weights
+template <int = 0, conv_weights_order order = conv_weights_own>
+SPIRA_KERNEL void __launch_bounds__(256)
+    conv_exact_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
+                           float *__restrict__ packed) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= total) {
+        return;
+    }
+    const int chunks1 = conv_exact_chunks(s.cin), chunks = chunks1 + conv_exact_chunks(s.cin2);
+    const int size = conv_exact_chunk(s.cout), at = (int)(i % size);
+    const int chunk = (int)(i / size % chunks);
+    const bool second = chunk >= chunks1;
+    const int in =
+        (second ? chunk - chunks1 : chunk) * conv_exact_in + at % conv_exact_block / conv_exact_out;
+    const int out = at / conv_exact_block * conv_exact_out + at % conv_exact_out;
+    const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
+    const int64_t from =
+        conv_weight_index<order>(&s, i / size / chunks, (second ? s.cin : 0) + in, out);
+    packed[i] = inside ? element_operand(s.type, weight[from]) : 0.0f;
+}
+
+} // namespace spira
+
+#endif
