@@ -92,11 +92,9 @@ static void grad_map(bench_session *s, const bench_scene<uint64_t> *scene,
     spira::grad_order order;
     layer.words = &scene->layout;
     layer.kernel = *kernel;
-    layer.shape = w->input.shape;
     layer.source = layer.outputs = scene->fine.device;
     layer.trouble = scene->trouble;
-    const spira::conv_map_request<uint64_t> request =
-        spira::conv_grad_request(&layer, spira::grad_source_both, &order);
+    const spira::conv_map_request<uint64_t> request = spira::conv_grad_request(&layer, &order);
     size_t bytes = 0;
     BENCH_TRY(spira::conv_map_bytes(bench_gpu(), &request, &bytes));
     BENCH_TRY(spira::conv_map_build(bench_gpu(), &request,

@@ -19,7 +19,6 @@ static status layer(const device_info *gpu, const word_layout *words, voxel_set<
     conv_map_request<uint32_t> request = {};
     request.words = words;
     request.kernel = kernel_cube(3, 1); // size 3, voxels of stride 1
-    request.shape = conv_shape_of(&request.kernel, CIN, COUT, FORMAT);
     request.source = request.outputs = set;
     request.trouble = trouble;
     if (!memory) {
@@ -28,7 +27,7 @@ static status layer(const device_info *gpu, const word_layout *words, voxel_set<
     conv_map map;
     SPIRA_TRY(conv_map_build(gpu, &request, memory, *bytes, &map, stream));
     conv_args args = {};
-    args.shape = request.shape;
+    args.shape = conv_shape_of(&request.kernel, CIN, COUT, FORMAT);
     args.map = &map;
     args.in = in;
     args.weights = weights;

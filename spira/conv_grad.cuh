@@ -44,16 +44,12 @@ struct conv_grad_input_args {
 };
 
 // What the map of an input gradient is made of, and the order of its weights. layer: the request of
-// the layer's own map.
-//
-// Where *order is grad_order_mirrored, the request differs from the layer's in its shape alone: the
-// layer's map can be read itself.
+// the layer's own map, which serves where *order is grad_order_mirrored.
 template <typename W>
 SPIRA_API conv_map_request<W> conv_grad_request(const conv_map_request<W> *layer,
-                                                grad_source source, grad_order *order) {
+                                                grad_order *order) {
     conv_map_request<W> r = *layer;
     const bool same = r.source.words == r.outputs.words && r.source.count == r.outputs.count;
-    r.shape = conv_grad_shape(&layer->shape, source);
     *order = conv_grad_mirrors(&r.kernel, same) ? grad_order_mirrored : grad_order_same;
     if (*order == grad_order_same) {
         r.source = layer->outputs;

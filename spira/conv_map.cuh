@@ -17,7 +17,6 @@ template <typename W>
 struct conv_map_request {
     const word_layout *words; // its guard margin covers the kernel's reach
     kernel_shape kernel;      //
-    conv_shape shape;         // of a convolution that reads the map: conv_shape_of
     voxel_set<W> source;      // voxels of the inputs
     voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
     device_status *trouble;   // records coordinates that are not multiples of the kernel's stride
@@ -71,9 +70,6 @@ SPIRA_API status conv_map_request_check(const device_info *gpu, const conv_map_r
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_REQUIRE(r, status_null_pointer, "request", 0);
     SPIRA_TRY(kernel_check(&r->kernel));
-    SPIRA_TRY(conv_shape_check(&r->shape));
-    SPIRA_REQUIRE(r->shape.volume == kernel_volume(&r->kernel), status_bad_size, "shape.volume",
-                  r->shape.volume);
     SPIRA_REQUIRE(r->outputs.capacity >= 1 && r->outputs.capacity <= INT32_MAX / 2, status_bad_size,
                   "outputs.capacity", r->outputs.capacity);
     return status_success();
@@ -93,7 +89,7 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
 }
 
 // Builds the kernel map that convolutions read: the z-delta search (Spira paper), then the layout.
-// Convolutions of other channels and formats can read it too.
+// Convolutions of any channels and any format read it.
 //
 // inputs   request: sorted sets (voxelize, downsample, expand, or the caller's own); memory:
 //          conv_map_bytes, aligned to 256, in use as long as the map is

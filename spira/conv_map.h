@@ -1,4 +1,4 @@
-// spira/conv_map.h: the kernel map that convolutions of a shape read on a GPU: one handle.
+// spira/conv_map.h: the kernel map that convolutions read on a GPU: one handle.
 //
 // conv_map_build (conv_map.cuh) makes it from two coordinate sets. Those who build a layout
 // themselves wrap it with conv_map_of_order.

@@ -127,7 +127,7 @@ def bench_layers(arguments, indices, shape):
 
         def maps():
             made = spira.kernel_map(voxels, voxels, size)
-            made.layout(cin, cout, spira.maps.TYPES[arguments.dtype])
+            made.layout()
             made.pairs()
 
         measure("maps of a layer and its gradients", maps, **about)

@@ -64,7 +64,6 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     conv_map_request<W> request = {};
     request.words = &a->layout;
     request.kernel = a->kernel;
-    request.shape = a->shape;
     request.source = request.outputs = set;
     conv_map built;
     SPIRA_TRY(conv_map_build(&a->gpu, &request, a->memory, a->bytes, &built, a->stream));

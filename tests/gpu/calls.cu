@@ -451,20 +451,20 @@ void conv_case_make(int cin, int cout, conv_case *c) {
     conv_map_request<uint32_t> request = {};
     request.words = &layout;
     request.kernel = kernel;
-    request.shape = conv_shape_of(&kernel, cin, cout, numeric_f16);
     request.source = request.outputs = set;
     request.trouble = device_zeros<device_status>(1);
     size_t bytes = 0, packed_bytes = 0;
     CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
     CHECK_OK(
         conv_map_build(gpu(), &request, device_new<char>((int64_t)bytes), bytes, &c->map, nullptr));
-    CHECK_OK(conv_weights_bytes(gpu(), &request.shape, &packed_bytes));
+    const conv_shape shape = conv_shape_of(&kernel, cin, cout, numeric_f16);
+    CHECK_OK(conv_weights_bytes(gpu(), &shape, &packed_bytes));
     char *packed = device_new<char>((int64_t)packed_bytes);
-    CHECK_OK(conv_weights_pack<numeric_f16>(gpu(), &request.shape,
+    CHECK_OK(conv_weights_pack<numeric_f16>(gpu(), &shape,
                                             device_zeros<float>((int64_t)27 * cin * cout), packed,
                                             packed_bytes, nullptr));
     c->args = {};
-    c->args.shape = request.shape;
+    c->args.shape = shape;
     c->args.map = &c->map;
     c->args.in = device_zeros<__half>((int64_t)capacity * cin);
     c->args.weights = packed;

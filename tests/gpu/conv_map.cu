@@ -50,7 +50,6 @@ void check_layer(random_state *random, const scene<W> *scene, kernel_shape kerne
     conv_map_request<W> request = {};
     request.words = &scene->words;
     request.kernel = kernel;
-    request.shape = s;
     request.source = set_upload(from, 3);
     request.outputs = kind == layer_submanifold ? request.source : set_upload(to, room);
     request.trouble = device_zeros<device_status>(1);
@@ -112,7 +111,7 @@ DEVICE_TEST(gpu_conv_map_any_layer_64) {
     check_many<uint64_t>(2000, test_quick() ? 6 : 60);
 }
 
-// Layers of other channels may share a map if they read the same form.
+// Layers of all channels and formats share a map.
 DEVICE_TEST(gpu_conv_map_is_shared) {
     random_state random = random_make(5);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 700);
@@ -120,7 +119,6 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
     conv_map_request<uint32_t> request = {};
     request.words = &scene.words;
     request.kernel = kernel;
-    request.shape = conv_shape_of(&kernel, 32, 64, numeric_f16);
     request.source = request.outputs = set_upload(scene.fine);
     request.trouble = device_zeros<device_status>(1);
     size_t bytes = 0;
@@ -151,7 +149,6 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     conv_map_request<uint32_t> request = {};
     request.words = &scene.words;
     request.kernel = kernel_cube(3, 2); // the set is of stride 1
-    request.shape = conv_shape_of(&request.kernel, 32, 32, numeric_f16);
     request.source = request.outputs = set_upload(scene.fine);
     request.trouble = device_zeros<device_status>(1);
     size_t bytes = 0;
@@ -179,7 +176,6 @@ DEVICE_TEST(gpu_conv_map_refuses) {
     request_type good = {};
     good.words = &scene.words;
     good.kernel = kernel_cube(3, 1);
-    good.shape = conv_shape_of(&good.kernel, 40, 40, numeric_f16);
     good.source = good.outputs = set_upload(scene.fine);
     good.trouble = device_zeros<device_status>(1);
     size_t bytes = 0;
@@ -194,9 +190,6 @@ DEVICE_TEST(gpu_conv_map_refuses) {
         {status_null_pointer, [](request_type *r) { r->source.words = nullptr; }},
         {status_null_pointer, [](request_type *r) { r->outputs.count = nullptr; }},
         {status_bad_size, [](request_type *r) { r->outputs.capacity = 0; }},
-        {status_bad_size, [](request_type *r) { r->shape.volume = 8; }},
-        {status_bad_size, [](request_type *r) { r->shape.cin = 0; }},
-        {status_unsupported, [](request_type *r) { r->shape.type = (numeric)7; }},
         {status_kernel_size, [](request_type *r) { r->kernel.size.x = 16; }},
     };
     conv_map map;

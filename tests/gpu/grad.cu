@@ -238,6 +238,7 @@ namespace {
 struct grad_layer {
     word_layout words;
     std::vector<uint32_t> source, outputs;
+    conv_shape shape;
     conv_map_request<uint32_t> request; // of the layer, on the device
     bool same;
 };
@@ -258,7 +259,7 @@ grad_layer layer_make(random_state *random, kernel_shape kernel, int kind, const
     l.outputs = kind == 1 ? coarse : fine;
     l.request.words = &l.words;
     l.request.kernel = kernel;
-    l.request.shape = s;
+    l.shape = s;
     l.request.source = set_upload(l.source, 5);
     l.request.outputs = l.same ? l.request.source : set_upload(l.outputs, 7);
     l.request.trouble = device_zeros<device_status>(1);
@@ -302,14 +303,14 @@ const void *input_weights(const conv_shape *s, grad_source source, grad_order or
 
 // The input gradient over the map that conv_grad_request names.
 void input_check(random_state *random, const grad_layer *l, grad_source source) {
-    const conv_shape *s = &l->request.shape;
+    const conv_shape *s = &l->shape;
     grad_order order;
-    const conv_map_request<uint32_t> r = conv_grad_request(&l->request, source, &order);
+    const conv_map_request<uint32_t> r = conv_grad_request(&l->request, &order);
     CHECK_EQUAL(order, l->same && kernel_is_odd(&r.kernel) ? grad_order_mirrored : grad_order_same);
     const std::vector<uint32_t> &from = order == grad_order_same ? l->outputs : l->source;
     const std::vector<uint32_t> &to = order == grad_order_same ? l->source : l->outputs;
-    problem p =
-        problem_make(random, r.shape, (int32_t)from.size(), (int32_t)to.size(), r.outputs.capacity);
+    problem p = problem_make(random, conv_grad_shape(s, source), (int32_t)from.size(),
+                             (int32_t)to.size(), r.outputs.capacity);
     std::vector<float> weight((size_t)grad_elements(s));
     reference_random_values(random, numeric_f32, 1, (int64_t)weight.size(), weight.data());
     CHECK_OK(conv_grad_weights_host(s, source, order, weight.data(), p.weight.data()));
@@ -333,7 +334,7 @@ void input_check(random_state *random, const grad_layer *l, grad_source source) 
 // The weight gradient over lists that the device has built, and over those of a half map.
 void weight_check(random_state *random, const grad_layer *l, bool half) {
     const conv_map_request<uint32_t> *r = &l->request;
-    const int volume = r->shape.volume;
+    const int volume = l->shape.volume;
     map_forms forms = map_forms_os(nullptr);
     forms.threshold = 0;
     forms.half = half;
@@ -344,9 +345,9 @@ void weight_check(random_state *random, const grad_layer *l, bool half) {
     CHECK_OK(map_pairs_workspace(&r->kernel, r->outputs.capacity, room, &bytes));
     CHECK_OK(map_build_pairs(&l->words, &r->kernel, r->source, r->outputs, &forms, pairs,
                              r->trouble, device_new<char>((int64_t)bytes), bytes, stream_get()));
-    grad_problem p = grad_problem_make(random, r->shape, pairs_sides_one, (int32_t)l->source.size(),
+    grad_problem p = grad_problem_make(random, l->shape, pairs_sides_one, (int32_t)l->source.size(),
                                        (int32_t)l->outputs.size(), 0);
-    problem whole = problem_make(random, r->shape, p.inputs, p.outputs);
+    problem whole = problem_make(random, l->shape, p.inputs, p.outputs);
     problem_map_sets(&whole, &r->kernel, &l->words, l->source, l->outputs);
     p.begin.assign(1, 0);
     p.input.clear();
@@ -399,7 +400,7 @@ DEVICE_TEST(gpu_grad_input_over_the_layers_map) {
     const conv_shape s = shape_make(27, 48, 0, 64, numeric_f16);
     const grad_layer l = layer_make(&random, kernel, 0, s);
     grad_order order;
-    const conv_map_request<uint32_t> r = conv_grad_request(&l.request, grad_source_both, &order);
+    const conv_map_request<uint32_t> r = conv_grad_request(&l.request, &order);
     CHECK_EQUAL(order, grad_order_mirrored);
     CHECK(r.source.words == l.request.source.words && !r.kernel.transposed);
 }

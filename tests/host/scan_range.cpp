@@ -4,6 +4,8 @@
 
 #include "../../examples/scan_range.h"
 
+#include <vector>
+
 using namespace spira;
 
 namespace {

@@ -130,11 +130,9 @@ status words_repack(const spira::word_layout *from, set_ref set, const spira::wo
 // ---- maps ----
 
 status map_table(const map_job *job, int32_t *map, stream_ref stream);
-status map_layout_bytes(const spira::device_info *info, const map_job *job,
-                        const spira::conv_shape *shape, size_t *bytes);
-status map_layout_build(const spira::device_info *info, const map_job *job,
-                        const spira::conv_shape *shape, void *memory, size_t bytes,
-                        spira::device_status *trouble, stream_ref stream);
+status map_layout_bytes(const spira::device_info *info, const map_job *job, size_t *bytes);
+status map_layout_build(const spira::device_info *info, const map_job *job, void *memory,
+                        size_t bytes, spira::device_status *trouble, stream_ref stream);
 status map_pairs_bytes(const map_job *job, int32_t capacity, size_t *bytes);
 status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
                  spira::device_status *trouble, void *scratch, size_t scratch_bytes,

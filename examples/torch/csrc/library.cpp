@@ -8,8 +8,7 @@ namespace spira_torch {
 
 TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("word_layout(int[] extent, int batches, int reach) -> int[]", &word_layout);
-    m.def("map_layout_bytes(int device, int[] kernel, int cin, int cout, int type) -> int[]",
-          &map_layout_bytes);
+    m.def("map_layout_bytes(int device, int[] kernel) -> int[]", &map_layout_bytes);
     m.def("voxelize(Tensor indices, Tensor? count, int[] layout, int[] extent) "
           "-> (Tensor words, Tensor order, Tensor voxel, Tensor count, Tensor status)");
     m.def("expand(Tensor words, Tensor count, int[] layout, int[] kernel, int[] rule, "
@@ -20,7 +19,7 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("map_table(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
           "int[] layout, int[] kernel) -> Tensor");
     m.def("map_layout(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
-          "int[] layout, int[] kernel, int cin, int cout, int type) -> Tensor");
+          "int[] layout, int[] kernel) -> Tensor");
     m.def("map_pairs(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
           "int[] layout, int[] kernel, SymInt capacity) -> Tensor");
     m.def("conv(Tensor features, Tensor weight, Tensor? bias, Tensor? map, Tensor? back, "

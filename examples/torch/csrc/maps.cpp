@@ -50,16 +50,6 @@ Tensor map_table(const Tensor &source, const Tensor &source_count, const Tensor 
 
 #ifdef SPIRA_TORCH_CUDA
 
-static spira::conv_shape shape_of(int64_t volume, int64_t cin, int64_t cout, int64_t type) {
-    spira::conv_shape s = {};
-    s.volume = (int)volume;
-    s.cin = (int)cin;
-    s.cout = (int)cout;
-    s.type = (spira::numeric)type;
-    require(spira::conv_shape_check(&s));
-    return s;
-}
-
 static const spira::device_info *info_of(int64_t device) {
     const c10::cuda::CUDAGuard guard((c10::DeviceIndex)device);
     const spira::device_info *info;
@@ -68,43 +58,38 @@ static const spira::device_info *info_of(int64_t device) {
 }
 
 static int64_t layout_bytes(const spira::device_info *info, const kernel_arg &kernel,
-                            const spira::conv_shape *shape, int32_t capacity) {
+                            int32_t capacity) {
     map_job job = {};
     job.kernel = kernel.shape;
     job.source.capacity = job.outputs.capacity = capacity;
     job.source.words = &job; // not read: another set than the outputs
     size_t bytes;
-    require(gpu::map_layout_bytes(info, &job, shape, &bytes));
+    require(gpu::map_layout_bytes(info, &job, &bytes));
     return (int64_t)bytes;
 }
 
 // A line above the bytes of all capacities, so that shape functions need no capacity. Bytes grow in
 // steps of a row group; the constant covers two of them.
-std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints, int64_t cin,
-                                      int64_t cout, int64_t type) {
+std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints) {
     const kernel_arg kernel = kernel_of(kernel_ints);
-    const spira::conv_shape s = shape_of(kernel.volume, cin, cout, type);
     const spira::device_info *info = info_of(device);
     const int32_t far = 1 << 18;
     int64_t slope = 0, constant = 0;
     for (int32_t c = far; c >= far / 16; c /= 2) {
-        slope = std::max(slope, spira::ceil_div(layout_bytes(info, kernel, &s, c), c));
+        slope = std::max(slope, spira::ceil_div(layout_bytes(info, kernel, c), c));
     }
     for (int32_t c = 1; c < far; c *= 2) {
-        constant = std::max(constant, layout_bytes(info, kernel, &s, c) - slope * c);
+        constant = std::max(constant, layout_bytes(info, kernel, c) - slope * c);
     }
-    return {slope, spira::round_up(constant + layout_bytes(info, kernel, &s, 128), 256)};
+    return {slope, spira::round_up(constant + layout_bytes(info, kernel, 128), 256)};
 }
 
 Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
-                  const Tensor &outputs_count, IntArrayRef layout_ints, IntArrayRef kernel_ints,
-                  int64_t cin, int64_t cout, int64_t type) {
+                  const Tensor &outputs_count, IntArrayRef layout_ints, IntArrayRef kernel_ints) {
     const spira::word_layout layout = layout_of(layout_ints);
     const kernel_arg kernel = kernel_of(kernel_ints);
     const map_job job = job_of(&layout, kernel, source, source_count, outputs, outputs_count);
-    const spira::conv_shape s = shape_of(kernel.volume, cin, cout, type);
-    const std::vector<int64_t> line =
-        map_layout_bytes(source.get_device(), kernel_ints, cin, cout, type);
+    const std::vector<int64_t> line = map_layout_bytes(source.get_device(), kernel_ints);
     Tensor map = empty_like(source, at::kByte, {line[0] * job.outputs.capacity + line[1]});
     if (!job.outputs.capacity || !job.source.capacity) {
         return map;
@@ -112,19 +97,19 @@ Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor
     const cuda_scope scope(source);
     // Not cleared: it is only written, and nobody reads it.
     Tensor trouble = empty_like(source, at::kByte, {(int64_t)sizeof(spira::device_status)});
-    require(gpu::map_layout_build(scope.info, &job, &s, map.data_ptr(), (size_t)map.numel(),
+    require(gpu::map_layout_build(scope.info, &job, map.data_ptr(), (size_t)map.numel(),
                                   (spira::device_status *)trouble.data_ptr(), scope.stream));
     return map;
 }
 
 #else
 
-std::vector<int64_t> map_layout_bytes(int64_t, IntArrayRef, int64_t, int64_t, int64_t) {
+std::vector<int64_t> map_layout_bytes(int64_t, IntArrayRef) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
 }
 
 Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &, IntArrayRef,
-                  IntArrayRef, int64_t, int64_t, int64_t) {
+                  IntArrayRef) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
 }
 

@@ -26,13 +26,11 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArr
 // ---- maps.cpp ----
 
 // {slope, constant}: the bytes of a layout of `capacity` outputs are slope * capacity + constant.
-std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel, int64_t cin, int64_t cout,
-                                      int64_t type);
+std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel);
 Tensor map_table(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
                  const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel);
 Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
-                  const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel, int64_t cin,
-                  int64_t cout, int64_t type);
+                  const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel);
 Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor &outputs,
                  const Tensor &outputs_count, IntArrayRef layout, IntArrayRef kernel,
                  int64_t capacity);

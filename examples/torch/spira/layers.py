@@ -1,5 +1,4 @@
 """Layers as functions: convolution, pooling, dense maps; all of them have gradients."""
-import operator
 
 import torch
 from torch.compiler import is_compiling
@@ -84,13 +83,11 @@ def conv(features, weight, bias, kmap):
 def conv_rest(kmap, features, weight, of_features, of_weight, again):
     """The arguments of the operator behind the bias, which follow from the map."""
     check_features(features, kmap.source)
-    kind = TYPES[features.dtype]
-    kind = 1 if kind == 0 and allow_tf32 else kind
-    cin, cout = operator.index(features.shape[1]), operator.index(weight.shape[0])
+    tf32 = allow_tf32 and features.dtype == torch.float32
     flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
-    flags |= (TF32 if kind == 1 else 0) | (AGAIN if again else 0)
-    layout = kmap.layout(cin, cout, kind)
-    back = kmap.gradient_layout(cin, cout, kind) if of_features else None
+    flags |= (TF32 if tf32 else 0) | (AGAIN if again else 0)
+    layout = kmap.layout()
+    back = kmap.gradient_layout() if of_features else None
     pairs, exchanged = kmap.pairs() if of_weight else (None, False)
     flags |= EXCHANGED if exchanged else 0
     return (layout, back, pairs, kmap.source.count, kmap.outputs.count, kmap.outputs.capacity,

@@ -66,8 +66,8 @@ def _map_table(source, source_count, outputs, outputs_count, layout, kernel):
 
 
 @fake("spira::map_layout")
-def _map_layout(source, source_count, outputs, outputs_count, layout, kernel, cin, cout, type):
-    slope, constant = ops.map_layout_bytes(source.device.index or 0, kernel, cin, cout, type)
+def _map_layout(source, source_count, outputs, outputs_count, layout, kernel):
+    slope, constant = ops.map_layout_bytes(source.device.index or 0, kernel)
     return source.new_empty(slope * outputs.shape[0] + constant, dtype=torch.uint8)
 
 

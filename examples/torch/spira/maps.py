@@ -63,18 +63,17 @@ class KernelMap:
         """
         return self._built((self.transposed, TABLE), self._build_table)
 
-    def layout(self, cin, cout, kind):
-        """The map as a convolution of these channels reads it; None for the identity."""
+    def layout(self):
+        """The map as convolutions read it; None for the identity."""
         if self.identity:
             return None
         if self.source.device.type == "cpu":
             return self.table()
-        return self._built((self.transposed, ORDER),
-                           lambda: self._build_layout(cin, cout, kind))
+        return self._built((self.transposed, ORDER), self._build_layout)
 
-    def gradient_layout(self, cin, cout, kind):
-        """The map that the input gradient of such a convolution reads."""
-        return (self if self.mirrors else self.reverse()).layout(cout, cin, kind)
+    def gradient_layout(self):
+        """The map that the input gradient of a convolution reads."""
+        return (self if self.mirrors else self.reverse()).layout()
 
     def pairs(self):
         """Pair lists for the weight gradient, and whether their sides are exchanged.
@@ -111,8 +110,8 @@ class KernelMap:
     def _build_table(self):
         return ops.map_table.default(*self._sets())
 
-    def _build_layout(self, cin, cout, kind):
-        return ops.map_layout.default(*self._sets(), cin, cout, kind)
+    def _build_layout(self):
+        return ops.map_layout.default(*self._sets())
 
     def _build_pairs(self):
         a, b = self.source.capacity, self.outputs.capacity

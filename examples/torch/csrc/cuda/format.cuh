@@ -19,7 +19,6 @@ static status format_map(const spira::device_info *info, const conv_job *job,
     }
     spira::conv_map_request<uint32_t> request = {}; // the same for both words
     request.kernel = job->kernel;
-    request.shape = job->shape;
     request.source.words = (uint32_t *)job->map; // not read: another set than the outputs
     request.outputs.count = job->count;
     request.outputs.capacity = job->capacity;

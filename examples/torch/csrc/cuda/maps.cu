@@ -14,30 +14,26 @@ status map_table(const map_job *job, int32_t *map, stream_ref stream) {
 }
 
 template <typename W>
-static spira::conv_map_request<W> request_of(const map_job *job, const spira::conv_shape *shape,
-                                             spira::device_status *trouble) {
+static spira::conv_map_request<W> request_of(const map_job *job, spira::device_status *trouble) {
     spira::conv_map_request<W> r = {};
     r.words = job->layout;
     r.kernel = job->kernel;
-    r.shape = *shape;
     r.source = set_as<W>(job->source);
     r.outputs = set_as<W>(job->outputs);
     r.trouble = trouble;
     return r;
 }
 
-status map_layout_bytes(const spira::device_info *info, const map_job *job,
-                        const spira::conv_shape *shape, size_t *bytes) {
-    const auto request = request_of<uint32_t>(job, shape, nullptr); // the same for both words
+status map_layout_bytes(const spira::device_info *info, const map_job *job, size_t *bytes) {
+    const auto request = request_of<uint32_t>(job, nullptr); // the same for both words
     return spira::conv_map_bytes(info, &request, bytes);
 }
 
-status map_layout_build(const spira::device_info *info, const map_job *job,
-                        const spira::conv_shape *shape, void *memory, size_t bytes,
-                        spira::device_status *trouble, stream_ref stream) {
+status map_layout_build(const spira::device_info *info, const map_job *job, void *memory,
+                        size_t bytes, spira::device_status *trouble, stream_ref stream) {
     return spira::word_dispatch(job->layout, [&](auto word) {
         typedef decltype(word) W;
-        const auto request = request_of<W>(job, shape, trouble);
+        const auto request = request_of<W>(job, trouble);
         spira::conv_map map; // features.cuh makes it again from the memory
         return spira::conv_map_build(info, &request, memory, bytes, &map, stream);
     });
