@@ -868,7 +868,7 @@ SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, vo
     }
     BENCH_CUDA(cudaStreamEndCapture(stream, &graph));
     const unsigned flags = bench_priority ? cudaGraphInstantiateFlagUseNodePriority : 0;
-    BENCH_CUDA(cudaGraphInstantiate(&exec, graph, flags));
+    BENCH_CUDA(cudaGraphInstantiateWithFlags(&exec, graph, flags));
     BENCH_CUDA(cudaGraphDestroy(graph));
     return exec;
 }

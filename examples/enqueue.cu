@@ -464,7 +464,7 @@ spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t 
     spira::status s = enqueue_good(p, b, stream);
     ENQUEUE_CUDA(cudaStreamEndCapture(stream, &graph));
     SPIRA_TRY(s);
-    ENQUEUE_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+    ENQUEUE_CUDA(cudaGraphInstantiateWithFlags(&replay, graph, 0));
     SPIRA_TRY(replay_timed(replay, stream, ms));
     ENQUEUE_CUDA(cudaGraphExecDestroy(replay));
     ENQUEUE_CUDA(cudaGraphDestroy(graph));

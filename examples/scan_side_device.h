@@ -201,7 +201,7 @@ static spira::status device_capture(const job *j, device_job<W> *d, cudaGraphExe
         s = spira::status_from_cuda(ended, "capture");
     }
     if (!spira::status_failed(s)) {
-        s = spira::status_from_cuda(cudaGraphInstantiate(replay, graph, 0), "graph");
+        s = spira::status_from_cuda(cudaGraphInstantiateWithFlags(replay, graph, 0), "graph");
     }
     if (graph) {
         cudaGraphDestroy(graph);

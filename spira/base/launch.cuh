@@ -36,6 +36,17 @@ SPIRA_DEVICE void pdl_launch_dependents() {
 #endif
 }
 
+// Thread blocks for __launch_bounds__: `wanted`, or as many as a multiprocessor has threads for.
+SPIRA_BOTH constexpr int launch_resident([[maybe_unused]] int threads, int wanted) {
+#ifdef __CUDA_ARCH__
+    constexpr int arch = __CUDA_ARCH__ / 10;
+    constexpr int most = arch < 80 ? 1024 : arch == 80 || (arch >= 90 && arch < 110) ? 2048 : 1536;
+    return wanted * threads <= most ? wanted : most / threads;
+#else
+    return wanted;
+#endif
+}
+
 // Launches a kernel with `shared` bytes of dynamic shared memory.
 //
 // programmatic  the kernel calls pdl_wait, and device_info.programmatic is set

@@ -84,7 +84,8 @@ SPIRA_DEVICE void grad_reduce_store(float *to, int left, bool wide, float x, flo
 
 // Thread blocks: x elements of a tile, y tiles, z lists: the last one first, since it is the
 // longest of a half map.
-SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads, 6)
+SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
+                                          launch_resident(grad_reduce_threads, 6))
     grad_reduce_kernel(const __grid_constant__ grad_params p, grad_reduce_cut cut) {
     __shared__ float4 shared[grad_reduce_threads];
     const int across = grad_reduce_threads / cut.groups, own = (int)threadIdx.x % across;

@@ -125,7 +125,8 @@ constexpr int dense_resident<E, E> = sizeof(E) == 2 ? 8 : 4;
 // dense_planes.
 template <typename W, typename I, typename O>
 SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
-                                    dense_resident<I, O> / dense_planes)
+                                    launch_resident(dense_planes *dense_threads,
+                                                    dense_resident<I, O> / dense_planes))
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_planes][dense_tile];
     const int32_t count = voxel_set_count(task.set);

@@ -61,13 +61,13 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     int begin, end;
     net_part_sets(p, part, &begin, &end);
     for (int s = begin; s < end; ++s) {
-        size_t bytes;
+        size_t bytes = 0;
         SPIRA_TRY(net_set_scratch<W>(p, s, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     int first = 0;
     while (int count = net_orders(p, part, input, nullptr, &first, request)) {
-        size_t bytes;
+        size_t bytes = 0;
         SPIRA_TRY(order_workspace(request, count, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }

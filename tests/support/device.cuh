@@ -559,7 +559,7 @@ cudaGraphExec_t stream_capture(F body, size_t least = 0, bool copies = true) {
         if (least) {
             graph_check(graph, least, copies);
         }
-        CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+        CUDA_CHECK(cudaGraphInstantiateWithFlags(&replay, graph, 0));
         CUDA_CHECK(cudaGraphDestroy(graph));
     }
     CUDA_CHECK(cudaStreamDestroy(stream));
