@@ -67,7 +67,7 @@ struct conv_output {
     bool leaky;
 };
 
-SPIRA_DEVICE conv_output conv_output_of(const conv_tensor_params &p, int channel) {
+SPIRA_DEVICE conv_output conv_output_of(const conv_params &p, int channel) {
     conv_output f;
     f.channel = channel;
     f.floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
@@ -95,7 +95,7 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
 
 // Adds the initial sums of an output. wide: p.wide_out. conv/hopper.cuh has its own way.
 template <bool wide>
-SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int channel, float4 sum) {
+SPIRA_DEVICE float4 conv_sums_add(const conv_params &p, int row, int channel, float4 sum) {
     const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);
     asm volatile("" : "+r"(row)); // otherwise the compiler keeps an address for each row
     const float *from = p.sums + (int64_t)row * pitch + channel;
@@ -105,7 +105,7 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_tensor_params &p, int row, int chan
 
 // Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out.
 template <typename E, bool wide>
-SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_output &f, int row,
+SPIRA_DEVICE void conv_output_store_as(const conv_params &p, const conv_output &f, int row,
                                        float4 sum) {
     int64_t at = (int64_t)row * p.cout + f.channel;
     sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
@@ -124,7 +124,7 @@ SPIRA_DEVICE void conv_output_store_as(const conv_tensor_params &p, const conv_o
 }
 
 template <typename E>
-SPIRA_DEVICE void conv_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, int row,
                                     float4 sum) {
     if (p.wide_out) {
         conv_output_store_as<E, true>(p, f, row, sum);

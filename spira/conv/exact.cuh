@@ -60,8 +60,7 @@ struct exact_entry {
 };
 
 // A word of a row group's mask; of the identity, one offset.
-SPIRA_DEVICE uint32_t exact_mask(const conv_tensor_params &p, const conv_work &work, int group,
-                                 int word) {
+SPIRA_DEVICE uint32_t exact_mask(const conv_params &p, const conv_work &work, int group, int word) {
     return group >= work.row_groups ? 0
            : p.order.row ? __ldg(p.order.mask + (int64_t)group * order_words(p.volume) + word)
                          : 1;
@@ -79,8 +78,7 @@ SPIRA_DEVICE exact_walk exact_walk_begin(int pair) {
 }
 
 // The next offset. The same in all lanes but for the source.
-SPIRA_DEVICE exact_entry exact_next(const conv_tensor_params &p, const conv_work &work,
-                                    exact_walk &w) {
+SPIRA_DEVICE exact_entry exact_next(const conv_params &p, const conv_work &work, exact_walk &w) {
     while (!w.rest && w.word + 1 < order_words(p.volume)) {
         ++w.word;
         w.own = exact_mask(p, work, w.group, w.word);
@@ -124,8 +122,8 @@ SPIRA_DEVICE void exact_row_load(const E *from, int left, bool wide, portable_pa
 
 // Loads a chunk of an entry.
 template <typename T>
-SPIRA_DEVICE void exact_load(const conv_tensor_params &p, const conv_work &work,
-                             const exact_entry &entry, int chunk, exact_operands<T> &to) {
+SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const exact_entry &entry,
+                             int chunk, exact_operands<T> &to) {
     typedef typename T::element E;
     const char *const weights = (const char *)p.weights +
                                 ((int64_t)entry.offset * p.chunks + chunk) * p.part +
@@ -180,8 +178,7 @@ SPIRA_DEVICE void exact_store(const exact_operands<T> &from, bool tf32, uint32_t
 
 // The state of a chunk, as portable_multiply_exact reads it: which of the warp's fragments have a
 // source, and how many pieces of four input channels there are.
-SPIRA_DEVICE uint32_t exact_state(const conv_tensor_params &p, const exact_entry &entry,
-                                  int chunk) {
+SPIRA_DEVICE uint32_t exact_state(const conv_params &p, const exact_entry &entry, int chunk) {
     const uint32_t rows = __ballot_sync(~0u, entry.source >= 0);
     const bool second = chunk >= p.chunks1;
     const int left =
@@ -199,7 +196,7 @@ SPIRA_DEVICE uint32_t exact_state(const conv_tensor_params &p, const exact_entry
 
 // Adds all products of a tile. turn: which half of shared.weights is next.
 template <typename T>
-SPIRA_DEVICE void exact_multiply(const conv_tensor_params &p, const conv_work &work, int pair,
+SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, int pair,
                                  exact_shared<T::columns> &shared, uint32_t &turn,
                                  float (&sum)[T::fragments][T::bands][4]) {
     const portable_place own = portable_place_of<T>();
@@ -237,7 +234,7 @@ SPIRA_DEVICE void exact_multiply(const conv_tensor_params &p, const conv_work &w
 // T: exact_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
-    exact_kernel(const __grid_constant__ conv_tensor_params p) {
+    exact_kernel(const __grid_constant__ conv_params p) {
     __shared__ exact_shared<T::columns> shared;
     const conv_work work = conv_work_of<T::columns, conv_pair_groups>(p);
     const portable_place own = portable_place_of<T>();
@@ -293,7 +290,7 @@ SPIRA_API conv_sizes exact_sizes_choose(const conv_shape *s) {
 }
 
 template <typename T>
-SPIRA_API status exact_launch(conv_tensor_params p, int workers, cudaStream_t stream) {
+SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
     typedef typename T::element E;
     p.slices = (int)ceil_div(p.cout, T::columns);
     p.chunks1 = conv_exact_chunks(p.cin);
@@ -311,7 +308,7 @@ SPIRA_API status exact_launch(conv_tensor_params p, int workers, cudaStream_t st
 //
 // workers  of a slice, at most: a grid's z has room for 65535. Each has several of more tiles
 template <typename E>
-SPIRA_API status exact_run(const conv_tensor_params &p, cudaStream_t stream, int workers = 65535) {
+SPIRA_API status exact_run(const conv_params &p, cudaStream_t stream, int workers = 65535) {
     if constexpr (exact_has_narrow()) {
         if (p.size.slices == 1) {
             return exact_launch<exact_traits<E, 2>>(p, workers, stream);

@@ -68,7 +68,7 @@ SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
 // ---- launch -------------------------------------------------------------------------------------
 
 template <typename E, int fold, int steps, int halves>
-SPIRA_API status narrow_launch(conv_tensor_params p, cudaStream_t stream) {
+SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
     const int64_t each = narrow_pair / (8 * narrow_groups);
@@ -79,14 +79,14 @@ SPIRA_API status narrow_launch(conv_tensor_params p, cudaStream_t stream) {
 }
 
 template <typename E, int fold, int steps>
-SPIRA_API status narrow_run_as(const conv_tensor_params &p, cudaStream_t stream) {
+SPIRA_API status narrow_run_as(const conv_params &p, cudaStream_t stream) {
     return narrow_halves(p.cout) == 1 ? narrow_launch<E, fold, steps, 1>(p, stream)
                                       : narrow_launch<E, fold, steps, 2>(p, stream);
 }
 
 // Computes a layer. p.size must fit (narrow_sizes_fit).
 template <typename E>
-SPIRA_API status narrow_run(const conv_tensor_params &p, cudaStream_t stream) {
+SPIRA_API status narrow_run(const conv_params &p, cudaStream_t stream) {
     return narrow_steps(p.cin) > 1   ? narrow_run_as<E, 1, 2>(p, stream)
            : narrow_fold(p.cin) == 1 ? narrow_run_as<E, 1, 1>(p, stream)
            : narrow_fold(p.cin) == 2 ? narrow_run_as<E, 2, 1>(p, stream)

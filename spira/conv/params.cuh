@@ -47,7 +47,7 @@ struct conv_sizes {
 };
 
 // A 1x1x1 convolution that is added to the outputs: see conv_shortcut.
-struct conv_tensor_shortcut {
+struct conv_params_shortcut {
     const void *in, *in2, *weights;
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2;
@@ -56,7 +56,7 @@ struct conv_tensor_shortcut {
 };
 
 // The parameters of a kernel.
-struct conv_tensor_params {
+struct conv_params {
     const void *in, *in2, *weights, *residual;
     void *out;
     order_layout order; // row is null for the identity
@@ -76,7 +76,7 @@ struct conv_tensor_params {
     bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes
     bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
     bool programmatic;             // see conv_args.programmatic
-    conv_tensor_shortcut shortcut; // conv/hopper.cuh, conv/portable.cuh
+    conv_params_shortcut shortcut; // conv/hopper.cuh, conv/portable.cuh
     int halved;                    // tiles that two thread blocks share; conv/portable.cuh
 };
 

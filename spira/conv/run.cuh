@@ -14,10 +14,10 @@ SPIRA_API order_layout conv_order(const conv_map *map) {
 }
 
 // What does not depend on how the work is cut.
-SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_info *d) {
+SPIRA_API conv_params conv_params_of(const conv_args *a, const device_info *d) {
     const conv_shape *s = &a->shape;
     int element = numeric_size(s->type);
-    conv_tensor_params p = {};
+    conv_params p = {};
     p.in = a->in;
     p.in2 = a->in2;
     p.weights = a->weights;
@@ -47,7 +47,7 @@ SPIRA_API conv_tensor_params conv_params_of(const conv_args *a, const device_inf
 template <typename tag>
 SPIRA_API status conv_run_exact(tag, const conv_args *a, const device_info *d,
                                 cudaStream_t stream) {
-    conv_tensor_params p = conv_params_of(a, d);
+    conv_params p = conv_params_of(a, d);
     p.tf32 = tag::value == numeric_tf32;
     p.size = a->sizes ? *a->sizes : exact_sizes_choose(&a->shape);
     SPIRA_REQUIRE(exact_sizes_fit(&p.size), status_unsupported, "sizes", 0);
@@ -56,18 +56,18 @@ SPIRA_API status conv_run_exact(tag, const conv_args *a, const device_info *d,
 
 template <typename E>
 SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaStream_t stream) {
-    conv_tensor_params p = conv_params_of(a, d);
+    conv_params p = conv_params_of(a, d);
     p.multiprocessors = d->multiprocessors;
     p.size = a->sizes ? *a->sizes : narrow_sizes_choose(&a->shape, p.capacity, d);
     SPIRA_REQUIRE(narrow_sizes_fit(&p.size), status_unsupported, "sizes", 0);
     return narrow_run<E>(p, stream);
 }
 
-SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
+SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
     const conv_shortcut *s = a->shortcut;
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     const int element = numeric_size(shape.type);
-    conv_tensor_shortcut p = {};
+    conv_params_shortcut p = {};
     p.in = s->in;
     p.in2 = s->in2;
     p.weights = s->weights;
@@ -87,7 +87,7 @@ SPIRA_API conv_tensor_shortcut conv_shortcut_params(const conv_args *a, conv_ker
 template <typename E, bool shortcuts>
 SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaStream_t stream) {
     const conv_shape *s = &a->shape;
-    conv_tensor_params p = conv_params_of(a, d);
+    conv_params p = conv_params_of(a, d);
     p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, p.capacity, d);
     SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
     p.part = hopper_part_bytes(s);
@@ -101,7 +101,7 @@ SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaS
 template <typename tag>
 SPIRA_API status conv_run_portable(tag, const conv_args *a, const device_info *d,
                                    cudaStream_t stream) {
-    conv_tensor_params p = conv_params_of(a, d);
+    conv_params p = conv_params_of(a, d);
     p.size = a->sizes ? *a->sizes : portable_sizes_choose(&a->shape, p.capacity, d);
     SPIRA_REQUIRE(portable_sizes_fit(a->shape.type, d, &p.size), status_unsupported, "sizes", 0);
     if (a->shortcut) {

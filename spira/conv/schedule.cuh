@@ -28,7 +28,7 @@ SPIRA_DEVICE int conv_tile_place(const conv_work &w, int tile) {
 
 // columns: output channels of a slice; tile_row_groups: of a tile.
 template <int columns, int tile_row_groups>
-SPIRA_DEVICE conv_work conv_work_of(const conv_tensor_params &p) {
+SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     conv_work w;
     w.outputs = min(*p.count, p.capacity);
     w.row_groups = (w.outputs + order_rows - 1) / order_rows;
@@ -42,14 +42,14 @@ SPIRA_DEVICE conv_work conv_work_of(const conv_tensor_params &p) {
 }
 
 // Number of the pair of row groups at a place of the schedule; unspecified where there is none.
-SPIRA_DEVICE int conv_pair_at(const conv_tensor_params &p, bool there, int place) {
+SPIRA_DEVICE int conv_pair_at(const conv_params &p, bool there, int place) {
     return there && p.order.row ? __ldg(p.order.schedule + place) : place;
 }
 
 // Loads the lane's words of the masks of a pair of row groups: 32 offsets each; 0 where there is no
 // row group or word, or the worker has no such tile.
-SPIRA_DEVICE void conv_masks_load(const conv_tensor_params &p, const conv_work &work, int tile,
-                                  int number, uint32_t (&mask)[conv_pair_groups]) {
+SPIRA_DEVICE void conv_masks_load(const conv_params &p, const conv_work &work, int tile, int number,
+                                  uint32_t (&mask)[conv_pair_groups]) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume);
 #pragma unroll
     for (int g = 0; g < conv_pair_groups; ++g) {
@@ -63,7 +63,7 @@ SPIRA_DEVICE void conv_masks_load(const conv_tensor_params &p, const conv_work &
 
 // The source row at a place of a row group, 0 .. 63, for an offset that the row group has: -1 where
 // there is none.
-SPIRA_DEVICE int32_t conv_source_load(const conv_tensor_params &p, const conv_work &w, int group,
+SPIRA_DEVICE int32_t conv_source_load(const conv_params &p, const conv_work &w, int group,
                                       int offset, bool there, int place) {
     int row = group * order_rows + place;
     int32_t source = row < w.outputs ? row : -1;
@@ -75,7 +75,7 @@ SPIRA_DEVICE int32_t conv_source_load(const conv_tensor_params &p, const conv_wo
 }
 
 // The output row at a place of the layout; -1: none.
-SPIRA_DEVICE int32_t conv_output_load(const conv_tensor_params &p, int outputs, int place) {
+SPIRA_DEVICE int32_t conv_output_load(const conv_params &p, int outputs, int place) {
     return place >= outputs ? -1 : p.order.row ? __ldg(p.order.row + place) : place;
 }
 

@@ -12,7 +12,7 @@ namespace spira {
 // channel  the slice's first; columns: of the slice; i: the channel's number in it
 // outputs  shared.scale: scales, and the shifts from `most` on
 template <int most, typename S>
-SPIRA_DEVICE void conv_scale_load(const conv_tensor_params &p, int channel, int columns, int i,
+SPIRA_DEVICE void conv_scale_load(const conv_params &p, int channel, int columns, int i,
                                   S &shared) {
     if (i < columns) {
         bool inside = channel + i < p.cout;
@@ -28,9 +28,9 @@ SPIRA_DEVICE void conv_scale_load(const conv_tensor_params &p, int channel, int 
 // accumulators of the offsets are rescaled by scale / scale' first (shared.ratio). |scale'| is at
 // least 2^-60 |scale|, so that the ratio does not overflow: the change is below the rounding error.
 template <int most, typename S>
-SPIRA_DEVICE void conv_shortcut_load(const conv_tensor_params &p, int channel, int columns, int i,
+SPIRA_DEVICE void conv_shortcut_load(const conv_params &p, int channel, int columns, int i,
                                      S &shared) {
-    const conv_tensor_shortcut &s = p.shortcut;
+    const conv_params_shortcut &s = p.shortcut;
     if (i < columns) {
         const bool inside = channel + i < p.cout;
         const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;

@@ -64,12 +64,12 @@ std::vector<float> sums_in_order(const problem *p) {
 
 // The same layers by the portable kernel.
 struct by_portable : exact {
-    static void params(const conv_shape *s, conv_tensor_params *t) {
+    static void params(const conv_shape *s, conv_params *t) {
         t->chunks1 = conv_chunks(s->cin, s->type);
         t->chunks = conv_shape_chunks(s);
     }
     template <typename E>
-    static status run(const conv_tensor_params &t, const layer *) {
+    static status run(const conv_params &t, const layer *) {
         const device_info device = device_made(86, 2, 99 * 1024, false);
         return portable_run_exact(t, &device, nullptr);
     }

@@ -49,13 +49,13 @@ struct hopper {
         return (int)ceil_div(hopper_row_bytes(s), hopper_part_whole);
     }
 
-    static void params(const conv_shape *s, conv_tensor_params *t) {
+    static void params(const conv_shape *s, conv_params *t) {
         t->part = hopper_part_bytes(s);
         t->chunks = hopper_parts(s);
     }
 
     template <typename E>
-    static status run(const conv_tensor_params &t, const layer *l) {
+    static status run(const conv_params &t, const layer *l) {
         const device_info d = layer_device(l);
         return hopper_run<E, true>(t, &d, nullptr);
     }

@@ -32,12 +32,12 @@ struct narrow {
         return 0;
     }
 
-    static void params(const conv_shape *, conv_tensor_params *t) {
+    static void params(const conv_shape *, conv_params *t) {
         t->multiprocessors = device.multiprocessors;
     }
 
     template <typename E>
-    static status run(const conv_tensor_params &t, const layer *) {
+    static status run(const conv_params &t, const layer *) {
         return narrow_run<E>(t, nullptr);
     }
 };

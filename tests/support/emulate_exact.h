@@ -30,12 +30,12 @@ struct exact {
         return 0;
     }
 
-    static void params(const conv_shape *s, conv_tensor_params *t) {
+    static void params(const conv_shape *s, conv_params *t) {
         t->tf32 = s->type == numeric_tf32;
     }
 
     template <typename E>
-    static status run(const conv_tensor_params &t, const layer *) {
+    static status run(const conv_params &t, const layer *) {
         return exact_run<E>(t, nullptr, exact_workers);
     }
 };

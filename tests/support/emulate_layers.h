@@ -118,9 +118,9 @@ SPIRA_API bool aligned(const void *p, int channels, int element, int bytes) {
 }
 
 template <typename K, typename E>
-conv_tensor_shortcut shortcut_put(const problem *p) {
+conv_params_shortcut shortcut_put(const problem *p) {
     const conv_shape *s = &p->shape;
-    conv_tensor_shortcut own = {};
+    conv_params_shortcut own = {};
     own.in = features_put(s->type, p->in, s->cin, p->off.in);
     own.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
     own.weights = K::template weights<E>(s, true, p->weight);
@@ -137,12 +137,12 @@ conv_tensor_shortcut shortcut_put(const problem *p) {
 
 // The kernel's parameters as conv.cuh makes them, without the outputs.
 template <typename K, typename E>
-conv_tensor_params params_put(const layer *l) {
+conv_params params_put(const layer *l) {
     const problem *p = &l->joined.main;
     const problem first = problem_first(*p, p->shape.volume - l->summed);
     const conv_shape *s = &first.shape;
     const problem_order o = problem_order_make(&first);
-    conv_tensor_params t = {};
+    conv_params t = {};
     t.in = features_put(s->type, p->in, s->cin, p->off.in);
     t.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
     t.weights = K::template weights<E>(s, false, p->weight);
@@ -226,7 +226,7 @@ std::vector<char> layer_run(const layer *l, bool *good = nullptr) {
     const problem *p = &l->joined.main;
     const numeric type = p->shape.type;
     late.clear();
-    conv_tensor_params t = params_put<K, E>(l);
+    conv_params t = params_put<K, E>(l);
     const outputs o = outputs_put(p);
     t.out = o.first;
     if (!p->residual.empty() && l->in_place) {

@@ -65,13 +65,13 @@ struct portable {
         return conv_shape_chunks(s);
     }
 
-    static void params(const conv_shape *s, conv_tensor_params *t) {
+    static void params(const conv_shape *s, conv_params *t) {
         t->chunks1 = conv_chunks(s->cin, s->type);
         t->chunks = conv_shape_chunks(s);
     }
 
     template <typename E>
-    static status run(const conv_tensor_params &t, const layer *l) {
+    static status run(const conv_params &t, const layer *l) {
         const device_info d = layer_device(l);
         if (l->joined.main.shape.type == numeric_f32) {
             return portable_run_exact(t, &d, nullptr);

@@ -67,10 +67,10 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
 
 // Finishes the own half of the columns. Such a layer takes the plain path (hopper_run).
 template <typename T>
-SPIRA_DEVICE void hopper_finish_half(const conv_tensor_params &p, const hopper_shared &shared,
-                                     int channel, const int (&row)[2],
-                                     uint2 (&residual)[T::batch][2], int tile, int group,
-                                     const hopper_ring &ring, const float (&sum)[T::columns / 2]) {
+SPIRA_DEVICE void hopper_finish_half(const conv_params &p, const hopper_shared &shared, int channel,
+                                     const int (&row)[2], uint2 (&residual)[T::batch][2], int tile,
+                                     int group, const hopper_ring &ring,
+                                     const float (&sum)[T::columns / 2]) {
     const int first = hopper_cluster_rank() * T::finished;
     float half[T::finished / 2];
     hopper_exchange<T::columns>(ring, shared, hopper_cluster_rank(), tile, group, sum, half);

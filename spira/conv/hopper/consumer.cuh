@@ -160,8 +160,8 @@ SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, int set, int gr
 
 // The same, of half parts where the layer has them.
 template <typename T>
-SPIRA_DEVICE void hopper_accumulate_any(const conv_tensor_params &p, const hopper_shared &shared,
-                                        int set, int group, uint32_t zeros, hopper_ring &ring,
+SPIRA_DEVICE void hopper_accumulate_any(const conv_params &p, const hopper_shared &shared, int set,
+                                        int group, uint32_t zeros, hopper_ring &ring,
                                         float (&sum)[T::row_groups][T::columns / 2]) {
     if constexpr (T::halves) {
         if (p.part == hopper_part_half) {

@@ -37,9 +37,9 @@ SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
 #endif
 }
 
-// Adds conv_tensor_params.sums, if there are any, to a lane's accumulators.
+// Adds conv_params.sums, if there are any, to a lane's accumulators.
 template <int columns>
-SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, const int (&row)[2],
+SPIRA_DEVICE void hopper_add_sums(const conv_params &p, int channel, const int (&row)[2],
                                   float (&sum)[columns / 2]) {
     enum { at_a_time = columns <= 96 ? 4 : 2 }; // as registers allow
     if (!p.sums) {
@@ -74,7 +74,7 @@ SPIRA_DEVICE void hopper_add_sums(const conv_tensor_params &p, int channel, cons
 
 // Whether the plain path applies: not for unaligned outputs, leaky ReLU, or a residual besides a
 // shortcut.
-SPIRA_BOTH bool hopper_is_plain(const conv_tensor_params &p) {
+SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
     return p.wide_out && p.epilogue.act != activation_leaky && !(p.residual && p.shortcut.parts);
 }
 
@@ -116,16 +116,15 @@ SPIRA_DEVICE int hopper_joined_channel() {
 
 // Byte of a channel of a row, in an array of the outputs' shape.
 template <typename E>
-SPIRA_DEVICE int64_t hopper_byte_of(const conv_tensor_params &p, int row, int channel) {
+SPIRA_DEVICE int64_t hopper_byte_of(const conv_params &p, int row, int channel) {
     return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
 }
 
 // Loads the residual of two rows of a lane, for the pairs of channel groups from `first` on that
 // are in begin .. end - 1. channel: the lane's first.
 template <typename E, int batch>
-SPIRA_DEVICE void hopper_residual_load(const conv_tensor_params &p, int channel,
-                                       const int (&row)[2], int first, int begin, int end,
-                                       uint2 (&residual)[batch][2]) {
+SPIRA_DEVICE void hopper_residual_load(const conv_params &p, int channel, const int (&row)[2],
+                                       int first, int begin, int end, uint2 (&residual)[batch][2]) {
 #pragma unroll
     for (int i = 0; i < 2 * batch; ++i) {
         const int j = first + i / 2, h = i % 2;
@@ -145,8 +144,8 @@ SPIRA_DEVICE void hopper_residual_load(const conv_tensor_params &p, int channel,
 // from      the first channel's number in the slice; channel: in the layer
 // residual  with `adds`: the first T::prefetch pairs of channel groups are loaded already
 template <typename T, bool adds>
-SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const hopper_shared &shared,
-                                     int from, int channel, const int (&row)[2],
+SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &shared, int from,
+                                     int channel, const int (&row)[2],
                                      uint2 (&residual)[T::batch][2],
                                      const float (&sum)[T::finished / 2]) {
     typedef typename T::element E;
@@ -193,8 +192,8 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_tensor_params &p, const hopper_s
 
 // With the layer's residual, if it has one. With a shortcut the plain path has none.
 template <typename T>
-SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_shared &shared,
-                                      int from, int channel, const int (&row)[2],
+SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const hopper_shared &shared, int from,
+                                      int channel, const int (&row)[2],
                                       uint2 (&residual)[T::batch][2],
                                       const float (&sum)[T::finished / 2]) {
     if (!T::shortcut && p.residual) {
@@ -208,8 +207,8 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_tensor_params &p, const hopper_
 
 // Finishes two neighbouring channels of an output. from: the first one's number in the slice.
 template <typename E>
-SPIRA_DEVICE void hopper_finish_two(const conv_tensor_params &p, const hopper_shared &shared,
-                                    int from, int channel, int row, float x, float y) {
+SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &shared, int from,
+                                    int channel, int row, float x, float y) {
     union pair {
         uint32_t all;
         E element[2];
@@ -246,7 +245,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_tensor_params &p, const hopper_sh
 // their registers, four at a time. It is small since every kernel's code has to be fetched, also by
 // layers that do not run it.
 template <typename T>
-SPIRA_DEVICE void hopper_finish_general(const conv_tensor_params &p, const hopper_shared &shared,
+SPIRA_DEVICE void hopper_finish_general(const conv_params &p, const hopper_shared &shared,
                                         int channel, int (&row)[T::row_groups][2],
                                         float (&sum)[T::row_groups][T::columns / 2]) {
     typedef typename T::element E;
@@ -277,7 +276,7 @@ SPIRA_DEVICE void hopper_finish_general(const conv_tensor_params &p, const hoppe
 
 // Loads the output rows of a lane, two of each row group from `first` on; -1: none.
 template <int row_groups>
-SPIRA_DEVICE void hopper_outputs_load(const conv_tensor_params &p, int outputs, int first,
+SPIRA_DEVICE void hopper_outputs_load(const conv_params &p, int outputs, int first,
                                       int (&row)[row_groups][2]) {
     const int own = threadIdx.x % hopper_warpgroup / 32 * 16 + warp_lane() / 4;
 #pragma unroll
@@ -289,8 +288,8 @@ SPIRA_DEVICE void hopper_outputs_load(const conv_tensor_params &p, int outputs, 
 
 // Finishes the row groups of a warpgroup, where the thread block has its tile alone.
 template <typename T>
-SPIRA_DEVICE void hopper_finish(const conv_tensor_params &p, const hopper_shared &shared,
-                                int channel, int (&row)[T::row_groups][2],
+SPIRA_DEVICE void hopper_finish(const conv_params &p, const hopper_shared &shared, int channel,
+                                int (&row)[T::row_groups][2],
                                 uint2 (&residual)[T::row_groups][T::batch][2],
                                 float (&sum)[T::row_groups][T::columns / 2]) {
 #pragma unroll

@@ -17,7 +17,7 @@ struct hopper_piece {
     bool wide;        // the pieces of the whole warp are aligned
 };
 
-// p: conv_tensor_params or conv_tensor_shortcut.
+// p: conv_params or conv_params_shortcut.
 template <typename E, typename P>
 SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
     const bool second = hopper_piece_second(p.cin, piece);

@@ -15,7 +15,7 @@ namespace spira {
 // Writes what the epilogue needs, and the zeros. All threads call this, or the consumers alone
 // where producers start early.
 template <typename T>
-SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring &ring,
+SPIRA_DEVICE void hopper_prepare(const conv_params &p, const hopper_ring &ring,
                                  hopper_shared &shared) {
     const int channel = (int)blockIdx.y * T::columns;
     const int threads = T::early ? T::consumers : T::threads;
@@ -40,7 +40,7 @@ SPIRA_DEVICE void hopper_prepare(const conv_tensor_params &p, const hopper_ring 
 
 // The loop of a consumer warpgroup over its tiles.
 template <typename T>
-SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_shared &shared,
+SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
     typedef typename T::element E;
     const conv_work work = hopper_work_of<T::columns>(p);
@@ -88,7 +88,7 @@ SPIRA_DEVICE void hopper_consume(const conv_tensor_params &p, const hopper_share
 // ---- kernel -------------------------------------------------------------------------------------
 
 template <typename T>
-SPIRA_DEVICE void hopper_barriers_init(const conv_tensor_params &p, hopper_shared &shared) {
+SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shared) {
     if ((int)threadIdx.x < p.size.depth) {
         // Consumer warps of a tile; producer lanes of a team, and the header.
         mbarrier_init(&shared.empty[threadIdx.x], T::set_warpgroups * 4);
@@ -104,7 +104,7 @@ SPIRA_DEVICE void hopper_barriers_init(const conv_tensor_params &p, hopper_share
     mbarrier_init_fence();
 }
 
-SPIRA_DEVICE void hopper_barriers_inval(const conv_tensor_params &p, hopper_shared &shared) {
+SPIRA_DEVICE void hopper_barriers_inval(const conv_params &p, hopper_shared &shared) {
     if ((int)threadIdx.x < p.size.depth) {
         mbarrier_inval(&shared.empty[threadIdx.x]);
         mbarrier_inval(&shared.full[threadIdx.x]);
@@ -121,7 +121,7 @@ SPIRA_DEVICE void hopper_barriers_inval(const conv_tensor_params &p, hopper_shar
 // T: hopper_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
-    hopper_kernel(const __grid_constant__ conv_tensor_params p) {
+    hopper_kernel(const __grid_constant__ conv_params p) {
 #if SPIRA_WGMMA
     // ---- prepare
     if (!p.programmatic) {

@@ -9,7 +9,7 @@ namespace spira {
 
 // T: hopper_traits.
 template <typename T>
-SPIRA_API status hopper_launch(conv_tensor_params p, const device_info *d, cudaStream_t stream) {
+SPIRA_API status hopper_launch(conv_params p, const device_info *d, cudaStream_t stream) {
     p.size.split = T::split;
     p.size.tiles = T::tiles;
     p.size.depth = hopper_stages(T::columns, T::row, &p.size, d->shared_max);
@@ -30,8 +30,7 @@ SPIRA_API status hopper_launch(conv_tensor_params p, const device_info *d, cudaS
 // Few layers have a shortcut, so there are fewer variants with one: 64 columns serve for 32, too,
 // and are not split.
 template <typename E, bool shortcut>
-SPIRA_API status hopper_run_as(const conv_tensor_params &p, const device_info *d,
-                               cudaStream_t stream) {
+SPIRA_API status hopper_run_as(const conv_params &p, const device_info *d, cudaStream_t stream) {
     enum { row = hopper_part_whole, least = shortcut ? 64 : 32, split_of_64 = shortcut ? 1 : 2 };
     const bool split = p.size.split > 1 && hopper_is_plain(p);
     switch (p.size.slices) {
@@ -62,8 +61,7 @@ SPIRA_API status hopper_run_as(const conv_tensor_params &p, const device_info *d
 // Computes a layer. p.size must fit (hopper_sizes_fit). shortcuts: compile the variants with a
 // fused shortcut, too; without them a shortcut is refused.
 template <typename E, bool shortcuts = true>
-SPIRA_API status hopper_run(const conv_tensor_params &p, const device_info *d,
-                            cudaStream_t stream) {
+SPIRA_API status hopper_run(const conv_params &p, const device_info *d, cudaStream_t stream) {
     if constexpr (shortcuts) {
         if (p.shortcut.parts) {
             return hopper_run_as<E, true>(p, d, stream);

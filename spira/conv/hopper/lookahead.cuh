@@ -38,8 +38,7 @@ enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
 
 // Goes to the next tile: counts its offsets and stages, and reads ahead.
 template <int slots, bool shortcut>
-SPIRA_DEVICE void hopper_tile_next(const conv_tensor_params &p, const conv_work &work,
-                                   hopper_cursor &c) {
+SPIRA_DEVICE void hopper_tile_next(const conv_params &p, const conv_work &work, hopper_cursor &c) {
     ++c.tile;
     c.number = c.next;
     c.next = c.after_next;
@@ -91,9 +90,8 @@ SPIRA_DEVICE uint32_t hopper_offset_find(const hopper_cursor &c, int words, int 
 
 // Loads the source rows of an offset. first: the warp's first row group of the tile.
 template <int row_groups>
-SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const conv_work &work,
-                                      int number, int first, uint32_t entry,
-                                      int32_t (&source)[row_groups][2]) {
+SPIRA_DEVICE void hopper_sources_load(const conv_params &p, const conv_work &work, int number,
+                                      int first, uint32_t entry, int32_t (&source)[row_groups][2]) {
     const int lane = threadIdx.x % 32, offset = (int)(entry & ((1u << hopper_offset_bits) - 1));
 #pragma unroll
     for (int g = 0; g < row_groups; ++g) {
@@ -108,9 +106,8 @@ SPIRA_DEVICE void hopper_sources_load(const conv_tensor_params &p, const conv_wo
 
 // The warp's next part of the shortcut. Its source rows are the output rows of the tile.
 template <int row_groups>
-SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const conv_work &work,
-                                      int first_group, const hopper_cursor &c,
-                                      hopper_job<1, row_groups> &job) {
+SPIRA_DEVICE void hopper_job_shortcut(const conv_params &p, const conv_work &work, int first_group,
+                                      const hopper_cursor &c, hopper_job<1, row_groups> &job) {
     const int lane = threadIdx.x % 32;
     job.last = c.at == c.stages - 1;
     job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_cluster_rank();
@@ -134,9 +131,8 @@ SPIRA_DEVICE void hopper_job_shortcut(const conv_tensor_params &p, const conv_wo
 
 // The warp's next job, with its source rows loaded.
 template <int slots, int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_job_next(const conv_tensor_params &p, const conv_work &work,
-                                  int first_group, hopper_cursor &c,
-                                  hopper_job<slots, row_groups> &job) {
+SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, int first_group,
+                                  hopper_cursor &c, hopper_job<slots, row_groups> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
         hopper_tile_next<slots, shortcut>(p, work, c);

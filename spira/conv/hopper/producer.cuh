@@ -13,8 +13,7 @@
 namespace spira {
 
 // Output channels that a thread block has weights for.
-SPIRA_DEVICE int hopper_weight_rows(const conv_tensor_params &p, const conv_work &work,
-                                    int columns) {
+SPIRA_DEVICE int hopper_weight_rows(const conv_params &p, const conv_work &work, int columns) {
     return min(columns, hopper_couts(p.cout) - work.channel);
 }
 
@@ -29,7 +28,7 @@ SPIRA_DEVICE bool hopper_job_is_shortcut(const hopper_job<slots, row_groups> &jo
 // Copies the warp's row groups into the region of a stage that begins at byte `begin` of a part.
 // first: the warp's first row group of the tile.
 template <typename E, int columns, int part, int begin, int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_fill_rows(const conv_tensor_params &p, int first,
+SPIRA_DEVICE void hopper_fill_rows(const conv_params &p, int first,
                                    const hopper_job<hopper_slots(part), row_groups> &job,
                                    const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
@@ -59,7 +58,7 @@ SPIRA_DEVICE void hopper_fill_rows(const conv_tensor_params &p, int first,
 
 // Copies the warp's row groups into all regions of a stage. A part of a shortcut has one region.
 template <typename T, int part>
-SPIRA_DEVICE void hopper_produce_rows(const conv_tensor_params &p, int first,
+SPIRA_DEVICE void hopper_produce_rows(const conv_params &p, int first,
                                       const hopper_job<hopper_slots(part), T::team_row_groups> &job,
                                       const hopper_ring &ring) {
     typedef typename T::element E;
@@ -78,7 +77,7 @@ SPIRA_DEVICE void hopper_produce_rows(const conv_tensor_params &p, int first,
 
 // Whether all rows are read by asynchronous copies.
 template <bool shortcut>
-SPIRA_DEVICE bool hopper_is_wide(const conv_tensor_params &p) {
+SPIRA_DEVICE bool hopper_is_wide(const conv_params &p) {
     return p.wide_in && p.wide_in2 && (!shortcut || (p.shortcut.wide_in && p.shortcut.wide_in2));
 }
 
@@ -86,7 +85,7 @@ SPIRA_DEVICE bool hopper_is_wide(const conv_tensor_params &p) {
 // (cp.async.mbarrier.arrive) does not release stores. So a warp that may have stored rows waits and
 // arrives with all lanes, unless the lane that writes the header arrives after it anyway.
 template <int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_arrive(const conv_tensor_params &p, uint32_t barrier) {
+SPIRA_DEVICE void hopper_arrive(const conv_params &p, uint32_t barrier) {
     if (row_groups == hopper_row_groups || hopper_is_wide<shortcut>(p)) {
         mbarrier_arrive_copies(barrier);
     } else {
@@ -99,7 +98,7 @@ SPIRA_DEVICE void hopper_arrive(const conv_tensor_params &p, uint32_t barrier) {
 
 // Copies the weights of one region. image: number of offset and part; bytes: of a part.
 template <int columns, int log>
-SPIRA_DEVICE void hopper_weights_copy(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void hopper_weights_copy(const conv_params &p, const conv_work &work,
                                       const void *weights, int image, int bytes, int begin,
                                       uint32_t to, uint32_t barrier) {
     int couts = hopper_couts(p.cout);
@@ -111,7 +110,7 @@ SPIRA_DEVICE void hopper_weights_copy(const conv_tensor_params &p, const conv_wo
 
 // Asks for the weights of the region that begins at byte `begin` of a part.
 template <int columns, int part, int begin, int row_groups, bool shortcut>
-SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void hopper_fill_weights(const conv_params &p, const conv_work &work,
                                       const hopper_job<hopper_slots(part), row_groups> &job,
                                       const hopper_ring &ring) {
     enum { log = hopper_region_log(part, begin), slots = hopper_slots(part) };
@@ -134,7 +133,7 @@ SPIRA_DEVICE void hopper_fill_weights(const conv_tensor_params &p, const conv_wo
 // Asks for the weights of a stage. One lane of a team calls this.
 template <typename T, int part>
 SPIRA_DEVICE void
-hopper_produce_weights(const conv_tensor_params &p, const conv_work &work,
+hopper_produce_weights(const conv_params &p, const conv_work &work,
                        const hopper_job<hopper_slots(part), T::team_row_groups> &job,
                        const hopper_ring &ring) {
     enum { columns = T::columns, own = T::team_row_groups };
@@ -148,7 +147,7 @@ hopper_produce_weights(const conv_tensor_params &p, const conv_work &work,
 
 // Bytes of the weights of a stage.
 template <int columns, int part, int row_groups>
-SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_params &p, const conv_work &work,
                                            const hopper_job<hopper_slots(part), row_groups> &job) {
     const uint32_t rows = (uint32_t)hopper_weight_rows(p, work, columns);
     uint32_t bytes = 0;
@@ -181,8 +180,8 @@ SPIRA_DEVICE uint32_t hopper_header_of(const hopper_job<hopper_slots(part), row_
 // weights are under way already.
 template <typename T, int part>
 SPIRA_DEVICE void
-hopper_produce_stage(const conv_tensor_params &p, const conv_work &work, int first, bool leads,
-                     bool begun, const hopper_job<hopper_slots(part), T::team_row_groups> &job,
+hopper_produce_stage(const conv_params &p, const conv_work &work, int first, bool leads, bool begun,
+                     const hopper_job<hopper_slots(part), T::team_row_groups> &job,
                      const hopper_ring &ring) {
     if (leads && !begun) {
         hopper_produce_weights<T, part>(p, work, job, ring);
@@ -209,7 +208,7 @@ hopper_produce_stage(const conv_tensor_params &p, const conv_work &work, int fir
 // round to a stage that is still read, and take the phase of `empty` for the one after the next. So
 // with two sets a team also waits until the stage's previous content had been complete (`full`).
 template <typename T, int part>
-SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, hopper_ring ring) {
+SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
     enum { slots = hopper_slots(part), warps = T::team_warps, own = T::team_row_groups };
     const conv_work work = hopper_work_of<T::columns>(p);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % (hopper_teams * warps);
@@ -255,7 +254,7 @@ SPIRA_DEVICE void hopper_produce(const conv_tensor_params &p, hopper_ring ring) 
 
 // The same, of half parts where the layer has them.
 template <typename T>
-SPIRA_DEVICE void hopper_produce_any(const conv_tensor_params &p, const hopper_ring &ring) {
+SPIRA_DEVICE void hopper_produce_any(const conv_params &p, const hopper_ring &ring) {
     if constexpr (T::halves) {
         if (p.part == hopper_part_half) {
             hopper_produce<T, hopper_part_half>(p, ring);

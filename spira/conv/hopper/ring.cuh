@@ -19,7 +19,7 @@ struct hopper_ring {
     uint32_t phase; // parity of the round
 };
 
-SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_tensor_params &p, int columns, int row,
+SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_params &p, int columns, int row,
                                         const hopper_shared &shared, const char *memory) {
     hopper_ring r;
     r.shared = shared_address(&shared);

@@ -14,12 +14,12 @@ SPIRA_DEVICE int hopper_cluster_rank() {
 }
 
 template <int columns>
-SPIRA_DEVICE conv_work hopper_work_of(const conv_tensor_params &p) {
+SPIRA_DEVICE conv_work hopper_work_of(const conv_params &p) {
     return conv_work_of<columns, hopper_row_groups>(p);
 }
 
 // Number of the worker's `tile`-th tile in the layout; unspecified past the last.
-SPIRA_DEVICE int hopper_tile(const conv_tensor_params &p, const conv_work &w, int tile) {
+SPIRA_DEVICE int hopper_tile(const conv_params &p, const conv_work &w, int tile) {
     return conv_pair_at(p, tile < w.tiles, conv_tile_place(w, tile));
 }
 

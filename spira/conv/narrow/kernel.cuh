@@ -41,7 +41,7 @@ SPIRA_DEVICE int narrow_place(int first, int column) {
 // Asks for the rows of a lane's outputs, so that the residual can be loaded as soon as the products
 // are done. first: the warp's first place.
 template <int halves>
-SPIRA_DEVICE void narrow_outputs_request(const conv_tensor_params &p, int first,
+SPIRA_DEVICE void narrow_outputs_request(const conv_params &p, int first,
                                          narrow_shared<halves> &shared) {
     static_assert(narrow_groups == 4, "16 bytes");
 #pragma unroll
@@ -65,7 +65,7 @@ SPIRA_DEVICE void narrow_vector_load(const float *vector, int channel, bool insi
 }
 
 // The same as conv_output_of, with fewer loads where all vectors are aligned.
-SPIRA_DEVICE conv_output narrow_vectors(const conv_tensor_params &p, int channel) {
+SPIRA_DEVICE conv_output narrow_vectors(const conv_params &p, int channel) {
     const conv_epilogue &e = p.epilogue;
     if (((uintptr_t)e.scale | (uintptr_t)e.shift | (uintptr_t)e.bias) % 16 || p.cout % 4) {
         return conv_output_of(p, channel);
@@ -89,7 +89,7 @@ SPIRA_DEVICE conv_output narrow_vectors(const conv_tensor_params &p, int channel
 // Loads what the epilogue needs besides the sums; the residual only where it is aligned.
 // async_copy_wait has been called.
 template <int halves>
-SPIRA_DEVICE void narrow_outputs_load(const conv_tensor_params &p, int first, int outputs,
+SPIRA_DEVICE void narrow_outputs_load(const conv_params &p, int first, int outputs,
                                       const narrow_shared<halves> &shared,
                                       narrow_outputs<narrow_groups * halves> &to) {
     const int lane = threadIdx.x % 32, channel = (halves == 1 ? lane / 8 : lane / 4) * 4;
@@ -134,8 +134,8 @@ SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_gr
 
 // The residual of an output; unspecified without one.
 template <typename E, bool wide, int rows>
-SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_tensor_params &p,
-                                          const narrow_outputs<rows> &f, int i) {
+SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_params &p, const narrow_outputs<rows> &f,
+                                          int i) {
     union {
         uint32_t word[2];
         conv_quad<E> quad;
@@ -150,7 +150,7 @@ SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_tensor_params &p,
 
 // Finishes four channels of an output, as conv_output_store_as does with a residual of its own.
 template <typename E, bool wide>
-SPIRA_DEVICE void narrow_output_store(const conv_tensor_params &p, const conv_output &f, int row,
+SPIRA_DEVICE void narrow_output_store(const conv_params &p, const conv_output &f, int row,
                                       float4 sum, const conv_quad<E> &residual) {
     sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
     const float value[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -166,7 +166,7 @@ SPIRA_DEVICE void narrow_output_store(const conv_tensor_params &p, const conv_ou
 }
 
 template <typename E, bool wide, int rows>
-SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+SPIRA_DEVICE void narrow_store(const conv_params &p, const narrow_outputs<rows> &f,
                                const float4 (&sum)[rows]) {
     conv_quad<E> residual[rows]; // all before the first store: behind it a load would wait
 #pragma unroll
@@ -186,7 +186,7 @@ SPIRA_DEVICE void narrow_store(const conv_tensor_params &p, const narrow_outputs
 // The same, with fewer instructions: aligned, without initial sums and leaky ReLU. A residual that
 // is not there is zero.
 template <typename E, int rows>
-SPIRA_DEVICE void narrow_store_plain(const conv_tensor_params &p, const narrow_outputs<rows> &f,
+SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<rows> &f,
                                      const float4 (&sum)[rows]) {
     char *const out = (char *)p.out + f.vectors.channel * narrow_element;
 #pragma unroll
@@ -208,7 +208,7 @@ SPIRA_DEVICE void narrow_store_plain(const conv_tensor_params &p, const narrow_o
 }
 
 template <typename E, int halves>
-SPIRA_DEVICE void narrow_finish(const conv_tensor_params &p,
+SPIRA_DEVICE void narrow_finish(const conv_params &p,
                                 const narrow_outputs<narrow_groups * halves> &f,
                                 const narrow_sums<halves> &sum) {
     float4 quad[narrow_groups * halves];
@@ -248,7 +248,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
 
 template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
-    narrow_kernel(const __grid_constant__ conv_tensor_params p) {
+    narrow_kernel(const __grid_constant__ conv_params p) {
 #if SPIRA_MMA
     enum { places = 8 * narrow_groups, each = narrow_pair / places }; // of a warp; warps of a pair
     enum { shares = narrow_resident(steps, halves, wide) };

@@ -226,7 +226,7 @@ SPIRA_BOTH constexpr int narrow_warm_loads(int shares) {
 // scratch: the first of the thread's own narrow_warm_loads(shares) words of shared memory, which
 // are 128 bytes apart.
 template <int shares>
-SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t scratch) {
+SPIRA_DEVICE void narrow_warm(const conv_params &p, int bytes, uint32_t scratch) {
     enum { step = shares * narrow_threads * narrow_sector };
     if ((int)blockIdx.x >= shares * p.multiprocessors) {
         return;
@@ -247,7 +247,7 @@ SPIRA_DEVICE void narrow_warm(const conv_tensor_params &p, int bytes, uint32_t s
 
 // The lane's operands of the first offset.
 template <int fold>
-SPIRA_DEVICE const char *narrow_weights_of(const conv_tensor_params &p) {
+SPIRA_DEVICE const char *narrow_weights_of(const conv_params &p) {
     const int lane = threadIdx.x % 32, parts = 4 / fold;
     const char *own = (const char *)p.weights + (lane / 4 * parts + lane % parts) * conv_lane_bytes;
 #ifdef __CUDA_ARCH__
@@ -281,8 +281,7 @@ struct narrow_walk {
 
 // Walks from offset `begin` on. share: which of the warps that share the places this one is; it
 // takes every p.size.split-th offset. The identity has no mask.
-SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_tensor_params &p, int64_t group, int begin,
-                                        int share) {
+SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_params &p, int64_t group, int begin, int share) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
     narrow_walk w = {0, 0, 0, begin, begin};
     if (p.order.row && own < words) {
@@ -338,7 +337,7 @@ struct narrow_from {
 };
 
 template <typename E, int fold, int steps>
-SPIRA_DEVICE narrow_from narrow_from_of(const conv_tensor_params &p, int64_t group, int place) {
+SPIRA_DEVICE narrow_from narrow_from_of(const conv_params &p, int64_t group, int place) {
     const int lane = threadIdx.x % 32, at = lane % (4 / fold) * (8 * steps);
     narrow_from f;
     f.source = p.order.source + group * p.volume * order_rows + place + lane / 4 * narrow_groups;
@@ -471,7 +470,7 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
 // Adds the products of narrow_scope offsets from `begin` on to the warp's places. first: its first
 // place.
 template <typename E, int fold, int steps, int halves, bool wide>
-SPIRA_DEVICE void narrow_accumulate(const conv_tensor_params &p, int first, int outputs, int begin,
+SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs, int begin,
                                     int share, narrow_sums<halves> &sum) {
     enum { ahead = narrow_ahead(fold, steps, halves, wide) };
     const int64_t group = first / order_rows;

@@ -33,7 +33,7 @@ struct pairs_piece {
     int bytes; // that a row has from the lane's first on
 };
 
-SPIRA_DEVICE pairs_piece pairs_piece_of(const conv_tensor_params &p, int chunk, int element) {
+SPIRA_DEVICE pairs_piece pairs_piece_of(const conv_params &p, int chunk, int element) {
     bool second = chunk >= p.chunks1;
     int at = (second ? chunk - p.chunks1 : chunk) * conv_chunk_bytes +
              (int)threadIdx.x % 4 * conv_lane_bytes;
@@ -56,7 +56,7 @@ SPIRA_DEVICE void pairs_read(uint4 &to, const char *from, int there) {
 // Loads a lane's bytes of rows g and g + 8, of the chunks from `chunk` on. A pair without a source
 // keeps the old bytes: the result is discarded.
 template <typename E, int chunks, pairs_access access>
-SPIRA_DEVICE void pairs_rows_load(const conv_tensor_params &p, const pairs_piece &in, int chunk,
+SPIRA_DEVICE void pairs_rows_load(const conv_params &p, const pairs_piece &in, int chunk,
                                   const pairs_group &pairs, uint4 (&part)[chunks][2]) {
 #pragma unroll
     for (int j = 0; j < chunks; ++j) {

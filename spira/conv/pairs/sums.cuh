@@ -113,8 +113,8 @@ SPIRA_DEVICE void pairs_sums_end(const pairs_params &p, const pairs_task &task,
 //
 // sums  accumulators of the stripe, whose rows these are from `from` on
 template <typename E, int channel_groups>
-SPIRA_DEVICE void pairs_finish_rows(const conv_tensor_params &p, int first_row, int there,
-                                    int channel, int from, const char *sums) {
+SPIRA_DEVICE void pairs_finish_rows(const conv_params &p, int first_row, int there, int channel,
+                                    int from, const char *sums) {
     enum { quads = channel_groups * 2, at_a_time = 32 / quads };
     int lane = threadIdx.x % 32, quad = lane % quads;
     channel += quad * 4;

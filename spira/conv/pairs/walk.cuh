@@ -19,7 +19,7 @@ enum {
 };
 
 struct pairs_params {
-    conv_tensor_params conv; // sources, weights, outputs, epilogue; no layout
+    conv_params conv; // sources, weights, outputs, epilogue; no layout
     map_pairs pairs;
     pairs_sides sides;
     int32_t *first;  // [volume + 1] atomic form: the first unit of each list

@@ -61,7 +61,7 @@ SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
 
 // Teams that fill the ring. Those of a shallow one are two.
 template <typename T>
-SPIRA_DEVICE int portable_teams(const conv_tensor_params &p) {
+SPIRA_DEVICE int portable_teams(const conv_params &p) {
     return T::teams > 2 && p.size.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
 }
 
@@ -87,7 +87,7 @@ struct portable_cursor {
 // The numbers of the pairs of 32 tiles, `tile` a multiple of 32: a lane has those of tile + lane;
 // unspecified past the last.
 template <typename T>
-SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_work &work, int tile,
+SPIRA_DEVICE void portable_pairs_load(const conv_params &p, const conv_work &work, int tile,
                                       int (&pair)[T::pairs]) {
     const int all = order_pairs(work.row_groups), own = tile + (int)threadIdx.x % 32;
 #pragma unroll
@@ -99,7 +99,7 @@ SPIRA_DEVICE void portable_pairs_load(const conv_tensor_params &p, const conv_wo
 
 // Reads ahead to a tile.
 template <typename T>
-SPIRA_DEVICE void portable_tile_load(const conv_tensor_params &p, const conv_work &work, int tile,
+SPIRA_DEVICE void portable_tile_load(const conv_params &p, const conv_work &work, int tile,
                                      portable_cursor<T::pairs> &c) {
     if (tile % 32 == 0) {
         portable_pairs_load<T>(p, work, tile, c.pair);
@@ -113,7 +113,7 @@ SPIRA_DEVICE void portable_tile_load(const conv_tensor_params &p, const conv_wor
 
 // Goes to the next tile.
 template <typename T>
-SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_tile_next(const conv_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
     const int own = (int)threadIdx.x / 32 % T::pairs, at = warp_lane() * portable_lane_rows;
     int pair = 0;
@@ -139,7 +139,7 @@ SPIRA_DEVICE void portable_tile_next(const conv_tensor_params &p, const conv_wor
 // Before the first tile. groups: of the pair, those of the thread block; it has one tile if it has
 // not both.
 template <typename T>
-SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_cursor_begin(const conv_params &p, const conv_work &work,
                                         uint32_t groups, portable_cursor<T::pairs> &c) {
     c.tile = -1;
     c.row = c.first = c.skip = 0;
@@ -156,7 +156,7 @@ SPIRA_DEVICE void portable_cursor_begin(const conv_tensor_params &p, const conv_
 
 // Finds offsets of which some are still to come: of this tile, or of the next one.
 template <typename T>
-SPIRA_DEVICE void portable_cursor_refill(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_cursor_refill(const conv_params &p, const conv_work &work,
                                          portable_cursor<T::pairs> &c) {
     if (!c.words && !c.shortcut && c.tile < work.tiles) {
         portable_tile_next<T>(p, work, c);
@@ -172,7 +172,7 @@ SPIRA_DEVICE void portable_cursor_refill(const conv_tensor_params &p, const conv
 }
 
 // Stages of an entry.
-SPIRA_DEVICE int portable_entry_stages(const conv_tensor_params &p, bool of_shortcut) {
+SPIRA_DEVICE int portable_entry_stages(const conv_params &p, bool of_shortcut) {
     return of_shortcut ? p.shortcut.parts : p.chunks;
 }
 
@@ -227,7 +227,7 @@ SPIRA_DEVICE void portable_offsets_skip(int stages, portable_cursor<pairs> &c) {
 
 // Puts the team's next entry into a slot; its source rows are on their way.
 template <typename T>
-SPIRA_DEVICE void portable_entry_next(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_entry_next(const conv_params &p, const conv_work &work,
                                       portable_cursor<T::pairs> &c, uint32_t slot) {
     uint32_t what;
     bool there;

@@ -30,9 +30,9 @@ SPIRA_DEVICE float4 portable_quad(const float (&sum)[bands][4], int q, int h) {
     return make_float4(sum[2 * q][h], sum[2 * q][2 + h], sum[2 * q + 1][h], sum[2 * q + 1][2 + h]);
 }
 
-// Adds conv_tensor_params.sums. channel: the lane's first.
+// Adds conv_params.sums. channel: the lane's first.
 template <typename T>
-SPIRA_DEVICE void portable_sums_add(const conv_tensor_params &p, int channel,
+SPIRA_DEVICE void portable_sums_add(const conv_params &p, int channel,
                                     const int (&row)[T::fragments][2],
                                     float (&sum)[T::fragments][T::bands][4]) {
     const int pitch = conv_sums_pitch(p.cout);
@@ -76,7 +76,7 @@ SPIRA_DEVICE void portable_affine_apply(const portable_affine &a, float4 sum, fl
 
 // Finishes four channels of an output. plain: without residual and leaky activation.
 template <typename E, bool plain>
-SPIRA_DEVICE conv_quad<E> portable_finish(const conv_tensor_params &p, const portable_affine &a,
+SPIRA_DEVICE conv_quad<E> portable_finish(const conv_params &p, const portable_affine &a,
                                           float4 sum, const conv_quad<E> &residual) {
     const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     const bool leaky = !plain && p.epilogue.act == activation_leaky;
@@ -128,7 +128,7 @@ SPIRA_DEVICE const conv_quad<E> &portable_packed_quad(portable_packed<E> &v) {
 // before the outputs of the batch are stored. channel: the lane's first; vectors: of this channel,
 // portable_affine_load.
 template <typename T, bool plain>
-SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, uint32_t vectors, int channel,
+SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, int channel,
                                        const int (&row)[T::fragments][2],
                                        const float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
@@ -171,8 +171,8 @@ SPIRA_DEVICE void portable_finish_wide(const conv_tensor_params &p, uint32_t vec
 // Finishes unaligned outputs in a compact loop, in which the accumulators move down through their
 // registers, two bands at a time.
 template <typename T>
-SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, uint32_t vectors,
-                                            int channel, int (&row)[T::fragments][2],
+SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vectors, int channel,
+                                            int (&row)[T::fragments][2],
                                             float (&sum)[T::fragments][T::bands][4]) {
     typedef typename T::element E;
     enum { quads = T::bands / 2, values = T::fragments * T::bands * 4 };
@@ -211,7 +211,7 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_tensor_params &p, uint32_
 
 // Finishes a warp's outputs. from: its first channel in the slice; channel: in the layer.
 template <typename T>
-SPIRA_DEVICE void portable_finish_any(const conv_tensor_params &p, const float *scale, int from,
+SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, int from,
                                       int channel, int (&row)[T::fragments][2],
                                       float (&sum)[T::fragments][T::bands][4]) {
     const int own = portable_g<T>() * 4;

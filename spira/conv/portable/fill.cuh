@@ -90,8 +90,7 @@ struct portable_target {
 };
 
 template <typename T>
-SPIRA_DEVICE portable_target portable_target_of(const conv_tensor_params &p,
-                                                const conv_work &work) {
+SPIRA_DEVICE portable_target portable_target_of(const conv_params &p, const conv_work &work) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % T::pairs;
     portable_target t;
     t.thread = (int)(threadIdx.x % (32 * T::pairs));
@@ -108,7 +107,7 @@ SPIRA_DEVICE portable_target portable_target_of(const conv_tensor_params &p,
 
 // Begins to fill the stages of an entry. slot: its address; the copies into it have arrived.
 template <typename T>
-SPIRA_DEVICE void portable_filling_begin(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_filling_begin(const conv_params &p, const conv_work &work,
                                          const portable_target &target, uint32_t slot,
                                          portable_filling<T::warp_fragments> &f) {
     typedef typename T::element E;
@@ -236,8 +235,8 @@ SPIRA_DEVICE uint32_t portable_pieces(const portable_chunk &c) {
 }
 
 // Copies the warp's output rows of the tile.
-SPIRA_DEVICE void portable_fill_outputs(const conv_tensor_params &p, const conv_work &work,
-                                        int place, uint32_t to) {
+SPIRA_DEVICE void portable_fill_outputs(const conv_params &p, const conv_work &work, int place,
+                                        uint32_t to) {
     if (p.order.row) {
         portable_rows_copy(to, p.order.row + place, work.outputs - place);
     } else {
@@ -247,7 +246,7 @@ SPIRA_DEVICE void portable_fill_outputs(const conv_tensor_params &p, const conv_
 
 // A chunk of the entry.
 template <typename E, int warp_fragments>
-SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_tensor_params &p,
+SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_params &p,
                                               const portable_filling<warp_fragments> &f,
                                               int number) {
     portable_chunk c = f.first;
@@ -264,15 +263,14 @@ SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_tensor_params &p,
 
 // The lane's first 16 bytes of a chunk's weights.
 template <int warp_fragments>
-SPIRA_DEVICE const char *portable_weights_of(const conv_tensor_params &p,
-                                             const portable_filling<warp_fragments> &f,
-                                             int number) {
+SPIRA_DEVICE const char *
+portable_weights_of(const conv_params &p, const portable_filling<warp_fragments> &f, int number) {
     return portable_here(portable_address(f.weights, (uint32_t)number, (uint32_t)p.part));
 }
 
 // Writes the header of a stage. pieces: of the chunk, portable_pieces.
 template <typename T>
-SPIRA_DEVICE void portable_fill_header(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_fill_header(const conv_params &p, const conv_work &work,
                                        const portable_filling<T::warp_fragments> &f,
                                        const portable_target &to, int number, uint32_t pieces,
                                        uint32_t stage) {
@@ -298,7 +296,7 @@ SPIRA_DEVICE void portable_fill_header(const conv_tensor_params &p, const conv_w
 
 // Fills a stage with any chunk of the entry. stage: its address.
 template <typename T>
-SPIRA_DEVICE void portable_fill(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_fill(const conv_params &p, const conv_work &work,
                                 const portable_filling<T::warp_fragments> &f,
                                 const portable_target &to, int number, uint32_t stage) {
     portable_fill_weights<T>(portable_weights_of(p, f, number), to, stage);

@@ -10,7 +10,7 @@ namespace spira {
 
 // Writes scale and shift of the slice's channels.
 template <typename T>
-SPIRA_DEVICE void portable_prepare(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
                                    typename T::shared &shared) {
     const int i = (int)threadIdx.x;
     static_assert(T::columns <= T::threads, "a thread for each channel");
@@ -31,7 +31,7 @@ struct portable_ring {
 enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
 
 template <typename T>
-SPIRA_DEVICE portable_ring portable_ring_of(const conv_tensor_params &p, uint32_t memory,
+SPIRA_DEVICE portable_ring portable_ring_of(const conv_params &p, uint32_t memory,
                                             const typename T::shared &shared) {
     return {memory, shared_address(shared.full), (uint32_t)p.size.depth, 0};
 }
@@ -74,7 +74,7 @@ SPIRA_DEVICE void portable_stage_fill(const portable_target &target, portable_ri
 // Fills the stages of a run: chunks number .. end - 1 of the entry. Two whole chunks of aligned
 // rows, the usual case, share the addresses of their rows.
 template <typename T>
-SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_run_fill(const conv_params &p, const conv_work &work,
                                     const portable_filling<T::warp_fragments> &f,
                                     const portable_target &target, int number, int end,
                                     portable_ring &ring) {
@@ -103,9 +103,8 @@ SPIRA_DEVICE void portable_run_fill(const conv_tensor_params &p, const conv_work
 // Fills the team's stages. groups: of the pair, those of the thread block (portable_work_of). An
 // entry's source rows are requested T::ahead entries before.
 template <typename T>
-SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work &work,
-                                   uint32_t groups, typename T::shared &shared,
-                                   portable_ring ring) {
+SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, uint32_t groups,
+                                   typename T::shared &shared, portable_ring ring) {
     const portable_target target = portable_target_of<T>(p, work);
     const uint32_t slots = shared_address(shared.slot[threadIdx.x / 32]);
     const int others = (portable_teams<T>(p) - 1) * portable_run_stages; // stages between two runs
@@ -150,7 +149,7 @@ SPIRA_DEVICE void portable_produce(const conv_tensor_params &p, const conv_work 
 
 // Multiplies all stages and finishes the tiles.
 template <typename T>
-SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work &work,
+SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
                                    const typename T::shared &shared, portable_ring ring) {
     const portable_place own = portable_place_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
@@ -184,7 +183,7 @@ SPIRA_DEVICE void portable_consume(const conv_tensor_params &p, const conv_work 
 // Where each tile is a thread block's own, two halve each of the heaviest, p.halved in number: each
 // has a row group of the pair.
 template <typename T>
-SPIRA_DEVICE conv_work portable_work_of(const conv_tensor_params &p, uint32_t &groups) {
+SPIRA_DEVICE conv_work portable_work_of(const conv_params &p, uint32_t &groups) {
     conv_work w = conv_work_of<T::columns, T::rows / order_rows>(p);
     const int all = (w.row_groups + T::rows / order_rows - 1) / (T::rows / order_rows);
     groups = (1u << conv_pair_groups) - 1;
@@ -208,7 +207,7 @@ SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
 // T: portable_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
-    portable_kernel(const __grid_constant__ conv_tensor_params p) {
+    portable_kernel(const __grid_constant__ conv_params p) {
 #if SPIRA_MMA
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];

@@ -26,7 +26,7 @@ SPIRA_API int portable_halved(int64_t tiles, int volume) {
 
 // T: portable_traits.
 template <typename T>
-SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cudaStream_t stream) {
+SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream_t stream) {
     const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
     p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
@@ -50,8 +50,7 @@ SPIRA_API status portable_launch(conv_tensor_params p, const device_info *d, cud
 // Computes a layer. p.size must fit (portable_sizes_fit); fallback: portable_is_fallback;
 // p.weights: of conv_mma_pack_kernel.
 template <typename E, bool fallback = false>
-SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
-                              cudaStream_t stream) {
+SPIRA_API status portable_run(const conv_params &p, const device_info *d, cudaStream_t stream) {
     if constexpr (sizeof(E) == 2 && !fallback) {
         if (p.size.slices == 4) {
             return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
@@ -67,7 +66,7 @@ SPIRA_API status portable_run(const conv_tensor_params &p, const device_info *d,
 }
 
 // The same in exact fp32; p.weights: of conv_exact_pack_kernel.
-SPIRA_LAUNCHER status portable_run_exact(const conv_tensor_params &p, const device_info *d,
+SPIRA_LAUNCHER status portable_run_exact(const conv_params &p, const device_info *d,
                                          cudaStream_t stream) {
     switch (p.size.slices) {
     case 1:
