@@ -18,12 +18,6 @@ SPIRA_DEVICE uint32_t shared_address(const void *shared) {
 
 // ---- shared memory ------------------------------------------------------------------------------
 
-SPIRA_DEVICE float2 shared_load_float_2(uint32_t from) {
-    float2 v;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
-    return v;
-}
-
 SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
     uint32_t v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
@@ -54,21 +48,8 @@ SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
     return v;
 }
 
-// Stores if `there`.
-SPIRA_DEVICE void shared_store_float_2(uint32_t to, float2 v, bool there) {
-    asm volatile("{ .reg .pred there;\n"
-                 "setp.ne.u32 there, %3, 0;\n"
-                 "@there st.shared.v2.f32 [%0], {%1, %2}; }" ::"r"(to),
-                 "f"(v.x), "f"(v.y), "r"((uint32_t)there)
-                 : "memory");
-}
-
 SPIRA_DEVICE void shared_store(uint32_t to, uint32_t v) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
-}
-
-SPIRA_DEVICE void shared_store_2(uint32_t to, uint2 v) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
 }
 
 SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
@@ -149,17 +130,6 @@ SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
         rest = (int32_t)((uint32_t)rest << 1);
     }
     return peers;
-}
-
-// Adds to a counter in global memory and returns its value before. What this thread has written is
-// visible to a thread that reads the sum and then fences (__threadfence).
-SPIRA_DEVICE int32_t counter_add_release(int32_t *counter, int32_t more) {
-    int32_t before;
-    asm volatile("atom.release.gpu.global.add.s32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(__cvta_generic_to_global(counter)), "r"(more)
-                 : "memory");
-    return before;
 }
 
 // Reads a word in global memory until it is not zero, and returns it: another thread block writes

@@ -233,11 +233,6 @@ SPIRA_API net_reads net_reads_of(const net_layer *l) {
     return r;
 }
 
-SPIRA_API triple net_source_stride(const net_plan *p, int layer) {
-    int source = p->layers[layer].source;
-    return p->set[source == net_input ? 0 : p->step[source].set].stride;
-}
-
 SPIRA_API int net_source_channels(const net_plan *p, int source) {
     return source == net_input ? p->limits.channels : source < 0 ? 0 : p->step[source].channels;
 }

@@ -38,30 +38,6 @@ layer layer_plain(random_state *random, const conv_shape &s, int32_t inputs, int
     return l;
 }
 
-// The outputs of a problem without epilogue: offsets ascending, input channels ascending, of both
-// sources one after the other; operands as the format rounds them.
-std::vector<float> sums_in_order(const problem *p) {
-    const conv_shape *s = &p->shape;
-    const size_t cout = (size_t)s->cout;
-    std::vector<float> sum((size_t)p->outputs * cout);
-    for (size_t o = 0; o < (size_t)p->outputs; ++o) {
-        for (int k = 0; k < s->volume; ++k) {
-            const int32_t source = p->map[o * (size_t)s->volume + (size_t)k];
-            for (int i = 0; i < s->cin + s->cin2 && source >= 0; ++i) {
-                const bool second = i >= s->cin;
-                const float x = second ? p->in2[(size_t)(source * s->cin2 + i - s->cin)]
-                                       : p->in[(size_t)(source * s->cin + i)];
-                const float *w = &p->weight[(size_t)(k * (s->cin + s->cin2) + i) * cout];
-                for (size_t c = 0; c < cout; ++c) {
-                    sum[o * cout + c] = fmaf(numeric_operand(s->type, x),
-                                             numeric_operand(s->type, w[c]), sum[o * cout + c]);
-                }
-            }
-        }
-    }
-    return sum;
-}
-
 // The same layers by the portable kernel.
 struct by_portable : exact {
     static void params(const conv_shape *s, conv_params *t) {
@@ -214,15 +190,7 @@ TEST(exact_emulated_infinity_stays_where_it_is) {
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(exact_emulated_planted_errors_are_found) {
     for (numeric type : formats) {
-        random_state random = random_make(37);
-        problem good = problem_make(&random, {4, 6, 0, 40, type}, 60, 80, 80);
-        problem_fill_map(&random, &good, 40);
-        check_planted_errors(good, [](const problem *p) {
-            layer l = {};
-            l.joined.main = *p;
-            l.size = {1, 2, 1, 1};
-            return layer_run_any<exact>(&l);
-        });
+        layer_planted_errors<exact>(type, {1, 2, 1, 1}, 40);
     }
 }
 

@@ -174,51 +174,20 @@ TEST(portable_halved) {
 // All variants give the same bits: the order of the additions does not depend on them.
 TEST(portable_emulated_same_bits) {
     for (numeric type : formats) {
-        random_state random = random_make((uint64_t)type);
-        const conv_shape s = shape_make(5, 50, 20, 100, type);
-        layer l = {};
-        l.joined = joined_make(&random, s, 0, 0, 100, 300, 5);
-        joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
-        static conv_sizes sizes[conv_sizes_most];
-        const int count = portable_sizes_list(type, &device, sizes);
-        CHECK_EQUAL(count, type == numeric_tf32 ? 2 : 4);
-        std::vector<char> first;
-        for (int i = 0; i < count; ++i) {
-            l.size = sizes[i];
-            layer_name(&l, "same bits");
-            const std::vector<char> out = layer_run_any<portable>(&l);
-            CHECK(i == 0 || out == first);
-            first = out;
-        }
+        check_same_bits((uint64_t)type, type, type == numeric_tf32 ? 2 : 4);
     }
 }
 
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(portable_emulated_planted_errors_are_found) {
     for (numeric type : formats) {
-        random_state random = random_make(37);
-        problem good = problem_make(&random, {4, 6, 0, 40, type}, 60, 80, 80);
-        problem_fill_map(&random, &good, 40);
-        check_planted_errors(good, [](const problem *p) {
-            layer l = {};
-            l.joined.main = *p;
-            l.size = {1, 2, 1, 1};
-            return layer_run_any<portable>(&l);
-        });
+        layer_planted_errors<portable>(type, {1, 2, 1, 1}, 40);
     }
 }
 
 // Tests the test: a ring that does not wait for its copies is found.
 TEST(portable_emulated_copies_are_waited_for) {
-    random_state random = random_make(5);
-    layer l = {};
-    l.joined = joined_make(&random, shape_make(9, 64, 0, 64, numeric_f16), 0, 0, 200, 300, 0);
-    joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
-    l.size = {1, 2, 1, 1};
-    emulate::copies_skipped = true;
-    const std::vector<char> out = layer_run_any<portable>(&l);
-    emulate::copies_skipped = false;
-    CHECK(!(problem_judge(&l.joined.main, out.data()).ratio <= 1));
+    check_copies_are_waited_for(numeric_f16);
 }
 
 // Tests the test: consumers that do not wait for a full stage are found, producers that do not wait

@@ -9,29 +9,6 @@ namespace {
 
 const numeric type = numeric_f32;
 
-// The outputs of a problem without epilogue: offsets ascending, input channels ascending, of both
-// sources one after the other.
-std::vector<float> sums_in_order(const problem *p) {
-    const conv_shape *s = &p->shape;
-    const size_t cout = (size_t)s->cout;
-    std::vector<float> sum((size_t)p->outputs * cout);
-    for (size_t o = 0; o < (size_t)p->outputs; ++o) {
-        for (int k = 0; k < s->volume; ++k) {
-            const int32_t source = p->map[o * (size_t)s->volume + (size_t)k];
-            for (int i = 0; i < s->cin + s->cin2 && source >= 0; ++i) {
-                const bool second = i >= s->cin;
-                const float x = second ? p->in2[(size_t)(source * s->cin2 + i - s->cin)]
-                                       : p->in[(size_t)(source * s->cin + i)];
-                const float *w = &p->weight[(size_t)(k * (s->cin + s->cin2) + i) * cout];
-                for (size_t c = 0; c < cout; ++c) {
-                    sum[o * cout + c] = fmaf(x, w[c], sum[o * cout + c]);
-                }
-            }
-        }
-    }
-    return sum;
-}
-
 } // namespace
 
 TEST(portable_exact_emulated_random_layers) {
@@ -120,34 +97,12 @@ TEST(portable_exact_emulated_rings) {
 
 // All variants give the same bits: the order of the additions does not depend on them.
 TEST(portable_exact_emulated_same_bits) {
-    random_state random = random_make(3);
-    layer l = {};
-    l.joined = joined_make(&random, shape_make(5, 50, 20, 100, type), 0, 0, 100, 300, 5);
-    joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
-    static conv_sizes sizes[conv_sizes_most];
-    const int count = portable_sizes_list(type, &device, sizes);
-    CHECK_EQUAL(count, 4);
-    std::vector<char> first;
-    for (int i = 0; i < count; ++i) {
-        l.size = sizes[i];
-        layer_name(&l, "same bits");
-        const std::vector<char> out = layer_run_any<portable>(&l);
-        CHECK(i == 0 || out == first);
-        first = out;
-    }
+    check_same_bits(3, type, 4);
 }
 
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(portable_exact_emulated_planted_errors_are_found) {
-    random_state random = random_make(37);
-    problem good = problem_make(&random, {4, 6, 0, 40, type}, 60, 80, 80);
-    problem_fill_map(&random, &good, 40);
-    check_planted_errors(good, [](const problem *p) {
-        layer l = {};
-        l.joined.main = *p;
-        l.size = {1, 2, 1, 1};
-        return layer_run_any<portable>(&l);
-    });
+    layer_planted_errors<portable>(type, {1, 2, 1, 1}, 40);
 }
 
 // Tests the test: weights that are rounded to tf32 are found.
@@ -168,15 +123,7 @@ TEST(portable_exact_emulated_rounding_is_found) {
 
 // Tests the test: a ring that does not wait for its copies is found.
 TEST(portable_exact_emulated_copies_are_waited_for) {
-    random_state random = random_make(5);
-    layer l = {};
-    l.joined = joined_make(&random, shape_make(9, 64, 0, 64, type), 0, 0, 200, 300, 0);
-    joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
-    l.size = {1, 2, 1, 1};
-    emulate::copies_skipped = true;
-    const std::vector<char> out = layer_run_any<portable>(&l);
-    emulate::copies_skipped = false;
-    CHECK(!(problem_judge(&l.joined.main, out.data()).ratio <= 1));
+    check_copies_are_waited_for(type);
 }
 
 // How layers are cut on GPUs with much and with little shared memory, and which GPUs take them.

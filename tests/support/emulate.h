@@ -529,11 +529,6 @@ uint32_t warp_peers(uint32_t number) {
     return peers;
 }
 
-inline int32_t counter_add_release(int32_t *counter, int32_t more) {
-    *counter += more;
-    return *counter - more;
-}
-
 inline uint32_t bytes_add(uint32_t word, uint32_t sum) {
     return sum + (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24);
 }

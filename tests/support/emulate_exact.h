@@ -19,11 +19,7 @@ struct exact {
 
     template <typename E>
     static const void *weights(const conv_shape *s, bool, const std::vector<float> &weight) {
-        const int64_t total = conv_exact_weights(s);
-        float *packed = guarded_new<float>(total);
-        CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0,
-                               false, 1, nullptr, "pack", *s, weight.data(), total, packed));
-        return packed;
+        return weights_exact(s, weight);
     }
 
     static int shortcut_parts(const conv_shape *) {

@@ -100,7 +100,6 @@ inline float element_operand(numeric type, float f) {
 // Used by kernels that are not emulated.
 template <typename E>
 void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
-void shared_store_float_2(uint32_t to, float2 v, bool there);
 
 // Dynamic shared memory, under the name that conv/hopper/kernel.cuh declares.
 alignas(128) inline thread_local char hopper_dynamic[232448];
@@ -422,10 +421,6 @@ inline uint32_t shared_load_elected(uint32_t from, int line = __builtin_LINE()) 
 
 inline uint4 shared_load_4(uint32_t from) {
     return emulate::shared_at<uint4>(from);
-}
-
-inline float2 shared_load_float_2(uint32_t from) {
-    return emulate::shared_at<float2>(from);
 }
 
 inline void shared_store(uint32_t to, uint32_t v) {

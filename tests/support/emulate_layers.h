@@ -14,7 +14,7 @@
 #include "devices.h"
 #include "emulate_hopper.h"
 
-#include "../../spira/conv/params.cuh"
+#include "../../spira/conv/weights.cuh"
 #include "problems.h"
 
 namespace problems {
@@ -313,6 +313,53 @@ void layer_vary(random_state *random, layer *l) {
     l->programmatic = random_int(random, 0, 1);
     l->in_place = random_int(random, 0, 1);
     l->seed = (uint64_t)random_int(random, 0, 1 << 30);
+}
+
+// The outputs of a problem without epilogue: offsets ascending, input channels ascending, of both
+// sources one after the other; operands as the format rounds them.
+SPIRA_API std::vector<float> sums_in_order(const problem *p) {
+    const conv_shape *s = &p->shape;
+    const size_t cout = (size_t)s->cout;
+    std::vector<float> sum((size_t)p->outputs * cout);
+    for (size_t o = 0; o < (size_t)p->outputs; ++o) {
+        for (int k = 0; k < s->volume; ++k) {
+            const int32_t source = p->map[o * (size_t)s->volume + (size_t)k];
+            for (int i = 0; i < s->cin + s->cin2 && source >= 0; ++i) {
+                const bool second = i >= s->cin;
+                const float x = second ? p->in2[(size_t)(source * s->cin2 + i - s->cin)]
+                                       : p->in[(size_t)(source * s->cin + i)];
+                const float *w = &p->weight[(size_t)(k * (s->cin + s->cin2) + i) * cout];
+                for (size_t c = 0; c < cout; ++c) {
+                    sum[o * cout + c] = fmaf(numeric_operand(s->type, x),
+                                             numeric_operand(s->type, w[c]), sum[o * cout + c]);
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+// Packed weights as plain floats.
+SPIRA_API const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
+    const int64_t total = conv_exact_weights(s);
+    float *packed = guarded_new<float>(total);
+    CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0, false,
+                           1, nullptr, "pack", *s, weight.data(), total, packed));
+    return packed;
+}
+
+// Tests the test: one wrong weight, tap, source row or epilogue is found.
+template <typename K>
+void layer_planted_errors(numeric type, conv_sizes size, int cout) {
+    random_state random = random_make(37);
+    problem good = problem_make(&random, {4, 6, 0, cout, type}, 60, 80, 80);
+    problem_fill_map(&random, &good, 40);
+    check_planted_errors(good, [=](const problem *p) {
+        layer l = {};
+        l.joined.main = *p;
+        l.size = size;
+        return layer_run_any<K>(&l);
+    });
 }
 
 } // namespace problems

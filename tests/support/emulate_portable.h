@@ -53,14 +53,6 @@ struct portable {
         return packed;
     }
 
-    static const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
-        const int64_t total = conv_exact_weights(s);
-        float *packed = guarded_new<float>(total);
-        CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0,
-                               false, 1, nullptr, "pack", *s, weight.data(), total, packed));
-        return packed;
-    }
-
     static int shortcut_parts(const conv_shape *s) {
         return conv_shape_chunks(s);
     }
@@ -102,6 +94,38 @@ SPIRA_API layer layer_random(random_state *random, numeric type, bool shortcut) 
     l.size = sizes[random_int(random, 0, portable_sizes_list(type, &device, sizes) - 1)];
     layer_vary<portable>(random, &l);
     return l;
+}
+
+// All variants, `count` of them, give the same bits: the order of the additions does not depend on
+// them.
+SPIRA_API void check_same_bits(uint64_t seed, numeric type, int count) {
+    random_state random = random_make(seed);
+    layer l = {};
+    l.joined = joined_make(&random, shape_make(5, 50, 20, 100, type), 0, 0, 100, 300, 5);
+    joined_fill(&random, &l.joined, 20, with_all, 0, activation_leaky);
+    static conv_sizes sizes[conv_sizes_most];
+    CHECK_EQUAL(portable_sizes_list(type, &device, sizes), count);
+    std::vector<char> first;
+    for (int i = 0; i < count; ++i) {
+        l.size = sizes[i];
+        layer_name(&l, "same bits");
+        const std::vector<char> out = layer_run_any<portable>(&l);
+        CHECK(i == 0 || out == first);
+        first = out;
+    }
+}
+
+// Tests the test: a ring that does not wait for its copies is found.
+SPIRA_API void check_copies_are_waited_for(numeric type) {
+    random_state random = random_make(5);
+    layer l = {};
+    l.joined = joined_make(&random, shape_make(9, 64, 0, 64, type), 0, 0, 200, 300, 0);
+    joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
+    l.size = {1, 2, 1, 1};
+    emulate::copies_skipped = true;
+    const std::vector<char> out = layer_run_any<portable>(&l);
+    emulate::copies_skipped = false;
+    CHECK(!(problem_judge(&l.joined.main, out.data()).ratio <= 1));
 }
 
 } // namespace problems

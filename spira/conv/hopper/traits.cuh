@@ -67,10 +67,6 @@ SPIRA_BOTH constexpr int hopper_producers(int columns, int split) {
     return hopper_teams * hopper_team_warps(columns, split) * 32;
 }
 
-SPIRA_BOTH constexpr int hopper_threads(int columns, int split, int tiles) {
-    return hopper_consumers(columns, split, tiles) + hopper_producers(columns, split);
-}
-
 // ---- registers ----------------------------------------------------------------------------------
 
 // Whether producers give registers to consumers (setmaxnreg). All threads begin with 80, with 256
