@@ -11,7 +11,8 @@
 #     BENCH_ARGS   arguments of each benchmark (the scans in data/)
 #     TEST_FILTER  parts of the names of the GPU tests to run (all)
 #     LANES        processes that run GPU tests at a time (half as many as cores; under a sanitizer as
-#                  many as cores)
+#                  many as cores). They are shared out over all GPUs that CUDA_VISIBLE_DEVICES names
+#                  (those of the machine)
 #     TOOLS        sanitizers to run (memcheck initcheck racecheck synccheck)
 #     LIMIT        seconds for one test under a sanitizer (600); one that takes longer is cut
 #     SEEN         folder of an earlier run's *.tests: what passed there is not run again
@@ -26,6 +27,16 @@ out=${OUT:-out/gpu}
 mkdir -p "$out"
 PATH=$PATH:/usr/local/cuda/bin
 names=() results=() seconds=()
+
+# Processes that run at a time are shared out over the GPUs; xargs numbers them.
+gpus=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd,)}
+export gpus
+on_gpu() { # command...
+    local gpu
+    IFS=, read -ra gpu <<<"${gpus:-0}"
+    CUDA_VISIBLE_DEVICES=${gpu[${SLOT:-0} % ${#gpu[@]}]} "$@"
+}
+export -f on_gpu
 
 part() { # name command...: runs it, writes a log, prints the end of the log
     local name=$1 start=$SECONDS
@@ -44,8 +55,8 @@ spread() { # folder option lanes command...: the tests of stdin; `option` of xar
     local told=$1 option=$2 lanes=$3
     shift 3
     # shellcheck disable=SC2016,SC2086
-    OMP_WAIT_POLICY=passive xargs -r $option -P "$lanes" \
-        bash -c '"$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
+    OMP_WAIT_POLICY=passive xargs -r --process-slot-var=SLOT $option -P "$lanes" \
+        bash -c 'on_gpu "$@" >"$0/$$" 2>&1 && cat "$0/$$" || { mv "$0/$$" "$0/failed.$$"; exit 1; }' \
         "$told" "$@" "$tests" --exactly
 }
 
@@ -107,7 +118,7 @@ sanitize_one() { # lists limit name command...
     local lists=$1 limit=$2 name=$3 start result=passed log
     shift 3
     start=$(date +%s)
-    log=$(timeout -k 5 "$limit" "$@" "$name" 2>&1)
+    log=$(on_gpu timeout -k 5 "$limit" "$@" "$name" 2>&1)
     case $? in
     0) ;;
     124 | 137) result='cut' ;;
@@ -134,7 +145,7 @@ sanitize_gpu() { # name command...: each test in a process of its own
             $0 in first { print; next }
             { other[m++] = $0 }
             END { for (i = 0; i < m; ++i) print other[i] }' |
-        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r -n 1 -P "${LANES:-$(nproc)}" \
+        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r --process-slot-var=SLOT -n 1 -P "${LANES:-$(nproc)}" \
             bash -c 'sanitize_one "$0" "$1" "${!#}" "${@:2:$#-2}"' \
             "$lists" "${LIMIT:-600}" "$@" "$tests" --exactly
     cat "$lists.failed" 2>/dev/null
