@@ -93,6 +93,9 @@ DEVICE_TEST(gpu_conv_begins_from_sums_in_all_sizes) {
                     continue;
                 }
                 p = sums_problem(shape_make(0, 32, 0, cout, type), 333, turn + 2 * i);
+                if (!conv_sizes_fit(&p.shape, gpu(), &sizes[i])) {
+                    continue; // with a second source another kernel computes it
+                }
                 snprintf(more, sizeof more, ", sizes %d.%d.%d", sizes[i].tiles, sizes[i].slices,
                          sizes[i].split);
                 problem_name(&p, "begins from sums", more);
