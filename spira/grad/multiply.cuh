@@ -6,6 +6,7 @@
 #ifndef SPIRA_GRAD_MULTIPLY_CUH
 #define SPIRA_GRAD_MULTIPLY_CUH
 
+#include "../base/mma.cuh"
 #include "traits.cuh"
 
 namespace spira {
