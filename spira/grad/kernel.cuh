@@ -17,8 +17,12 @@ template <typename T, typename F>
 SPIRA_DEVICE void grad_sums_each(const grad_warp &own,
                                  const float (&sum)[T::fragments][T::bands][4], F put) {
     const int lane = (int)threadIdx.x % 32;
-    const int row = own.down * (T::bands * 16) + lane / 4;
-    const int column = own.across * (T::fragments * 8) + lane % 4 * 2;
+    int row = own.down * (T::bands * 16) + lane / 4;
+    int column = own.across * (T::fragments * 8) + lane % 4 * 2;
+#ifdef __CUDA_ARCH__
+    // Keeps the compiler from computing the addresses before the loop: registers.
+    asm volatile("" : "+r"(row), "+r"(column));
+#endif
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
 #pragma unroll
@@ -86,18 +90,16 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     grad_cursor filled = grad_cursor_begin(p, part, starts); // of the stage that is filled next
     grad_cursor done = filled;                               // that is multiplied next
     const uint32_t part_first = filled.at;
-    const int32_t rows = grad_rows(p);
+    int32_t rows = grad_rows(p);
     const grad_tile tile =
         grad_tile_of(p, (int)blockIdx.x, T::rows, T::columns, (int)sizeof(typename T::element));
     const grad_warp own = grad_warp_of<T>();
     grad_origin origin = grad_origin_of<T>(own);
 #ifdef __CUDA_ARCH__
-    // Keeps both in registers: the compiler would compute them again for each stage.
-    asm volatile("" : "+r"(origin.in), "+r"(origin.out));
+    // Keeps them in registers: the compiler would compute them again for each stage.
+    asm volatile("" : "+r"(origin.in), "+r"(origin.out), "+r"(rows));
 #endif
     const uint32_t memory = shared_address(grad_memory);
-    float sum[T::fragments][T::bands][4];
-    grad_clear<T>(sum);
     grad_pair ahead = {-1, -1};
     if (filled.at < filled.stop) {
         ahead = grad_pairs_load<T>(filled);
@@ -106,35 +108,39 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         pdl_wait(); // features, slots and the gradient belong to the kernels before until here
     }
     uint32_t to = 0, at = 0; // first bytes of these stages
-    for (int s = 1 - T::stages; done.at < done.stop; ++s) {
-        if (s >= 0) {
-            async_copy_wait_but<T::stages - 2>();
-            __syncthreads(); // and no warp multiplies the stage that is filled now
-        }
-        // ---- fill
-        if (filled.at < filled.stop) {
-            grad_fill<T>(tile, grad_pair_check(ahead, rows), memory + to);
-            grad_cursor_next(p, starts, T::chunk, filled);
+    int s = 1 - T::stages;
+    while (done.at < done.stop) { // a list: between two of them no register holds sums
+        const grad_cursor list = done;
+        float sum[T::fragments][T::bands][4];
+        grad_clear<T>(sum);
+        bool ended = false;
+#pragma unroll 1
+        for (; !ended; ++s) {
+            if (s >= 0) {
+                async_copy_wait_but<T::stages - 2>();
+                __syncthreads(); // and no warp multiplies the stage that is filled now
+            }
+            // ---- fill
             if (filled.at < filled.stop) {
-                ahead = grad_pairs_load<T>(filled);
+                grad_fill<T>(tile, grad_pair_check(ahead, rows), memory + to);
+                grad_cursor_next(p, starts, T::chunk, filled);
+                if (filled.at < filled.stop) {
+                    ahead = grad_pairs_load<T>(filled);
+                }
+            }
+            async_copy_commit();
+            to = to + T::stage_bytes == T::ring_bytes ? 0 : to + T::stage_bytes;
+            // ---- multiply
+            if (s >= 0) {
+                grad_multiply<T>(memory + at, origin, sum);
+                at = at + T::stage_bytes == T::ring_bytes ? 0 : at + T::stage_bytes;
+                ended = grad_cursor_next(p, starts, T::chunk, done);
             }
         }
-        async_copy_commit();
-        to = to + T::stage_bytes == T::ring_bytes ? 0 : to + T::stage_bytes;
-        if (s < 0) {
-            continue;
-        }
-        // ---- multiply
-        grad_multiply<T>(memory + at, origin, sum);
-        at = at + T::stage_bytes == T::ring_bytes ? 0 : at + T::stage_bytes;
         // ---- finish
-        const grad_cursor list = done;
-        if (grad_cursor_next(p, starts, T::chunk, done)) {
-            const grad_target target =
-                grad_target_of(p, tile, part, part_first, list, T::rows, T::columns);
-            grad_flush<T>(target, own, sum, shared);
-            grad_clear<T>(sum);
-        }
+        const grad_target target =
+            grad_target_of(p, tile, part, part_first, list, T::rows, T::columns);
+        grad_flush<T>(target, own, sum, shared);
     }
     async_copy_wait();
 #endif
