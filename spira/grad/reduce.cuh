@@ -41,7 +41,7 @@ SPIRA_DEVICE void grad_add(float4 &to, const float4 &v) {
 
 // The sum of slots first, first + step, ... last of 4 elements. from: those of slot 0; slot: floats
 // from one to the next.
-SPIRA_DEVICE float4 grad_slots_sum(const float *from, int64_t slot, uint32_t first, uint32_t last,
+SPIRA_DEVICE float4 grad_slots_sum(const float *from, uint32_t slot, uint32_t first, uint32_t last,
                                    uint32_t step) {
     float4 sum = make_float4(0, 0, 0, 0);
     for (uint32_t at = first; at <= last; at += step * grad_reduce_batch) {
@@ -49,7 +49,7 @@ SPIRA_DEVICE float4 grad_slots_sum(const float *from, int64_t slot, uint32_t fir
 #pragma unroll
         for (uint32_t i = 0; i < grad_reduce_batch; ++i) {
             const uint32_t own = at + i * step;
-            v[i] = *(const float4 *)(from + (own < last ? own : last) * slot);
+            v[i] = *(const float4 *)(from + conv_multiply_wide(own < last ? own : last, slot));
         }
 #pragma unroll
         for (uint32_t i = 0; i < grad_reduce_batch; ++i) {
@@ -118,7 +118,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
         old[1] = grad_reduce_load(to + (int64_t)8 * p.cout, high, p.wide_grad);
     }
     if (low > 0 && !empty) {
-        const int64_t slot = (int64_t)p.down * p.across * elements;
+        const uint32_t slot = (uint32_t)(p.down * p.across * elements); // 32 bits: registers
         sum = grad_slots_sum(p.slots + (int64_t)blockIdx.y * elements + at, slot,
                              first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
     }
