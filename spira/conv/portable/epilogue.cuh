@@ -13,8 +13,8 @@ namespace spira {
 
 // The lane's output rows; -1: none. stage: a tile's last.
 template <typename T>
-SPIRA_DEVICE void portable_outputs_load(uint32_t stage, const portable_place &own,
-                                        int (&row)[T::fragments][2]) {
+SPIRA_DEVICE void portable_outputs_load(uint32_t stage, int (&row)[T::fragments][2]) {
+    const portable_place own = portable_place_of<T>(); // again, once a tile: registers
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
         const int first = portable_fragment_of<T>(own, j) * portable_fragment;
@@ -137,8 +137,6 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
     for (int q = 0; q < T::bands / 2; ++q) {
         const int first = channel + 32 * q;
         const bool inside = first < p.cout;
-        const portable_affine affine =
-            portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
         for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
             portable_packed<E> residual[T::batch] = {};
@@ -153,6 +151,8 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
                     }
                 }
             }
+            const portable_affine affine = // for each batch: registers
+                portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
             for (int u = 0; u < T::batch; ++u) {
                 const int j = (begin + u) / 2, h = u % 2, own = row[j][h];
@@ -179,8 +179,6 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vecto
 #pragma unroll 1
     for (int i = 0; i < T::fragments * quads; ++i) {
         const int q = i % quads, first = channel + 32 * q;
-        const portable_affine affine =
-            portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (row[0][h] >= 0 && first < p.cout) {
@@ -190,6 +188,8 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vecto
                                                             ((int64_t)row[0][h] * p.cout + first),
                                                         p.cout - first);
                 }
+                const portable_affine affine = // for each row: registers
+                    portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
                 const conv_quad<E> out = portable_finish<E, false>(
                     p, affine, portable_quad<T::bands>(sum[0], 0, h), residual);
                 conv_quad_store<E, false>((E *)p.out + ((int64_t)row[0][h] * p.cout + first),

@@ -154,27 +154,31 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
     const portable_place own = portable_place_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
     const int from = own.across * T::bands * portable_band; // the warp's first channel
-    float sum[T::fragments][T::bands][4];
-    portable_clear<T>(sum);
     if (p.programmatic) {
         pdl_wait(); // before residual, sums and outputs
     }
-    for (int tile = 0; tile < work.tiles;) {
-        const uint32_t at = portable_ring_at<T>(ring), barrier = portable_ring_barrier(ring);
-        const portable_place_in in = portable_origin_in(at, origin);
-        mbarrier_wait(barrier, portable_ring_parity(ring));
-        const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
-        portable_ring_step(ring, 1);
-        if (!portable_flagged(state, portable_flag_last)) {
+    for (int left = work.tiles; left > 0; --left) { // between two tiles no register holds sums
+        float sum[T::fragments][T::bands][4];
+        portable_clear<T>(sum);
+        uint32_t at, barrier;
+#pragma unroll 1
+        for (;;) {
+            at = portable_ring_at<T>(ring);
+            barrier = portable_ring_barrier(ring);
+            const portable_place_in in = portable_origin_in<T>(at, origin);
+            mbarrier_wait(barrier, portable_ring_parity(ring));
+            const uint32_t state = portable_multiply_any<T>(in, shared.ratio + from, sum);
+            if (portable_flagged(state, portable_flag_last)) {
+                break;
+            }
             mbarrier_arrive_warp(barrier + portable_empty);
-            continue;
+            portable_ring_step(ring, 1);
         }
         int row[T::fragments][2];
-        portable_outputs_load<T>(at, own, row);
+        portable_outputs_load<T>(at, row);
         mbarrier_arrive_warp(barrier + portable_empty);
+        portable_ring_step(ring, 1);
         portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
-        portable_clear<T>(sum);
-        ++tile;
     }
 }
 

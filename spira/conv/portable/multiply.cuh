@@ -78,11 +78,15 @@ SPIRA_DEVICE uint32_t portable_rows_at() {
     return portable_row_place(row + which % 2 * conv_lane_bytes) + which / 2 * next;
 }
 
-// Where a lane reads in a stage, from its first byte on. Two registers, not four: they are short.
+// Where a lane reads in a stage, from its first byte on, in one register: they are short. Rows and
+// weights are multiples of 16.
+//   bit 0    the lane's bits of the header's word, from an even bit of it on
+//   bit 2    the word: bytes from the header's first on
+//   bit 4    of rows
+//   bit 15   the even bit / 2
+//   bit 19   of weights / 16
 struct portable_origin {
-    uint32_t operands; // of rows; of weights: from bit 16 on
-    uint32_t header;   // the word that the lane looks at; from bit 16 on its first bit there, from
-                       // bit 24 on a mask of its bits
+    uint32_t at;
 };
 
 // The same in a stage.
@@ -90,13 +94,14 @@ struct portable_place_in {
     uint32_t rows, weights, header, bits;
 };
 
+template <typename T>
 SPIRA_DEVICE portable_place_in portable_origin_in(uint32_t stage, const portable_origin &o) {
-    const uint32_t operands = portable_here(o.operands), header = portable_here(o.header);
+    const uint32_t at = portable_here(o.at);
     portable_place_in in;
-    in.rows = stage + (operands & 0xffff);
-    in.weights = stage + (operands >> 16);
-    in.header = stage + (header & 0xffff);
-    in.bits = header >> 24 << (header >> 16 & 31);
+    in.rows = stage + (at & 0x7ff0);
+    in.weights = stage + (at >> 15 & 0x7ff0);
+    in.header = stage + T::header + (at & 0xc);
+    in.bits = (at & 3) << (at >> 14 & 0x1e);
     return in;
 }
 
@@ -104,15 +109,16 @@ SPIRA_DEVICE portable_place_in portable_origin_in(uint32_t stage, const portable
 template <typename T>
 SPIRA_DEVICE portable_origin portable_origin_make(const portable_place &own, uint32_t rows,
                                                   uint32_t weights) {
-    static_assert(T::stage_bytes < 1 << 16, "16 bits");
+    static_assert(T::stage_bytes < 1 << 15, "15 bits");
+    static_assert(T::flags - T::header < 16, "a word of the first four");
     const int lane = (int)threadIdx.x % 32;
     const int fragment = portable_fragment_of<T>(own, lane % T::fragments);
     const bool flag = lane >= portable_state_flags;
-    const uint32_t header = flag ? T::flags : T::header + fragment / portable_word_fragments * 4;
+    const uint32_t word = flag ? T::flags - T::header : fragment / portable_word_fragments * 4;
     const uint32_t bit = (uint32_t)(flag ? (lane - portable_state_flags) % 8
                                          : fragment % portable_word_fragments * portable_word_bits);
-    const uint32_t mask = flag ? lane < portable_state_flags + 8 : 3;
-    return {portable_keep(rows | weights << 16), portable_keep(header | bit << 16 | mask << 24)};
+    const uint32_t mask = !flag ? 3 : lane < portable_state_flags + 8 ? 1 << bit % 2 : 0;
+    return {portable_keep(mask | word | rows | bit / 2 << 15 | weights << 15)};
 }
 
 template <typename T>
