@@ -100,8 +100,8 @@ SPIRA_API status sort_source(const source &from, int32_t rows, int bits, W *sort
         <<<(unsigned)shape->blocks, sort_threads, sort_split_bytes<W>(shape), stream>>>(
             from, *shape, s->sample, s->ranks, s->split_word, s->split_row, s->table, s->key);
     const bool crowded = sort_is_crowded(shape);
-    const auto buckets = crowded ? sort_buckets_kernel<W, sort_crowded_threads>
-                                 : sort_buckets_kernel<W, sort_bucket_threads>;
+    const auto buckets = crowded ? sort_buckets_choose<W, sort_crowded_threads>(bits, row)
+                                 : sort_buckets_choose<W, sort_bucket_threads>(bits, row);
     buckets<<<(unsigned)shape->buckets, crowded ? sort_crowded_threads : sort_bucket_threads, 0,
               stream>>>(*shape, s->table, s->split_word, s->key, end, row, sorted, order);
     return status_of_launch("sort");

@@ -2,82 +2,16 @@
 //
 // The block gathers the bucket's keys from all segments. A bucket that fits registers is sorted
 // there by a bitonic network: by 32-bit keys if words and rows can be packed so, else by 64-bit
-// keys. Any other bucket is sorted in memory, slowly.
+// keys, or as sort_apart.cuh does. A larger bucket is sorted in memory, slowly.
 #ifndef SPIRA_INDEX_SORT_BUCKET_CUH
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
-#include "../word.h"
+#include "sort_apart.cuh"
 #include "sort_network.cuh"
 #include "sort_pieces.cuh"
+#include "sort_range.cuh"
 
 namespace spira {
-
-// ---- words as distances -------------------------------------------------------------------------
-
-// The words of a bucket lie close together. They are represented by their distance from `base`;
-// word_none() by the distance of `end`.
-template <typename W>
-struct sort_range {
-    W base, last, end; // base <= last <= end
-};
-
-template <typename W>
-SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
-                                         W end) {
-    W base = bucket ? split_word[bucket] : 0;
-    W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
-    return {base < end ? base : end, last < end ? last : end, end};
-}
-
-// How many bits distances have.
-template <typename W>
-SPIRA_DEVICE int sort_range_bits(const sort_range<W> &range) {
-    return 64 - __clzll((long long)(uint64_t)(W)(range.last - range.base));
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_distance(const sort_range<W> &range, W word) {
-    return (W)((word < range.end ? word : range.end) - range.base);
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_word_at(const sort_range<W> &range, W distance) {
-    W word = (W)(range.base + distance);
-    return word == range.end ? word_none<W>() : word;
-}
-
-// How a key and its row are packed into two 32-bit numbers, so that the network sorts 32 bits:
-//
-//   key     upper bits of the distance | number of the key in the bucket
-//   rest    lower bits of the distance | row, stored at that number
-struct sort_packing {
-    int number, low, row; // widths in bits: the number, the lower bits of the distance, the row
-};
-
-template <typename W>
-SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
-    int number = 32 - __clz(count - 1);
-    return {number, max(sort_range_bits(range) - (32 - number), 0), row};
-}
-
-SPIRA_DEVICE uint32_t sort_number_of(const sort_packing &pack, uint32_t key) {
-    return key & ((1u << pack.number) - 1);
-}
-
-// Whether two keys have the same upper bits.
-SPIRA_DEVICE bool sort_same(const sort_packing &pack, uint32_t a, uint32_t b) {
-    return (a ^ b) >> pack.number == 0;
-}
-
-SPIRA_DEVICE uint64_t sort_unpack(const sort_packing &pack, uint32_t key, uint32_t rest) {
-    return (uint64_t)(key >> pack.number) << pack.low | rest >> pack.row;
-}
-
-SPIRA_DEVICE int32_t sort_unpack_row(const sort_packing &pack, uint32_t rest) {
-    return (int32_t)(rest & ((1u << pack.row) - 1));
-}
-
-// ---- one bucket ---------------------------------------------------------------------------------
 
 // Whether more than sort_run_few keys share their upper bits. key: sorted. Called by the first
 // `used` threads, with a barrier inside.
@@ -271,6 +205,12 @@ SPIRA_DEVICE void sort_by_rows(const sort_pieces &p, const sort_range<W> &range,
     }
 }
 
+// Threads that sort a bucket.
+template <int items>
+SPIRA_DEVICE int sort_threads_of(int count) {
+    return (int)((uint32_t)count + 32 * items - 1) / (32 * items) * 32;
+}
+
 // Sorts a bucket of at most items * threads keys in registers, by as few warps as that takes. row:
 // bits of a row; these and the bits of a distance must be at most 64 together. shared [2 * items *
 // threads].
@@ -278,7 +218,7 @@ template <int threads, int items, typename W>
 SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restrict__ from,
                                const sort_range<W> &range, int row, uint32_t *shared, W *sorted,
                                int32_t *order) {
-    const int used = (int)((uint32_t)p.count + 32 * items - 1) / (32 * items) * 32;
+    const int used = sort_threads_of<items>(p.count);
     const sort_packing pack = sort_packing_of(range, p.count, row);
     const bool packs = sizeof(W) == 4 || pack.low + pack.row <= 32; // 32-bit words always fit
     uint32_t *rest = shared + items * threads;
@@ -314,6 +254,43 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
     sort_by_rows<threads, items>(p, range, row, used, key, wide, sorted, order);
 }
 
+// The same for words that may be any distance apart.
+template <int threads, int items, typename W>
+SPIRA_DEVICE void sort_far_apart(const sort_pieces &p, const sort_key<W> *__restrict__ from,
+                                 const sort_range<W> &range, int row, uint32_t *shared, W *sorted,
+                                 int32_t *order) {
+    const int used = sort_threads_of<items>(p.count);
+    const sort_packing pack = sort_packing_of(range, p.count, row);
+    const bool packs = pack.low + row <= 32;
+    uint32_t *rest = shared + items * threads; // packed, or where the key is
+    __shared__ sort_range<W> held_range;       // both held over the first sort: registers
+    __shared__ sort_packing held_pack;
+    if (threadIdx.x == 0) {
+        held_range = range;
+        held_pack = pack;
+    }
+    sort_gather<threads, sort_apart_batch>(p, from, [&](int i, sort_key<W> k) {
+        const W away = sort_distance(range, k.word);
+        shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
+        const uint32_t low = (uint32_t)(away & (((W)1 << pack.low) - 1));
+        rest[i] = packs ? low << row | (uint32_t)k.row : (uint32_t)sort_piece_at(p, i);
+    });
+    __syncthreads();
+    bool done;
+    if (packs) {
+        done = (int)threadIdx.x >= used ||
+               sort_by_numbers<threads, items>(p, held_range, held_pack, used, shared, rest, sorted,
+                                               order);
+        done = !__syncthreads_or(!done);
+    } else {
+        done = sort_by_upper_bits<threads, items>(p, from, pack, used, shared, rest, sorted, order);
+    }
+    if (!done) {
+        sort_by_runs<threads, items>(p, from, held_range, row, used, (uint64_t *)shared, sorted,
+                                     order);
+    }
+}
+
 // Sorts a bucket of any size and range: in shared [bytes] if it fits, else in the result.
 template <typename W>
 SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *__restrict__ from, void *shared,
@@ -336,65 +313,21 @@ SPIRA_DEVICE void sort_any(const sort_pieces &p, const sort_key<W> *__restrict__
     }
 }
 
-// Sorts a bucket of at most items * threads keys whose words are too far apart for sort_quickly: by
-// the upper bits of the distances, above the number of the key in the bucket. Keys that share their
-// upper bits, and there are few such keys, are then ordered one by one. Returns false if more than
-// sort_run_most share them: the result is unspecified then. shared [items * threads]. Called by all
-// threads of a block, with barriers inside.
-template <int threads, int items, typename W>
-SPIRA_DEVICE bool sort_far_apart(const sort_pieces &p, const sort_key<W> *from,
-                                 const sort_range<W> &range, uint64_t *shared, W *sorted,
-                                 int32_t *order) {
-    const int number = 32 - __clz(p.count - 1), low = max(sort_range_bits(range) + number - 64, 0);
-    const int used = (int)((uint32_t)p.count + 32 * items - 1) / (32 * items) * 32;
-    sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
-        shared[i] = (uint64_t)sort_distance(range, k.word) >> low << number | (uint64_t)i;
-    });
-    __syncthreads();
-    if ((int)threadIdx.x < used) {
-        uint64_t key[items];
-#pragma unroll
-        for (int j = 0; j < items; ++j) {
-            const int i = j * used + (int)threadIdx.x;
-            key[j] = i < p.count ? shared[i] : UINT64_MAX;
-        }
-        sort_block<threads>(key, used, shared);
-    }
-    __syncthreads();
-    bool many = false;
-    for (int i = (int)threadIdx.x; i < p.count; i += threads) {
-        const uint64_t own = shared[i];
-        const auto key_at = [&](int j) {
-            return from[sort_piece_find(p, (int)(shared[j] & (((uint64_t)1 << number) - 1)))];
-        };
-        const auto same = [&](int j) { return (shared[j] ^ own) >> number == 0; };
-        const sort_key<W> mine = key_at(i);
-        const auto before = [&](int j) { // whether key j precedes this one
-            const sort_key<W> k = key_at(j);
-            return k.word != mine.word ? k.word < mine.word : k.row < mine.row;
-        };
-        int begin = i, end = i + 1, to = i;
-        while (begin > 0 && i - begin < sort_run_most && same(begin - 1)) {
-            to -= !before(--begin);
-        }
-        while (end < p.count && end - i <= sort_run_most && same(end)) {
-            to += before(end++);
-        }
-        many = many || end - begin > sort_run_most;
-        sorted[p.first + to] = mine.word;
-        order[p.first + to] = (int32_t)mine.row;
-    }
-    return !__syncthreads_or(many);
-}
-
 // Thread blocks per multiprocessor, for __launch_bounds__.
 SPIRA_BOTH constexpr int sort_resident(int threads) {
     return 1024 / threads;
 }
 
+// Whether a distance and a row may take more than 64 bits together. bits: of the words; there is
+// one distance that has a bit more, that of `end`.
+SPIRA_BOTH constexpr bool sort_may_be_apart(int bits, int row) {
+    return bits + row >= 64;
+}
+
 // Sorts each bucket, a thread block a bucket. end: above all words but word_none(); row: bits of a
-// row.
-template <typename W, int threads>
+// row; apart: sort_may_be_apart. It is a template argument because the code for such buckets would
+// slow down all others.
+template <typename W, int threads, bool apart>
 SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     sort_buckets_kernel(sort_shape shape, const uint32_t *__restrict__ table,
                         const W *__restrict__ split_word, const sort_key<W> *__restrict__ key,
@@ -404,18 +337,30 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
     const int bucket = blockIdx.x;
     const sort_range<W> range = sort_range_of(split_word, bucket, shape.buckets, end);
     const sort_pieces p = sort_find_pieces<threads>(shape, table, bucket);
-    const bool apart = sizeof(W) > 4 && sort_range_bits(range) + row > 64;
-    if (p.count > (apart ? few : most) * threads) {
+    if (p.count > most * threads) {
         sort_any(p, key, shared, (int)sizeof shared, sorted, order);
-    } else if (apart) {
-        if (!sort_far_apart<threads, few>(p, key, range, (uint64_t *)shared, sorted, order)) {
-            sort_any(p, key, shared, (int)sizeof shared, sorted, order);
-        }
-    } else if (p.count <= few * threads) {
-        sort_quickly<threads, few>(p, key, range, row, shared, sorted, order);
-    } else {
-        sort_quickly<threads, most>(p, key, range, row, shared, sorted, order);
+        return;
     }
+    if constexpr (apart) {
+        p.count <= few *threads
+            ? sort_far_apart<threads, few>(p, key, range, row, shared, sorted, order)
+            : sort_far_apart<threads, most>(p, key, range, row, shared, sorted, order);
+    } else {
+        p.count <= few *threads
+            ? sort_quickly<threads, few>(p, key, range, row, shared, sorted, order)
+            : sort_quickly<threads, most>(p, key, range, row, shared, sorted, order);
+    }
+}
+
+// The kernel for words of `bits` bits and rows of `row` bits.
+template <typename W, int threads>
+SPIRA_API auto sort_buckets_choose(int bits, int row) {
+    if constexpr (sizeof(W) > 4) {
+        if (sort_may_be_apart(bits, row)) {
+            return sort_buckets_kernel<W, threads, true>;
+        }
+    }
+    return sort_buckets_kernel<W, threads, false>;
 }
 
 } // namespace spira

@@ -89,21 +89,22 @@ SPIRA_DEVICE int sort_piece_find(const sort_pieces &p, int i) {
     return i + p.from[piece];
 }
 
-// Calls use(i, key) for key i of a bucket, each by one thread of the block.
-template <int threads, typename W, typename consumer>
+// Calls use(i, key) for key i of a bucket, each by one thread of the block. batch: loads of a
+// thread that are in flight.
+template <int threads, int batch = sort_bucket_batch, typename W, typename consumer>
 SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
                               consumer use) {
 #pragma unroll 1
-    for (int first = 0; first < p.count; first += sort_bucket_batch * threads) {
-        sort_key<W> key[sort_bucket_batch];
+    for (int first = 0; first < p.count; first += batch * threads) {
+        sort_key<W> key[batch];
 #pragma unroll
-        for (int j = 0; j < sort_bucket_batch; ++j) {
+        for (int j = 0; j < batch; ++j) {
             if (first + j * threads < p.count) {
                 key[j] = from[sort_piece_at(p, first + j * threads + (int)threadIdx.x)];
             }
         }
 #pragma unroll
-        for (int j = 0; j < sort_bucket_batch; ++j) {
+        for (int j = 0; j < batch; ++j) {
             int i = first + j * threads + (int)threadIdx.x;
             if (i < p.count) {
                 use(i, key[j]);

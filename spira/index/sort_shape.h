@@ -27,8 +27,8 @@ enum {
     sort_crowded_threads = 256,  // the same where sort_is_crowded
     sort_bucket_most = 16,       // keys of a thread of the last step
     sort_bucket_batch = 8,       // of which this many loads are in flight
+    sort_apart_batch = 4,        // the same where words may be far apart
     sort_run_few = 4,            // keys with equal upper bits that are ordered one by one
-    sort_run_most = 16,          // the same where words are far apart
 };
 
 // Samples that a thread of split ranks, and samples that a thread block of sample loads.

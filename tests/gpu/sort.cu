@@ -474,6 +474,34 @@ DEVICE_TEST(gpu_sort_full_buckets) {
     }
 }
 
+// Words and rows that have more than 64 bits together: spread, in runs, in clusters; buckets of 16
+// keys a thread, and of more.
+DEVICE_TEST(gpu_sort_scattered_words) {
+    random_state random = random_make(8);
+    const bool quick = test_quick();
+    const int32_t crowded = sort_buckets_max * sort_bucket + 1;
+    for (int rows : {400, 9000, 100000, (int)crowded}) {
+        for (int bits : {44, 45, 55, 62}) {
+            for (words_kind kind :
+                 {words_random, words_pairs, words_runs, words_clusters, words_none_behind}) {
+                if (!quick || (rows == 9000 && bits == 62)) {
+                    check_kind<uint64_t>(&random, kind, rows, bits);
+                }
+            }
+        }
+    }
+    for (int keys : {1024, 1025, 2048, 2049}) {
+        if (!quick || keys == 2048) {
+            check_bucket_of<uint64_t>(&random, 6001, keys, 62);
+        }
+    }
+    for (int keys : {2048, 2049, 4096, 4097}) {
+        if (!quick) {
+            check_bucket_of<uint64_t>(&random, crowded, keys, 62);
+        }
+    }
+}
+
 // How rows are divided, at sizes around those where that changes.
 TEST(sort_shapes) {
     for (int32_t edge : {1, 256, 1024, 131072, 262144, sort_buckets_max * sort_bucket, 393216,

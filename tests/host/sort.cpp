@@ -77,9 +77,10 @@ bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> fi
     std::vector<W> sorted((size_t)rows + 1, (W)sort_untouched);
     std::vector<int32_t> order((size_t)rows + 1, sort_untouched);
     const W end = bits < (int)(8 * sizeof(W)) ? (W)((W)1 << bits) : word_none<W>();
-    CHECK_OK(kernel_launch(sort_buckets_kernel<W, threads>, (unsigned)s.shape.buckets, threads, 0,
-                           false, 1, nullptr, "sort", s.shape, s.table.data(), s.split_word.data(),
-                           s.key.data(), end, bits_for((uint64_t)rows - 1), sorted.data(),
+    const int row = bits_for((uint64_t)rows - 1);
+    CHECK_OK(kernel_launch(sort_buckets_choose<W, threads>(bits, row), (unsigned)s.shape.buckets,
+                           threads, 0, false, 1, nullptr, "sort", s.shape, s.table.data(),
+                           s.split_word.data(), s.key.data(), end, row, sorted.data(),
                            order.data()));
     return sort_is(words, wanted, sorted, order);
 }

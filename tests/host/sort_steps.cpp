@@ -51,13 +51,13 @@ steps<W> steps_run(const std::vector<W> &words, int bits) {
                            from, shape, (const W *)sample.data(), (const sort_ranks *)ranks.data(),
                            s.split_word.data(), s.split_row.data(), s.table.data(), s.key.data()));
     const bool crowded = sort_is_crowded(&shape);
-    CHECK_OK(kernel_launch(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
-                                   : sort_buckets_kernel<W, sort_bucket_threads>,
-                           (unsigned)shape.buckets,
-                           crowded ? sort_crowded_threads : sort_bucket_threads, 0, false, 1,
-                           nullptr, "sort", shape, (const uint32_t *)s.table.data(),
-                           (const W *)s.split_word.data(), (const sort_key<W> *)s.key.data(), end,
-                           bits_for((uint64_t)rows - 1), s.sorted.data(), s.order.data()));
+    const int row = bits_for((uint64_t)rows - 1);
+    CHECK_OK(kernel_launch(
+        crowded ? sort_buckets_choose<W, sort_crowded_threads>(bits, row)
+                : sort_buckets_choose<W, sort_bucket_threads>(bits, row),
+        (unsigned)shape.buckets, crowded ? sort_crowded_threads : sort_bucket_threads, 0, false, 1,
+        nullptr, "sort", shape, (const uint32_t *)s.table.data(), (const W *)s.split_word.data(),
+        (const sort_key<W> *)s.key.data(), end, row, s.sorted.data(), s.order.data()));
     return s;
 }
 
