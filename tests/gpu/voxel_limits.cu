@@ -297,8 +297,10 @@ DEVICE_TEST(gpu_voxel_crowded) {
     for (int kind = 1; kind < crowd_kinds; ++kind) {
         printf("gpu_voxel_crowded: voxelize %.1f us, features %.1f us (even: %.1f, %.1f)\n",
                (double)us[kind][0], (double)us[kind][1], (double)us[0][0], (double)us[0][1]);
-        CHECK(us[kind][0] < 4 * us[0][0] + 20);
-        CHECK(us[kind][0] + us[kind][1] < 8 * (us[0][0] + us[0][1]));
+        if (!test_quick()) { // under a sanitizer no time means anything
+            CHECK(us[kind][0] < 4 * us[0][0] + 20);
+            CHECK(us[kind][0] + us[kind][1] < 8 * (us[0][0] + us[0][1]));
+        }
     }
 }
 
