@@ -114,12 +114,18 @@ test_gpu() {
     spread_end "$told" $status
 }
 
-# One test under a sanitizer.
-sanitize_one() { # lists limit name command...
-    local lists=$1 limit=$2 name=$3 start result=passed log
-    shift 3
+# Tests under a sanitizer, in one process: it takes seconds to start. If that fails or is cut and there
+# are several, each gets a process of its own.
+sanitize_some() { # lists limit command... --exactly names...
+    local lists=$1 limit=$2 command=() name start seconds result=passed log
+    shift 2
+    while [ "$1" != --exactly ]; do
+        command+=("$1")
+        shift
+    done
+    shift
     start=$(date +%s)
-    log=$(on_gpu timeout -k 5 "$limit" "$@" "$name" 2>&1)
+    log=$(on_gpu timeout -k 5 "$limit" "${command[@]}" --exactly "$@" 2>&1)
     case $? in
     0) ;;
     124 | 137) # it may have found something before
@@ -128,28 +134,38 @@ sanitize_one() { # lists limit name command...
         ;;
     *) result=failed ;;
     esac
+    if [ "$result" != passed ] && [ $# -gt 1 ]; then
+        for name; do
+            sanitize_some "$lists" "$limit" "${command[@]}" --exactly "$name"
+        done
+        return
+    fi
     [ "$result" != failed ] ||
-        printf '== %s\n%s\n' "$name" "$(head -n 60 <<<"$log")" >>"$lists.failed"
-    echo "$result $(($(date +%s) - start)) $name" >>"$lists.tests"
+        printf '== %s\n%s\n' "$1" "$(head -n 60 <<<"$log")" >>"$lists.failed"
+    seconds=$((($(date +%s) - start) / $#))
+    for name; do
+        echo "$result $seconds $name" >>"$lists.tests"
+    done
 }
-export -f sanitize_one
+export -f sanitize_some
 
-sanitize_gpu() { # name command...: each test in a process of its own
+sanitize_gpu() { # name command...: the slow tests alone, of the others `together` in a process
     local lists=$out/$1 seen=${SEEN:+$SEEN/$1.tests}
     shift
     : >"$lists.tests"
     rm -f "$lists.failed"
     # shellcheck disable=SC2016
-    listed | awk -v slow="$slow" -v seen="${seen:-/dev/null}" '
+    listed | awk -v slow="$slow" -v seen="${seen:-/dev/null}" -v together="$together" '
             BEGIN { while ((getline line <seen) > 0)
                         if (split(line, f, " ") == 3 && f[1] == "passed") done[f[3]] = 1
                     n = split(slow, name); for (i in name) first[name[i]] = 1 }
             $0 in done { next }
             $0 in first { print; next }
             { other[m++] = $0 }
-            END { for (i = 0; i < m; ++i) print other[i] }' |
-        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r --process-slot-var=SLOT -n 1 -P "${LANES:-$(nproc)}" \
-            bash -c 'sanitize_one "$0" "$1" "${!#}" "${@:2:$#-2}"' \
+            END { for (i = 0; i < m; ++i)
+                      printf "%s%s", other[i], i % together == together - 1 || i == m - 1 ? "\n" : " " }' |
+        OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 xargs -r --process-slot-var=SLOT -L 1 \
+            -P "${LANES:-$(nproc)}" bash -c 'sanitize_some "$0" "$@"' \
             "$lists" "${LIMIT:-600}" "$@" "$tests" --exactly
     cat "$lists.failed" 2>/dev/null
     sort -o "$lists.tests" "$lists.tests"
@@ -190,13 +206,14 @@ for step in ${*:-build test sanitize bench}; do
     sanitize)
         # Sentinels and poison would hide errors from the tools: memcheck needs buffers of their exact
         # size, initcheck needs memory that nothing has written.
+        together=4
         setting=(SPIRA_EXACT=1)
         sanitize memcheck --leak-check full
         # initcheck does not see bulk stores (cp.async.bulk), by which maps are written. So copies to
         # the host are not checked; in the other runs poison shows what was not written.
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
         sanitize initcheck --check-api-memory-access no
-        setting=()
+        setting=() together=1 # racecheck takes long itself
         # Kernels of cuBLAS and CUB take minutes. The portable convolution has a build of its own.
         limit=(--launch-count "${LAUNCHES:-0}")
         sanitize racecheck "${limit[@]}" --kernel-name kns=spira \
@@ -204,7 +221,7 @@ for step in ${*:-build test sanitize bench}; do
         [ -x build/test_race ] || part build-race make build/test_race ${ARCH:+ARCH=$ARCH}
         tests=build/test_race
         sanitize racecheck "${limit[@]}" --kernel-name kns=portable_kernel
-        tests=build/test_gpu
+        tests=build/test_gpu together=4
         sanitize synccheck --num-cuda-barriers 16384 # 32 are too few, 65536 take tens of GB
         ;;
     bench)
