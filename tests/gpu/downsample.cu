@@ -170,6 +170,9 @@ void check_every_size() {
         }
         for (int room : {0, 37}) {
             triple stride = strides_all[turn++ % 19];
+            if (test_thinned(3)) {
+                continue;
+            }
             int side = n < 300 ? 9 : n < 3000 ? 19 : 60;
             triple lo = triple_make(-side, -side, -side), hi = triple_make(side, side, side - 3);
             word_layout layout = reference_layout<W>(lo, hi, 2, stride, {2, 2, 2});
@@ -221,6 +224,9 @@ DEVICE_TEST(gpu_downsample_random_scenes) {
 template <typename W>
 void check_field_ends(int batches) {
     for (triple stride : strides_all) {
+        if (test_thinned(4)) {
+            continue;
+        }
         word_layout layout =
             reference_layout<W>({-100, -7, -30}, {200, 50, 5}, batches, stride, {1, 1, 1});
         std::vector<W> words;
@@ -270,7 +276,7 @@ void check_capacity() {
             }
             int32_t all = downsample_on_host(&layout, words, n, stride, n).count;
             for (int32_t capacity : {all, all - 1, all - 2, all / 2, 1}) {
-                if (capacity < 1) {
+                if (capacity < 1 || test_thinned(3)) {
                     continue;
                 }
                 snprintf(label, sizeof label, "%d voxels, stride %d, capacity %d", all, stride.x,
@@ -346,6 +352,9 @@ void check_real_scan(const char *name) {
 DEVICE_TEST(gpu_downsample_real_scans) {
     NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
     for (const char *name : {"kitti00_000000_5cm.vox32", "lone_star_5cm.vox32"}) {
+        if (test_thinned(2)) {
+            continue;
+        }
         check_real_scan<uint32_t>(name);
         if (!test_quick()) {
             check_real_scan<uint64_t>(name);
@@ -665,14 +674,14 @@ void check_flat(triple size, int batches) {
 
 template <typename W>
 void check_flats() {
+    const triple sizes[] = {{0, 30, 30}, {30, 0, 30}, {30, 30, 0}, {300, 0, 0},
+                            {0, 300, 0}, {0, 0, 300}, {5, 5, 5}};
     for (int batches : {1, 40}) {
-        check_flat<W>({0, 30, 30}, batches);
-        check_flat<W>({30, 0, 30}, batches);
-        check_flat<W>({30, 30, 0}, batches);
-        check_flat<W>({300, 0, 0}, batches);
-        check_flat<W>({0, 300, 0}, batches);
-        check_flat<W>({0, 0, 300}, batches);
-        check_flat<W>({5, 5, 5}, batches);
+        for (triple size : sizes) {
+            if (!test_thinned(3)) {
+                check_flat<W>(size, batches);
+            }
+        }
     }
 }
 
@@ -686,6 +695,9 @@ template <typename W>
 void check_steps_capacity() {
     random_state random = random_make(13);
     for (const step &s : steps_all) {
+        if (test_thinned(3)) {
+            continue;
+        }
         triple lo = triple_multiply(s.from, triple_make(-9, -9, -9)),
                hi = triple_multiply(s.from, triple_make(9, 9, 9));
         word_layout layout = reference_layout<W>(lo, hi, 1, s.stride, {1, 1, 1});
@@ -797,6 +809,9 @@ void check_window_ends(int turn, int room) {
     for (int first : {0, 512, 1024}) {
         for (int more : {-1, 0, 1}) {
             for (int behind : {0, 300}) {
+                if (test_thinned(5)) {
+                    continue;
+                }
                 const int in_front = first ? first - 512 : 0;
                 const int own = first + turn + 512 + more - in_front;
                 std::vector<W> words;

@@ -614,7 +614,7 @@ void check_list_capacities() {
          {map_stretch - 1, (int32_t)map_stretch, map_stretch + 1, bundle - 1, bundle, bundle + 1,
           reads, reads + 1, most / 2, most / 2 + 1, most - 1, most, most + 1, scan, scan + 1}) {
         for (int32_t count : {0, 1, bundle - 1, bundle + 1, reads + 1, capacity}) {
-            if (count > capacity || (test_quick() && count > 9 * bundle)) {
+            if (count > capacity || (test_quick() && count > 9 * bundle) || test_thinned(5)) {
                 continue;
             }
             forms_scene<W> s = forms_scene_make(
@@ -924,6 +924,9 @@ void check_replays(builder b, int first, int many, int32_t capacity = graph_capa
         [&](cudaStream_t stream) { CHECK_OK(layers_build(b, &layers, stream)); }, 1, false);
     REQUIRE(replay != nullptr);
     for (int voxels : {700, 0, 1, (int)graph_capacity, 33, 0, 1200}) {
+        if (test_thinned(3)) {
+            continue;
+        }
         scenes = replay_scenes<W>(&r, first, many, voxels);
         for (int i = 0; i < many; ++i) {
             layer_refill(&layers[(size_t)i].l, &scenes[(size_t)i]);
