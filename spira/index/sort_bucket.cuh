@@ -225,9 +225,9 @@ SPIRA_DEVICE void sort_quickly(const sort_pieces &p, const sort_key<W> *__restri
     uint64_t *wide = (uint64_t *)shared, key[items];
     if (packs) {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
-            W away = sort_distance(range, k.word);
-            shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
-            rest[i] = (uint32_t)(away & (((W)1 << pack.low) - 1)) << row | (uint32_t)k.row;
+            const W away = sort_distance(range, k.word);
+            shared[i] = sort_pack(pack, away, i);
+            rest[i] = sort_lower(pack, away) << row | (uint32_t)k.row;
         });
     } else {
         sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
@@ -271,9 +271,9 @@ SPIRA_DEVICE void sort_far_apart(const sort_pieces &p, const sort_key<W> *__rest
     }
     sort_gather<threads, sort_apart_batch>(p, from, [&](int i, sort_key<W> k) {
         const W away = sort_distance(range, k.word);
-        shared[i] = (uint32_t)(away >> pack.low) << pack.number | (uint32_t)i;
-        const uint32_t low = (uint32_t)(away & (((W)1 << pack.low) - 1));
-        rest[i] = packs ? low << row | (uint32_t)k.row : (uint32_t)sort_piece_at(p, i);
+        shared[i] = sort_pack(pack, away, i);
+        rest[i] =
+            packs ? sort_lower(pack, away) << row | (uint32_t)k.row : (uint32_t)sort_piece_at(p, i);
     });
     __syncthreads();
     bool done;

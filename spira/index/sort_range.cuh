@@ -48,15 +48,22 @@ struct sort_packing {
     int number, low, row; // widths in bits: the number, the lower bits of the distance, the row
 };
 
-// How many bits the numbers of keys have.
-SPIRA_DEVICE int sort_number_bits(int count) {
-    return 32 - __clz(count - 1);
-}
-
 template <typename W>
 SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
-    int number = sort_number_bits(count);
+    int number = 32 - __clz(count - 1);
     return {number, max(sort_range_bits(range) - (32 - number), 0), row};
+}
+
+// The key of a distance: its upper bits | number.
+template <typename W>
+SPIRA_DEVICE uint32_t sort_pack(const sort_packing &pack, W distance, int number) {
+    return (uint32_t)(distance >> pack.low) << pack.number | (uint32_t)number;
+}
+
+// The lower bits of a distance.
+template <typename W>
+SPIRA_DEVICE uint32_t sort_lower(const sort_packing &pack, W distance) {
+    return (uint32_t)(distance & (((W)1 << pack.low) - 1));
 }
 
 SPIRA_DEVICE uint32_t sort_number_of(const sort_packing &pack, uint32_t key) {
