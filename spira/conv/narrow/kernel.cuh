@@ -9,15 +9,10 @@ namespace spira {
 // ---- shared memory ------------------------------------------------------------------------------
 
 // Of a warp. A warp that hands over its accumulators writes `at`, each lane where its own words of
-// narrow_warm are: others may still be on their way. One that finishes outputs has their rows,
-// behind those words.
+// narrow_warm are: others may still be on their way.
 template <int halves>
-union narrow_shared {
+struct narrow_shared {
     float at[narrow_groups * halves * 4][32];
-    struct {
-        float warm[narrow_groups * halves * 3][32];
-        alignas(16) int32_t row[halves][32][narrow_groups]; // of each lane
-    } own;
 };
 
 // ---- epilogue -----------------------------------------------------------------------------------
@@ -36,19 +31,6 @@ template <int halves>
 SPIRA_DEVICE int narrow_place(int first, int column) {
     const int lane = threadIdx.x % 32;
     return first + (lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : column)) * narrow_groups;
-}
-
-// Asks for the rows of a lane's outputs, so that the residual can be loaded as soon as the products
-// are done. first: the warp's first place.
-template <int halves>
-SPIRA_DEVICE void narrow_outputs_request(const conv_params &p, int first,
-                                         narrow_shared<halves> &shared) {
-    static_assert(narrow_groups == 4, "16 bytes");
-#pragma unroll
-    for (int c = 0; c < halves && p.order.row; ++c) {
-        async_copy_16(shared_address(shared.own.row[c][threadIdx.x % 32]),
-                      p.order.row + narrow_place<halves>(first, c), true);
-    }
 }
 
 // Four neighbouring values of a vector [cout], aligned to 16 bytes, or null.
@@ -87,17 +69,20 @@ SPIRA_DEVICE conv_output narrow_vectors(const conv_params &p, int channel) {
 }
 
 // Loads what the epilogue needs besides the sums; the residual only where it is aligned.
-// async_copy_wait has been called.
 template <int halves>
 SPIRA_DEVICE void narrow_outputs_load(const conv_params &p, int first, int outputs,
-                                      const narrow_shared<halves> &shared,
                                       narrow_outputs<narrow_groups * halves> &to) {
     const int lane = threadIdx.x % 32, channel = (halves == 1 ? lane / 8 : lane / 4) * 4;
+    int32_t row[halves][narrow_groups];
+#pragma unroll
+    for (int c = 0; c < halves && p.order.row; ++c) {
+        narrow_load_once(row[c], p.order.row + narrow_place<halves>(first, c), 0);
+    }
 #pragma unroll
     for (int i = 0; i < narrow_groups * halves; ++i) {
         const int c = i / narrow_groups, place = narrow_place<halves>(first, c) + i % narrow_groups;
-        const int row = p.order.row ? shared.own.row[c][lane][i % narrow_groups] : place;
-        to.row[i] = place < outputs && channel < p.cout ? row : -1;
+        const bool inside = place < outputs && channel < p.cout;
+        to.row[i] = !inside ? -1 : p.order.row ? row[c][i % narrow_groups] : place;
     }
     const char *residual = (const char *)p.residual + channel * narrow_element;
 #pragma unroll
@@ -255,10 +240,10 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     // ---- warm the cache
     // narrow_warm loads into each thread's own words, so that it waits for no other thread.
     __shared__ narrow_shared<halves> shared[narrow_warps];
-    static_assert(narrow_warm_loads(shares) <= sizeof shared->own.warm / sizeof *shared->own.warm,
+    static_assert(narrow_warm_loads(shares) <= sizeof shared->at / sizeof *shared->at,
                   "room for narrow_warm");
     narrow_warm<shares>(p, p.volume * narrow_offset_bytes(fold, steps, halves),
-                        shared_address(&shared[threadIdx.x / 32].own.warm[0][threadIdx.x % 32]));
+                        shared_address(&shared[threadIdx.x / 32].at[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
     }
@@ -272,9 +257,6 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
                 unit % each * places;
     }
     const bool finishes = first < outputs && share == 0;
-    if (finishes) {
-        narrow_outputs_request<halves>(p, first, shared[warp]);
-    }
     // ---- multiply
     narrow_sums<halves> sum = {};
 #pragma unroll 1
@@ -285,7 +267,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     narrow_outputs<narrow_groups * halves> finished;
     async_copy_wait();
     if (finishes) {
-        narrow_outputs_load<halves>(p, first, outputs, shared[warp], finished);
+        narrow_outputs_load<halves>(p, first, outputs, finished);
     }
     if (split > 1) {
         narrow_join<halves>(split, share, shared, sum);
