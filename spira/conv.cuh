@@ -42,7 +42,7 @@ SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *sha
                                    cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    return conv_pack<format>(shape, conv_kernel_of(shape, gpu), weight, packed, packed_bytes,
+    return conv_pack<format>(gpu, shape, conv_kernel_of(shape, gpu), weight, packed, packed_bytes,
                              stream);
 }
 
@@ -79,7 +79,7 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
     SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
     return numeric_dispatch<format>(s.type, [&](auto tag) {
-        return conv_pack_shortcut(tag, &s, conv_kernel_of(shape, gpu), weight, packed, stream);
+        return conv_pack_shortcut(tag, gpu, &s, conv_kernel_of(shape, gpu), weight, packed, stream);
     });
 }
 

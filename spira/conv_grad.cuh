@@ -74,9 +74,10 @@ SPIRA_API status conv_grad_pack(const device_info *gpu, const conv_shape *s, gra
                                 cudaStream_t stream) {
     const conv_kernel kernel = conv_kernel_of(s, gpu);
     return order == grad_order_mirrored
-               ? conv_pack<format, conv_weights_of_layer_mirrored>(s, kernel, weight, packed, bytes,
-                                                                   stream)
-               : conv_pack<format, conv_weights_of_layer>(s, kernel, weight, packed, bytes, stream);
+               ? conv_pack<format, conv_weights_of_layer_mirrored>(gpu, s, kernel, weight, packed,
+                                                                   bytes, stream)
+               : conv_pack<format, conv_weights_of_layer>(gpu, s, kernel, weight, packed, bytes,
+                                                          stream);
 }
 
 // Bytes of scratch for conv_grad_weights_pack: the transposed weights.

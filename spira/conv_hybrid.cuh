@@ -91,7 +91,8 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
         if (end > k) {
             conv_shape run = dense;
             run.volume = end - k;
-            SPIRA_TRY(conv_pack_as(format, &run, made_for, weight + k * pitch, packed, stream));
+            SPIRA_TRY(
+                conv_pack_as(format, gpu, &run, made_for, weight + k * pitch, packed, stream));
             packed += conv_packed_bytes(&run, made_for);
         } else {
             ++end;
@@ -124,8 +125,8 @@ SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_sha
             SPIRA_TRY(
                 hybrid_pack_dense(tag, gpu, shape, kernel, threshold, weight, at.dense, stream));
         }
-        return at.sparse ? conv_pack_as(tag, shape, pairs_kernel_of(shape, gpu), weight, at.sparse,
-                                        stream)
+        return at.sparse ? conv_pack_as(tag, gpu, shape, pairs_kernel_of(shape, gpu), weight,
+                                        at.sparse, stream)
                          : status_success();
     });
 }

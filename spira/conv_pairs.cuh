@@ -76,7 +76,7 @@ SPIRA_API status conv_pairs_weights_pack(const device_info *gpu, const conv_shap
                                          cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    return conv_pack<format>(shape, pairs_kernel_of(shape, gpu), weight, packed, packed_bytes,
+    return conv_pack<format>(gpu, shape, pairs_kernel_of(shape, gpu), weight, packed, packed_bytes,
                              stream);
 }
 

@@ -97,14 +97,18 @@ SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
 #endif
 }
 
+// A lane's 16 bytes.
+template <typename E>
+union conv_lane {
+    uint4 all;
+    E element[conv_lane_bytes / sizeof(E)];
+};
+
 // Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
 template <typename E>
 SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
-    union {
-        uint4 all;
-        E element[per_lane];
-    } v;
+    conv_lane<E> v;
     v.all = make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < per_lane; ++i) {

@@ -3,6 +3,7 @@
 #ifndef SPIRA_CONV_WEIGHTS_CUH
 #define SPIRA_CONV_WEIGHTS_CUH
 
+#include "../base/launch.cuh"
 #include "params.cuh"
 
 namespace spira {
@@ -46,10 +47,10 @@ SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks,
 
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    conv_mma_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
-                         E *__restrict__ packed) {
+    conv_mma_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    pdl_wait();
     if (i >= total) {
         return;
     }
@@ -59,14 +60,17 @@ SPIRA_KERNEL void __launch_bounds__(256)
     bool second = at.chunk >= chunks1;
     int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
     int out = at.group * 8 + at.lane / 4;
+    conv_lane<E> to;
+#pragma unroll
     for (int e = 0; e < per_lane; ++e) {
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
         int64_t from = conv_weight_index<order>(&s, at.offset, (second ? s.cin : 0) + channel, out);
         float w = inside ? weight[from] : 0.0f;
-        packed[i * per_lane + e] =
+        to.element[e] =
             element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
     }
+    *(uint4 *)(packed + i * per_lane) = to.all;
 }
 
 // ---- plain floats: exact.cuh, portable/ in exact fp32, pairs/ -----------------------------------
@@ -99,9 +103,9 @@ SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
 // weight [volume, cin + cin2, cout]; packed [total]: conv_exact_weights
 template <int = 0, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    conv_exact_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
-                           float *__restrict__ packed) {
+    conv_exact_pack_kernel(conv_shape s, const float *weight, int64_t total, float *packed) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    pdl_wait();
     if (i >= total) {
         return;
     }

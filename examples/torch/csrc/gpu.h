@@ -166,8 +166,8 @@ status dense(const spira::device_info *info, const dense_job *job, stream_ref st
 status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_t rows,
                    int64_t bytes, void *out, stream_ref stream);
 // Zeros in rows [count, capacity).
-status rows_clear_tail(void *rows, const int32_t *count, int64_t capacity, int64_t bytes,
-                       stream_ref stream);
+status rows_clear_tail(const spira::device_info *info, void *rows, const int32_t *count,
+                       int64_t capacity, int64_t bytes, stream_ref stream);
 
 } // namespace gpu
 

@@ -14,7 +14,7 @@ void clear_tail(Tensor &t, const Tensor &count) {
 #ifdef SPIRA_TORCH_CUDA
     if (t.is_cuda()) {
         const cuda_scope scope(t);
-        require(gpu::rows_clear_tail(t.data_ptr(), count.data_ptr<int32_t>(), t.size(0),
+        require(gpu::rows_clear_tail(scope.info, t.data_ptr(), count.data_ptr<int32_t>(), t.size(0),
                                      (int64_t)(t.nbytes() / t.size(0)), scope.stream));
     }
 #endif

@@ -6,6 +6,7 @@
 #ifndef SPIRA_CONV_HOPPER_WEIGHTS_CUH
 #define SPIRA_CONV_HOPPER_WEIGHTS_CUH
 
+#include "../../base/launch.cuh"
 #include "../../base/wgmma.cuh"
 #include "../epilogue.cuh"
 
@@ -90,30 +91,34 @@ SPIRA_API int64_t hopper_weights(const conv_shape *s, int part) {
 // One thread packs one piece.
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    hopper_pack_kernel(conv_shape s, int part, const float *__restrict__ weight, int64_t total,
-                       E *__restrict__ packed) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= total) {
-        return;
-    }
-    const int couts = hopper_couts(s.cout), parts = (int)ceil_div(hopper_row_bytes(&s), part);
-    const int pieces = part / conv_lane_bytes;
-    int64_t image = i / pieces / couts, k = image / parts; // offset and part; offset
-    int at = (int)(i - image * couts * pieces);
+    hopper_pack_kernel(conv_shape s, int part, const float *weight, int64_t total, E *packed) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int couts = hopper_couts(s.cout), parts = (hopper_row_bytes(&s) + part - 1) / part;
+    const int pieces = part / conv_lane_bytes, size = couts * pieces; // of an image
+    // Offset and part. A division in 64 bits would take most of the time.
+    const int image = (int)(total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
+    int at = (int)(i - (int64_t)image * size);
     const int begin = at * conv_lane_bytes < couts * hopper_part_whole ? 0 : hopper_part_whole;
     const int log = hopper_region_log(part, begin), lanes = (1 << log) / conv_lane_bytes;
     at -= couts * begin / conv_lane_bytes;
     int out = at / lanes;
-    int piece = (int)(image % parts) * pieces + begin / conv_lane_bytes + at % lanes;
+    int piece = image % parts * pieces + begin / conv_lane_bytes + at % lanes;
     bool second = hopper_piece_second(s.cin, piece);
-    E *to = packed + (image * part + begin) * couts / 2 +
-            wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2;
-    for (int e = 0; e < 8; ++e) {
-        int channel = piece * 8 + e;
-        bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t from = conv_weight_index<order>(&s, k, (second ? s.cin : 0) + channel, out);
-        to[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
+    conv_lane<E> to;
+    pdl_wait();
+    if (i >= total) {
+        return;
     }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+        const int channel = piece * 8 + e;
+        const bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
+        const int64_t from =
+            conv_weight_index<order>(&s, image / parts, (second ? s.cin : 0) + channel, out);
+        to.element[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
+    }
+    *(uint4 *)(packed + ((int64_t)image * part + begin) * couts / 2 +
+               wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = to.all;
 }
 
 } // namespace spira

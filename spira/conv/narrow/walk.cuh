@@ -189,10 +189,10 @@ SPIRA_API int64_t narrow_weights(const conv_shape *s) {
 
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    narrow_pack_kernel(conv_shape s, const float *__restrict__ weight, int64_t total,
-                       E *__restrict__ packed) {
+    narrow_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    pdl_wait();
     if (i >= total) {
         return;
     }
@@ -201,14 +201,17 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int lane = (int)(i % lanes), half = (int)(i / lanes % halves);
     const int step = (int)(i / lanes / halves % steps);
     const int64_t offset = i / lanes / halves / steps;
+    conv_lane<E> to;
+#pragma unroll
     for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
         int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
         int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
         int64_t from = conv_weight_index<order>(&s, offset, channel, out);
         float w = inside ? weight[from] : 0.0f;
-        packed[i * per_lane + e] = element_from_float<E>(w);
+        to.element[e] = element_from_float<E>(w);
     }
+    *(uint4 *)(packed + i * per_lane) = to.all;
 }
 
 // Bytes of an offset's weights.

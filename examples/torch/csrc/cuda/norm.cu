@@ -346,24 +346,23 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 // ---- launches -----------------------------------------------------------------------------------
 
 template <typename E, int wide, bool backward>
-static status norm_run_rows(const device_info *info, const norm_params &p, bool early,
-                            cudaStream_t stream) {
+static status norm_run_rows(const device_info *info, const norm_params &p, cudaStream_t stream) {
     const int columns = p.job.channels / wide, lines = max_of((int)norm_threads / columns, 1);
     const int64_t blocks = ceil_div(p.job.capacity, (int64_t)lines * norm_batch);
     const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward) * norm_waves;
     return kernel_launch(norm_rows_kernel<E, wide, backward>,
-                         (unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, 0, early,
-                         1, stream, "norm", p);
+                         (unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, 0,
+                         info->programmatic, 1, stream, "norm", p);
 }
 
 template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
     const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
     SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
-                            false, 1, stream, "norm", p));
+                            info->programmatic, 1, stream, "norm", p));
     SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0,
                             info->programmatic, 1, stream, "norm", p));
-    return norm_run_rows<E, wide, backward>(info, p, info->programmatic, stream);
+    return norm_run_rows<E, wide, backward>(info, p, stream);
 }
 
 static bool norm_is_wide(const norm_job *job) {
@@ -412,8 +411,8 @@ status norm_apply(const device_info *info, const norm_job *job, stream_ref strea
     p.job = *job;
     return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, false, stream)
-                                 : norm_run_rows<E, 1, false>(info, p, false, stream);
+        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, stream)
+                                 : norm_run_rows<E, 1, false>(info, p, stream);
     });
 }
 

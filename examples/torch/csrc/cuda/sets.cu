@@ -149,6 +149,7 @@ static __global__ void __launch_bounds__(256)
 template <typename P>
 static __global__ void __launch_bounds__(256)
     rows_clear_kernel(P *rows, const int32_t *count, int64_t capacity, int64_t pieces) {
+    spira::pdl_wait();
     const int64_t first = spira::max_of(*count, 0) * pieces, step = (int64_t)gridDim.x * 256;
     for (int64_t at = first + (int64_t)blockIdx.x * 256 + threadIdx.x; at < capacity * pieces;
          at += step) {
@@ -179,15 +180,15 @@ status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_
     });
 }
 
-status rows_clear_tail(void *rows, const int32_t *count, int64_t capacity, int64_t bytes,
-                       stream_ref stream) {
+status rows_clear_tail(const spira::device_info *info, void *rows, const int32_t *count,
+                       int64_t capacity, int64_t bytes, stream_ref stream) {
     return piece_dispatch(rows, rows, bytes, [&](auto piece) {
         typedef decltype(piece) P;
         const int64_t pieces = bytes / (int64_t)sizeof(P);
         const int64_t grid = spira::ceil_div(capacity * pieces, 4 * 256);
-        rows_clear_kernel<P><<<(unsigned)spira::min_of(grid, 1024), 256, 0, stream>>>(
-            (P *)rows, count, capacity, pieces);
-        return spira::status_of_launch("rows_clear_tail");
+        return spira::kernel_launch(rows_clear_kernel<P>, (unsigned)spira::min_of(grid, 1024), 256,
+                                    0, info->programmatic, 1, stream, "rows_clear_tail", (P *)rows,
+                                    count, capacity, pieces);
     });
 }
 
