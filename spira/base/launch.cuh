@@ -5,10 +5,10 @@
 // pdl_launch_dependents, or has exited. Elsewhere, and without `programmatic`, it starts after the
 // kernel before it has completed. CUDA graphs keep the dependency.
 //
-// A kernel that may be launched this way must call pdl_wait in every thread block before it touches
-// memory that the kernel before it may touch, and must not release its dependents earlier than
-// that. Its parameters that point to such memory must not be __restrict__: the compiler could move
-// their loads in front of the wait.
+// A kernel that may be launched this way must call pdl_wait, or pdl_wait_alone, in every thread
+// block before it touches memory that the kernel before it may touch, and must not release its
+// dependents earlier than that. Its parameters that point to such memory must not be __restrict__:
+// the compiler could move their loads in front of the wait.
 //
 // Independent kernels may all run at once: each but the last calls pdl_launch_dependents when it
 // starts, and each calls pdl_wait when it ends. The kernel behind them must not be launched with
@@ -26,6 +26,14 @@ SPIRA_DEVICE void pdl_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// The same without a release. For kernels that make what a dependent may read before it waits, as
+// packed weights.
+SPIRA_DEVICE void pdl_wait_alone() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 

@@ -50,7 +50,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     conv_mma_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    pdl_wait();
+    pdl_wait_alone();
     if (i >= total) {
         return;
     }
@@ -105,7 +105,7 @@ template <int = 0, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     conv_exact_pack_kernel(conv_shape s, const float *weight, int64_t total, float *packed) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    pdl_wait();
+    pdl_wait_alone();
     if (i >= total) {
         return;
     }

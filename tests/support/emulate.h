@@ -562,6 +562,10 @@ inline void pdl_wait() {
     emulate::wait_until([](uint64_t, uint64_t) { return emulate::clusters->released; }, 0, 0);
 }
 
+inline void pdl_wait_alone() {
+    pdl_wait();
+}
+
 // Runs a kernel. programmatic: it begins before the previous kernel has ended (previous_kernel).
 template <typename... P, typename... A>
 status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,

@@ -105,7 +105,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     int piece = image % parts * pieces + begin / conv_lane_bytes + at % lanes;
     bool second = hopper_piece_second(s.cin, piece);
     conv_lane<E> to;
-    pdl_wait();
+    pdl_wait_alone();
     if (i >= total) {
         return;
     }

@@ -192,7 +192,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     narrow_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    pdl_wait();
+    pdl_wait_alone();
     if (i >= total) {
         return;
     }

@@ -62,8 +62,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 // Keys of rows that do not exist are unspecified. Called by all threads of a block.
 //
 // Maps and counts are read before the previous kernel has ended: order_clear_kernel writes none. It
-// has waited for the kernels that made them before this kernel began. Rows of a compact map are
-// read before the count is known.
+// has waited for the kernels that made them before this kernel began.
 //
 // chunk: of this warp
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
@@ -73,18 +72,20 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
     const int32_t count = order_load_now(r.count);
+    const int rows = min(min(count, r.capacity) - begin, (int)order_run);
     if (r.compact) {
+        order_set_in_warp(chunk.rows, rows);
         int32_t row[order_items];
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-            row[i] = min(begin + first + i * 32, r.capacity - 1);
+            row[i] = begin + min(first + i * 32, rows - 1); // behind the count nothing is written
         }
-        order_find_compact_keys_any(r, row, key);
-        order_set_in_warp(chunk.rows, min(min(count, r.capacity) - begin, (int)order_run));
+        if (rows > 0) {
+            order_find_compact_keys_any(r, row, key);
+        }
         return;
     }
     order_fill_sets(batch, task, sets);
-    const int rows = min(min(count, r.capacity) - begin, (int)order_run);
     order_set_in_warp(chunk.rows, rows);
     if (order_is_wide(r)) {
         pdl_wait(); // before the directions are written
