@@ -12,7 +12,7 @@
 //
 // Independent kernels may all run at once: each but the last calls pdl_launch_dependents when it
 // starts, and each calls pdl_wait when it ends. The kernel behind them must not be launched with
-// `programmatic`.
+// `programmatic`, unless it waits before it reads or writes anything.
 #ifndef SPIRA_BASE_LAUNCH_CUH
 #define SPIRA_BASE_LAUNCH_CUH
 
