@@ -182,7 +182,7 @@ sanitize() { # tool options...: the tests at their small sizes under one tool
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }
 
-# Processes that GPU memory has room for: with 16384 barriers each takes some 9 GB.
+# Processes that GPU memory has room for: with 16384 barriers each takes some 9 GB (estimate).
 synccheck_lanes() {
     local mib lanes
     mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | sort -n | head -n 1)
