@@ -507,14 +507,13 @@ spira::status runtime(const char *net, plugin *first, plugin *second, const fram
     return spira::status_success();
 }
 
-} // namespace
-
-int main() {
+// Both networks, on a random frame of so many points.
+spira::status runtime_all(int32_t points) {
     plugin *plugins = (plugin *)calloc(2, sizeof *plugins);
     pool m = {};
     frame f = {};
     cudaStream_t stream = nullptr;
-    spira::status s = frame_new(20000, spira::triple_make(256, 256, 32), &f);
+    spira::status s = frame_new(points, spira::triple_make(256, 256, 32), &f);
     if (!spira::status_failed(s)) {
         s = spira::status_from_cuda(cudaStreamCreate(&stream), "stream");
     }
@@ -531,6 +530,13 @@ int main() {
     free(f.values);
     free(f.coords);
     free(plugins);
+    return s;
+}
+
+} // namespace
+
+int main() {
+    const spira::status s = runtime_all(20000);
     char text[256];
     if (spira::status_failed(s)) {
         fprintf(stderr, "enqueue: %s\n", spira::status_text(s, text, sizeof text));

@@ -78,7 +78,9 @@ slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_man
     gpu_exchange_every_size gpu_conv_unaligned_pointers gpu_downsample_steps_field_ends
     gpu_downsample_random_levels gpu_conv_channel_edges gpu_hybrid_every_threshold
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
-    gpu_forms_kernels_of_the_largest_tiles gpu_exchange_rows_of_any_width'
+    gpu_forms_kernels_of_the_largest_tiles gpu_exchange_rows_of_any_width gpu_grad_layers
+    gpu_conv_ordered_parts gpu_downsample_strides_wider_than_the_fields gpu_forms_uneven_sets
+    enqueue_is_net_run enqueue_reports_a_capacity_that_is_exceeded'
 
 # These look at the free memory of the GPU, so each has it for itself.
 alone='gpu_graph_runs_allocate_nothing gpu_soak_one_graph'

@@ -678,7 +678,7 @@ void check_flats() {
                             {0, 300, 0}, {0, 0, 300}, {5, 5, 5}};
     for (int batches : {1, 40}) {
         for (triple size : sizes) {
-            if (!test_thinned(3)) {
+            if (!test_thinned(5)) {
                 check_flat<W>(size, batches);
             }
         }

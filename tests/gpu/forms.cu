@@ -484,6 +484,9 @@ void check_uneven_sets() {
         spread.push_back(dense[i]);
     }
     for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 5, 5}, triple{9, 9, 9}}) {
+        if (test_thinned(3)) { // in the two word widths different sizes
+            continue;
+        }
         kernel_shape kernel = kernel_make(size);
         forms_scene<W> s = forms_scene_make("few outputs", &layout, &kernel, dense, &spread);
         check_scene(&s, {0, 2});
