@@ -222,7 +222,8 @@ for step in ${*:-build test sanitize bench}; do
         # the host are not checked; in the other runs poison shows what was not written.
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
         sanitize initcheck --check-api-memory-access no
-        setting=() together=3
+        setting=() together=${SEEN:+1} # what a first run has not done are the slow ones
+        together=${together:-3}
         # Kernels of cuBLAS and CUB take minutes. The portable convolution has a build of its own. No
         # --launch-count: behind the last launch that is checked, Hopper's kernels fail under the tool.
         sanitize racecheck --kernel-name kns=spira --kernel-name-exclude kns=portable_kernel

@@ -380,7 +380,7 @@ DEVICE_TEST(gpu_hybrid_layers) {
         for (numeric type : numerics) {
             for (int size : {2, 3, 5}) {
                 for (int t = 0; t <= size / 2 * 3 + 1; ++t, ++turn) {
-                    if (test_thinned(41)) {
+                    if (test_thinned(71)) {
                         continue;
                     }
                     random_state random = random_make((uint64_t)turn);
