@@ -234,15 +234,12 @@ build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o
 
-# The portable convolution as racecheck can follow it (mbarrier_warp in spira/base/async.cuh), on
-# Hopper without its own kernels.
-RACE_ARCH := $(patsubst 90a,90,$(ARCH))
-
-build/race_$(RACE_ARCH)/%.o: tests/gpu/%.cu
-	$(call step,nvcc $< (racecheck),$(NVCC) $(NVCCFLAGS) -DSPIRA_RACECHECK $(call build_for,$(RACE_ARCH)) \
+# Kernels as racecheck can follow them (SPIRA_RACECHECK in spira/base/async.cuh).
+build/race_$(ARCH)/%.o: tests/gpu/%.cu
+	$(call step,nvcc $< (racecheck),$(NVCC) $(NVCCFLAGS) -DSPIRA_RACECHECK $(call build_for,$(ARCH)) \
 	      $(DEPENDS) -c $< -o $@)
 
-build/test_race: build/race_$(RACE_ARCH)/portable.o build/race_$(RACE_ARCH)/harness.o
+build/test_race: $(GPU_TESTS:tests/gpu/%.cu=build/race_$(ARCH)/%.o)
 
 # tests/gpu/calls.cu counts its calls of the CUDA runtime: the linker sends each function that the
 # object calls through a stub (tests/support/calls_wrap.cpp).

@@ -178,7 +178,6 @@ sanitize_gpu() { # name command...: the slow tests alone, of the others `togethe
 sanitize() { # tool options...: the tests at their small sizes under one tool
     local tool=$1 name=$1
     case " ${TOOLS:-memcheck initcheck racecheck synccheck} " in *" $tool "*) ;; *) return ;; esac
-    [ "$tests" = build/test_gpu ] || name=$tool-$(basename "$tests")
     shift
     part "$name" sanitize_gpu "$name" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
@@ -224,12 +223,13 @@ for step in ${*:-build test sanitize bench}; do
         sanitize initcheck --check-api-memory-access no
         setting=() together=${SEEN:+1} # what a first run has not done are the slow ones
         together=${together:-3}
-        # Kernels of cuBLAS and CUB take minutes. The portable convolution has a build of its own. No
-        # --launch-count: behind the last launch that is checked, Hopper's kernels fail under the tool.
-        sanitize racecheck --kernel-name kns=spira --kernel-name-exclude kns=portable_kernel
-        [ -x build/test_race ] || part build-race make build/test_race ${ARCH:+ARCH=$ARCH}
+        # It has a build of its own. Kernels of cuBLAS and CUB take minutes. No --launch-count: behind
+        # the last launch that is checked, Hopper's kernels fail under the tool.
+        case ${TOOLS:-racecheck} in
+        *racecheck*) [ -x build/test_race ] || part build-race make build/test_race ${ARCH:+ARCH=$ARCH} ;;
+        esac
         tests=build/test_race
-        sanitize racecheck --kernel-name kns=portable_kernel
+        sanitize racecheck --kernel-name kns=spira
         tests=build/test_gpu together=4
         # 4096 barriers are too few for gpu_net_empty_and_single.
         LANES=${LANES:-$(synccheck_lanes)} sanitize synccheck --num-cuda-barriers 16384

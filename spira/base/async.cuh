@@ -388,26 +388,29 @@ SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
 #endif
 }
 
-// A barrier of all threads of the cluster, in two steps: arrive, wait. It orders no memory accesses
-// except the initialisation of mbarriers (mbarrier_init_fence).
-SPIRA_DEVICE void cluster_sync_begin() {
+// A barrier of all threads of the cluster that orders their memory accesses.
+SPIRA_DEVICE void cluster_sync() {
 #if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// The same in two steps, arrive and wait. It orders no memory accesses except the initialisation of
+// mbarriers (mbarrier_init_fence). Under racecheck a thread block does not go on if some of its
+// warps are between the two, so with SPIRA_RACECHECK the first is all of it.
+SPIRA_DEVICE void cluster_sync_begin() {
+#ifdef SPIRA_RACECHECK
+    cluster_sync();
+#elif __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 #endif
 }
 
 SPIRA_DEVICE void cluster_sync_end() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900 && !defined(SPIRA_RACECHECK)
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
-}
-
-// A barrier of all threads of the cluster that orders their memory accesses.
-SPIRA_DEVICE void cluster_sync() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
-    cluster_sync_end();
 }
 
 } // namespace spira

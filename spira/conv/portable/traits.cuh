@@ -80,12 +80,13 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
 
 enum { portable_slot_bytes = (portable_gathered + 4) * (int)sizeof(uint32_t) };
 
-// Static shared memory.
+// Static shared memory. The mbarriers are first: racecheck takes their addresses for 1024 bytes
+// less.
 template <int columns, int producers>
 struct portable_shared {
+    uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
     alignas(16) float scale[2 * columns]; // of the slice's channels; then their shifts
     float ratio[columns];                 // scale / the shortcut's scale
-    uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
     alignas(16)
         uint32_t slot[producers][portable_slots(columns)][portable_slot_bytes / 4]; // cursor.cuh
 };
