@@ -8,7 +8,10 @@
 #include <vector>
 
 int main(int argc, char **argv) {
-    FILE *file = argc > 1 ? fopen(argv[1], "rb") : nullptr;
+    if (argc < 2) {
+        return fprintf(stderr, "usage: density scan.vox32\n"), 1;
+    }
+    FILE *file = fopen(argv[1], "rb");
     std::vector<spira::voxel> voxels;
     spira::word_need need = {};
     need.batches = 1;
@@ -20,7 +23,7 @@ int main(int argc, char **argv) {
     }
     spira::word_layout layout;
     if (voxels.empty() || spira::status_failed(spira::word_fit(&need, &layout))) {
-        return fprintf(stderr, "usage: density scan.vox32\n"), 1;
+        return fprintf(stderr, "density: no voxels in %s\n", argv[1]), 1;
     }
     std::set<uint64_t> distinct; // the search requires sorted, distinct words
     for (const spira::voxel &v : voxels) {

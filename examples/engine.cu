@@ -2,8 +2,8 @@
 // graph, and replays it on a folder of scans, round after round. Prints percentiles of the latency
 // of each scan and of all scans. A scan that exceeds a capacity is reported by the status word, and
 // the engine goes on.
-//   nvcc -std=c++17 -O3 -arch=sm_90a examples/engine.cu -o engine && ./engine folder
-// (sm_90a for an H100 or H200; for other GPUs their own number, as in -arch=sm_80)
+//   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/engine.cu -o engine
+// (for an H100 or H200; for other GPUs -arch with their own number, as in -arch=sm_80)
 //
 // Code for fp16 alone is compiled. With -DENGINE_ANY_TYPE all four number formats are, and --type
 // chooses: that takes several times as long to compile.

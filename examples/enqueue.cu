@@ -1,8 +1,8 @@
 // examples/enqueue.cu: a network in the shape of a TensorRT plugin, without TensorRT. The plugin
 // tells its workspace beforehand, enqueue launches into the stream that it is given, and all memory
 // belongs to the runtime. `main` plays the runtime and compares the outputs with those of net_run.
-//   nvcc -std=c++17 -O3 -arch=sm_90a examples/enqueue.cu -o enqueue && ./enqueue
-// (sm_90a for an H100 or H200; for other GPUs their own number, as in -arch=sm_80)
+//   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/enqueue.cu -o enqueue
+// (for an H100 or H200; for other GPUs -arch with their own number, as in -arch=sm_80)
 //
 //   here                TensorRT (IPluginV3), whose methods only forward
 //   plugin_create       IPluginCreatorV3One::createPlugin, clone, attachToContext

@@ -7,7 +7,8 @@
 #include "status.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !SPIRA_WGMMA && !defined(SPIRA_PLAIN_SM90)
-#pragma message "spira: sm_90 without 'a' has no Hopper kernels. Compile for sm_90a, or define "   \
+#pragma message "spira: sm_90 without 'a' has no Hopper kernels. Pass -gencode=arch="              \
+                "compute_90a,code=sm_90a (-arch=sm_90a compiles for both), or define "             \
                 "SPIRA_PLAIN_SM90 to silence this."
 #endif
 
