@@ -397,8 +397,8 @@ SPIRA_DEVICE void cluster_sync() {
 }
 
 // The same in two steps, arrive and wait. It orders no memory accesses except the initialisation of
-// mbarriers (mbarrier_init_fence). Under racecheck a thread block does not go on if some of its
-// warps are between the two, so with SPIRA_RACECHECK the first is all of it.
+// mbarriers (mbarrier_init_fence). racecheck hangs where warps of a thread block wait for each
+// other between the two, so with SPIRA_RACECHECK the first is all of it.
 SPIRA_DEVICE void cluster_sync_begin() {
 #ifdef SPIRA_RACECHECK
     cluster_sync();
