@@ -64,12 +64,12 @@ int main(int argc, char **argv) {
     need.stride = {1, 1, 1};
     need.reach = {14, 14, 14};
     spira::word_layout layout;
-    if (argc > 1 && !file) {
-        return fprintf(stderr, "crowd: cannot open %s\n", argv[1]), 1;
-    }
-    if (!file || spira::status_failed(spira::word_fit(&need, &layout)) ||
+    if (argc < 2 || spira::status_failed(spira::word_fit(&need, &layout)) ||
         spira::status_failed(spira::search_check(&layout, &kernel))) {
         return fprintf(stderr, "usage: crowd scan.vox32 [K, 1 to 15]\n"), 1;
+    }
+    if (!file) {
+        return fprintf(stderr, "crowd: cannot open %s\n", argv[1]), 1;
     }
     std::vector<uint64_t> words; // sorted and distinct
     for (int32_t c[3]; fread(c, sizeof c, 1, file) == 1;) {

@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     }
     spira::word_layout layout;
     if (voxels.empty() || spira::status_failed(spira::word_fit(&need, &layout))) {
-        return fprintf(stderr, "density: no voxels in %s\n", argv[1]), 1;
+        return fprintf(stderr, "density: %s: no voxels, or too far apart\n", argv[1]), 1;
     }
     std::set<uint64_t> distinct; // the search requires sorted, distinct words
     for (const spira::voxel &v : voxels) {

@@ -507,7 +507,7 @@ spira::status runtime(const char *net, plugin *first, plugin *second, const fram
     return spira::status_success();
 }
 
-// Both networks, on a random frame of so many points.
+// Runs both networks on a random frame. points: the number of its points.
 spira::status runtime_all(int32_t points) {
     plugin *plugins = (plugin *)calloc(2, sizeof *plugins);
     pool m = {};

@@ -179,6 +179,7 @@ sanitize() { # tool options...: the tests at their small sizes under one tool
     local tool=$1 name=$1
     case " ${TOOLS:-memcheck initcheck racecheck synccheck} " in *" $tool "*) ;; *) return ;; esac
     shift
+    [ -x "$tests" ] || part "build-$(basename "$tests")" make "$tests" ${ARCH:+ARCH=$ARCH}
     part "$name" sanitize_gpu "$name" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }
@@ -221,14 +222,11 @@ for step in ${*:-build test sanitize bench}; do
         # the host are not checked; in the other runs poison shows what was not written.
         setting=(SPIRA_EXACT=1 SPIRA_UNPOISONED=1)
         sanitize initcheck --check-api-memory-access no
-        setting=() together=${SEEN:+1} # what a first run has not done are the slow ones
-        together=${together:-3}
-        # It has a build of its own. Kernels of cuBLAS and CUB take minutes. No --launch-count: behind
-        # the last launch that is checked, Hopper's kernels fail under the tool.
-        case ${TOOLS:-racecheck} in
-        *racecheck*) [ -x build/test_race ] || part build-race make build/test_race ${ARCH:+ARCH=$ARCH} ;;
-        esac
-        tests=build/test_race
+        # racecheck has a build of its own. A second run has the slow tests left, each in a process of
+        # its own. Kernels of cuBLAS and CUB take minutes. No --launch-count: after the last launch
+        # that is checked, Hopper's kernels fail under the tool.
+        setting=() together=3 tests=build/test_race
+        [ -z "${SEEN:-}" ] || together=1
         sanitize racecheck --kernel-name kns=spira
         tests=build/test_gpu together=4
         # 4096 barriers are too few for gpu_net_empty_and_single.

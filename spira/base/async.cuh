@@ -396,9 +396,9 @@ SPIRA_DEVICE void cluster_sync() {
 #endif
 }
 
-// The same in two steps, arrive and wait. It orders no memory accesses except the initialisation of
-// mbarriers (mbarrier_init_fence). racecheck hangs where warps of a thread block wait for each
-// other between the two, so with SPIRA_RACECHECK the first is all of it.
+// A barrier of all threads of the cluster, in two steps: arrive, wait. It orders no memory accesses
+// except the initialisation of mbarriers (mbarrier_init_fence). racecheck hangs in kernels whose
+// warps wait for each other between the steps, so with SPIRA_RACECHECK the first step is all of it.
 SPIRA_DEVICE void cluster_sync_begin() {
 #ifdef SPIRA_RACECHECK
     cluster_sync();

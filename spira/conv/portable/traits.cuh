@@ -80,8 +80,8 @@ SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
 
 enum { portable_slot_bytes = (portable_gathered + 4) * (int)sizeof(uint32_t) };
 
-// Static shared memory. The mbarriers are first: racecheck takes their addresses for 1024 bytes
-// less.
+// Static shared memory. The mbarriers are first: racecheck computes their addresses 1024 bytes too
+// low, and would report races with other members.
 template <int columns, int producers>
 struct portable_shared {
     uint64_t full[portable_stages_most], empty[portable_stages_most]; // mbarriers of each stage
