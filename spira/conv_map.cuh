@@ -19,7 +19,7 @@ struct conv_map_request {
     kernel_shape kernel;      //
     voxel_set<W> source;      // voxels of the inputs
     voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
-    device_status *trouble;   // records coordinates that are not multiples of the kernel's stride
+    device_status *trouble;   // see conv_map_build
 };
 
 // A 1x1x1 convolution of a set onto itself has no pairs to look for.
@@ -94,8 +94,9 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
 // inputs   request: sorted sets (voxelize, downsample, expand, or the caller's own); memory:
 //          conv_map_bytes, aligned to 256, in use as long as the map is
 // outputs  map: a host struct that points into `memory`
-//          request.trouble: a coordinate that is not a multiple of the kernel's stride
-//          (device_flag_lattice): pairs behind it may be missing
+//          request.trouble: a count above its capacity (device_flag_capacity); a coordinate that
+//          is not a multiple of the kernel's stride (device_flag_lattice): pairs behind it may be
+//          missing. A 1x1x1 kernel of a set onto itself has no map, and so reports nothing
 // errors   null pointers, sizes, alignment, a kernel beyond the layout's margin, memory that is too
 //          small
 // Asynchronous, deterministic; up to five launches. Nothing is read back.
@@ -119,9 +120,10 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     if (p.map.form == conv_form_identity) {
         return status_success();
     }
-    const map_forms forms = p.compact
-                                ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
-                                : map_forms_os((int32_t *)p.order.map);
+    map_forms forms = p.compact
+                          ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                          : map_forms_os((int32_t *)p.order.map);
+    forms.trouble = request->trouble;
     enum { kinds = map_kind_os | map_kind_compact };
     SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
                                          request->outputs, &forms, stream)));

@@ -18,8 +18,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     downsample_floor_kernel(word_layout layout, voxel_set<W> in, triple stride, bool by_mask,
                             W *words, device_status *trouble) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i == 0 && *in.count > in.capacity) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    if (i == 0) {
+        device_status_raise_count(trouble, *in.count, in.capacity);
     }
     if (i < in.capacity) {
         words[i] =

@@ -25,8 +25,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= in.capacity) {
         return;
     }
-    if (i == 0 && *in.count > in.capacity) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)*in.count);
+    if (i == 0) {
+        device_status_raise_count(trouble, *in.count, in.capacity);
     }
     if (i < *in.count) {
         if (!expand_voxel(&layout, &axes, in.words[i], words + i, in.capacity)) {

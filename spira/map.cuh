@@ -93,7 +93,8 @@ SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
 //
 // inputs   layout, source, outputs: as for map_build
 // outputs  forms: see map_forms; entries of outputs from *outputs.count on are not written
-//          forms.trouble: coordinates off the lattice of the stride, if a compact map is wanted
+//          forms.trouble, if it is given: counts of the sets above their capacity; of a compact map
+//          also coordinates off the lattice of the stride
 // errors   as map_build; arrays that are not aligned; a half map of a layer that is not
 //          submanifold; a compact map next to other forms
 // Asynchronous, deterministic, equal to map_build_forms_host; of compact maps the taps are equal,
@@ -190,8 +191,10 @@ SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs
 //          lists
 // outputs  pairs: for each offset with a norm of forms->threshold or more (0: every offset) the list
 //          of its pairs, outputs ascending. Of a half map, only offsets below the centre have
-//          lists. Other offsets have empty lists forms: as map_build_forms trouble: more pairs than
-//          pairs.capacity are recorded; all lists are empty then
+//          lists. Other offsets have empty lists
+//          forms: as map_build_forms, but for its trouble
+//          trouble: counts of the sets above their capacity; more pairs than pairs.capacity: all
+//          lists are empty then
 // scratch  of map_pairs_workspace bytes
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_pairs_host.
@@ -204,9 +207,10 @@ SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *
                                  voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
                                  map_pairs pairs, device_status *trouble, void *scratch,
                                  size_t scratch_bytes, cudaStream_t stream) {
-    const map_forms none = {}, *f = forms ? forms : &none;
+    map_forms all = forms ? *forms : map_forms{}, *f = &all;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));
+    all.trouble = trouble;
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, f));
     size_t needed;
     SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));

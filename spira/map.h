@@ -44,7 +44,8 @@ struct map_forms {
     int threshold;          // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;              // only offsets below volume / 2; submanifold layers with odd kernels
     int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
-    device_status *trouble; // required with `compact`: coordinates off the lattice of the stride
+    device_status *trouble; // counts above their capacity; with `compact`, where it is required,
+                            // also coordinates off the lattice of the stride
 };
 
 // The output-stationary map alone.
@@ -282,6 +283,10 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms) {
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
+    if (forms->trouble) {
+        voxel_set_note(source, forms->trouble);
+        voxel_set_note(outputs, forms->trouble);
+    }
     if (forms->compact) {
         map_compact_host(layout, kernel, source, outputs, forms);
         return status_success();
@@ -318,17 +323,18 @@ SPIRA_BOTH bool map_pairs_have(const kernel_shape *kernel, int threshold, bool h
 // inputs   as map_build_forms_host. forms may be null: then there is no other form, and all offsets
 //          have lists
 // outputs  pairs: a list for each offset that is searched and has a norm of forms->threshold or more
-//          (0: every offset); forms: as map_build_forms_host
-//          trouble: more pairs than pairs.capacity are recorded. Then all lists are empty, and the
-//          contents of `input` and `output` are unspecified
+//          (0: every offset); forms: as map_build_forms_host, but for its trouble
+//          trouble: counts above their capacity; more pairs than pairs.capacity: then all lists are
+//          empty, and the contents of `input` and `output` are unspecified
 template <typename W>
 SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,
                                       const map_forms *forms, map_pairs pairs,
                                       device_status *trouble) {
-    const map_forms none = {}, *f = forms ? forms : &none;
+    map_forms all = forms ? *forms : map_forms{}, *f = &all;
     SPIRA_TRY(map_pairs_check(&pairs, trouble));
     SPIRA_TRY(map_pairs_forms_check(f));
+    all.trouble = trouble;
     SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
     int64_t count = voxel_set_count(outputs), found = 0;
     int32_t sources = voxel_set_count(source);

@@ -19,6 +19,13 @@ SPIRA_DEVICE void device_status_raise(device_status *s, device_flag flag, uint32
     atomicOr(&s->flags, (uint32_t)flag);
 }
 
+// Records a count above its capacity. Called by one thread.
+SPIRA_DEVICE void device_status_raise_count(device_status *s, int32_t count, int32_t capacity) {
+    if (count > capacity) {
+        device_status_raise(s, device_flag_capacity, (uint32_t)count);
+    }
+}
+
 // Adds to a counter of the device status.
 SPIRA_DEVICE void device_status_count(uint32_t *counter, uint32_t more) {
     atomicAdd(counter, more);

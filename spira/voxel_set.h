@@ -17,8 +17,8 @@ namespace spira {
 // Functions that write a set fill it up with word_none().
 //
 // words is aligned to its element, count to 4 bytes. A count above the capacity is clamped to the
-// capacity; sets, networks, dense maps and exchanged maps made from it record that in the device
-// status (device_flag_capacity), kernel maps do not. A negative count is taken as 0.
+// capacity; whatever is made of the set records that in the device status (device_flag_capacity),
+// if the caller gives one. A negative count is taken as 0.
 template <typename W>
 struct voxel_set {
     W *words;         // [capacity] ascending and distinct up to the count

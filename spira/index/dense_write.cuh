@@ -56,8 +56,8 @@ template <typename W>
 SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     const int64_t all = (int64_t)gridDim.x * blockDim.x;
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i == 0 && *task.set.count > task.set.capacity) {
-        device_status_raise(task.trouble, device_flag_capacity, (uint32_t)*task.set.count);
+    if (i == 0) {
+        device_status_raise_count(task.trouble, *task.set.count, task.set.capacity);
     }
     for (; i < count; i += all) {
         voxel cell;

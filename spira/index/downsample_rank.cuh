@@ -221,12 +221,8 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     }
     if (thread == 0) {
         *out.count = min(total, out.capacity);
-        if (total > out.capacity) {
-            device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
-        }
-        if (given > in.capacity) {
-            device_status_raise(trouble, device_flag_capacity, (uint32_t)given);
-        }
+        device_status_raise_count(trouble, total, out.capacity);
+        device_status_raise_count(trouble, given, in.capacity);
     }
 }
 

@@ -63,9 +63,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
                               : exchange_start(to.order, to.size, pairs.begin, place);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         exchange_put_bounds(&to, place, start, count);
-        if (found > count) {
-            device_status_raise(trouble, device_flag_capacity, (uint32_t)found);
-        }
+        device_status_raise_count(trouble, found, count);
     }
     exchange_move(to, start, pairs.input + first, pairs.output + first, count, end);
 }

@@ -191,8 +191,8 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
         }
         exchange_rows_write(g, map, volume, min_of(*count, capacity), at, rows.offset, rows.input);
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0 && *count > capacity) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)*count);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        device_status_raise_count(trouble, *count, capacity);
     }
 }
 

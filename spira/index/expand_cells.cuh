@@ -41,9 +41,7 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
         });
     if ((tile + 1) * tile_words >= end && threadIdx.x == 0) { // the last one
         *out.count = min(total, out.capacity);
-        if (total > out.capacity) {
-            device_status_raise(trouble, device_flag_capacity, (uint32_t)total);
-        }
+        device_status_raise_count(trouble, total, out.capacity);
     }
 }
 

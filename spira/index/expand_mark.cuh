@@ -156,8 +156,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const W word = i < m.in.capacity ? m.in.words[i] : 0; // read before the count is known
     const int32_t given = *m.in.count;
     const bool report = marks != expand_fill_masks;
-    if (i == 0 && report && given > m.in.capacity) {
-        device_status_raise(m.trouble, device_flag_capacity, (uint32_t)given);
+    if (i == 0 && report) {
+        device_status_raise_count(m.trouble, given, m.in.capacity);
     }
     const bool has = i < min(given, m.in.capacity); // behind the count there is garbage
     if (!__any_sync(~0u, has)) {

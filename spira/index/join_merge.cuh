@@ -78,9 +78,7 @@ template <typename W>
 SPIRA_DEVICE void join_report(const join_task<W> &task) {
     if (blockIdx.x == 0 && (int)threadIdx.x < task.sets) {
         const voxel_set<W> &set = task.set[threadIdx.x];
-        if (*set.count > set.capacity) {
-            device_status_raise(task.trouble, device_flag_capacity, (uint32_t)*set.count);
-        }
+        device_status_raise_count(task.trouble, *set.count, set.capacity);
     }
 }
 

@@ -93,6 +93,7 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
                            min(*task.output_count, task.output_capacity)};
+    map_report(task, task.forms.trouble, tile_number);
     int first = tile_number * task.shape.rows;
     int rows = min(sets.total - first, task.shape.rows);
     if (rows <= 0) {

@@ -12,6 +12,16 @@
 
 namespace spira {
 
+// Records counts of the two sets above their capacities, if the caller wants to know. task: of any
+// map kernel. tile: of the outputs; the first reports.
+template <typename T>
+SPIRA_DEVICE void map_report(const T &task, device_status *trouble, int tile) {
+    if (tile == 0 && threadIdx.x == 0 && trouble) {
+        device_status_raise_count(trouble, *task.source_count, task.source_capacity);
+        device_status_raise_count(trouble, *task.output_count, task.output_capacity);
+    }
+}
+
 // Writes the tile's offsets below `columns` to ws [columns, capacity].
 SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t capacity,
                                int32_t *ws) {

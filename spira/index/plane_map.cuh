@@ -21,7 +21,7 @@ struct map_plane_task {
     int32_t source_capacity, output_capacity;
     int32_t block, tiles;   // its first thread block; thread blocks
     int32_t *to;            // os, half of os, or the compact map; pair lists: null
-    device_status *trouble; // the compact form only
+    device_status *trouble; // may be null, but for the compact form
 };
 
 template <int K, typename W>
@@ -60,6 +60,7 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
              min(*task.output_count, task.output_capacity)};
     int rows = min(sets->total - first, plane_rows(K));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
+    map_report(task, task.trouble, block);
     return rows > 0;
 }
 

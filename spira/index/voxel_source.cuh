@@ -30,8 +30,8 @@ SPIRA_DEVICE voxel_raw sort_load(const voxelize_source<W, points, ranged> &from,
 template <typename W, bool points, bool ranged>
 SPIRA_DEVICE W sort_word(const voxelize_source<W, points, ranged> &from, const voxel_raw &raw,
                          int32_t row, int32_t there, bool report) {
-    if (report && row == 0 && there > from.in.rows) {
-        device_status_raise(from.trouble, device_flag_capacity, (uint32_t)there);
+    if (report && row == 0) {
+        device_status_raise_count(from.trouble, there, from.in.rows);
     }
     if (row >= there) {
         return word_none<W>();

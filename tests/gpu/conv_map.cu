@@ -162,6 +162,36 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     CHECK(status_failed(device_status_read(&found)));
 }
 
+// Counts above their capacity are recorded, whichever kernel builds the map, and clamped.
+DEVICE_TEST(gpu_conv_map_records_counts_above_their_capacity) {
+    random_state random = random_make(8);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 2000);
+    const triple sizes[] = {{3, 3, 3}, {5, 5, 5}, {2, 2, 2}, {3, 1, 3}, {1, 1, 1}};
+    for (triple size : sizes) {
+        for (int above = 0; above < 4; ++above) { // bit 0: of the source, bit 1: of the outputs
+            conv_map_request<uint32_t> request = {};
+            request.words = &scene.words;
+            request.kernel = kernel_cube(3, 1);
+            request.kernel.size = size;
+            request.source = set_upload(scene.fine);
+            request.outputs = set_upload(scene.coarse);
+            request.source.capacity -= above % 2 * 5;
+            request.outputs.capacity -= above / 2 * 7;
+            request.trouble = device_zeros<device_status>(1);
+            size_t bytes = 0;
+            CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+            char *memory = device_new<char>((int64_t)bytes);
+            conv_map map;
+            CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+            const device_status found = device_value(request.trouble);
+            const size_t needed = above % 2 ? scene.fine.size() : above ? scene.coarse.size() : 0;
+            CHECK_EQUAL(found.flags, above ? (uint32_t)device_flag_capacity : 0u);
+            CHECK_EQUAL(found.needed, (uint32_t)needed);
+            guarded_finish();
+        }
+    }
+}
+
 TEST(gpu_status_text_has_the_words_of_the_runtime) {
     char text[200];
     status_text(status_from_cuda(cudaErrorInvalidValue, "launch"), text, sizeof text);

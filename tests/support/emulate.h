@@ -543,6 +543,12 @@ inline void device_status_raise(device_status *s, device_flag flag, uint32_t row
     device_status_note(s, flag, row);
 }
 
+inline void device_status_raise_count(device_status *s, int32_t count, int32_t capacity) {
+    if (count > capacity) {
+        device_status_note(s, device_flag_capacity, (uint32_t)count);
+    }
+}
+
 inline void device_status_count(uint32_t *counter, uint32_t more) {
     *counter += more;
 }

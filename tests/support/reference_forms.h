@@ -342,6 +342,18 @@ SPIRA_API std::vector<int32_t> forms_expect_mask(spira::triple size,
     return mask;
 }
 
+// A capacity was passed.
+SPIRA_API void forms_needed(spira::device_status *trouble, int64_t needed) {
+    trouble->flags |= spira::device_flag_capacity;
+    trouble->needed = std::max(trouble->needed, (uint32_t)needed);
+}
+
+// Whether the lists may have been left empty because a capacity was passed.
+SPIRA_API bool forms_empty(const forms_result *r) {
+    const std::vector<int32_t> &begin = r->part[forms_begin];
+    return r->trouble.flags & spira::device_flag_capacity && !begin.empty() && begin.back() == 0;
+}
+
 // The lists, offset by offset.
 SPIRA_API void forms_expect_pairs(spira::triple size, const std::vector<int32_t> &map,
                                   int64_t count, const forms_wish *w, forms_result *r) {
@@ -349,8 +361,9 @@ SPIRA_API void forms_expect_pairs(spira::triple size, const std::vector<int32_t>
     std::vector<int> listed = forms_offsets(size, w, false);
     r->part[forms_begin].assign((size_t)volume + 1, 0);
     if (found > w->pairs_capacity) {
-        r->trouble.flags |= spira::device_flag_capacity;
-        r->trouble.needed = std::max(r->trouble.needed, (uint32_t)found);
+        forms_needed(&r->trouble, found);
+    }
+    if (found > w->pairs_capacity || (found == 0 && forms_empty(r))) {
         return; // contents of empty lists are unspecified
     }
     std::vector<int32_t> *input = &r->part[forms_input], *output = &r->part[forms_output];
@@ -369,10 +382,20 @@ SPIRA_API void forms_expect_pairs(spira::triple size, const std::vector<int32_t>
     output->resize((size_t)w->pairs_capacity, (int32_t)forms_poison_bits);
 }
 
-SPIRA_API forms_result forms_expected(spira::triple size, const std::vector<int32_t> &map,
-                                      int64_t count, int64_t capacity, const forms_wish *w) {
+// room: as in forms_set.
+template <typename W>
+SPIRA_API forms_result forms_expected(const forms_scene<W> *s, const std::vector<int32_t> &map,
+                                      int32_t room, const forms_wish *w) {
+    const spira::triple size = s->kernel.size;
+    const int64_t count = (int64_t)s->outputs.size();
+    const int64_t capacity = std::max(count + std::max(room, 0), (int64_t)1);
     forms_result r;
     r.trouble = forms_trouble();
+    for (size_t words : {s->source.size(), s->outputs.size()}) {
+        if (room < 0 && words > 0) {
+            forms_needed(&r.trouble, (int64_t)words - room);
+        }
+    }
     forms_expect_dense(size, map, count, capacity, w, &r);
     if (w->mask) {
         r.part[forms_mask] = forms_expect_mask(size, map, count, capacity, w, 1);
@@ -484,6 +507,7 @@ SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
     f.mask_any = (uint32_t *)l->part[forms_mask_any];
     f.threshold = l->wish.threshold;
     f.half = l->wish.half;
+    f.trouble = l->trouble;
     return f;
 }
 
@@ -519,8 +543,7 @@ SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const forms_memory *
     m->settle();
     int64_t pairs = 0;
     for (int p = 0; p < forms_parts; ++p) {
-        bool empty = p > forms_begin && (r.trouble.flags & spira::device_flag_capacity);
-        if (l->part[p] && !empty) {
+        if (l->part[p] && !(p > forms_begin && forms_empty(&r))) {
             r.part[p] = forms_get(l->part[p], forms_place_of(l, p, pairs), m);
         }
         if (p == forms_begin && l->part[p]) {
