@@ -120,9 +120,8 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     if (p.map.form == conv_form_identity) {
         return status_success();
     }
-    map_forms forms = p.compact
-                          ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
-                          : map_forms_os((int32_t *)p.order.map);
+    map_forms forms = p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                                : map_forms_os((int32_t *)p.order.map);
     forms.trouble = request->trouble;
     enum { kinds = map_kind_os | map_kind_compact };
     SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,

@@ -36,9 +36,10 @@ enum { conv_sizes_most = 256 };
 //                              time: 1, 2           a tile: 1, 2
 //   slices 1                   columns / 32         columns / 32: 2, 3, 4;   columns / 32:
 //                                                   1 in exact fp32, too     1, 2
-//   split  warps that share    thread blocks that   1                        1
-//          places: 1, 2, 4     share the offsets
-//                              of a tile: 1, 2
+//   split  warps that share    thread blocks that   sets of warps that       1
+//          places: 1, 2, 4     share the offsets    take turns with the
+//                              of a tile: 1, 2      stages: 1; 1, 2 with
+//                                                   64 columns
 //   depth  1                   stages of the ring   stages of the ring       1
 //
 // Launchers choose `depth` themselves and ignore the caller's.

@@ -28,6 +28,7 @@ TEST(portable_emulated_every_kernel) {
         conv_sizes size;
         int cin, cout;
     } cuts[] = {{{1, 2, 1, 1}, 64, 64},
+                {{1, 2, 2, 1}, 64, 64},
                 {{1, 3, 1, 1}, 40, 96},
                 {{1, 4, 1, 1}, 33, 128},
                 {{2, 4, 1, 1}, 64, 130}};
@@ -54,8 +55,8 @@ TEST(portable_emulated_every_kernel) {
             }
         }
     }
-    // Of each format four variants, two in tf32, and the kernel that packs weights.
-    CHECK_EQUAL(launched.size(), (size_t)(2 * (4 + 1) + 2 + 1));
+    // Of each format five variants, three in tf32, and the kernel that packs weights.
+    CHECK_EQUAL(launched.size(), (size_t)(2 * (5 + 1) + 3 + 1));
 }
 
 // Many channels on either side, and a shortcut of many, cut as the rules choose.
@@ -102,18 +103,41 @@ TEST(portable_emulated_every_count) {
     }
 }
 
-// Many short tiles, in rings of every depth.
+// Many short tiles, in rings of every depth, with one set of consumer warps and two.
 TEST(portable_emulated_rings) {
     for (int depth = portable_stages_least; depth <= portable_stages_most; ++depth) {
-        random_state random = random_make((uint64_t)depth);
-        const conv_shape s = shape_make(3, random_int(&random, 33, 70), 0, 64, numeric_f16);
-        layer l = {};
-        l.joined = joined_make(&random, s, 0, 0, 200, 900, 0);
-        joined_fill(&random, &l.joined, 2, with_all, 0, activation_none);
-        l.size = {1, 2, 1, 1};
-        l.seed = (uint64_t)depth;
-        l.depth = depth;
-        REQUIRE(layer_check<portable>(&l, "rings", test_quick() ? 1 : 2));
+        for (int split : {1, 2}) {
+            random_state random = random_make((uint64_t)depth);
+            const conv_shape s = shape_make(3, random_int(&random, 33, 70), 0, 64, numeric_f16);
+            layer l = {};
+            l.joined = joined_make(&random, s, 0, 0, 200, 900, 0);
+            joined_fill(&random, &l.joined, 2, with_all, 0, activation_none);
+            l.size = {1, 2, split, 1};
+            l.seed = (uint64_t)depth;
+            l.depth = depth;
+            REQUIRE(layer_check<portable>(&l, "rings", test_quick() ? 1 : 2));
+        }
+    }
+}
+
+// Two sets of warps: tiles that end in either set's stage, or have none; a shortcut of one stage,
+// of two, of three.
+TEST(portable_emulated_two_sets) {
+    int seed = 0;
+    for (int cin : {20, 64, 70}) {
+        for (int shortcut : {0, 20, 64, 70}) {
+            for (int percent : {0, 1, 40}) {
+                random_state random = random_make((uint64_t)++seed);
+                const conv_shape s = shape_make(5, cin, 0, 100, formats[seed % 3]);
+                layer l = {};
+                l.joined = joined_make(&random, s, shortcut, 0, 200, 300, 90);
+                joined_fill(&random, &l.joined, percent, with_all, with_all, activation_leaky);
+                l.size = {1, 2, 2, 1};
+                l.seed = (uint64_t)seed;
+                l.depth = seed % 2 ? portable_stages_least + seed % 6 : 0;
+                REQUIRE(layer_check<portable>(&l, "two sets", 1));
+            }
+        }
     }
 }
 
@@ -129,7 +153,7 @@ TEST(portable_emulated_teams) {
             const int shortcut = channels[seed % 6];
             l.joined = joined_make(&random, s, seed % 3 ? shortcut : 0, 0, 200, 400, 3);
             joined_fill(&random, &l.joined, 20, with_all, 0, activation_none);
-            l.size = {1, 2, 1, 1};
+            l.size = {1, 2, 1 + seed % 2, 1};
             l.seed = (uint64_t)seed;
             l.depth = depth;
             REQUIRE(layer_check<portable>(&l, "teams", 1));
@@ -171,10 +195,10 @@ TEST(portable_halved) {
     CHECK_EQUAL(portable_halved(717, 125), 0);
 }
 
-// All variants give the same bits: the order of the additions does not depend on them.
+// Which variants give the same bits.
 TEST(portable_emulated_same_bits) {
     for (numeric type : formats) {
-        check_same_bits((uint64_t)type, type, type == numeric_tf32 ? 2 : 4);
+        check_same_bits((uint64_t)type, type, type == numeric_tf32 ? 3 : 5);
     }
 }
 
@@ -182,6 +206,7 @@ TEST(portable_emulated_same_bits) {
 TEST(portable_emulated_planted_errors_are_found) {
     for (numeric type : formats) {
         layer_planted_errors<portable>(type, {1, 2, 1, 1}, 40);
+        layer_planted_errors<portable>(type, {1, 2, 2, 1}, 40);
     }
 }
 
@@ -199,7 +224,7 @@ TEST(portable_emulated_mbarriers_are_needed) {
         layer l = {};
         l.joined = joined_make(&random, shape_make(9, 64, 0, 64, numeric_f16), 0, 0, 200, 300, 0);
         joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
-        l.size = {1, 2, 1, 1};
+        l.size = {1, 2, 1 + seed % 2, 1};
         l.depth = 3;
         l.seed = (uint64_t)seed;
         bool good;
@@ -226,7 +251,7 @@ TEST(portable_emulated_mbarriers_are_needed) {
             CHECK(found);
         }
     }
-    CHECK(!fails(1));
+    CHECK(!fails(1) && !fails(2));
 }
 
 // Few tiles are thread blocks of their own; many are shared out to those that have room.
@@ -250,26 +275,31 @@ TEST(portable_choice) {
         int32_t outputs;
         int volume, channels;
         numeric type;
-        int columns, rows;         // 227 KB
+        int columns, rows, split;  // 227 KB
         int columns_ada, rows_ada; // 99 KB
-    } layers[] = {{91766, 27, 64, numeric_f16, 64, 128, 64, 128},
-                  {91766, 27, 128, numeric_f16, 128, 128, 128, 256},
-                  {91766, 27, 256, numeric_f16, 128, 128, 128, 256},
-                  {91766, 125, 64, numeric_f16, 64, 128, 64, 128},
-                  {91766, 27, 64, numeric_tf32, 64, 128, 64, 128},
-                  {91766, 27, 64, numeric_f32, 64, 128, 64, 128},
-                  {345087, 27, 64, numeric_f16, 64, 128, 64, 128},
-                  {345087, 27, 256, numeric_f16, 128, 256, 128, 256},
-                  {345087, 27, 64, numeric_f32, 64, 128, 64, 128},
-                  {91766, 27, 96, numeric_f16, 96, 128, 96, 128},
-                  {31757, 27, 128, numeric_f16, 64, 128, 128, 256}, // few tiles
-                  {14534, 125, 128, numeric_f16, 64, 128, 64, 128},
-                  {5906, 27, 256, numeric_f16, 64, 128, 64, 128}};
+    } layers[] = {{91766, 27, 64, numeric_f16, 64, 128, 1, 64, 128},
+                  {91766, 27, 128, numeric_f16, 128, 128, 1, 128, 256},
+                  {91766, 27, 256, numeric_f16, 128, 128, 1, 128, 256},
+                  {91766, 125, 64, numeric_f16, 64, 128, 1, 64, 128},
+                  {91766, 27, 64, numeric_tf32, 64, 128, 1, 64, 128},
+                  {91766, 27, 64, numeric_f32, 64, 128, 1, 64, 128},
+                  {345087, 27, 64, numeric_f16, 64, 128, 1, 64, 128},
+                  {345087, 27, 256, numeric_f16, 128, 256, 1, 128, 256},
+                  {345087, 27, 64, numeric_f32, 64, 128, 1, 64, 128},
+                  {91766, 27, 96, numeric_f16, 96, 128, 1, 96, 128},
+                  {31757, 27, 128, numeric_f16, 64, 128, 1, 128, 256}, // few tiles
+                  {14534, 27, 128, numeric_f16, 64, 128, 2, 64, 128},  // all begin at once
+                  {31757, 125, 32, numeric_f16, 64, 128, 2, 64, 128},
+                  {31757, 27, 32, numeric_f16, 64, 128, 1, 64, 128}, // short
+                  {31757, 27, 64, numeric_tf32, 64, 128, 2, 64, 128},
+                  {5906, 27, 256, numeric_f16, 64, 128, 2, 64, 128},
+                  {5906, 27, 64, numeric_f32, 32, 128, 1, 32, 128}};
     for (const auto &l : layers) {
         const conv_shape s = shape_make(l.volume, l.channels, 0, l.channels, l.type);
         const conv_sizes c = portable_sizes_choose(&s, l.outputs, &h200);
         CHECK_EQUAL(32 * c.slices, l.columns);
         CHECK_EQUAL(128 * c.tiles, l.rows);
+        CHECK_EQUAL(c.split, l.split);
         const conv_sizes a = portable_sizes_choose(&s, l.outputs, &ada);
         CHECK_EQUAL(32 * a.slices, l.columns_ada);
         CHECK_EQUAL(128 * a.tiles, l.rows_ada);
@@ -294,8 +324,9 @@ TEST(portable_sizes) {
                 const conv_sizes c = portable_sizes_choose(&s, capacity, d);
                 CHECK(portable_sizes_fit(s.type, d, &c));
                 const int columns = 32 * c.slices, rows = 128 * c.tiles;
-                const int resident = portable_resident_on(columns, rows, d->shared_max);
-                const int depth = portable_stages(columns, rows, resident, d->shared_max);
+                const int resident =
+                    c.split > 1 ? 1 : portable_resident_on(columns, rows, d->shared_max);
+                const int depth = portable_depth(columns, rows, c.split, d->shared_max);
                 CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
                 const int bytes = depth * portable_stage_bytes(columns, rows) +
                                   portable_fixed_bytes(columns, rows) + 1024;

@@ -54,25 +54,26 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
 
 // Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4 in fp16 and bf16, or
 // 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact
-// fp32 with 64; `split` is 1.
+// fp32 with 64; `split` is the sets of consumer warps: 1, or 2 with 64 columns and one pair, but
+// not in exact fp32.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
+    const bool exact = type == numeric_f32;
+    const bool splits = columns == 64 && size->tiles == 1 && !exact && !portable_is_fallback(type);
     return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
-           size->split == 1 &&
+           (size->split == 1 || (size->split == 2 && splits)) &&
            (size->tiles == 1 ||
-            (size->tiles == 2 && (columns == 128 || (columns == 64 && type == numeric_f32)))) &&
-           portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
+            (size->tiles == 2 && (columns == 128 || (columns == 64 && exact)))) &&
+           portable_depth(columns, rows, size->split, d->shared_max) >= portable_stages_least;
 }
 
 // All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
 SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes *sizes) {
     int count = 0;
-    for (int slices = 1; slices <= 4; ++slices) {
-        for (int tiles = 1; tiles <= 2; ++tiles) {
-            const conv_sizes c = {tiles, slices, 1, 1};
-            if (portable_sizes_fit(type, d, &c)) {
-                sizes[count++] = c;
-            }
+    for (int i = 0; i < 16; ++i) {
+        const conv_sizes c = {1 + i / 2 % 2, 1 + i / 4, 1 + i % 2, 1};
+        if (portable_sizes_fit(type, d, &c)) {
+            sizes[count++] = c;
         }
     }
     return count;
@@ -80,10 +81,13 @@ SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes
 
 // The choice without measurements. Where there are few tiles, narrow slices make more of them.
 // Larger tiles read the weights half as often: where there are enough for all multiprocessors, or
-// where shared memory leaves room for one thread block only, which is then a larger one.
+// where shared memory leaves room for one thread block only, which is then a larger one. Where all
+// tiles of 64 columns would begin at once, a layer waits for the heaviest: two sets of warps take
+// turns with its stages, if these are many.
 SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity,
                                            const device_info *d) {
-    enum { enough = 16 }; // pairs of row groups of a multiprocessor, for larger tiles
+    enum { enough = 16 };    // pairs of row groups of a multiprocessor, for larger tiles
+    enum { long_tile = 48 }; // stages of a tile with all offsets, for two sets of warps
     const int64_t pairs = order_pairs(order_count(capacity));
     auto few = [&](int columns, int each) { // tiles of 128 rows, of a multiprocessor
         return pairs * ceil_div(s->cout, columns) <= (int64_t)each * d->multiprocessors;
@@ -96,9 +100,12 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
     const conv_sizes large = {2, slices, 1, 1};
-    return columns == 128 && (many || alone) && portable_sizes_fit(s->type, d, &large)
-               ? large
-               : conv_sizes{1, slices, 1, 1};
+    const conv_sizes both = {1, slices, 2, 1};
+    const bool turns = few(64, 2) && s->volume * conv_shape_chunks(s) >= long_tile;
+    if (columns == 128 && (many || alone) && portable_sizes_fit(s->type, d, &large)) {
+        return large;
+    }
+    return turns && portable_sizes_fit(s->type, d, &both) ? both : conv_sizes{1, slices, 1, 1};
 }
 
 } // namespace spira

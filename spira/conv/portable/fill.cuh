@@ -268,13 +268,14 @@ portable_weights_of(const conv_params &p, const portable_filling<warp_fragments>
     return portable_here(portable_address(f.weights, (uint32_t)number, (uint32_t)p.part));
 }
 
-// Writes the header of a stage. pieces: of the chunk, portable_pieces.
+// Writes the header of a stage. pieces: of the chunk, portable_pieces. Each set of consumer warps
+// gets a stage that begins a shortcut, and one that ends the tile.
 template <typename T>
 SPIRA_DEVICE void portable_fill_header(const conv_params &p, const conv_work &work,
                                        const portable_filling<T::warp_fragments> &f,
                                        const portable_target &to, int number, uint32_t pieces,
                                        uint32_t stage) {
-    const bool last = number + 1 == f.stages && f.what & portable_last;
+    const bool last = number + 1 >= f.stages && f.what & portable_last;
     if (last) {
         portable_fill_outputs(p, work, portable_here(f.place),
                               stage + T::outputs +
@@ -284,7 +285,7 @@ SPIRA_DEVICE void portable_fill_header(const conv_params &p, const conv_work &wo
         shared_store(stage + to.header, f.valid);
     }
     if (to.thread == 0) {
-        const bool scale = f.what & portable_of_shortcut && number == 0;
+        const bool scale = f.what & portable_of_shortcut && number < T::split;
         shared_store(stage + T::flags, (last ? 0u + portable_flag_last : 0u) |
                                            (scale ? 0u + portable_flag_scale : 0u) |
                                            pieces * portable_flag_piece);

@@ -100,6 +100,17 @@ SPIRA_DEVICE void portable_run_fill(const conv_params &p, const conv_work &work,
     }
 }
 
+// Fills one more stage, of no rows, behind a tile's last: the other set sees the end there.
+template <typename T>
+SPIRA_DEVICE void portable_end_fill(const conv_params &p, const conv_work &work,
+                                    portable_filling<T::warp_fragments> &f,
+                                    const portable_target &target, portable_ring &ring) {
+    f.valid = 0;
+    portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+        portable_fill_header<T>(p, work, f, target, f.stages, 0, stage);
+    });
+}
+
 // Fills the team's stages. groups: of the pair, those of the thread block (portable_work_of). An
 // entry's source rows are requested T::ahead entries before.
 template <typename T>
@@ -137,6 +148,9 @@ SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, 
         for (;;) {
             const int end = min(number + portable_run_stages, filling.stages);
             portable_run_fill<T>(p, work, filling, target, number, end, ring);
+            if (T::split > 1 && end == filling.stages && filling.what & portable_last) {
+                portable_end_fill<T>(p, work, filling, target, ring);
+            }
             number = end + others;
             if (number >= filling.stages) {
                 break;
@@ -147,13 +161,56 @@ SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, 
     async_copy_wait();
 }
 
-// Multiplies all stages and finishes the tiles.
+// Finishes a tile of two sets. Two warps have sums of the same outputs: each hands those of half of
+// its fragments to the other one, adds what it gets to the rest, and finishes these. The thread
+// block has no other tile, so its ring is free when all warps have multiplied their last stage.
+template <typename T>
+SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale, int from,
+                                       int channel, uint32_t memory,
+                                       const int (&row)[T::fragments][2],
+                                       const float (&sum)[T::fragments][T::bands][4]) {
+    enum { half = T::fragments / 2, bands = T::bands, each = half * bands * 512 };
+    const portable_place own = portable_place_of<T>();
+    const uint32_t at =
+        memory + (uint32_t)(own.down * T::across + own.across) * (2 * each) + threadIdx.x % 32 * 16;
+    const uint32_t to = at + (own.set ? 0 : each), back = at + (own.set ? each : 0);
+    int own_row[half][2];
+    float own_sum[half][bands][4];
+    named_barrier_sync(1, 32 * T::consumers);
+#pragma unroll
+    for (int i = 0; i < half * bands; ++i) {
+        const float(&low)[4] = sum[i / bands][i % bands];
+        const float(&high)[4] = sum[half + i / bands][i % bands];
+        uint32_t other[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            other[e] = __float_as_uint(own.set ? low[e] : high[e]);
+            own_sum[i / bands][i % bands][e] = own.set ? high[e] : low[e];
+        }
+        shared_store_4(to + i * 512, make_uint4(other[0], other[1], other[2], other[3]));
+    }
+    named_barrier_sync(1, 32 * T::consumers);
+#pragma unroll
+    for (int i = 0; i < half * bands; ++i) {
+        const float4 v = portable_floats(shared_load_4(back + i * 512));
+        float(&s)[4] = own_sum[i / bands][i % bands];
+        s[0] += v.x, s[1] += v.y, s[2] += v.z, s[3] += v.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * half; ++i) {
+        own_row[i / 2][i % 2] = own.set ? row[half + i / 2][i % 2] : row[i / 2][i % 2];
+    }
+    portable_finish_any<portable_finish_traits<T>>(p, scale, from, channel, own_row, own_sum);
+}
+
+// Multiplies all stages, or those of the warp's set, and finishes the tiles.
 template <typename T>
 SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
                                    const typename T::shared &shared, portable_ring ring) {
     const portable_place own = portable_place_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
     const int from = own.across * T::bands * portable_band; // the warp's first channel
+    portable_ring_step(ring, (uint32_t)own.set);
     if (p.programmatic) {
         pdl_wait(); // before residual, sums and outputs
     }
@@ -172,13 +229,18 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
                 break;
             }
             mbarrier_arrive_warp(barrier + portable_empty);
-            portable_ring_step(ring, 1);
+            portable_ring_step(ring, T::split);
         }
         int row[T::fragments][2];
         portable_outputs_load<T>(at, row);
         mbarrier_arrive_warp(barrier + portable_empty);
         portable_ring_step(ring, 1);
-        portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
+        if constexpr (T::split > 1) {
+            portable_finish_both<T>(p, shared.scale, from, work.channel + from, ring.memory, row,
+                                    sum);
+        } else {
+            portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
+        }
     }
 }
 
@@ -226,9 +288,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.size.depth) {
-        // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
+        // A team's lanes with their copies, and one of each warp with its stores; a set's warps.
         mbarrier_init(&shared.full[threadIdx.x], T::pairs * (32 + mbarrier_warp));
-        mbarrier_init(&shared.empty[threadIdx.x], T::consumers * mbarrier_warp);
+        mbarrier_init(&shared.empty[threadIdx.x], T::across * T::down * mbarrier_warp);
     }
     __syncthreads();
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);

@@ -27,15 +27,16 @@ SPIRA_API int portable_halved(int64_t tiles, int volume) {
 // T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream_t stream) {
-    const int resident = portable_resident_on(T::columns, T::rows, d->shared_max);
-    p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
+    const int resident =
+        T::split > 1 ? 1 : portable_resident_on(T::columns, T::rows, d->shared_max);
+    p.size.depth = portable_depth(T::columns, T::rows, T::split, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
     p.part = T::exact ? conv_exact_chunk(p.cout) * (int)sizeof(float)
                       : conv_channel_groups(p.cout) * conv_fragment_bytes;
     const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
-    const int64_t workers = portable_workers(tiles, room, p.chunks);
+    const int64_t workers = T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks);
     const bool apart = workers == tiles && tiles > room; // each tile a worker's, in several rounds
     p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
     const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers + p.halved, 1));
@@ -60,6 +61,9 @@ SPIRA_API status portable_run(const conv_params &p, const device_info *d, cudaSt
     if constexpr (!fallback) {
         if (p.size.slices == 3) {
             return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
+        }
+        if (p.size.split == 2) {
+            return portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>(p, d, stream);
         }
     }
     return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);

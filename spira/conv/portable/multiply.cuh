@@ -19,13 +19,13 @@ namespace spira {
 
 // Where a warp stands in its thread block.
 struct portable_place {
-    int across, down;
+    int across, down, set;
 };
 
 template <typename T>
 SPIRA_DEVICE portable_place portable_place_of() {
     const int warp = __shfl_sync(~0u, (int)(threadIdx.x / 32), 0) - T::producers;
-    return {warp % T::across, warp / T::across};
+    return {warp % T::across, warp / T::across % T::down, warp / T::across / T::down};
 }
 
 // The lane's g and t: which channels and rows are its own. In exact variants neighbouring lanes

@@ -4,8 +4,9 @@
 // A variant is given by the part of the output that a warp computes (bands of 16 output channels,
 // fragments of 8 rows: the instruction's two sides), and by how many warps stand side by side
 // (`across` the channels, `down` the rows), and by the arithmetic: matrix instructions or, for
-// exact fp32, fused multiply-adds. These are the consumer warps. Producer warps stand before them:
-// two or four teams, with a warp for each pair of row groups of a tile.
+// exact fp32, fused multiply-adds. These are the consumer warps. With a `split` of two there are
+// two sets of them, which take turns with the stages and add their sums at the end. Producer warps
+// stand before them: two or four teams, with a warp for each pair of row groups of a tile.
 #ifndef SPIRA_CONV_PORTABLE_TRAITS_CUH
 #define SPIRA_CONV_PORTABLE_TRAITS_CUH
 
@@ -115,13 +116,23 @@ SPIRA_BOTH int portable_resident_on(int columns, int rows, int shared) {
     return resident;
 }
 
+// Stages of the ring. Of two sets of warps each has stages of its own: where one waited for a stage
+// of the other's, it would mistake one phase for the next.
+SPIRA_BOTH int portable_depth(int columns, int rows, int split, int shared) {
+    const int resident = split > 1 ? 1 : portable_resident_on(columns, rows, shared);
+    const int stages = portable_stages(columns, rows, resident, shared);
+    return split > 1 ? stages / 2 * 2 : stages;
+}
+
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
-template <typename E, int bands_, int fragments_, int across_, int down_, bool exact_ = false>
+template <typename E, int bands_, int fragments_, int across_, int down_, bool exact_ = false,
+          int split_ = 1>
 struct portable_traits {
     typedef E element;
     static constexpr bool exact = exact_;                        // multiply_exact.cuh; fp32
     static constexpr int bands = bands_, fragments = fragments_; // of a warp
     static constexpr int across = across_, down = down_;         // warps
+    static constexpr int split = split_;                         // sets of warps
 
     static constexpr int columns = portable_band * bands * across; // output channels
     static constexpr int rows = portable_fragment * fragments * down;
@@ -131,11 +142,12 @@ struct portable_traits {
     static constexpr int flags = header + 8;                           // and in it, its flags
     static constexpr int outputs = header + 16;                        // and output rows
     static constexpr int teams = portable_teams_most(columns);
-    static constexpr int producers = portable_producers(columns, rows), consumers = across * down;
+    static constexpr int producers = portable_producers(columns, rows),
+                         consumers = across * down * split;
     static constexpr int threads = 32 * (producers + consumers);
     static constexpr int gathered = portable_gathered; // rows of a producer warp
     static constexpr int warp_fragments = gathered / portable_fragment;
-    static constexpr int resident = portable_resident(columns, rows);
+    static constexpr int resident = split > 1 ? 1 : portable_resident(columns, rows);
     static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
 
     // Whether the chunks of a run share the addresses of their rows, as registers allow.
@@ -148,8 +160,18 @@ struct portable_traits {
     static_assert(sizeof(shared) <= portable_fixed_bytes(columns, rows), "its bytes");
     static_assert(!exact || sizeof(E) == 4, "exact products are of fp32");
     static_assert(rows <= 2 * gathered, "two words of the header");
+    static_assert(split == 1 || (split == 2 && fragments % 2 == 0), "a half of them each");
+    static_assert(split == 1 || rows * columns * 4 <= portable_stages_least * stage_bytes,
+                  "sums are handed over in the ring");
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(fragments <= 8, "portable_state");
+};
+
+// What each of two warps finishes that have sums of the same outputs: half of the fragments.
+template <typename T>
+struct portable_finish_traits : T {
+    static constexpr int fragments = T::fragments / 2;
+    static constexpr int batch = T::batch < 2 * fragments ? T::batch : 2 * fragments;
 };
 
 } // namespace spira
