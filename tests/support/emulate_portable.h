@@ -20,11 +20,10 @@ inline const device_info device = device_made(86, multiprocessors, shared_most, 
 SPIRA_API device_info layer_device(const layer *l) {
     device_info d = device;
     const int columns = 32 * l->size.slices, rows = 128 * l->size.tiles;
-    const int split = l->size.split, most = split > 1 ? std::max(l->depth, 4) : l->depth;
     if (l->depth) {
         d.shared_max = 227 * 1024; // more than any ring takes
     }
-    while (l->depth && portable_depth(columns, rows, split, d.shared_max) > most) {
+    while (l->depth && portable_depth(columns, rows, l->size.split, d.shared_max) > l->depth) {
         d.shared_max -= 1024;
     }
     d.programmatic = l->programmatic;

@@ -64,7 +64,7 @@ SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv
            (size->split == 1 || (size->split == 2 && splits)) &&
            (size->tiles == 1 ||
             (size->tiles == 2 && (columns == 128 || (columns == 64 && exact)))) &&
-           portable_depth(columns, rows, size->split, d->shared_max) >= portable_stages_least;
+           portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
 // All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]

@@ -161,6 +161,15 @@ SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, 
     async_copy_wait();
 }
 
+// Goes past a stage of the other set. It waits and arrives as if it had multiplied: no set is a
+// whole ring ahead of the other, or it would mistake one phase for the next.
+SPIRA_DEVICE void portable_stage_pass(portable_ring &ring) {
+    const uint32_t barrier = portable_ring_barrier(ring);
+    mbarrier_wait(barrier, portable_ring_parity(ring));
+    mbarrier_arrive_warp(barrier + portable_empty);
+    portable_ring_step(ring, 1);
+}
+
 // Finishes a tile of two sets. Two warps have sums of the same outputs: each hands those of half of
 // its fragments to the other one, adds what it gets to the rest, and finishes these. The thread
 // block has no other tile, so its ring is free when all warps have multiplied their last stage.
@@ -210,7 +219,9 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
     const portable_place own = portable_place_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
     const int from = own.across * T::bands * portable_band; // the warp's first channel
-    portable_ring_step(ring, (uint32_t)own.set);
+    if (own.set) {
+        portable_stage_pass(ring);
+    }
     if (p.programmatic) {
         pdl_wait(); // before residual, sums and outputs
     }
@@ -229,7 +240,10 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
                 break;
             }
             mbarrier_arrive_warp(barrier + portable_empty);
-            portable_ring_step(ring, T::split);
+            portable_ring_step(ring, 1);
+            if (T::split > 1) {
+                portable_stage_pass(ring);
+            }
         }
         int row[T::fragments][2];
         portable_outputs_load<T>(at, row);
@@ -288,9 +302,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     }
     portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.size.depth) {
-        // A team's lanes with their copies, and one of each warp with its stores; a set's warps.
+        // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
         mbarrier_init(&shared.full[threadIdx.x], T::pairs * (32 + mbarrier_warp));
-        mbarrier_init(&shared.empty[threadIdx.x], T::across * T::down * mbarrier_warp);
+        mbarrier_init(&shared.empty[threadIdx.x], T::consumers * mbarrier_warp);
     }
     __syncthreads();
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);

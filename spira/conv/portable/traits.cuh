@@ -116,12 +116,10 @@ SPIRA_BOTH int portable_resident_on(int columns, int rows, int shared) {
     return resident;
 }
 
-// Stages of the ring. Of two sets of warps each has stages of its own: where one waited for a stage
-// of the other's, it would mistake one phase for the next.
+// Stages of the ring.
 SPIRA_BOTH int portable_depth(int columns, int rows, int split, int shared) {
     const int resident = split > 1 ? 1 : portable_resident_on(columns, rows, shared);
-    const int stages = portable_stages(columns, rows, resident, shared);
-    return split > 1 ? stages / 2 * 2 : stages;
+    return portable_stages(columns, rows, resident, shared);
 }
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
