@@ -75,7 +75,7 @@ void joined_check(joined_problem *p, const char *what) {
         shared_most = shared;
         const int count = conv_sizes_list(&p->main.shape, gpu(), sizes);
         CHECK(count >= 2 && count < conv_sizes_most);
-        sizes[count] = portable_sizes_choose(&p->main.shape, p->main.capacity, gpu());
+        sizes[count] = portable_sizes_choose(&p->main.shape, d.main.args.map->capacity, gpu());
         for (int i = 0; i <= count; ++i) {
             std::vector<char> &same = first[sizes[i].split];
             const std::vector<char> out = joined_run(p, &d, i < count ? &sizes[i] : nullptr);
