@@ -473,10 +473,9 @@ spira::status enqueue_captured(const plugin *p, const bindings *b, cudaStream_t 
 
 // One life of a plugin: created, asked for its workspace, configured, bound and enqueued; then
 // serialised and created again from the bytes.
-spira::status runtime(const char *net, plugin *first, plugin *second, const frame *f, pool *m,
-                      cudaStream_t stream) {
+spira::status runtime(const char *net, plugin_dims dims, plugin *first, plugin *second,
+                      const frame *f, pool *m, cudaStream_t stream) {
     plugin_record record = plugin_record_make(net, {0, 0, 0}, {255, 255, 31});
-    const plugin_dims dims = {30000, 35000}; // dilating sets: twice as many voxels
     bindings b = {};
     float ms;
     spira::net_run_args<word> direct;
@@ -507,8 +506,9 @@ spira::status runtime(const char *net, plugin *first, plugin *second, const fram
     return spira::status_success();
 }
 
-// Runs both networks on a random frame. points: the number of its points.
-spira::status runtime_all(int32_t points) {
+// Runs both networks on a random frame. points: the number of its points; dims: what the engines
+// are built for. Dilating sets may have twice as many voxels.
+spira::status runtime_all(int32_t points, plugin_dims dims) {
     plugin *plugins = (plugin *)calloc(2, sizeof *plugins);
     pool m = {};
     frame f = {};
@@ -519,7 +519,7 @@ spira::status runtime_all(int32_t points) {
     }
     for (const char *net : {"SparseResNet21", "VoxelBackBone8x"}) {
         if (!spira::status_failed(s)) {
-            s = runtime(net, &plugins[0], &plugins[1], &f, &m, stream);
+            s = runtime(net, dims, &plugins[0], &plugins[1], &f, &m, stream);
         }
         pool_free(&m);
         m.count = 0;
@@ -536,7 +536,7 @@ spira::status runtime_all(int32_t points) {
 } // namespace
 
 int main() {
-    const spira::status s = runtime_all(20000);
+    const spira::status s = runtime_all(20000, {30000, 35000});
     char text[256];
     if (spira::status_failed(s)) {
         fprintf(stderr, "enqueue: %s\n", spira::status_text(s, text, sizeof text));

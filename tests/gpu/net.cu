@@ -21,7 +21,7 @@ static void check_minkunet42(numeric type) {
     network n;
     network_named("MinkUNet42", &n);
     int32_t voxels = test_quick() ? 200 : 3000;
-    check_network<uint32_t>(&n, type, voxels, voxels + 1000, 3);
+    check_network<uint32_t>(&n, type, voxels, voxels + (test_quick() ? 150 : 1000), 3);
     if (!test_quick()) {
         check_network<uint64_t>(&n, type, voxels, voxels, 4);
     }
