@@ -267,6 +267,14 @@ TEST(portable_workers) {
                 0); // more slices than room: the launch has one worker each
 }
 
+// Two sets of warps have a thread block for each tile, of which a grid has 65535 at most.
+TEST(portable_splits_where_a_grid_has_room) {
+    const conv_sizes one = {1, 2, 1, 1}, both = {1, 2, 2, 1};
+    CHECK(portable_splits(&both, 1) && portable_splits(&both, 65535 * 128));
+    CHECK(!portable_splits(&both, 65535 * 128 + 1) && !portable_splits(&both, INT32_MAX / 2));
+    CHECK(!portable_splits(&one, 1));
+}
+
 // How layers of the two scans are cut: columns and rows of a tile.
 TEST(portable_choice) {
     const device_info h200 = device_made(90, 132, 227 * 1024, false);

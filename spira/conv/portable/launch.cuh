@@ -24,6 +24,13 @@ SPIRA_API int portable_halved(int64_t tiles, int volume) {
     return volume <= few ? (int)ceil_div(tiles, (int)share) : 0;
 }
 
+// Whether two sets of warps compute a layer that is to be cut so: each tile is a thread block's
+// own, and a grid has room for so many. Otherwise one set does.
+SPIRA_API bool portable_splits(const conv_sizes *size, int32_t capacity) {
+    enum { most = 65535 };
+    return size->split == 2 && order_pairs(order_count(capacity)) <= most;
+}
+
 // T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream_t stream) {
@@ -62,7 +69,7 @@ SPIRA_API status portable_run(const conv_params &p, const device_info *d, cudaSt
         if (p.size.slices == 3) {
             return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
         }
-        if (p.size.split == 2) {
+        if (portable_splits(&p.size, p.capacity)) {
             return portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>(p, d, stream);
         }
     }
