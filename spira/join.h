@@ -288,7 +288,7 @@ SPIRA_API status join_sum_host(const join_sum_args *args) {
     SPIRA_TRY(join_sum_check(args));
     int32_t bases[join_sets_max];
     join_bases(args->capacity, args->sets, bases);
-    const int64_t count = max_of(min_of(*args->count, args->out_capacity), 0);
+    const int64_t count = count_clamp(*args->count, args->out_capacity);
     for (int64_t v = 0; v < count; ++v) {
         const int32_t begin = args->rows.begin[v], end = args->rows.begin[v + 1];
         for (int c = 0; c < args->channels; ++c) {

@@ -59,7 +59,7 @@ SPIRA_API status join_sum_grad_host(const join_sum_grad_args *args) {
         }
     }
     const size_t bytes = (size_t)args->channels * (size_t)numeric_size(args->type);
-    const int64_t count = max_of(min_of(*args->count, args->out_capacity), 0);
+    const int64_t count = count_clamp(*args->count, args->out_capacity);
     for (int64_t v = 0; v < count; ++v) {
         for (int32_t i = args->rows.begin[v]; i < args->rows.begin[v + 1]; ++i) {
             int32_t row;

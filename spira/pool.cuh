@@ -15,7 +15,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
                 E *out) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t o = i / channels, c = i % channels;
-    if (o >= min_of(*count, capacity)) {
+    if (o >= count_clamp(*count, capacity)) {
         return;
     }
     float value = 0;
@@ -75,8 +75,7 @@ SPIRA_KERNEL void __launch_bounds__(pool_threads)
                      const int32_t *count, int32_t capacity, const E *__restrict__ in, int channels,
                      float *part) {
     int32_t first, last;
-    pool_batch_range(&layout, words, (int32_t)min_of(*count, capacity), (int)blockIdx.y, &first,
-                     &last);
+    pool_batch_range(&layout, words, count_clamp(*count, capacity), (int)blockIdx.y, &first, &last);
     int64_t length = ceil_div(last - first, pool_splits);
     int64_t begin = min_of(first + blockIdx.x * length, last), end = min_of(begin + length, last);
     for (int c = threadIdx.x; c < channels; c += pool_threads) {
@@ -95,8 +94,7 @@ SPIRA_KERNEL void __launch_bounds__(pool_threads)
                      const int32_t *count, int32_t capacity, int channels,
                      const float *__restrict__ part, E *out) {
     int32_t first, last;
-    pool_batch_range(&layout, words, (int32_t)min_of(*count, capacity), (int)blockIdx.y, &first,
-                     &last);
+    pool_batch_range(&layout, words, count_clamp(*count, capacity), (int)blockIdx.y, &first, &last);
     int64_t length = ceil_div(last - first, pool_splits);
     int c = (int)(blockIdx.x * pool_threads + threadIdx.x);
     if (c >= channels) {

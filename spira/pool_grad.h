@@ -113,7 +113,7 @@ SPIRA_API status pool_grad_host(const pool_grad_args *args) {
     pool_grad_args a = *args;
     a.type = numeric_f32;
     SPIRA_TRY(pool_grad_check(&a));
-    const int64_t count = max_of(min_of(*a.count, a.capacity), 0);
+    const int64_t count = count_clamp(*a.count, a.capacity);
     SPIRA_PARALLEL_FOR
     for (int64_t i = 0; i < count; ++i) {
         for (int c = 0; c < a.channels; ++c) {

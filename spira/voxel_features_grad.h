@@ -141,7 +141,7 @@ SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) 
     SPIRA_TRY(voxel_features_grad_check(args));
     const int columns = voxel_features_grad_channels(*args);
     memset(args->values_grad, 0, (size_t)args->row_capacity * (size_t)columns * sizeof(float));
-    for (int64_t v = 0; v < max_of(min_of(*args->count, args->capacity), 0); ++v) {
+    for (int64_t v = 0; v < count_clamp(*args->count, args->capacity); ++v) {
         for (int c = 0; c < columns; ++c) {
             const voxel_features_grad_from from = voxel_features_grad_from_of(*args, c);
             auto load = [&](int channel) {

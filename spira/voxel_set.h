@@ -47,7 +47,7 @@ SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
 // The number of voxels of a set: its count, clamped to [0, capacity].
 template <typename W>
 SPIRA_BOTH int32_t voxel_set_count(const voxel_set<W> &set) {
-    return (int32_t)max_of(min_of(*set.count, set.capacity), 0);
+    return count_clamp(*set.count, set.capacity);
 }
 
 // Records a count above the capacity, in the host loops.

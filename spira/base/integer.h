@@ -78,6 +78,12 @@ SPIRA_BOTH int64_t max_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+// The rows that a count stands for: 0 .. capacity.
+SPIRA_BOTH int32_t count_clamp(int32_t count, int32_t capacity) {
+    const int32_t most = count < capacity ? count : capacity;
+    return most > 0 ? most : 0;
+}
+
 } // namespace spira
 
 #endif

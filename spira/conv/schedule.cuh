@@ -30,7 +30,7 @@ SPIRA_DEVICE int conv_tile_place(const conv_work &w, int tile) {
 template <int columns, int tile_row_groups>
 SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     conv_work w;
-    w.outputs = min(*p.count, p.capacity);
+    w.outputs = count_clamp(*p.count, p.capacity);
     w.row_groups = (w.outputs + order_rows - 1) / order_rows;
     w.workers = (int)gridDim.z;
     w.own = (int)blockIdx.z;

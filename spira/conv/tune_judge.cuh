@@ -55,7 +55,7 @@ SPIRA_DEVICE bool tune_is_nan(float f) {
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(tune_judge_threads)
     tune_judge_kernel(const __grid_constant__ tune_judge_params p) {
-    const int32_t rows = max(min(*p.count, p.capacity), 0), samples = min(p.samples, rows);
+    const int32_t rows = count_clamp(*p.count, p.capacity), samples = min(p.samples, rows);
     const int cout = p.shape.cout;
     const E *out = (const E *)p.out;
     float worst = 0;

@@ -28,7 +28,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(ggs_threads)
                      int32_t *report) {
     int64_t first = (int64_t)blockIdx.x * ggs_threads + threadIdx.x;
     int64_t step = (int64_t)gridDim.x * ggs_threads;
-    int32_t rows = min(*count, outputs), total = min(pairs.begin[volume], pairs.capacity);
+    int32_t rows = count_clamp(*count, outputs), total = min(pairs.begin[volume], pairs.capacity);
     for (int64_t k = first; k <= volume; k += step) {
         report[k] = pairs.begin[k];
     }

@@ -29,7 +29,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_bias_threads)
     const int width = (int)min_of(p.channels, grad_bias_threads), lines = grad_bias_threads / width;
     const int x = (int)threadIdx.x % width, y = (int)threadIdx.x / width, part = (int)blockIdx.x;
     pdl_wait();
-    const int64_t rows = max_of(min_of(*p.count, p.capacity), 0);
+    const int64_t rows = count_clamp(*p.count, p.capacity);
     const int64_t each = ceil_div(rows, p.parts), end = min_of((part + 1) * each, rows);
     for (int first = 0; first < p.channels; first += width) {
         const int channel = first + x;

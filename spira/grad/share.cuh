@@ -40,7 +40,7 @@ struct grad_params {
 
 // The number of outputs, clamped to the capacity.
 SPIRA_DEVICE int32_t grad_rows(const grad_params &p) {
-    return (int32_t)max_of(min_of(*p.count, p.capacity), 0);
+    return count_clamp(*p.count, p.capacity);
 }
 
 // The offset of list j. Lists of a half map: the offsets before the centre, their mirrors, the

@@ -188,7 +188,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         }
         const downsample_span span = spans[first / tile];
         given = *in.count;
-        const unsigned count = (unsigned)max(min(given, in.capacity), 0);
+        const unsigned count = (unsigned)count_clamp(given, in.capacity);
         const unsigned last = min(first + tile, count);
         if (first == begin) {
             const unique_counts heads_read = unique_read_counts(counts, threads);

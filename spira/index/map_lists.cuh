@@ -33,7 +33,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(map_scan_threads)
                     int32_t output_capacity, int rows, map_pairs pairs, device_status *trouble) {
     __shared__ int shared[map_scan_threads / 32];
     unsigned long long all = *packed.cursor;
-    int tiles = (min(*output_count, output_capacity) + rows - 1) / rows, lower = 0;
+    int tiles = (count_clamp(*output_count, output_capacity) + rows - 1) / rows, lower = 0;
     for (int k = threadIdx.x; k < (int)blockIdx.x; k += map_scan_threads) {
         lower += packed.totals[k];
     }

@@ -92,7 +92,7 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
     __shared__ search_window windows[kernel_size_max];
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
-                           min(*task.output_count, task.output_capacity)};
+                           count_clamp(*task.output_count, task.output_capacity)};
     map_report(task, task.forms.trouble, tile_number);
     int first = tile_number * task.shape.rows;
     int rows = min(sets.total - first, task.shape.rows);

@@ -297,7 +297,7 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
                           const int32_t *output_count, int32_t output_capacity) {
     __shared__ int shared[map_scan_threads / 32];
     const int plane = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
-    const int outputs = min(*output_count, output_capacity);
+    const int outputs = count_clamp(*output_count, output_capacity);
     int total = map_scan_tiles(
         [&](int stretch) { return map_plane_move_count<K>(lists, plane, c, stretch, outputs); },
         (int)ceil_div(outputs, map_stretch), 0,

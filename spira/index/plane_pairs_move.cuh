@@ -203,7 +203,7 @@ SPIRA_DEVICE void map_plane_move_stretch(const map_plane_task<W> &task,
     if (__any_sync(~0u, four.bits[0] == map_plane_lost)) {
         search_sets<W> sets = {task.source, task.outputs,
                                min(*task.source_count, task.source_capacity),
-                               min(*task.output_count, task.output_capacity)};
+                               count_clamp(*task.output_count, task.output_capacity)};
         int base = lists.found[(int64_t)stretch * K + plane].base[0];
         map_plane_move_lost<W, K>(task.walk, sets, lists.wanted[plane], first, plane, begin, base,
                                   pairs);
@@ -242,7 +242,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_move_blocks_per_sm(K))
     const int stretch = blockIdx.x, first = stretch * map_stretch;
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
     const map_plane_record<K> *found = lists.found + ((int64_t)stretch * K + plane);
-    const int total = min(*task.output_count, task.output_capacity);
+    const int total = count_clamp(*task.output_count, task.output_capacity);
     const bool some = first < total && lists.wanted[plane];
     map_plane_four<K> four = {};
     int begin, before = 0, count = 0;

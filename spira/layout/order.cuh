@@ -112,7 +112,7 @@ enum { order_slots_threads = 256, order_slots_blocks = 1024 };
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_slots_threads)
     order_slots_kernel(const __grid_constant__ order_layout t, const int32_t *__restrict__ count,
                        int32_t capacity, unsigned long long *slots) {
-    const int32_t groups = order_count(max(min(*count, capacity), 0));
+    const int32_t groups = order_count(count_clamp(*count, capacity));
     const int64_t words = (int64_t)groups * order_words(t.volume);
     const int64_t step = (int64_t)gridDim.x * order_slots_threads;
     unsigned long long sum = 0;

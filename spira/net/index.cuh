@@ -163,9 +163,7 @@ SPIRA_API status net_index_pairs(const net_plan *p, net_part part, const net_run
 // second one records it. One thread.
 template <typename W>
 SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
-    if (*input.count > input.capacity) {
-        device_status_raise(trouble, device_flag_capacity, (uint32_t)*input.count);
-    }
+    device_status_raise_count(trouble, *input.count, input.capacity);
 }
 
 template <typename W>

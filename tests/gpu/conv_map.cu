@@ -162,6 +162,43 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     CHECK(status_failed(device_status_read(&found)));
 }
 
+// A negative count, however low, is taken as 0: nothing is written, and nothing hangs.
+DEVICE_TEST(gpu_conv_map_negative_counts) {
+    random_state random = random_make(9);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 2000);
+    const int32_t capacity = (int32_t)scene.fine.size();
+    const conv_shape shapes[] = {
+        shape_make(27, 16, 0, 16, numeric_f16), shape_make(27, 64, 0, 64, numeric_f16),
+        shape_make(27, 64, 0, 64, numeric_tf32), shape_make(27, 64, 0, 64, numeric_f32)};
+    for (int32_t count : {-1, -255, -1000, -100000, INT32_MIN}) {
+        conv_map_request<uint32_t> request = {};
+        request.words = &scene.words;
+        request.kernel = kernel_cube(3, 1);
+        request.source = request.outputs = set_upload(scene.fine);
+        request.trouble = device_zeros<device_status>(1);
+        device_copy_in(request.outputs.count, &count, 1);
+        size_t bytes = 0;
+        CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+        char *memory = device_new<char>((int64_t)bytes);
+        conv_map map;
+        CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+        CHECK_EQUAL(device_value(request.trouble).flags, 0u);
+        for (const conv_shape &s : shapes) {
+            problem p = problem_make(&random, s, capacity, 0, capacity);
+            problem_name(&p, "negative count");
+            device_problem d = {};
+            d.args.shape = s;
+            d.args.weights = weights_upload(&s, p.weight);
+            device_problem_arrays(&p, &d);
+            d.args.map = &map;
+            CHECK_OK(device_problem_start(&d));
+            CUDA_CHECK(cudaDeviceSynchronize());
+            CHECK(device_untouched(d.out, 0, d.out_bytes));
+        }
+        guarded_finish();
+    }
+}
+
 // Counts above their capacity are recorded, whichever kernel builds the map, and clamped.
 DEVICE_TEST(gpu_conv_map_records_counts_above_their_capacity) {
     random_state random = random_make(8);

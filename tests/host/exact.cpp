@@ -63,6 +63,10 @@ TEST(exact_emulated_random_layers) {
     }
 }
 
+TEST(exact_emulated_negative_counts) {
+    layer_negative_counts<exact>(numeric_f32, {1, 2, 1, 1}, 20, 40);
+}
+
 // Every variant in every format: each output has the bits of fused multiply-adds in ascending order
 // of offsets and input channels, rounded once.
 TEST(exact_emulated_every_kernel) {

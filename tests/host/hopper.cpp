@@ -100,6 +100,11 @@ TEST(hopper_emulated_random_layers) {
     }
 }
 
+TEST(hopper_emulated_negative_counts) {
+    layer_negative_counts<hopper>(numeric_f16, {1, 2, 1, 1}, 64, 64);
+    layer_negative_counts<hopper>(numeric_bf16, {1, 4, 2, 1}, 64, 128);
+}
+
 // Every variant, of both types, with a shortcut and without. Thread blocks have several tiles each.
 TEST(hopper_emulated_every_kernel) {
     const struct {

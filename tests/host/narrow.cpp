@@ -106,6 +106,10 @@ TEST(narrow_emulated_every_kernel) {
     CHECK_EQUAL(launched.size(), (size_t)(2 * (2 * 4 * 2 - 1 + 1)));
 }
 
+TEST(narrow_emulated_negative_counts) {
+    layer_negative_counts<narrow>(numeric_f16, {1, 1, 2, 1}, 16, 16);
+}
+
 // Outputs around row groups and their pairs; kernels of one to many offsets.
 TEST(narrow_emulated_every_count) {
     int turn = 0;

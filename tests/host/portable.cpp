@@ -103,6 +103,12 @@ TEST(portable_emulated_every_count) {
     }
 }
 
+TEST(portable_emulated_negative_counts) {
+    layer_negative_counts<portable>(numeric_f16, {1, 2, 1, 1}, 64, 64);
+    layer_negative_counts<portable>(numeric_tf32, {1, 2, 2, 1}, 64, 64);
+    layer_negative_counts<portable>(numeric_f32, {1, 1, 1, 1}, 64, 64);
+}
+
 // Many short tiles, in rings of every depth, with one set of consumer warps and two.
 TEST(portable_emulated_rings) {
     for (int depth = portable_stages_least; depth <= portable_stages_most; ++depth) {

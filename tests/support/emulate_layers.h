@@ -27,6 +27,7 @@ struct layer {
     bool programmatic;
     bool in_place; // the residual is the array of the outputs
     int summed;    // the last offsets, whose sums another kernel has left
+    int32_t none;  // the count of a layer without outputs: 0 or less
     uint64_t seed;
 };
 
@@ -155,7 +156,7 @@ conv_params params_put(const layer *l) {
         t.order.groups = o.blocks;
     }
     t.order.volume = s->volume;
-    t.count = array_put(std::vector<int32_t>(1, p->outputs));
+    t.count = array_put(std::vector<int32_t>(1, p->outputs ? p->outputs : l->none));
     t.capacity = problem_capacity(p);
     t.epilogue.bias = floats_put(p->bias, p->off.floats);
     t.epilogue.scale = floats_put(p->scale, p->off.floats);
@@ -297,6 +298,20 @@ bool layer_check(layer *l, const char *what, int orders = 2) {
         good = test_check(layer_run_any<K>(l) == out, __FILE__, __LINE__, p->name);
     }
     return good;
+}
+
+// A negative count is taken as 0, however low.
+template <typename K>
+void layer_negative_counts(numeric type, conv_sizes size, int cin, int cout) {
+    for (int32_t none : {-1, -255, -1000, -100000, INT32_MIN}) {
+        random_state random = random_make((uint64_t)size.slices);
+        layer l = {};
+        l.joined = joined_make(&random, shape_make(5, cin, 0, cout, type), 0, 0, 100, 0, 300);
+        joined_fill(&random, &l.joined, 20, with_all, 0, activation_relu);
+        l.size = size;
+        l.none = none;
+        REQUIRE(layer_check<K>(&l, "negative count", 1));
+    }
 }
 
 // Draws alignment, initial sums, the depth of the ring and programmatic launch.

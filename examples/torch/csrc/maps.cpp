@@ -158,7 +158,8 @@ Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor 
         size_t bytes;
         require(gpu::map_pairs_bytes(&job, pairs.capacity, &bytes));
         const scratch s = scratch_of(source, bytes + 256);
-        // The status comes first: lists that have room for all pairs never raise it.
+        // The status comes first. It is not read: the lists have room for all pairs, and a count
+        // above the rows is clamped.
         require(gpu::map_pairs(&job, forms.half, pairs, (spira::device_status *)s.base,
                                (char *)s.base + 256, bytes, scope.stream));
     }

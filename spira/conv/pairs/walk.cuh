@@ -35,7 +35,7 @@ struct pairs_params {
 };
 
 SPIRA_DEVICE int32_t pairs_rows(const pairs_params &p) {
-    return max(min(*p.conv.count, p.conv.capacity), 0);
+    return count_clamp(*p.conv.count, p.conv.capacity);
 }
 
 // ---- lists and their units ----------------------------------------------------------------------

@@ -72,7 +72,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
     const int32_t count = order_load_now(r.count);
-    const int rows = min(min(count, r.capacity) - begin, (int)order_run);
+    const int rows = min(count_clamp(count, r.capacity) - begin, (int)order_run);
     if (r.compact) {
         order_set_in_warp(chunk.rows, rows);
         int32_t row[order_items];

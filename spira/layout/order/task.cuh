@@ -102,7 +102,7 @@ SPIRA_DEVICE T order_load_now(const T *from) {
 }
 
 SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
-    return min(order_load_now(r.count), r.capacity);
+    return count_clamp(order_load_now(r.count), r.capacity);
 }
 
 // Returns the number of a direction among those of the task.
