@@ -17,8 +17,8 @@ namespace spira {
 // Functions that write a set fill it up with word_none().
 //
 // words is aligned to its element, count to 4 bytes. A count above the capacity is clamped to the
-// capacity; whatever is made of the set records that in the device status (device_flag_capacity),
-// if the caller gives one. A negative count is taken as 0.
+// capacity; each function that takes a device status records it there (device_flag_capacity). A
+// negative count is taken as 0.
 template <typename W>
 struct voxel_set {
     W *words;         // [capacity] ascending and distinct up to the count

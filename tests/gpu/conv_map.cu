@@ -111,6 +111,16 @@ DEVICE_TEST(gpu_conv_map_any_layer_64) {
     check_many<uint64_t>(2000, test_quick() ? 6 : 60);
 }
 
+// The map of a request, in memory of its own.
+conv_map map_make(const conv_map_request<uint32_t> &request) {
+    size_t bytes = 0;
+    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
+    char *memory = device_new<char>((int64_t)bytes);
+    conv_map map = {};
+    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    return map;
+}
+
 // Layers of all channels and formats share a map.
 DEVICE_TEST(gpu_conv_map_is_shared) {
     random_state random = random_make(5);
@@ -121,11 +131,7 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
     request.kernel = kernel;
     request.source = request.outputs = set_upload(scene.fine);
     request.trouble = device_zeros<device_status>(1);
-    size_t bytes = 0;
-    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-    char *memory = device_new<char>((int64_t)bytes);
-    conv_map map;
-    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    const conv_map map = map_make(request);
     for (int channels : {4, 16, 32, 48, 64, 96}) {
         const conv_shape s = conv_shape_of(&kernel, channels, channels, numeric_bf16);
         problem p = problem_make(&random, s, (int32_t)scene.fine.size(), (int32_t)scene.fine.size(),
@@ -151,11 +157,7 @@ DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     request.kernel = kernel_cube(3, 2); // the set is of stride 1
     request.source = request.outputs = set_upload(scene.fine);
     request.trouble = device_zeros<device_status>(1);
-    size_t bytes = 0;
-    CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-    char *memory = device_new<char>((int64_t)bytes);
-    conv_map map;
-    CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+    map_make(request);
     device_status found;
     device_copy_out((char *)&found, (const char *)request.trouble, sizeof found);
     CHECK(found.flags & device_flag_lattice);
@@ -177,11 +179,7 @@ DEVICE_TEST(gpu_conv_map_negative_counts) {
         request.source = request.outputs = set_upload(scene.fine);
         request.trouble = device_zeros<device_status>(1);
         device_copy_in(request.outputs.count, &count, 1);
-        size_t bytes = 0;
-        CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-        char *memory = device_new<char>((int64_t)bytes);
-        conv_map map;
-        CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+        const conv_map map = map_make(request);
         CHECK_EQUAL(device_value(request.trouble).flags, 0u);
         for (const conv_shape &s : shapes) {
             problem p = problem_make(&random, s, capacity, 0, capacity);
@@ -215,11 +213,7 @@ DEVICE_TEST(gpu_conv_map_records_counts_above_their_capacity) {
             request.source.capacity -= above % 2 * 5;
             request.outputs.capacity -= above / 2 * 7;
             request.trouble = device_zeros<device_status>(1);
-            size_t bytes = 0;
-            CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-            char *memory = device_new<char>((int64_t)bytes);
-            conv_map map;
-            CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
+            map_make(request);
             const device_status found = device_value(request.trouble);
             const size_t needed = above % 2 ? scene.fine.size() : above ? scene.coarse.size() : 0;
             CHECK_EQUAL(found.flags, above ? (uint32_t)device_flag_capacity : 0u);

@@ -338,9 +338,8 @@ TEST(portable_sizes) {
                 const conv_sizes c = portable_sizes_choose(&s, capacity, d);
                 CHECK(portable_sizes_fit(s.type, d, &c));
                 const int columns = 32 * c.slices, rows = 128 * c.tiles;
-                const int resident =
-                    c.split > 1 ? 1 : portable_resident_on(columns, rows, d->shared_max);
-                const int depth = portable_depth(columns, rows, c.split, d->shared_max);
+                const int resident = portable_resident_on(columns, rows, c.split, d->shared_max);
+                const int depth = portable_stages(columns, rows, resident, d->shared_max);
                 CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
                 const int bytes = depth * portable_stage_bytes(columns, rows) +
                                   portable_fixed_bytes(columns, rows) + 1024;

@@ -147,7 +147,7 @@ TEST(portable_exact_sizes) {
                 const conv_sizes c = portable_sizes_choose(&s, capacity, d);
                 CHECK(portable_sizes_fit(type, d, &c));
                 const int columns = 32 * c.slices, rows = 128 * c.tiles;
-                const int resident = portable_resident_on(columns, rows, d->shared_max);
+                const int resident = portable_resident_on(columns, rows, 1, d->shared_max);
                 const int depth = portable_stages(columns, rows, resident, d->shared_max);
                 CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
                 const int bytes = depth * portable_stage_bytes(columns, rows) +

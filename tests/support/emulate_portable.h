@@ -20,10 +20,14 @@ inline const device_info device = device_made(86, multiprocessors, shared_most, 
 SPIRA_API device_info layer_device(const layer *l) {
     device_info d = device;
     const int columns = 32 * l->size.slices, rows = 128 * l->size.tiles;
+    auto depth = [&] {
+        const int resident = portable_resident_on(columns, rows, l->size.split, d.shared_max);
+        return portable_stages(columns, rows, resident, d.shared_max);
+    };
     if (l->depth) {
         d.shared_max = 227 * 1024; // more than any ring takes
     }
-    while (l->depth && portable_depth(columns, rows, l->size.split, d.shared_max) > l->depth) {
+    while (l->depth && depth() > l->depth) {
         d.shared_max -= 1024;
     }
     d.programmatic = l->programmatic;

@@ -98,7 +98,7 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
-    const bool alone = portable_resident_on(columns, 128, d->shared_max) == 1;
+    const bool alone = portable_resident_on(columns, 128, 1, d->shared_max) == 1;
     const conv_sizes large = {2, slices, 1, 1};
     const conv_sizes both = {1, slices, 2, 1};
     const bool turns = few(64, 2) && s->volume * conv_shape_chunks(s) >= long_tile;

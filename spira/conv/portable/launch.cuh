@@ -34,9 +34,8 @@ SPIRA_API bool portable_splits(const conv_sizes *size, int32_t capacity) {
 // T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream_t stream) {
-    const int resident =
-        T::split > 1 ? 1 : portable_resident_on(T::columns, T::rows, d->shared_max);
-    p.size.depth = portable_depth(T::columns, T::rows, T::split, d->shared_max);
+    const int resident = portable_resident_on(T::columns, T::rows, T::split, d->shared_max);
+    p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
     p.slices = (int)ceil_div(p.cout, T::columns);
     p.part = T::exact ? conv_exact_chunk(p.cout) * (int)sizeof(float)
                       : conv_channel_groups(p.cout) * conv_fragment_bytes;

@@ -32,8 +32,8 @@ enum {
 // ---- variants -----------------------------------------------------------------------------------
 
 // Thread blocks of a multiprocessor at a time, as registers allow.
-SPIRA_BOTH constexpr int portable_resident(int columns, int rows) {
-    return rows > 128 ? 1 : columns > 32 ? 2 : 3;
+SPIRA_BOTH constexpr int portable_resident(int columns, int rows, int split) {
+    return rows > 128 || split > 1 ? 1 : columns > 32 ? 2 : 3;
 }
 
 // Teams of producer warps, at most. A producer warp waits for its own instructions more than for
@@ -107,19 +107,13 @@ SPIRA_BOTH int portable_stages(int columns, int rows, int resident, int shared) 
 }
 
 // Thread blocks of a multiprocessor: as many as have a ring of a few stages each.
-SPIRA_BOTH int portable_resident_on(int columns, int rows, int shared) {
-    int resident = portable_resident(columns, rows);
+SPIRA_BOTH int portable_resident_on(int columns, int rows, int split, int shared) {
+    int resident = portable_resident(columns, rows, split);
     while (resident > 1 &&
            portable_stages(columns, rows, resident, shared) < portable_stages_least) {
         --resident;
     }
     return resident;
-}
-
-// Stages of the ring.
-SPIRA_BOTH int portable_depth(int columns, int rows, int split, int shared) {
-    const int resident = split > 1 ? 1 : portable_resident_on(columns, rows, shared);
-    return portable_stages(columns, rows, resident, shared);
 }
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
@@ -145,7 +139,7 @@ struct portable_traits {
     static constexpr int threads = 32 * (producers + consumers);
     static constexpr int gathered = portable_gathered; // rows of a producer warp
     static constexpr int warp_fragments = gathered / portable_fragment;
-    static constexpr int resident = split > 1 ? 1 : portable_resident(columns, rows);
+    static constexpr int resident = portable_resident(columns, rows, split);
     static constexpr int ahead = portable_ahead(columns), slots = portable_slots(columns);
 
     // Whether the chunks of a run share the addresses of their rows, as registers allow.
