@@ -199,7 +199,16 @@ SPIRA_DEVICE void async_copy_wait_but() {
 
 // Initialises an mbarrier in shared memory that expects `arrivals` in each phase. Waits take the
 // parity of a phase: 0, 1, 0, ..
-SPIRA_DEVICE void mbarrier_init(uint64_t *barrier, int arrivals) {
+//
+// racecheck would take an inlined one for an access of all threads, those that leave it out too, at
+// whatever address their registers hold. With SPIRA_RACECHECK it is called.
+#ifdef SPIRA_RACECHECK
+[[maybe_unused]] static __device__ __noinline__
+#else
+SPIRA_DEVICE
+#endif
+    void
+    mbarrier_init(uint64_t *barrier, int arrivals) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
