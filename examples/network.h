@@ -74,21 +74,13 @@ SPIRA_API bool network_dilates(const network *n) {
     return dilates;
 }
 
-// Adds a convolution and returns its index.
+// Adds a convolution with batch norm and ReLU, and returns its index.
 SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
                            int stride) {
     int i = n->count++;
     spira::net_layer *l = &n->layers[i];
-    memset((void *)l, 0, sizeof *l);
     snprintf(n->names[i], sizeof n->names[i], "%s", name);
-    l->name = n->names[i];
-    l->op = spira::net_conv;
-    l->source = source;
-    l->source2 = l->residual = spira::net_none;
-    l->channels = channels;
-    l->size = spira::triple_make(size, size, size);
-    l->stride = spira::triple_make(stride, stride, stride);
-    l->dilation = spira::triple_make(1, 1, 1);
+    *l = spira::net_layer_conv(n->names[i], source, channels, size, stride);
     l->norm = true;
     l->act = spira::activation_relu;
     return i;

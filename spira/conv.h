@@ -40,8 +40,9 @@ struct conv_shape {
     numeric type;
 };
 
-// The order of weights that are packed: a layer's own, or that of the layer whose input gradient
-// the convolution is (conv_grad.h): [volume, cout, cin] of its shape, offsets mirrored or not.
+// The order of weights before they are packed. Those of the layer are for its input gradient
+// (conv_grad.h), which is a convolution, too: [volume, cout, cin] of that convolution. Mirrored:
+// offset k takes the weights of offset volume - 1 - k.
 enum conv_weights_order : int {
     conv_weights_own, // [volume, cin + cin2, cout]
     conv_weights_of_layer,

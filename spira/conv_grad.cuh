@@ -99,7 +99,7 @@ SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_sourc
 //          order: of conv_grad_request; scratch: conv_grad_weights_workspace, aligned to 256
 // outputs  packed: conv_grad_weights_bytes, aligned to 256; rounded to the format
 // errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
-//          more than 1024 channels
+//          more than 4096 channels
 // Asynchronous; one launch, or two for a layer with two sources.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,

@@ -35,9 +35,8 @@ struct conv_hybrid_args {
     const int32_t *count; // [1] outputs, at most `capacity`; that of the map, too
     int32_t capacity;
     conv_epilogue epilogue;
-    void *out; // [capacity, cout]
-    pairs_form
-        form; // of the sparse offsets: pairs_form_atomic, or pairs_form_stripes: deterministic
+    void *out;       // [capacity, cout]
+    pairs_form form; // of the sparse offsets; pairs_form_stripes is deterministic
 };
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -190,8 +189,9 @@ SPIRA_API status hybrid_halves_make(const conv_hybrid_args *a, workspace *w, hyb
     return status_success();
 }
 
-// Bytes of scratch for conv_hybrid: fp32 sums [capacity, cout], if there are both kinds of offsets
-// or the form is atomic. None if all offsets are dense. No pointer is read.
+// Bytes of scratch for conv_hybrid: fp32 sums [capacity, conv_sums_pitch(cout)], if there are both
+// kinds of offsets or the form is atomic, and then a small table, too. None if all offsets are
+// dense. No pointer is read.
 SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_hybrid_shape_check(&args->shape, &args->kernel, args->threshold));
@@ -234,9 +234,8 @@ SPIRA_API status hybrid_check(const device_info *gpu, const conv_hybrid_args *a,
 // Asynchronous. Sums are fp32 and are rounded once. With stripes, or with all offsets dense,
 // bit-identical from run to run; see `conv` for what else may change the bits. Atomic: the sparse
 // offsets are added in no fixed order.
-// cost     that of conv_pairs_run with to_sums, and of `conv`: two launches with stripes, three
-// with
-//          atomics
+// cost     that of conv_pairs_run with to_sums, and of `conv`: two launches with stripes, with
+//          atomics three
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *args, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {

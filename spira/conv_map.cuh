@@ -75,7 +75,8 @@ SPIRA_API status conv_map_request_check(const device_info *gpu, const conv_map_r
     return status_success();
 }
 
-// Bytes of memory for conv_map_build. Of the sets only the capacities are read.
+// Bytes of memory for conv_map_build. Of the sets the capacities are read. With a kernel of size 1
+// the pointers are compared, too: source and outputs must be those that conv_map_build will get.
 template <typename W>
 SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W> *request,
                                 size_t *bytes) {

@@ -145,8 +145,9 @@ SPIRA_API void pairs_scratch_take(workspace *w, const conv_pairs_args *a, pairs_
     }
 }
 
-// Bytes of scratch for conv_pairs_run. Stripes: none. Atomic: fp32 sums, unless the caller gives
-// `sums` (with from_sums or to_sums, `sums` may still be null here). No pointer is read.
+// Bytes of scratch for conv_pairs_run. Stripes: none. Atomic: a small table, and fp32 sums
+// unless the caller gives `sums` (with from_sums or to_sums, `sums` may still be null here). No
+// pointer is read.
 SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
@@ -165,11 +166,11 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 //
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 //
-// inputs   args: see conv_pairs_args. A list has each output once at most, outputs ascending; with
-//          pairs_sides_both or _centre each input once, ascending, too. The lists of
-//          map_build_pairs are so. The atomic form takes any order. Pairs of outputs from *count
-//          on, and pairs from pairs.capacity on, are skipped scratch: the bytes of
-//          conv_pairs_workspace, aligned to 256
+// inputs   args: see conv_pairs_args. A list has each output once at most, outputs ascending. With
+//          pairs_sides_both or pairs_sides_centre it has each input once at most, too, inputs
+//          ascending. The lists of map_build_pairs are so. The atomic form takes any order. Pairs
+//          of outputs from *count on, and pairs from pairs.capacity on, are skipped.
+//          scratch: the bytes of conv_pairs_workspace, aligned to 256
 // outputs  args->out or, with to_sums, args->sums; rows from *count on are not written. The residual
 //          may be `out` itself, the inputs may not. Without to_sums, `sums` holds unspecified
 //          values afterwards

@@ -61,10 +61,10 @@ SPIRA_LAUNCHER status ggs_plan_workspace(const conv_shape *shape, const ggs_map 
 //          rule, order and tiles
 // outputs  layer: the plan. It points to host [ggs_host_size(volume)], in host memory, and to the
 //          first layer.kept_bytes of the workspace: both must live as long as the plan
-// errors   null pointers, sizes, a rule that the format does not support (grouped products of
-// 16-bit
-//          elements), mirrored offsets of different sizes, lists whose starts do not ascend, more
-//          than 2^30 rows with padding, a workspace that is too small, a stream that is captured
+// errors   null pointers, sizes, a rule that the format does not support (grouped products
+//          of 16-bit elements), mirrored offsets of different sizes, lists whose starts do not
+//          ascend, more than 2^30 rows with padding, a workspace that is too small, a stream
+//          that is captured
 // SYNCHRONISES the stream once, to read the sizes of the lists; the rest of the plan is still being
 // written in the stream when it returns. Deterministic. Lists that did not fit (device_status) are
 // empty and make a layer without pairs.
@@ -152,8 +152,8 @@ SPIRA_API status ggs_run_workspace(const ggs_layer *layer, size_t *bytes) {
 // Asynchronous; does not allocate if the handles have workspaces. The residual may be `out` itself.
 // Deterministic for one GPU, one version of cuBLAS and handles with cublasSetAtomicsMode off (the
 // default). Each lane has its own handle: the streams of one handle would share its workspace.
-// tf32: features are rounded when they are gathered, weights by ggs_weights_store. cost     by
-// rows: reads each input row once, writes and reads (cin + cin2) elements and cout
+// tf32: features are rounded when they are gathered, weights by ggs_weights_store.
+// cost     by rows: reads each input row once, writes and reads (cin + cin2) elements and cout
 //          floats a pair and row of padding, writes each output once; layer.launches launches
 template <numeric format = numeric_any>
 SPIRA_API status ggs_run(const ggs_layer *layer, const ggs_args *args, const ggs_pool *pool,

@@ -62,9 +62,9 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
 //          tf32; channels last with a depth above dense_depth_max; 2^31 or more thread blocks
 // Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its
 // format).
-// cost     one launch, no scratch. It writes each element of the map once, reads each row once, and
-//          searches the set once for each two depths of a grid cell and 64 channels (channels last:
-//          once for each depth and 1024 elements).
+// cost     one launch, no scratch. It writes each element of the map once and reads each row once.
+//          One search of the set serves two depths of a cell and 64 channels; with channels last,
+//          one depth and 1024 elements.
 //          The writes are widest if width * height is a multiple of 4 (channels last: channels *
 //          depth of 8) and `out` is aligned to 16 bytes; the reads if channels is a multiple of 8
 //          and `features` is aligned to 16 bytes

@@ -2,8 +2,8 @@
 // processing).
 //
 // The coarser set has the voxels of the finer one, with each coordinate floored to a multiple of
-// the stride. Strides are absolute, in voxels of the finest grid. Floors nest: each level can be
-// computed from any finer one, and from the level before at least cost.
+// the stride. Strides are absolute, in voxels of the finest grid. Floors nest: a level can be
+// computed from any finer one whose stride divides its own, and at least cost from the one before.
 #ifndef SPIRA_DOWNSAMPLE_H
 #define SPIRA_DOWNSAMPLE_H
 

@@ -1,8 +1,8 @@
 // spira/join.cuh: unions and projections of sets on the GPU, and sums of their features. What they
 // are, and the host loops: join.h.
 //
-// The words of all sets become one sorted array with repeats (index/join_merge.cuh), of which the
-// result is made like the voxels of points (index/unique.cuh).
+// The words of all sets become one sorted array with repeats (index/join_merge.cuh). The result is
+// made from it as voxels are made from sorted points (index/unique.cuh).
 #ifndef SPIRA_JOIN_CUH
 #define SPIRA_JOIN_CUH
 

@@ -132,7 +132,7 @@ struct net_result {
     triple stride;
     void *features; // [set.capacity, channels], the first *set.count rows valid. Dense outputs:
                     // [batch, channels, height, width] or [batch, height, width, channels]
-                    // (dense.h) Null if the plan does not keep the layer
+                    // (dense.h). Null if the plan does not keep the layer
     numeric type;   // of the features
     int channels;   // dense outputs: those of the features times the depth
     int batch, height, width; // dense outputs; else 0

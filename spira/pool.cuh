@@ -143,7 +143,9 @@ SPIRA_API status pool_global_start(pool_kind kind, const word_layout *layout,
 // Global max or average pooling: one row for each batch index.
 //
 // inputs   set: the voxels of the features; in [voxels, channels] of `type`
+//          scratch: the bytes of pool_global_workspace, aligned to 256
 // outputs  out [batches, channels] of `type`: 0 for a batch index without voxels
+// errors   null or misaligned pointers, sizes, more than 65535 batch indices, scratch
 // Asynchronous, deterministic: 64 partial sums in fp32, joined in order.
 template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global(pool_kind kind, numeric type, const word_layout *layout,

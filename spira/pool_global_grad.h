@@ -1,7 +1,7 @@
 // spira/pool_global_grad.h: the gradient of global pooling: one row for each batch index.
 //
 // Of a maximum, the gradient of a batch index goes to the one voxel that `pool_global` takes: the
-// first of the largest. Of an average, each voxel gets its share.
+// first of the largest, or the last NaN. Of an average, each voxel gets its share.
 #ifndef SPIRA_POOL_GLOBAL_GRAD_H
 #define SPIRA_POOL_GLOBAL_GRAD_H
 

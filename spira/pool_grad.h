@@ -1,7 +1,8 @@
 // spira/pool_grad.h: the gradient of local pooling over a kernel map.
 //
 // Of a maximum, the gradient of an output goes to the one source that `pool` takes: the first of
-// the largest in the order of the offsets. Of an average, each source gets its share.
+// the largest in the order of the offsets, or the last NaN. Of an average, each source gets its
+// share.
 #ifndef SPIRA_POOL_GRAD_H
 #define SPIRA_POOL_GRAD_H
 

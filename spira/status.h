@@ -143,7 +143,7 @@ struct device_status {
     uint32_t first_range;      // see above
     uint32_t first_duplicate;  // see above
     uint32_t first_not_finite; // see above
-    uint32_t first_off;        // see above: output of a map, near which there are
+    uint32_t first_off;        // see above: output of a map with such a source near it
     uint32_t needed;           // the largest count that did not fit its capacity
     // What a caller asked to drop (voxel_input) is no trouble: it is counted, and sets no flag.
     uint32_t outside;        // rows outside of the range

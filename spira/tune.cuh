@@ -14,8 +14,8 @@
 //       ...                                        // fill `out` with 0xff
 //       tune_run(&gpu, &args, &choices[i], scratch, scratch_bytes, stream);
 //       tune_judge(&gpu, &args, weight, map, samples, worst, stream);
-//       ...                                        // copy *worst; time tune_run
-//       tune_take(&best, &choices[i], us, worst);
+//       ...                                        // copy *worst to `error`; time tune_run
+//       tune_take(&best, &choices[i], us, error);
 //   }
 #ifndef SPIRA_TUNE_CUH
 #define SPIRA_TUNE_CUH

@@ -1,7 +1,7 @@
 // spira/tune.h: tuning records: how a layer was computed fastest, stored, compared and looked up.
 //
-// A record (conv/tune_record.h) has a key (layer, counts, GPU), a choice (dataflow, layout, sizes)
-// and a measurement. A table of records is an array of the caller's.
+// A record (conv/tune_record.h) has a key (layer, counts, GPU), a choice (dataflow, sizes,
+// threshold) and a measurement. A table of records is an array of the caller's.
 //
 //   tune_find                          the record of a layer, for net_plan_device or tune_choose
 //   tune_read_text, tune_write_line    tables as text (conv/tune_text.h)

@@ -70,9 +70,9 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 //          rows: which row fell into which voxel; rows.voxel is -1 for rows behind the count
 //          trouble: records the first row that is not finite, the first one out of the layout, and
 //          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
-//          are dropped. Voxels beyond the capacity are dropped and their number is recorded, and so
-//          is a count above in->rows. outside, dropped_voxels and dropped_rows go up by what the
-//          range and the cap have dropped, without a flag
+//          are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all. A
+//          count above in->rows is recorded, too. outside, dropped_voxels and dropped_rows go up by
+//          what the range and the cap have dropped, without a flag
 // errors   null or misaligned pointers, sizes, a layout of another word, a workspace that is too
 //          small, a cap with more than 4096 batch indices
 // scratch  voxelize_workspace bytes, aligned to 256

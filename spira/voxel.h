@@ -322,7 +322,7 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 // outputs  set: the voxels; rows: see voxel_rows; rows.voxel is -1 for rows behind the count
 //          trouble: records the first row that is not finite, the first one out of the layout, and
 //          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
-//          are dropped. Voxels beyond the capacity are dropped and their number is recorded.
+//          are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all.
 //          outside, dropped_voxels, dropped_rows: what the range and the cap have dropped
 // errors   null or misaligned pointers, sizes, workspace; nothing is written then
 template <typename W>

@@ -35,7 +35,7 @@ struct voxel_features_args {
     voxel_feature kind;
     int32_t max_points;       // only the first rows of each voxel, in input order; 0: all of them
     unsigned append;          // voxel_append bits
-    const float *values;      // [rows, columns], of which the first `channels` are used
+    const float *values;      // [rows, columns]; the first `channels` are used
     int columns, channels;    // columns >= channels; with `append` columns >= 3
     voxel_rows rows;          // written by voxelize; `voxel` is not used
     voxel_set<W> set;         // written by voxelize; `words` is for voxel_append_centre

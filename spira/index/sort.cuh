@@ -7,8 +7,7 @@
 //   split   (sort_split.cuh) ranks the samples; every third to eighth is a splitter. Each thread
 //           block writes a segment of the rows bucket by bucket; a table says where each bucket
 //           starts in each segment
-//   sort    (sort_bucket.cuh) a thread block gathers a bucket from all segments, sorts it and
-//   writes
+//   sort    (sort_bucket.cuh) a thread block gathers a bucket from all segments, sorts and writes
 //           it; a row of the table adds up to its place in the result
 //
 // No counter is shared by thread blocks. The words are made where they are needed

@@ -129,8 +129,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_slots_threads)
 }
 
 // Counts the row slots of a layout: order_rows for each offset of each row group. A convolution
-// multiplies this many rows; those with a source are the pairs of the kernel map. tune_scene
-// (tune.h) takes this number of a typical scan.
+// multiplies this many rows; those with a source are the pairs of the kernel map.
 //
 // inputs   t: host struct; its masks, of order_build with the same count
 //          count [1], device memory; a larger count is clamped to the capacity

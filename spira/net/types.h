@@ -68,6 +68,22 @@ struct net_layer {
     dense_order order; // net_dense
 };
 
+// A convolution with a cubic kernel, without a second source, residual, bias, batch norm and
+// activation. Begin a layer from it: in one of zeros alone, source2 and residual are layer 0.
+SPIRA_API net_layer net_layer_conv(const char *name, int source, int channels, int size,
+                                   int stride) {
+    net_layer l = {};
+    l.name = name;
+    l.op = net_conv;
+    l.source = source;
+    l.source2 = l.residual = net_none;
+    l.channels = channels;
+    l.size = triple_make(size, size, size);
+    l.stride = triple_make(stride, stride, stride);
+    l.dilation = triple_make(1, 1, 1);
+    return l;
+}
+
 // Where a device plan computes the shortcuts of residual blocks. A shortcut is a 1x1x1 convolution
 // without activation whose only reader adds it as its residual.
 enum net_shortcuts : int {

@@ -407,6 +407,24 @@ TEST(net_plan_steps_follow_the_table) {
     }
 }
 
+// A layer of net_layer_conv reads its source alone, and has weights alone.
+TEST(net_layer_conv_reads_one_source) {
+    net_layer layers[3] = {net_layer_conv("stem", net_input, 32, 3, 1),
+                           net_layer_conv("down", 0, 64, 3, 2),
+                           net_layer_conv("last", 1, 64, 5, 1)};
+    const net_limits limits = limits_make(100, 4);
+    net_plan plan;
+    REQUIRE_OK(net_plan_sets(layers, 3, &limits, false, &plan));
+    for (int i = 0; i < 3; ++i) {
+        const net_reads reads = net_reads_of(&layers[i]);
+        CHECK(reads.layer[0] == i - 1 && reads.layer[1] == net_none && reads.layer[2] == net_none);
+        CHECK_EQUAL(plan.step[i].shape.cin2, 0);
+        CHECK_EQUAL(layers[i].act, activation_none);
+    }
+    CHECK_EQUAL(plan.params, 27 * (4 * 32 + 32 * 64) + 125 * 64 * 64);
+    CHECK(triple_equal(plan.set[plan.step[2].set].stride, {2, 2, 2}));
+}
+
 TEST(net_need_covers_every_stride_and_kernel) {
     word_need need = {};
     network n;
