@@ -91,7 +91,8 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
                                   const map_packed *packed, void *shared) {
     __shared__ search_window windows[kernel_size_max];
     const search_walk<W> &walk = task.walk;
-    search_sets<W> sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+    search_sets<W> sets = {task.source, task.outputs,
+                           count_clamp(*task.source_count, task.source_capacity),
                            count_clamp(*task.output_count, task.output_capacity)};
     map_report(task, task.forms.trouble, tile_number);
     int first = tile_number * task.shape.rows;

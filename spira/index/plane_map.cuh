@@ -56,7 +56,7 @@ SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, sear
                                   plane_outputs<W, K> *queries) {
     int first = block * plane_rows(K);
     plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
-    *sets = {task.source, task.outputs, min(*task.source_count, task.source_capacity),
+    *sets = {task.source, task.outputs, count_clamp(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
     // Near INT32_MIN the difference wraps round; there are no rows then, and `false` says so.
     int rows = min((int)((uint32_t)sets->total - (uint32_t)first), plane_rows(K));

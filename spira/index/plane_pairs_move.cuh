@@ -202,7 +202,7 @@ SPIRA_DEVICE void map_plane_move_stretch(const map_plane_task<W> &task,
     const int first = stretch * map_stretch, lane = threadIdx.x & 31;
     if (__any_sync(~0u, four.bits[0] == map_plane_lost)) {
         search_sets<W> sets = {task.source, task.outputs,
-                               min(*task.source_count, task.source_capacity),
+                               count_clamp(*task.source_count, task.source_capacity),
                                count_clamp(*task.output_count, task.output_capacity)};
         int base = lists.found[(int64_t)stretch * K + plane].base[0];
         map_plane_move_lost<W, K>(task.walk, sets, lists.wanted[plane], first, plane, begin, base,

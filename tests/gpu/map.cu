@@ -578,6 +578,25 @@ DEVICE_TEST(gpu_map_foreign_sets) {
     check_foreign_sets<uint64_t>();
 }
 
+// A negative count of the source stands for none.
+DEVICE_TEST(gpu_map_negative_source_counts) {
+    const triple lo = triple_make(-9, -9, -9), hi = triple_make(9, 9, 9);
+    const word_layout layout = layout_wide<uint32_t>(lo, hi, 1);
+    random_state random = random_make(10);
+    const std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, 700);
+    for (int32_t count : {-1, -1000, INT32_MIN}) {
+        for (const kernel_shape &k : kernels_all) {
+            set_pair<uint32_t> from, to;
+            set_make(words, 3, &from);
+            set_make(words, 3, &to);
+            from.count = count;
+            device_copy_in(from.device.count, &count, 1);
+            label_kernel("negative count of the source", k);
+            CHECK_EQUAL(pairs_in(check_sets(&layout, &k, &from, &to)), 0);
+        }
+    }
+}
+
 // ---- strided layers and their inverses ----------------------------------------------------------
 
 template <typename W>

@@ -102,19 +102,21 @@ void check_pairs(plane_layer<W> *l) {
     CHECK_EQUAL(found.flags, 0u);
 }
 
+// sources: what the source's count says
 template <typename W>
-void check_layer(const word_layout *layout, const std::vector<W> &source,
-                 const std::vector<W> &outputs, triple stride) {
-    const bool same = source == outputs;
+void check_counted(const word_layout *layout, const std::vector<W> &source,
+                   const std::vector<W> &outputs, triple stride, int32_t sources) {
+    const bool same = source == outputs && sources >= 0;
     for (int size : {3, 5}) {
         plane_layer<W> l = {};
         l.layout = *layout;
         l.kernel = {{size, size, size}, {1, 1, 1}, stride, false};
         l.source = source;
         l.outputs = outputs;
-        l.sources = (int32_t)source.size();
+        l.sources = sources;
         l.count = (int32_t)outputs.size();
         l.device_source = set_upload(source, room);
+        device_copy_in(l.device_source.count, &sources, 1);
         l.device_outputs = set_upload(outputs, room);
         l.source.resize((size_t)l.device_source.capacity, word_none<W>());
         l.outputs.resize((size_t)l.device_outputs.capacity, word_none<W>());
@@ -125,6 +127,21 @@ void check_layer(const word_layout *layout, const std::vector<W> &source,
         check_compact(&l);
         check_pairs(&l);
         guarded_finish();
+    }
+}
+
+template <typename W>
+void check_layer(const word_layout *layout, const std::vector<W> &source,
+                 const std::vector<W> &outputs, triple stride) {
+    check_counted<W>(layout, source, outputs, stride, (int32_t)source.size());
+}
+
+// A negative count of the source stands for none, in sampled windows, too.
+template <typename W>
+void check_negative_sources(const word_layout *layout, const std::vector<W> &source,
+                            const std::vector<W> &outputs, triple stride) {
+    for (int32_t sources : {-1, INT32_MIN}) {
+        check_counted<W>(layout, source, outputs, stride, sources);
     }
 }
 
@@ -173,4 +190,9 @@ DEVICE_TEST(gpu_plane_off_the_lattice) {
         planes_off_the_lattice<uint32_t>(stride, check_layer<uint32_t>);
         planes_off_the_lattice<uint64_t>(stride, check_layer<uint64_t>);
     }
+}
+
+DEVICE_TEST(gpu_plane_negative_source_counts) {
+    planes_scene<uint64_t>(scenes_scattered, 3000, check_negative_sources<uint64_t>);
+    planes_off_the_lattice<uint32_t>(2, check_negative_sources<uint32_t>);
 }

@@ -147,6 +147,19 @@ void check_taps(const word_layout *layout, const std::vector<W> &source,
     check_os<W, 5>(&l, false);
 }
 
+// A negative count of the source stands for none, in sampled windows, too.
+template <typename W>
+void check_negative_sources(const word_layout *layout, const std::vector<W> &source,
+                            const std::vector<W> &outputs, triple stride) {
+    for (int32_t sources : {-1, -1000, INT32_MIN}) {
+        emulate::seed += 1;
+        layer<W> l = layer_make(layout, {}, source, outputs);
+        l.sources = sources;
+        check_size<W, 3>(&l, stride, false);
+        check_size<W, 5>(&l, stride, false);
+    }
+}
+
 template <typename W>
 void check_scenes() {
     const int64_t voxels[scenes_kinds] = {300, 300, 2600, 400, 400, 1100, 300, 700};
@@ -183,6 +196,11 @@ TEST(plane_window_lengths) {
 TEST(plane_off_the_lattice) {
     planes_off_the_lattice<uint32_t>(2, check_layer<uint32_t>);
     planes_off_the_lattice<uint64_t>(4, check_layer<uint64_t>);
+}
+
+TEST(plane_negative_source_counts) {
+    planes_scene<uint64_t>(scenes_scattered, 400, check_negative_sources<uint64_t>);
+    planes_off_the_lattice<uint32_t>(2, check_negative_sources<uint32_t>);
 }
 
 // The scan between search and move, for a cube of size 3.
