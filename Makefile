@@ -196,7 +196,7 @@ clean:
 # ---- tests, examples, benchmarks ----------------------------------------------------------------
 
 # A test file that was deleted must no longer be linked: the folder is then newer than the binary.
-build/test_host build/test_gpu build/test_sanitize: tests/host tests/gpu
+build/test_host build/test_gpu build/test_race build/test_sanitize: tests/host tests/gpu
 
 build/test_cublas build/bench_cublas: LIBS := -lcublas \
     -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
@@ -260,7 +260,7 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # Binaries for another architecture are built again.
-$(TESTS_BUILT) $(GPU_BUILDS): build/arch_$(ARCH)
+$(TESTS_BUILT) build/test_race $(GPU_BUILDS): build/arch_$(ARCH)
 
 build/arch_$(ARCH):
 	@mkdir -p build; rm -f build/arch_*; touch $@

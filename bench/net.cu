@@ -18,8 +18,7 @@
 //
 // "fig13": the ideas of the Spira paper, added one after the other, end to end.
 //   bsearch       separate launches; each layer builds its set unless an earlier layer has, then
-//   its
-//                 own map by a binary search for each output and offset
+//                 its own map by a binary search for each output and offset
 //   zdelta        the same with the z-delta search
 //   network-wide  separate launches; all sets, then all maps in few launches, shared by the layers,
 //                 then the features

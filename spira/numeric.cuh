@@ -82,6 +82,11 @@ SPIRA_DEVICE uint32_t tf32_bits(float f) {
     return (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & ~0x1fffu;
 }
 
+SPIRA_DEVICE uint4 tf32_bits_4(uint4 v) {
+    return make_uint4(tf32_bits(__uint_as_float(v.x)), tf32_bits(__uint_as_float(v.y)),
+                      tf32_bits(__uint_as_float(v.z)), tf32_bits(__uint_as_float(v.w)));
+}
+
 // What a value is when it enters a product of the format (see numeric_operand in numeric.h).
 SPIRA_DEVICE float element_operand(numeric type, float f) {
     return type == numeric_f16    ? __half2float(__float2half_rn(f))

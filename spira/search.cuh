@@ -389,7 +389,7 @@ struct search_scene {
     uint32_t *words;        // [slabs, search_window_pitch] shared
     int32_t *taps;          // [rows, pitch] shared
     W lowest;               // of the outputs
-    int first, rows;        // outputs
+    int rows;               // outputs
     int slab, slabs;
 };
 
@@ -446,7 +446,6 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
     scene.words = (uint32_t *)shared;
     scene.taps = taps;
     scene.lowest = sets.outputs[first];
-    scene.first = first;
     scene.rows = rows;
     scene.slab = slab;
     scene.slabs = slabs;

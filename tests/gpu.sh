@@ -11,7 +11,7 @@
 #     BENCH_ARGS   arguments of each benchmark (the scans in data/)
 #     TEST_FILTER  parts of the names of the GPU tests to run (all)
 #     LANES        processes that run GPU tests at a time (half as many as cores; under a sanitizer as
-#                  many as cores). They are shared out over all GPUs that CUDA_VISIBLE_DEVICES names
+#                  many as cores, under synccheck as GPU memory has room for). They are shared out over all GPUs that CUDA_VISIBLE_DEVICES names
 #                  (those of the machine)
 #     TOOLS        sanitizers to run (memcheck initcheck racecheck synccheck)
 #     LIMIT        seconds for one test under a sanitizer (600); one that takes longer is cut
@@ -74,7 +74,7 @@ spread_end() { # folder status: the logs that failed; the last line is the sum o
 slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_many_maps
     gpu_conv_every_channel_count gpu_conv_ordered_every_count gpu_downsample_steps
     gpu_forms_random_scenes gpu_exchange_every_kernel gpu_downsample_long_groups
-    gpu_pairs_channel_edges gpu_downsample_shapes gpu_conv_cut_at_random gpu_order_every_size
+    gpu_pairs_channel_edges gpu_downsample_shapes gpu_order_every_size
     gpu_exchange_every_size gpu_conv_unaligned_pointers gpu_downsample_steps_field_ends
     gpu_downsample_random_levels gpu_conv_channel_edges gpu_hybrid_every_threshold
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
@@ -179,7 +179,9 @@ sanitize() { # tool options...: the tests at their small sizes under one tool
     local tool=$1 name=$1
     case " ${TOOLS:-memcheck initcheck racecheck synccheck} " in *" $tool "*) ;; *) return ;; esac
     shift
-    [ -x "$tests" ] || part "build-$(basename "$tests")" make "$tests" ${ARCH:+ARCH=$ARCH}
+    # `make all` leaves out the build for racecheck.
+    [ -x "$tests" ] && [ "$tests" = build/test_gpu ] ||
+        part "build-$(basename "$tests")" make "$tests" ${ARCH:+ARCH=$ARCH}
     part "$name" sanitize_gpu "$name" env SPIRA_QUICK=1 SPIRA_NEED_GPU=1 "${setting[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 --require-cuda-init no "$@"
 }

@@ -59,7 +59,7 @@ SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
 }
 
 // ---- warps --------------------------------------------------------------------------------------
-// A whole warp calls these.
+// A whole warp calls these, but any thread may call bytes_add and poll_nonzero.
 
 // Whether the lane is the one that the hardware elects. For sm_90 and later.
 SPIRA_DEVICE bool warp_elect() {
@@ -347,8 +347,8 @@ SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
     return any != 0;
 }
 
-// The same, for warps that reach it at different instructions. (bar.sync is the aligned form:
-// synccheck requires one instruction.)
+// As named_barrier_sync, for warps that reach it at different instructions. (bar.sync is the
+// aligned form: synccheck requires one instruction.)
 SPIRA_DEVICE void named_barrier_sync_divergent(int number, int threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

@@ -7,7 +7,7 @@
 //   b    column g; b0 at "low", b1 at "high"
 // where low = {2t, 2t+1}, high = {2t+8, 2t+9} (16 bits), or low = t, high = t+4 (tf32).
 //
-// For sm_80 and later; conv.cuh does not choose kernels that use it on older GPUs.
+// For sm_80 and later; launchers do not choose kernels that use it on older GPUs.
 #ifndef SPIRA_BASE_MMA_CUH
 #define SPIRA_BASE_MMA_CUH
 

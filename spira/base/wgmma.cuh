@@ -136,7 +136,6 @@ SPIRA_DEVICE void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, u
     };
 
 #define SPIRA_WGMMA_ALL(E, TYPE)                                                                   \
-    SPIRA_WGMMA_SUMS(E, TYPE, 16, "%8", "%9", "%10", SPIRA_WGMMA_8(0))                             \
     SPIRA_WGMMA_SUMS(E, TYPE, 32, "%16", "%17", "%18", SPIRA_WGMMA_8(0), SPIRA_WGMMA_8(8))         \
     SPIRA_WGMMA_SUMS(E, TYPE, 64, "%32", "%33", "%34", SPIRA_WGMMA_32(0))                          \
     SPIRA_WGMMA_SUMS(E, TYPE, 96, "%48", "%49", "%50", SPIRA_WGMMA_32(0), SPIRA_WGMMA_8(32),       \

@@ -93,7 +93,7 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
 }
 
-// Adds the initial sums of an output. wide: p.wide_out. conv/hopper.cuh has its own way.
+// Adds the initial sums of an output. wide: p.wide_out. hopper/ and portable/ have their own.
 template <bool wide>
 SPIRA_DEVICE float4 conv_sums_add(const conv_params &p, int row, int channel, float4 sum) {
     const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);

@@ -53,8 +53,8 @@ SPIRA_API int narrow_sizes_list(conv_sizes *sizes) {
     return count;
 }
 
-// The choice without measurements: warps share places where there are fewer places than the device
-// has room for, or many offsets; half as many where four offsets share a step.
+// The choice without measurements: warps share places where there are at most 1.5 times as many
+// places as the device has room for, or many offsets; half as many where four offsets share a step.
 SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     const int64_t warps = ceil_div(capacity, 8 * narrow_groups);

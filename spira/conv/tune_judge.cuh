@@ -46,11 +46,6 @@ SPIRA_DEVICE tune_expected tune_judge_expect(const tune_judge_params &p, int64_t
     return tune_expect(sum, magnitude, terms, &p.epilogue, channel, extra, type);
 }
 
-// Whether a float is NaN: by its bits, so that it also holds under -ffast-math.
-SPIRA_DEVICE bool tune_is_nan(float f) {
-    return (__float_as_uint(f) & 0x7fffffffu) > 0x7f800000u;
-}
-
 // Thread blocks share the sampled rows, then all outputs.
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(tune_judge_threads)
@@ -73,7 +68,7 @@ SPIRA_KERNEL void __launch_bounds__(tune_judge_threads)
     // Elements that nobody has written.
     const int64_t total = (int64_t)rows * cout, step = (int64_t)gridDim.x * tune_judge_threads;
     for (int64_t i = (int64_t)blockIdx.x * tune_judge_threads + threadIdx.x; i < total; i += step) {
-        worst = tune_is_nan(element_to_float(out[i])) ? INFINITY : worst;
+        worst = float_is_nan(element_to_float(out[i])) ? INFINITY : worst;
     }
     if (worst > 0) {
         atomicMax((int *)p.worst, __float_as_int(worst)); // floats >= 0 are ordered as their bits

@@ -296,10 +296,10 @@ SPIRA_API status tune_read_head(const char *line, size_t length) {
 //
 // outputs  record; not written if the line is refused
 // errors   status_file_format: a field is missing, out of place or not a number, or text follows
-// the
-//          last one ("line"); detail: the byte at fault. status_bad_size: a number out of its
-//          range. status_unsupported: fields that contradict each other. status_capacity: a line
-//          that is too long. The subject is the field's name
+//          after the last one ("line"); detail: the byte at fault. status_bad_size: a number out of
+//          its range, or fields that contradict each other. status_unsupported: a deterministic
+//          record of a dataflow with atomics. status_capacity: a line that is too long. The subject
+//          is the field's name
 SPIRA_API status tune_read_line(const char *line, size_t length, tune_record *record) {
     tune_cursor c;
     tune_values v;

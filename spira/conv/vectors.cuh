@@ -1,5 +1,5 @@
-// spira/conv/vectors.cuh: scale and shift of a slice's channels, as the epilogues of hopper/ and
-// portable/ read them from shared memory.
+// spira/conv/vectors.cuh: scale and shift of a slice's channels, as the epilogues of hopper/,
+// portable/ and exact.cuh read them from shared memory.
 #ifndef SPIRA_CONV_VECTORS_CUH
 #define SPIRA_CONV_VECTORS_CUH
 

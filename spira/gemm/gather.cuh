@@ -44,7 +44,7 @@ SPIRA_DEVICE void ggs_gather_list(const ggs_gather &p, int64_t list) {
 #pragma unroll
         for (int j = 0; j < tile; ++j) {
             v[j] = ggs_load(p.in, row, (first + j * p.columns) * ggs_chunk); // zeros past the end
-            v[j] = p.tf32 ? ggs_tf32(v[j]) : v[j];
+            v[j] = p.tf32 ? tf32_bits_4(v[j]) : v[j];
         }
         for (int64_t i = at; i < end; ++i) {
             char *to = p.gathered + p.place[i] * p.pitch;

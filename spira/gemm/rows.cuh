@@ -71,11 +71,6 @@ SPIRA_DEVICE void ggs_store(char *to, int bytes, int width, uint4 all) {
     }
 }
 
-SPIRA_DEVICE uint4 ggs_tf32(uint4 v) {
-    return make_uint4(tf32_bits(__uint_as_float(v.x)), tf32_bits(__uint_as_float(v.y)),
-                      tf32_bits(__uint_as_float(v.z)), tf32_bits(__uint_as_float(v.w)));
-}
-
 // The largest power of two up to `most` that divides address and length.
 SPIRA_API int ggs_width(const void *p, int64_t row_bytes, int most) {
     uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)row_bytes | (uint64_t)most;

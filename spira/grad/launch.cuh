@@ -32,7 +32,7 @@ SPIRA_API int grad_tiles_down(const conv_shape *s, int rows) {
 }
 
 // What a pair costs with tiles of `rows`: bytes that are gathered, and products, those of channels
-// that are not there included. A byte takes as long as 80 products of large tiles; instructions of
+// that are not there included. A byte takes as long as 40 products of large tiles; instructions of
 // smaller ones wait longer for shared memory.
 SPIRA_API int64_t grad_cost(const conv_shape *s, int rows) {
     const int64_t down = grad_tiles_down(s, rows), across = ceil_div(s->cout, grad_columns(rows));

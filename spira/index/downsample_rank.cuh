@@ -77,7 +77,7 @@ struct downsample_shared {
 
 // Calls rank(i) for each head i of a tile. listed: the heads are listed first, so that the threads,
 // which are fewer than the voxels, all have work.
-template <int tile, int threads, bool listed, typename F>
+template <int threads, bool listed, typename F>
 SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first, int last,
                                        int32_t *list, const F &rank) {
     if (!listed) {
@@ -112,7 +112,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
                                        const voxel_set<W> &out) {
     const int before = s->sums[1];
     if constexpr (rx * ry == 1) {
-        downsample_for_heads<tile, threads, listed>(heads, first, last, s->list, [&](int i) {
+        downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
             const downsample_heads h = heads[i / 32];
             const int rank = before + h.before + __popc(h.bits & ((1u << i % 32) - 1));
             if (rank < out.capacity) {
@@ -124,7 +124,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
     if (span.end < 0) {
         downsample_scan_blocks<threads>(counts, s->blocks);
         const downsample_places p = {heads, s->blocks, shift, count, s->sums[0]};
-        downsample_for_heads<tile, threads, listed>(heads, first, last, s->list, [&](int i) {
+        downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
             const int rank = downsample_rank<W, rx, ry>(g, in.words, p, span.begin, ~span.end, i);
             if (rank < out.capacity) {
                 out.words[rank] = in.words[i] & g.floor;
@@ -145,7 +145,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
         }
     };
     if (is_near) {
-        downsample_for_heads<tile, threads, listed>(
+        downsample_for_heads<threads, listed>(
             s->marks, first - begin, last - begin, s->list, [&](int i) {
                 write(i, before + downsample_window_rank<rx, ry, true>(near, window, marks, i));
             });
@@ -157,7 +157,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
     }
     window.reach = downsample_copy(g, in.words, base, span, threads, buffer);
     __syncthreads();
-    downsample_for_heads<tile, threads, listed>(
+    downsample_for_heads<threads, listed>(
         s->marks, first - begin, last - begin, s->list, [&](int i) {
             write(i, before + downsample_window_rank<rx, ry, false>(near, window, marks, i));
         });

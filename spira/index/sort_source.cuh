@@ -9,8 +9,8 @@
 //                                          Rows behind it get word_none(). report: this is the one
 //                                          call per row that may record errors
 //
-// Reading is separate from making, so that all loads of a thread are in flight at once. voxel.cuh
-// has sources that pack points and coordinates.
+// Reading is separate from making, so that all loads of a thread are in flight at once.
+// voxel_source.cuh has sources that pack points and coordinates.
 #ifndef SPIRA_INDEX_SORT_SOURCE_CUH
 #define SPIRA_INDEX_SORT_SOURCE_CUH
 

@@ -188,7 +188,7 @@ struct net_plan {
     int64_t params;                // number of floats: see net_params
     bool device;                   // made by net_plan_device
     device_info gpu;               // device plans: the GPU model that the plan was made for
-    size_t scratch, scratch_bytes; // of downsampling and of the ordered layouts
+    size_t scratch, scratch_bytes; // of the builders of sets and layouts
     size_t fine_scratch, fine_scratch_bytes; // with overlap: of the fine part of the index
     size_t workspace_bytes;                  // index_bytes + feature_bytes
     size_t index_bytes;                      // sets, kept maps, layouts, scratch

@@ -148,7 +148,7 @@ SPIRA_API void reference_map(const spira::word_layout *layout, const spira::kern
                              const W *source, int32_t sources, const W *outputs, int32_t count,
                              int32_t *map) {
     std::unordered_map<reference_key, int32_t, reference_hash> table;
-    table.reserve((size_t)sources * 2);
+    table.reserve((size_t)std::max(sources, 0) * 2);
     for (int32_t i = 0; i < sources; ++i) {
         spira::voxel v = spira::word_unpack(layout, source[i]);
         table[{v.batch, v.x, v.y, v.z}] = i;

@@ -5,8 +5,7 @@
 //   layout  18 ints: bits, width x y z, width_batch, shift_x, shift_y, shift_b, bias x y z,
 //           lo x y z, hi x y z, batches
 //   kernel  11 ints: size x y z, dilation x y z, stride x y z, transposed, same (the outputs are
-//   the
-//           source)
+//           the source)
 //   grid    9 ints: origin x y z, stride x y z, extent x y z
 #ifndef SPIRA_TORCH_CONVERT_H
 #define SPIRA_TORCH_CONVERT_H

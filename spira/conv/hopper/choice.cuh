@@ -74,10 +74,10 @@ SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
 //
 // More than 128 output channels: with 256 columns each source row is gathered half as often. With
 // at least two tiles for each multiprocessor, one thread block has 256 columns. With fewer, but
-// more than half of the multiprocessors need, two share a tile; unless 256 columns leave more
-// channels empty than 128, or a tile has few stages.
-// Up to 128: two thread blocks share a tile where all tiles are resident at once and a tile has
-// enough stages. Otherwise, with 64 columns, a thread block has two of few tiles under way.
+// enough that two thread blocks for each tile fill the GPU, two share a tile; unless 256 columns
+// leave more channels empty than 128, or a tile has few stages. Up to 128: two thread blocks share
+// a tile where all tiles are resident at once and a tile has enough stages. Otherwise, with 64
+// columns, a thread block has two of few tiles under way.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     enum { worth = 48 }; // stages of a tile from which on sharing it pays

@@ -65,7 +65,7 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
     }
 }
 
-// Finishes the own half of the columns. Such a layer takes the plain path (hopper_run).
+// Finishes the own half of the columns. Such a layer takes the plain path (hopper_run_as).
 template <typename T>
 SPIRA_DEVICE void hopper_finish_half(const conv_params &p, const hopper_shared &shared, int channel,
                                      const int (&row)[2], uint2 (&residual)[T::batch][2], int tile,

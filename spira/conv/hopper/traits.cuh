@@ -98,7 +98,7 @@ SPIRA_BOTH constexpr int hopper_residual_batch(int columns, int split) {
 }
 
 // Pairs of channel groups whose residual is loaded before the products: all of them up to 64
-// columns.
+// columns, but one of two where two thread blocks share 32.
 SPIRA_BOTH constexpr int hopper_residual_prefetch(int columns, int split, bool residual) {
     return !residual                    ? 0
            : columns == 32 && split > 1 ? 1

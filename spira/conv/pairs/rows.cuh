@@ -99,19 +99,14 @@ struct pairs_accumulators {
     float at[channel_groups][4];
 };
 
-SPIRA_DEVICE uint4 pairs_tf32(uint4 v) {
-    return make_uint4(tf32_bits(__uint_as_float(v.x)), tf32_bits(__uint_as_float(v.y)),
-                      tf32_bits(__uint_as_float(v.z)), tf32_bits(__uint_as_float(v.w)));
-}
-
 // Multiplies one chunk: a lane's bytes of rows g and g + 8 by the weights of all channel groups.
 template <typename E, int channel_groups>
 SPIRA_DEVICE void pairs_multiply_chunk(uint4 low, uint4 high,
                                        const uint4 (&weights)[channel_groups],
                                        pairs_accumulators<channel_groups> &sum) {
     if (sizeof(E) == 4) { // tf32
-        low = pairs_tf32(low);
-        high = pairs_tf32(high);
+        low = tf32_bits_4(low);
+        high = tf32_bits_4(high);
     }
     uint4 a = make_uint4(low.x, high.x, low.y, high.y),
           b = make_uint4(low.z, high.z, low.w, high.w);

@@ -1,9 +1,9 @@
 // spira/conv/pairs/walk.cuh: how warps walk pair lists: parameters, units, cursors.
 //
 // First file of the machinery of ../../conv_pairs.cuh. A unit is up to 16 consecutive pairs of one
-// offset (32 in pairs_walk_deep, 8 in exact arithmetic). The units of all lists are numbered, so
-// that a cursor finds any of them: its list by a search over the lists' first units, its pairs by
-// the distance to the first unit of the list.
+// offset (32 in pairs_walk_deep of the atomic form, 8 in exact arithmetic). The units of all lists
+// are numbered, so that a cursor finds any of them: its list by a search over the lists' first
+// units, its pairs by the distance to the first unit of the list.
 #ifndef SPIRA_CONV_PAIRS_WALK_CUH
 #define SPIRA_CONV_PAIRS_WALK_CUH
 

@@ -79,7 +79,7 @@ struct portable_cursor {
     bool shortcut;         // the tile's shortcut is still to come
     int turn;              // runs of the other teams before the team's next
     int skip;              // stages since the team's last run
-    int pair[pairs];       // of the lane's of 32 tiles: portable_pairs_load
+    int pair[pairs];       // of one of 32 tiles, the lane's: portable_pairs_load
     int next[pairs];       // pairs of the next tile
     uint32_t mask[pairs][conv_pair_groups]; // of the next tile
 };

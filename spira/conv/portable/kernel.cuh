@@ -23,7 +23,7 @@ SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
 // The ring, and where a warp is in it. One register changes.
 struct portable_ring {
     uint32_t memory;   // address of the first stage
-    uint32_t barriers; // of its mbarriers: full, and `empty` behind it empty
+    uint32_t barriers; // of its mbarriers: full, and `portable_empty` bytes behind it empty
     uint32_t depth;    // stages
     uint32_t turn;     // 2 * the next stage, + the parity of its phase
 };
@@ -277,7 +277,6 @@ SPIRA_DEVICE conv_work portable_work_of(const conv_params &p, uint32_t &groups) 
 }
 
 // The same for a producer's lane: it has no outputs where its rows are not the thread block's.
-template <typename T>
 SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
     const uint32_t group = threadIdx.x % 32 * portable_lane_rows / order_rows;
     w.outputs = groups >> group & 1 ? w.outputs : 0;
@@ -310,7 +309,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     const portable_ring ring = portable_ring_of<T>(p, shared_address(portable_memory), shared);
     const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
     if (warp < portable_teams<T>(p) * T::pairs) {
-        portable_produce<T>(p, portable_work_own<T>(work, groups), groups, shared, ring);
+        portable_produce<T>(p, portable_work_own(work, groups), groups, shared, ring);
     } else if (warp >= T::producers) {
         portable_consume<T>(p, work, shared, ring);
     }

@@ -21,7 +21,7 @@ enum {
     portable_word_fragments = 16,                                   // of a word of the header
     portable_word_bits = 2,                                         // of a fragment in it
     portable_teams_all = 4,                                         // a power of two
-    portable_run_stages = 2, // stages that a team fills before it is the other's turn
+    portable_run_stages = 2, // stages that a team fills before it is the next team's turn
     portable_gathered = conv_pair_groups * order_rows, // rows of a producer warp
     portable_lane_rows = portable_gathered / 32,
     portable_stages_least = 3,

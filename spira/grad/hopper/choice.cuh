@@ -32,8 +32,8 @@ SPIRA_API grad_hopper_tile grad_hopper_tile_choose(const conv_shape *s) {
     return best;
 }
 
-// Whether the kernel computes a layer: 16 bits, more channels than the tiles of grad/kernel.cuh
-// gather once, and rows that asynchronous copies can read. (Four producer warps are too few to read
+// Whether the kernel computes a layer: 16 bits, more than grad_hopper_above channels on a side,
+// and rows that asynchronous copies can read. (Four producer warps are too few to read
 // rows element by element. They do it where a pointer is not aligned.)
 SPIRA_API bool grad_hopper_takes(const conv_shape *s, const device_info *d) {
     const grad_hopper_tile t = grad_hopper_tile_choose(s);
