@@ -169,13 +169,15 @@ bool plugin_is_dense(const plugin *p) {
 
 // The upper bound of the rows of the outputs, and the channels of the features. Dense: the exact
 // number of cells.
-void plugin_shape(const plugin *p, int32_t *rows_most, int *channels) {
+spira::status plugin_shape(const plugin *p, int32_t *rows_most, int *channels) {
+    SPIRA_REQUIRE(p->plan.layer_count, spira::status_bad_size, "plugin (not configured)", 0);
     spira::net_run_args<word> none = {};
     none.input.capacity = p->plan.limits.voxels; // of a last layer on the input's set
     const spira::net_result<word> last =
         spira::net_output(&p->plan, p->plan.layer_count - 1, &none);
     *rows_most = last.batch ? last.batch * last.height * last.width : last.set.capacity;
     *channels = last.channels;
+    return spira::status_success();
 }
 
 // The dimensions of a frame must not exceed the planned ones. Nothing else depends on them.
@@ -339,7 +341,7 @@ spira::status bindings_new(const plugin *p, const frame *f, pool *m, bindings *b
     int channels;
     size_t bytes, weights = (size_t)p->plan.params * sizeof(float);
     const size_t points = (size_t)p->record.dims.points;
-    plugin_shape(p, &rows, &channels);
+    SPIRA_TRY(plugin_shape(p, &rows, &channels));
     SPIRA_TRY(plugin_workspace(p, p->record.dims, &bytes));
     SPIRA_TRY(pool_take(m, bytes, nullptr, &b->workspace));
     SPIRA_TRY(pool_take(m, points * 3 * sizeof(int32_t), nullptr, &b->in[input_coords]));
@@ -368,7 +370,7 @@ spira::status bindings_new(const plugin *p, const frame *f, pool *m, bindings *b
 spira::status bindings_forget(const plugin *p, const bindings *b, cudaStream_t stream) {
     int32_t rows;
     int channels;
-    plugin_shape(p, &rows, &channels);
+    SPIRA_TRY(plugin_shape(p, &rows, &channels));
     size_t row = (size_t)channels * (size_t)spira::numeric_size(p->record.type);
     ENQUEUE_CUDA(cudaMemsetAsync(b->out[output_features], 0xff, (size_t)rows * row, stream));
     if (!plugin_is_dense(p)) {

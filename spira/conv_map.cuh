@@ -22,11 +22,12 @@ struct conv_map_request {
     device_status *trouble;   // see conv_map_build
 };
 
-// A 1x1x1 convolution of a set onto itself has no pairs to look for.
+// A 1x1x1 convolution of a set onto itself has no pairs to look for. Of a source with a smaller
+// capacity later outputs have none.
 template <typename W>
 SPIRA_API bool conv_map_is_identity(const conv_map_request<W> *r) {
     return kernel_volume(&r->kernel) == 1 && r->source.words == r->outputs.words &&
-           r->source.count == r->outputs.count;
+           r->source.count == r->outputs.count && r->source.capacity >= r->outputs.capacity;
 }
 
 // Where things lie in the caller's memory.
@@ -110,7 +111,7 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     SPIRA_REQUIRE(request->words, status_null_pointer, "words", 0);
     SPIRA_TRY(
         map_sets_check(request->words, &request->kernel, &request->source, &request->outputs));
-    SPIRA_REQUIRE(request->trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(pointer_check(request->trouble, alignof(device_status), "trouble"));
     if (needed) {
         SPIRA_TRY(workspace_check(memory, bytes, needed, "memory"));
     }

@@ -56,8 +56,8 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
 //          the features that is compiled, `out_format` the only one of the map
 // outputs  args.out: all elements, whatever was there. Each is the feature of its voxel, rounded
 //          once to out_type, or 0. Where both formats are the same, the bits stay
-//          args.trouble: device_flag_range with the first voxel that is off the grid or beyond the
-//          batch, which is left out; a count of the set above its capacity
+//          args.trouble: device_flag_range with the first voxel that is outside of the layout, off
+//          the grid or beyond the batch, which is left out; a count of the set above its capacity
 // errors   null or misaligned pointers; sizes; a grid whose last coordinate is no int; out_type
 //          tf32; channels last with a depth above dense_depth_max; 2^31 or more thread blocks
 // Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its

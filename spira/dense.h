@@ -107,11 +107,14 @@ SPIRA_BOTH bool dense_locate_axis(int coordinate, int origin, int stride, int ex
     return *index < extent;
 }
 
-// The cell of a voxel. Returns false if the grid or the batch has none for it.
-SPIRA_BOTH bool dense_locate(const expand_grid *grid, triple stride, int batch, voxel v,
-                             voxel *cell) {
+// The cell of a word's voxel. Returns false if it is outside of the layout, or if the grid or the
+// batch has none for it.
+template <typename W>
+SPIRA_BOTH bool dense_locate(const word_layout *words, const expand_grid *grid, triple stride,
+                             int batch, W word, voxel *cell) {
+    const voxel v = word_unpack(words, word);
     cell->batch = v.batch;
-    bool good = v.batch >= 0 && v.batch < batch;
+    bool good = word_contains(words, v) && v.batch < batch;
     good = dense_locate_axis(v.x, grid->origin.x, stride.x, grid->extent.x, &cell->x) && good;
     good = dense_locate_axis(v.y, grid->origin.y, stride.y, grid->extent.y, &cell->y) && good;
     return dense_locate_axis(v.z, grid->origin.z, stride.z, grid->extent.z, &cell->z) && good;
@@ -163,8 +166,8 @@ SPIRA_API void dense_copy_host(numeric from, const void *source, int64_t i, nume
 //
 // inputs   args: see dense_args; all arrays in host memory
 // outputs  args.out: all elements. Each is the feature of its voxel, rounded once to out_type, or 0
-//          args.trouble: device_flag_range with the first voxel that is off the grid or beyond the
-//          batch, which is left out; a count of the set above its capacity
+//          args.trouble: device_flag_range with the first voxel that is outside of the layout, off
+//          the grid or beyond the batch, which is left out; a count of the set above its capacity
 template <typename W>
 SPIRA_API status dense_host(const dense_args<W> *args) {
     SPIRA_TRY(dense_check(args));
@@ -175,8 +178,8 @@ SPIRA_API status dense_host(const dense_args<W> *args) {
     const int32_t count = voxel_set_count(args->set);
     for (int32_t i = 0; i < count; ++i) {
         voxel cell;
-        if (!dense_locate(&args->grid, args->stride, args->batch,
-                          word_unpack(args->words, args->set.words[i]), &cell)) {
+        if (!dense_locate(args->words, &args->grid, args->stride, args->batch, args->set.words[i],
+                          &cell)) {
             device_status_note(args->trouble, device_flag_range, (uint32_t)i);
             continue;
         }

@@ -22,8 +22,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_grad_threads)
         return;
     }
     voxel cell;
-    const bool there =
-        dense_locate(&a.grid, a.stride, a.batch, word_unpack(&words, a.set.words[i]), &cell);
+    const bool there = dense_locate(&words, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
     float value = 0;
     if (there) {
         value = element_to_float((
@@ -39,8 +38,8 @@ SPIRA_KERNEL void __launch_bounds__(dense_grad_threads)
 //
 // inputs   args: those of `dense`, but `out` holds the gradient of the map, `features` is not read,
 //          and `type` is that of features_grad
-// outputs  features_grad [set.capacity, channels]: rounded once; 0 for a voxel off the grid or
-//          beyond the batch. Rows from the count on are not written. `trouble` is not written
+// outputs  features_grad [set.capacity, channels]: rounded once; 0 for a voxel that `dense`
+//          leaves out. Rows from the count on are not written. `trouble` is not written
 // errors   those of dense
 // Asynchronous, deterministic, equal to dense_grad_host (a NaN may have other bits); one launch, no
 // scratch.

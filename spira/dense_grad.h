@@ -24,15 +24,15 @@ SPIRA_API status dense_grad_check(const dense_args<W> *args, const void *feature
 // inputs   args: as for dense_host, but `out` holds the gradient of the map, `features` is not read,
 //          and `type` is that of features_grad
 // outputs  features_grad [voxels, channels]: the gradient of the voxel's cell, rounded once; 0 for a
-//          voxel off the grid or beyond the batch. Nothing is recorded: `dense` has done it
+//          voxel that `dense` leaves out. Nothing is recorded: `dense` has done it
 template <typename W>
 SPIRA_API status dense_grad_host(const dense_args<W> *args, void *features_grad) {
     SPIRA_TRY(dense_grad_check(args, features_grad));
     const int32_t count = voxel_set_count(args->set);
     for (int32_t i = 0; i < count; ++i) {
         voxel cell;
-        const bool there = dense_locate(&args->grid, args->stride, args->batch,
-                                        word_unpack(args->words, args->set.words[i]), &cell);
+        const bool there = dense_locate(args->words, &args->grid, args->stride, args->batch,
+                                        args->set.words[i], &cell);
         for (int c = 0; c < args->channels; ++c) {
             const int64_t to = (int64_t)i * args->channels + c;
             if (there) {

@@ -116,7 +116,7 @@ SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pai
     SPIRA_REQUIRE(stride >= 1 && stride <= INT32_MAX / 2, status_bad_size, "stride", stride);
     SPIRA_TRY(pointer_check(indice_pairs, alignof(int32_t), "indice_pairs"));
     SPIRA_TRY(pointer_check(indice_pair_num, alignof(int32_t), "indice_pair_num"));
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     int32_t *outputs = indice_pairs + (int64_t)kernel_volume(kernel) * stride;
     *to = {};
     to->order = weight_order_spconv;
@@ -214,7 +214,7 @@ SPIRA_API status exchange_csr_check(const int32_t *map, int volume, const int32_
     SPIRA_TRY(pointer_check(rows->input, alignof(int32_t), "rows.input"));
     SPIRA_REQUIRE(rows->capacity >= 1 && rows->capacity <= INT32_MAX / 2, status_bad_size,
                   "rows.capacity", rows->capacity);
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     return status_success();
 }
 

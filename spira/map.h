@@ -160,6 +160,9 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_array_check(forms->mask, "forms.mask"));
     SPIRA_TRY(map_array_check(forms->mask_any, "forms.mask_any"));
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    if (forms->trouble) {
+        SPIRA_TRY(pointer_check(forms->trouble, alignof(device_status), "forms.trouble"));
+    }
     if (forms->compact) {
         SPIRA_TRY(map_compact_check(kernel, forms));
     }
@@ -198,7 +201,7 @@ SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *tr
     SPIRA_TRY(pointer_check(pairs->output, alignof(int32_t), "pairs.output"));
     SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
                   "pairs.capacity", pairs->capacity);
-    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     return status_success();
 }
 

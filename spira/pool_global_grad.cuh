@@ -97,6 +97,9 @@ SPIRA_KERNEL void __launch_bounds__(pool_global_grad_threads)
         return;
     }
     const int64_t b = word_unpack(&layout, a.set.words[v]).batch;
+    if (b >= layout.batches) { // of no batch of the layout
+        return;
+    }
     const float grad = element_to_float(((const E *)a.out_grad)[b * a.channels + c]);
     float value = 0;
     if (a.kind == pool_average) {

@@ -31,9 +31,13 @@ SPIRA_DEVICE void device_status_count(uint32_t *counter, uint32_t more) {
     atomicAdd(counter, more);
 }
 
+// An error that is returned is fetched, too: the next call would return it once more.
 SPIRA_API status status_from_cuda(cudaError_t error, const char *subject) {
-    return error == cudaSuccess ? status_success()
-                                : status_make(status_cuda, subject, (int64_t)error);
+    if (error == cudaSuccess) {
+        return status_success();
+    }
+    (void)cudaGetLastError();
+    return status_make(status_cuda, subject, (int64_t)error);
 }
 
 // What the launches since the last call reported. Does not wait for them.

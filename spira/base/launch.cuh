@@ -55,6 +55,15 @@ SPIRA_BOTH constexpr int launch_resident([[maybe_unused]] int threads, int wante
 #endif
 }
 
+// Lets a kernel be launched with up to `bytes` of dynamic shared memory. The limit is one for all
+// host threads: each call for a kernel on a GPU sets the same, or another thread's launch would be
+// refused.
+template <typename... P>
+SPIRA_API status kernel_shared_allow(void (*kernel)(P...), int bytes, const char *subject) {
+    return status_from_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), subject);
+}
+
 // Launches a kernel with `shared` bytes of dynamic shared memory.
 //
 // programmatic  the kernel calls pdl_wait, and device_info.programmatic is set

@@ -202,7 +202,7 @@ SPIRA_API status ggs_map_check(const ggs_map *map) {
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
     device_status none = {};
     SPIRA_TRY(map_pairs_check(&map->pairs, &none));
-    SPIRA_REQUIRE(map->count, status_null_pointer, "map.count", 0);
+    SPIRA_TRY(pointer_check(map->count, sizeof(int32_t), "map.count"));
     SPIRA_REQUIRE(map->inputs >= 1 && map->inputs <= INT32_MAX / 2, status_bad_size, "map.inputs",
                   map->inputs);
     SPIRA_REQUIRE(map->outputs >= 1 && map->outputs <= INT32_MAX / 2, status_bad_size,

@@ -113,20 +113,13 @@ SPIRA_LAUNCHER status grad_reduce_launch(const grad_params &p, int rows, int col
                          stream, "conv_grad_weight", p, cut);
 }
 
-template <typename K>
-SPIRA_API status grad_shared_set(K kernel, int bytes) {
-    return status_from_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv_grad_weight (shared memory)");
-}
-
 template <typename E, int rows>
 SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
                                     cudaStream_t stream) {
     typedef grad_traits<E, rows> T;
     const int bytes = grad_bytes(rows, sizeof(E), p.volume);
     const auto kernel = grad_kernel<T>;
-    SPIRA_TRY(grad_shared_set(kernel, bytes));
+    SPIRA_TRY(kernel_shared_allow(kernel, d->shared_max, "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
                             T::threads, (size_t)bytes, p.programmatic, 1, stream,
                             "conv_grad_weight", p));
@@ -138,8 +131,9 @@ SPIRA_API status grad_hopper_launch(const grad_params &p, const device_info *d,
                                     cudaStream_t stream) {
     typedef grad_hopper_traits<E, rows, columns> T;
     const int bytes = grad_hopper_bytes(rows, columns, p.volume, p.stages);
+    const int most = grad_hopper_dynamic_bytes(d->shared_max);
     const auto kernel = grad_hopper_kernel<T>;
-    SPIRA_TRY(grad_shared_set(kernel, bytes));
+    SPIRA_TRY(kernel_shared_allow(kernel, most, "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
                             T::threads, (size_t)bytes, p.programmatic, 1, stream,
                             "conv_grad_weight", p));

@@ -61,8 +61,8 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     }
     for (; i < count; i += all) {
         voxel cell;
-        if (!dense_locate(&task.grid, task.stride, task.batch,
-                          word_unpack(&task.words, task.set.words[i]), &cell)) {
+        if (!dense_locate(&task.words, &task.grid, task.stride, task.batch, task.set.words[i],
+                          &cell)) {
             device_status_raise(task.trouble, device_flag_range, (uint32_t)i);
         }
     }

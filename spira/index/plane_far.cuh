@@ -17,7 +17,10 @@
 namespace spira {
 
 // Samples of a window. More of them would be loaded in two goes, for one step less in the source.
-enum { plane_samples = 256 };
+enum {
+    plane_samples = 256,
+    plane_spacing_most = 22, // 2^30 words: all that a set can have
+};
 
 // Returns word i of the source; word_none() behind its end.
 template <typename W>
@@ -31,6 +34,15 @@ SPIRA_DEVICE W plane_far_key(const search_walk<W> &walk, W output, int plane, in
     return output + walk.base + (W)plane * walk.step_x + (W)y * walk.step_y;
 }
 
+// Chunks of 2^spacing words, so that the samples reach over `words` of them.
+SPIRA_BOTH int plane_spacing(int words) {
+    int spacing = 0;
+    while (spacing < plane_spacing_most && plane_samples << spacing < words) {
+        ++spacing;
+    }
+    return spacing;
+}
+
 // Samples the words from `near` up to `top`. hint: a position near that of `top`. Called by a whole
 // warp; a __syncwarp must precede and follow.
 template <typename W, int K>
@@ -42,10 +54,7 @@ SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W
     // Room for the words that the rows read behind the last member.
     int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - near;
     words = min(words, sets.count - near + K); // so that with spacing there are K words at least
-    int spacing = 0;
-    while (plane_samples << spacing < words) {
-        ++spacing;
-    }
+    const int spacing = plane_spacing(words);
     W word[loads];
 #pragma unroll
     for (int j = 0; j < loads; ++j) {

@@ -12,16 +12,21 @@
 
 namespace spira {
 
-// Collects requests for the ordered layouts of a part, at most order_maps_max, from map *first on.
-// Returns their number and advances *first.
+// Collects requests for the ordered layouts of a part, as many as order_build takes, from map
+// *first on. Returns their number and advances *first.
 template <typename W>
 SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, void *memory,
                          int *first, order_request *request) {
     int count = 0;
+    int64_t rows = 0;
     for (; *first < p->maps && count < order_maps_max; ++*first) {
         const net_map *map = &p->map[*first];
         if (map->ordered && net_map_in(map, part)) {
             voxel_set<W> outputs = net_voxels(p, map->outputs, input, memory);
+            rows += outputs.capacity;
+            if (rows > INT32_MAX / 2) { // more than order_build takes; one map is not
+                break;
+            }
             order_request *r = &request[count++];
             *r = {};
             r->kernel = map->kernel;

@@ -224,6 +224,9 @@ SPIRA_API status net_plan_dense(net_plan *p, int i) {
     if (status_failed(fits)) {
         return net_fault(fits.subject, i);
     }
+    if (bytes >> 54) { // sums over all layers stay below 2^63
+        return net_fault("a dense output of this size", i);
+    }
     if (p->layers[i].order == dense_channels_last && grid->extent.z > dense_depth_max) {
         return net_fault("a dense output of this depth", i);
     }

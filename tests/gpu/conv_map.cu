@@ -197,6 +197,24 @@ DEVICE_TEST(gpu_conv_map_negative_counts) {
     }
 }
 
+// The identity stands for rows that both sets have.
+DEVICE_TEST(gpu_conv_map_identity_needs_the_capacity) {
+    random_state random = random_make(12);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, 500);
+    for (int32_t less : {0, 5}) {
+        conv_map_request<uint32_t> request = {};
+        request.words = &scene.words;
+        request.kernel = kernel_cube(1, 1);
+        request.source = request.outputs = set_upload(scene.fine);
+        request.source.capacity -= less;
+        request.trouble = device_zeros<device_status>(1);
+        CHECK_EQUAL(map_make(request).form, less ? conv_form_order : conv_form_identity);
+        CHECK_EQUAL(device_value(request.trouble).flags,
+                    less ? (uint32_t)device_flag_capacity : 0u);
+        guarded_finish();
+    }
+}
+
 // Counts above their capacity are recorded, whichever kernel builds the map, and clamped.
 DEVICE_TEST(gpu_conv_map_records_counts_above_their_capacity) {
     random_state random = random_make(8);

@@ -34,7 +34,7 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     CHECK_EQUAL(p->record.dims.points, 300); // asking has configured nothing
     int32_t rows;
     int channels;
-    plugin_shape(p, &rows, &channels);
+    CHECK_OK(plugin_shape(p, &rows, &channels));
     CHECK_EQUAL(rows, 200); // the last layer is on the input's set
     CHECK_EQUAL(channels, 96);
     // The workspace has exactly the bytes asked for, between sentinels.
@@ -58,11 +58,11 @@ DEVICE_TEST(enqueue_takes_an_extent) {
     int32_t cells;
     int channels;
     REQUIRE_OK(plugin_create(&record, p));
-    plugin_shape(p, &cells, &channels);
+    CHECK_OK(plugin_shape(p, &cells, &channels));
     CHECK_EQUAL(cells, 180 * 180);
     record.extent = {1408, 1600, 41}; // KITTI
     REQUIRE_OK(plugin_create(&record, p));
-    plugin_shape(p, &cells, &channels);
+    CHECK_OK(plugin_shape(p, &cells, &channels));
     CHECK_EQUAL(cells, 200 * 176);
     CHECK_EQUAL(channels, 256);
 }
@@ -98,6 +98,9 @@ DEVICE_TEST(enqueue_refuses) {
     const void *in[inputs] = {any, any, any, any};
     void *out[outputs] = {any, any, any, any};
     REQUIRE_OK(plugin_create(&record, p));
+    int32_t rows;
+    int channels;
+    CHECK_STATUS(plugin_shape(p, &rows, &channels), spira::status_bad_size); // not configured
     CHECK_EQUAL(plugin_enqueue(p, in, out, any, nullptr), (int)spira::status_bad_size);
     CHECK_OK(plugin_configure(p, {300, 200}));
     CHECK_OK(plugin_accept(p, 0));

@@ -4,6 +4,8 @@
 #include "../support/grad_problems.h"
 #include "../support/problems.cuh"
 
+#include <thread>
+
 using namespace problems;
 
 namespace {
@@ -196,6 +198,41 @@ DEVICE_TEST(gpu_grad_weight_in_a_graph) {
     }
     reference_conv_good(grad_judge(&p, first.data()), p.name);
     CUDA_CHECK(cudaGraphExecDestroy(graph));
+}
+
+// Host threads whose layers take other amounts of shared memory do not disturb each other.
+DEVICE_TEST(gpu_grad_weight_from_two_host_threads) {
+    random_state random = random_make(6);
+    const int volumes[2] = {27, 125};
+    device_grad d[2];
+    std::vector<float> wanted[2];
+    cudaStream_t stream[2];
+    int failed[2] = {};
+    for (int i = 0; i < 2; ++i) {
+        const grad_problem p =
+            grad_problem_make(&random, shape_make(volumes[i], 128, 0, 128, numeric_f16),
+                              pairs_sides_centre, 300, 300, 0);
+        d[i] = grad_upload(&p);
+        CHECK_OK(grad_start(&d[i]));
+        wanted[i] = grad_fetch(&d[i]);
+        CUDA_CHECK(cudaStreamCreate(&stream[i]));
+    }
+    auto call = [&](int i) {
+        for (int n = 0; n < (test_quick() ? 20 : 3000); ++n) {
+            failed[i] += status_failed(
+                conv_grad_weight(gpu(), &d[i].args, d[i].scratch, d[i].bytes, stream[i]));
+        }
+    };
+    std::thread other(call, 0);
+    call(1);
+    other.join();
+    CUDA_CHECK(cudaDeviceSynchronize());
+    for (int i = 0; i < 2; ++i) {
+        CHECK_EQUAL(failed[i], 0);
+        CHECK(same_bits(grad_fetch(&d[i]), wanted[i]));
+        CUDA_CHECK(cudaStreamDestroy(stream[i]));
+    }
+    guarded_finish();
 }
 
 DEVICE_TEST(gpu_grad_weight_refuses) {

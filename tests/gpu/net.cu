@@ -513,6 +513,32 @@ DEVICE_TEST(gpu_net_plan_has_the_layouts_that_are_read) {
     }
 }
 
+// Layouts of more rows than one launch takes are built in several. No memory is needed to plan.
+DEVICE_TEST(gpu_net_plan_of_many_rows) {
+    net_layer layers[4];
+    const triple sizes[] = {{3, 1, 1}, {1, 3, 1}, {1, 1, 3}, {1, 3, 3}};
+    for (int i = 0; i < 4; ++i) {
+        layers[i] = net_layer_conv("wide", i - 1, 8, 3, 1);
+        layers[i].size = sizes[i];
+    }
+    word_need need = {};
+    need.lo = {-512, -512, -64};
+    need.hi = {511, 511, 63};
+    need.batches = 1;
+    REQUIRE_OK(net_need(layers, 4, &need));
+    word_layout layout;
+    REQUIRE_OK(word_fit(&need, &layout));
+    net_limits limits = {};
+    limits.voxels = 300000000;
+    limits.channels = 8;
+    limits.type = numeric_f16;
+    net_plan plan;
+    REQUIRE_OK(net_plan_device<uint32_t>(gpu(), layers, 4, &layout, &limits, &plan));
+    CHECK_EQUAL(plan.maps, 4);
+    limits.voxels = INT32_MAX / 2;
+    CHECK_OK(net_plan_device<uint32_t>(gpu(), layers, 4, &layout, &limits, &plan));
+}
+
 DEVICE_TEST(gpu_net_run_refuses) {
     network n;
     network_named("zoo", &n);

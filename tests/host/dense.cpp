@@ -163,6 +163,24 @@ TEST(dense_batches_beyond_the_words) {
     }
 }
 
+// A voxel outside of the words' bounds has no cell, even where the grid has one.
+TEST(dense_leaves_out_words_outside_of_the_layout) {
+    random_state r = random_make(9);
+    for (dense_order order : {dense_channels_first, dense_channels_last}) {
+        const dense_shape s = shape_of({6, 5, 2}, 2, 4, numeric_f16, order);
+        dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 80, 0);
+        p.layout.lo.x = p.args.grid.origin.x + 2;
+        const outcome<uint32_t> host = run(&p, by_host), kernel = run(&p, by_kernel);
+        CHECK(host.out == kernel.out);
+        CHECK_EQUAL(memcmp(&host.trouble, &kernel.trouble, sizeof host.trouble), 0);
+        CHECK_EQUAL(host.trouble.flags, (uint32_t)device_flag_range);
+        const int64_t row = numeric_size(numeric_f16) * s.channels; // bytes at x = 0
+        for (int64_t i = 0; order == dense_channels_last && i < row; ++i) {
+            CHECK_EQUAL(host.out[(size_t)i], 0);
+        }
+    }
+}
+
 // With programmatic launch the set is searched while the kernel before still writes the features.
 TEST(dense_waits_for_the_features) {
     random_state r = random_make(9);

@@ -371,6 +371,8 @@ TEST(exchange_lists_refuse) {
                   "indice_pair_num");
     check_subject(exchange_spconv_host(&k, pairs, 1, p, p, nullptr), status_null_pointer,
                   "trouble");
+    check_subject(exchange_spconv_host(&k, pairs, 1, p, p, (device_status *)((char *)p + 2)),
+                  status_alignment, "trouble");
     check_subject(exchange_torchsparse_host(&k, pairs, nullptr, p), status_null_pointer, "nbmaps");
     check_subject(exchange_torchsparse_host(&k, pairs, p, nullptr), status_null_pointer, "nbsizes");
     check_subject(exchange_minkowski_host(&k, pairs, nullptr, p, p), status_null_pointer, "begin");
@@ -412,6 +414,8 @@ TEST(exchange_csr_refuses) {
     refused({p, p, odd, 10}, status_alignment, "rows.input");
     check_subject(exchange_csr_host(odd, 27, p, 1, rows, &trouble), status_alignment, "map");
     check_subject(exchange_csr_host(p, 27, p, 1, rows, nullptr), status_null_pointer, "trouble");
+    check_subject(exchange_csr_host(p, 27, p, 1, rows, (device_status *)odd), status_alignment,
+                  "trouble");
     CHECK(guarded_untouched(p, 0, 100));
 }
 

@@ -246,6 +246,35 @@ TEST(grad_pool_global) {
     }
 }
 
+// A batch index that the word has bits for, and the layout does not have, gets nothing.
+TEST(grad_pool_global_batch_beyond_the_layout) {
+    const word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 3, {1, 1, 1}, {1, 1, 1});
+    word_layout four = layout;
+    four.batches = 4;
+    int32_t count = 3;
+    for (pool_kind kind : {pool_max, pool_average}) {
+        pool_global_grad_args<uint32_t> a = {};
+        a.kind = kind;
+        a.type = numeric_f32;
+        a.layout = &layout;
+        a.set = {put<uint32_t>({word_pack<uint32_t>(&layout, {0, 1, 1, 1}),
+                                word_pack<uint32_t>(&layout, {2, 1, 1, 1}),
+                                word_pack<uint32_t>(&four, {3, 1, 1, 1})}),
+                 &count, 3};
+        a.channels = 1;
+        a.in = put<float>({1, 2, 3});
+        a.out_grad = put<float>({10, 11, 12});
+        float *grad = guarded_new<float>(3);
+        a.in_grad = grad;
+        size_t bytes = 0;
+        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        REQUIRE_OK(pool_global_grad(&a, guarded_new<char>((int64_t)bytes), bytes, nullptr));
+        CHECK(grad[0] == 10 && grad[1] == 12 && guarded_untouched(grad, 2, 3));
+        guarded_finish();
+    }
+}
+
 // ---- dense maps ---------------------------------------------------------------------------------
 
 // The gradient of a map that holds the features is the features; 0 for voxels without a cell.
@@ -277,9 +306,8 @@ TEST(grad_dense) {
         bool good = true;
         for (int64_t i = 0; i < used; ++i) {
             voxel cell;
-            const bool there =
-                dense_locate(&a.grid, a.stride, a.batch,
-                             word_unpack(&p.layout, p.words[(size_t)(i / a.channels)]), &cell);
+            const bool there = dense_locate(&p.layout, &a.grid, a.stride, a.batch,
+                                            p.words[(size_t)(i / a.channels)], &cell);
             const float x = numeric_load(a.type, p.features.data(), i);
             const float wanted = there ? numeric_stored(a.type, numeric_stored(a.out_type, x)) : 0;
             good = good && numeric_load(a.type, host, i) == wanted;

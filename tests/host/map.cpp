@@ -266,6 +266,14 @@ TEST(map_refuses) {
     k = good;
     k.dilation.z = 2; // beyond the guard margin
     CHECK_STATUS(map_build_host(&t.layout, &k, set, set, map), status_unsupported);
+    alignas(8) char room[sizeof(device_status) + 8];
+    device_status *odd = (device_status *)(room + 2); // not aligned
+    map_forms forms = map_forms_os(map);
+    const map_pairs lists = {map, map, map + 1, 1};
+    CHECK_STATUS(map_build_pairs_host(&t.layout, &good, set, set, nullptr, lists, odd),
+                 status_alignment);
+    forms.trouble = odd;
+    CHECK_STATUS(map_build_forms_host(&t.layout, &good, set, set, &forms), status_alignment);
     CHECK(guarded_untouched(map, 0, (int64_t)t.fine_count * 27));
     CHECK_OK(map_build_host(&t.layout, &good, set, set, map));
 }

@@ -198,6 +198,15 @@ TEST(plane_off_the_lattice) {
     planes_off_the_lattice<uint64_t>(4, check_layer<uint64_t>);
 }
 
+// Up to the longest window that there can be: all words of the largest set, and those behind it.
+TEST(plane_spacings) {
+    CHECK_EQUAL(plane_spacing(1), 0);
+    CHECK_EQUAL(plane_spacing(256), 0);
+    CHECK_EQUAL(plane_spacing(257), 1);
+    CHECK_EQUAL(plane_spacing(1 << 30), 22);
+    CHECK_EQUAL(plane_spacing((1 << 30) + 4), 22);
+}
+
 TEST(plane_negative_source_counts) {
     planes_scene<uint64_t>(scenes_scattered, 400, check_negative_sources<uint64_t>);
     planes_off_the_lattice<uint32_t>(2, check_negative_sources<uint32_t>);

@@ -330,6 +330,10 @@ TEST(portable_sizes) {
     } expected[] = {{16, 64},  {33, 64},   {64, 64},   {65, 96},   {96, 96},
                     {97, 128}, {128, 128}, {160, 96},  {192, 96},  {256, 128},
                     {320, 64}, {384, 128}, {512, 128}, {1024, 128}};
+    for (int slices : {0, -1, 5, (1 << 27) + 1}) {
+        const conv_sizes c = {1, slices, 1, 1};
+        CHECK(!portable_sizes_fit(numeric_f16, &h200, &c));
+    }
     for (const auto &e : expected) {
         CHECK_EQUAL(portable_columns_choose(e.cout), e.columns);
         for (const device_info *d : {&h200, &ada}) {

@@ -111,16 +111,9 @@ struct cudaFuncAttributes {
     size_t sharedSizeBytes;
 };
 
-enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
-
 template <typename K>
 int cudaFuncGetAttributes(cudaFuncAttributes *attributes, K) {
     attributes->sharedSizeBytes = 1;
-    return 0;
-}
-
-template <typename K>
-int cudaFuncSetAttribute(K, int, int) {
     return 0;
 }
 

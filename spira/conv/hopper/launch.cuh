@@ -20,9 +20,7 @@ SPIRA_API status hopper_launch(conv_params p, const device_info *d, cudaStream_t
     const dim3 grid((unsigned)T::split, (unsigned)p.slices,
                     (unsigned)max_of(min_of(tiles, resident), 1));
     auto kernel = hopper_kernel<T>;
-    SPIRA_TRY(status_from_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv (shared memory)"));
+    SPIRA_TRY(kernel_shared_allow(kernel, bytes, "conv (shared memory)"));
     return kernel_launch(kernel, grid, T::threads, (size_t)bytes, p.programmatic, T::split, stream,
                          "conv", p);
 }

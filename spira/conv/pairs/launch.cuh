@@ -11,6 +11,9 @@ namespace spira {
 
 // ---- how the work is cut ------------------------------------------------------------------------
 
+// Bytes of static shared memory of the kernels of stripes, and to spare.
+enum { pairs_stripe_static = (int)sizeof(pairs_stripe) + 6144 };
+
 // Outputs of a stripe: two thread blocks fit on a multiprocessor, and there are at least two for
 // each. Between 16 and 1024.
 //
@@ -18,7 +21,7 @@ namespace spira {
 // slices     thread blocks that share a stripe: the grid's y
 SPIRA_API int pairs_stripe_rows(const device_info *gpu, int row_bytes, int32_t capacity,
                                 int64_t slices) {
-    int64_t room = (gpu->shared_max / 2 - (int64_t)sizeof(pairs_stripe) - 6144) / row_bytes - 2;
+    int64_t room = (gpu->shared_max / 2 - pairs_stripe_static) / row_bytes - 2;
     int64_t wanted = ceil_div(capacity * slices, 2 * (int64_t)gpu->multiprocessors);
     return (int)max_of(min_of(min_of(room, round_up(wanted, 16)), 1024), 16);
 }
@@ -77,10 +80,10 @@ SPIRA_API status pairs_run_atomic(const pairs_params &p, void (*walk)(pairs_para
 
 // The launch of the deterministic form, with `bytes` of dynamic shared memory.
 SPIRA_API status pairs_run_stripes(const pairs_params &p, void (*walk)(pairs_params), int threads,
-                                   int64_t slices, int bytes, cudaStream_t stream) {
-    SPIRA_TRY(status_from_cuda(
-        cudaFuncSetAttribute(walk, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv_pairs_run (shared memory)"));
+                                   int64_t slices, int bytes, const device_info *gpu,
+                                   cudaStream_t stream) {
+    SPIRA_TRY(kernel_shared_allow(walk, gpu->shared_max - pairs_stripe_static,
+                                  "conv_pairs_run (shared memory)"));
     dim3 grid((unsigned)ceil_div(p.conv.capacity, p.stripe), (unsigned)slices);
     walk<<<grid, (unsigned)threads, (size_t)bytes, stream>>>(p);
     return status_of_launch("conv_pairs_run");
@@ -96,7 +99,7 @@ SPIRA_API status pairs_run_tensor_as(pairs_params p, const device_info *gpu, cud
     return p.stripe
                ? pairs_run_stripes(p, pairs_stripe_kernel<E, channel_groups, deep, access>, threads,
                                    slices, p.slices * pairs_slice_bytes(p.stripe, channel_groups),
-                                   stream)
+                                   gpu, stream)
                : pairs_run_atomic<E>(p, pairs_atomic_kernel<E, channel_groups, deep, access>,
                                      threads,
                                      pairs_atomic_registers(sizeof(E), channel_groups, deep,
@@ -141,7 +144,7 @@ SPIRA_API status pairs_run_exact(pairs_params p, bool stripes, const device_info
     p.slice_warps = exact_warps;
     p.stripe = stripes ? pairs_stripe_rows(gpu, row_bytes, p.conv.capacity, slices) : 0;
     return stripes ? pairs_run_stripes(p, pairs_exact_stripe_kernel<E>, threads, slices,
-                                       p.stripe * row_bytes, stream)
+                                       p.stripe * row_bytes, gpu, stream)
                    : pairs_run_atomic<E>(p, pairs_exact_atomic_kernel<E>, threads,
                                          pairs_exact_registers, slices, gpu, stream);
 }

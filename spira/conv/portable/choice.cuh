@@ -57,6 +57,9 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
 // fp32 with 64; `split` is the sets of consumer warps: 1, or 2 with 64 columns and one pair, but
 // not in exact fp32.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
+    if (size->slices < 1 || size->slices > 4 || size->tiles < 1 || size->tiles > 2) {
+        return false;
+    }
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
     const bool exact = type == numeric_f32;
     const bool splits = columns == 64 && size->tiles == 1 && !exact && !portable_is_fallback(type);

@@ -47,9 +47,7 @@ SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream
     p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
     const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers + p.halved, 1));
     auto kernel = portable_kernel<T>;
-    SPIRA_TRY(status_from_cuda(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "conv (shared memory)"));
+    SPIRA_TRY(kernel_shared_allow(kernel, bytes, "conv (shared memory)"));
     return kernel_launch(kernel, grid, T::threads, (size_t)bytes, p.programmatic, 1, stream, "conv",
                          p);
 }

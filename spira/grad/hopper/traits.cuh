@@ -46,11 +46,15 @@ struct grad_hopper_shared {
     uint64_t full[grad_hopper_stages_most], empty[grad_hopper_stages_most];
 };
 
-// Stages that fit; fewer than there are producers: the variant does not run. shared: bytes that a
-// thread block may have.
+// Bytes of dynamic shared memory at most. shared: bytes that a thread block may have.
+SPIRA_BOTH int grad_hopper_dynamic_bytes(int shared) {
+    return shared - (int)round_up(sizeof(grad_hopper_shared), 128);
+}
+
+// Stages that fit; fewer than there are producers: the variant does not run.
 SPIRA_BOTH int grad_hopper_stages(int rows, int columns, int volume, int shared) {
-    const int room = shared - grad_hopper_bytes(rows, columns, volume, 0) -
-                     (int)round_up(sizeof(grad_hopper_shared), 128);
+    const int room =
+        grad_hopper_dynamic_bytes(shared) - grad_hopper_bytes(rows, columns, volume, 0);
     return (int)min_of(room / grad_hopper_stage_bytes(rows, columns), grad_hopper_stages_most);
 }
 
