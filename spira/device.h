@@ -11,7 +11,7 @@
 namespace spira {
 
 struct device_info {
-    int capability;      // compute capability of the GPU: 90 for 9.0; of older PTX that it runs
+    int capability;      // 90 for compute capability 9.0: the GPU's, or that of PTX below 8.0
     int multiprocessors; //
     int shared_max;      // bytes of dynamic shared memory that a thread block may ask for
     bool hopper;         // the binary has code for sm_90a, and the GPU runs it

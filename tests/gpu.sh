@@ -11,8 +11,8 @@
 #     BENCH_ARGS   arguments of each benchmark (the scans in data/)
 #     TEST_FILTER  parts of the names of the GPU tests to run (all)
 #     LANES        processes that run GPU tests at a time (half as many as cores; under a sanitizer as
-#                  many as cores, under synccheck as GPU memory has room for). They are shared out over all GPUs that CUDA_VISIBLE_DEVICES names
-#                  (those of the machine)
+#                  many as cores, under synccheck as GPU memory has room for). They are shared out
+#                  over all GPUs that CUDA_VISIBLE_DEVICES names (those of the machine)
 #     TOOLS        sanitizers to run (memcheck initcheck racecheck synccheck)
 #     LIMIT        seconds for one test under a sanitizer (600); one that takes longer is cut
 #     SEEN         folder of an earlier run's *.tests: what passed there is not run again

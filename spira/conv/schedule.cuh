@@ -2,10 +2,10 @@
 // rows they read. For the kernels of hopper/, portable/ and exact.cuh.
 //
 // The grid is [split, slices of the output channels, workers]. With fewer workers than tiles it is
-// persistent. A worker is a thread
-// block, or a cluster of two that share each tile. Tiles are numbered by the ordered layout's
-// schedule (heavy ones first). Each round deals one tile to every worker, and every other round
-// deals them in reverse, so that all workers have about the same work.
+// persistent. A worker is a thread block, or a cluster of two that share each tile. Tiles are
+// numbered by the ordered layout's schedule (heavy ones first). Each round deals one tile to every
+// worker, and every other round deals them in reverse, so that all workers have about the same
+// work.
 #ifndef SPIRA_CONV_SCHEDULE_CUH
 #define SPIRA_CONV_SCHEDULE_CUH
 

@@ -59,7 +59,7 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     if (i == 0) {
         device_status_raise_count(task.trouble, *task.set.count, task.set.capacity);
     }
-#pragma unroll 1
+#pragma unroll 1 // few threads have a second voxel, and registers are scarce
     for (; i < count; i += all) {
         voxel cell;
         if (!dense_locate(&task.words, &task.grid, task.stride, task.batch, task.set.words[i],

@@ -29,6 +29,16 @@ scene<W> scene_make(random_state *random, int voxels) {
 
 enum layer_kind { layer_submanifold, layer_strided, layer_inverse, layer_kinds };
 
+// A problem on the device, on the map of a request.
+device_problem problem_on_map(const problem *p, const conv_map *map) {
+    device_problem d = {};
+    d.args.shape = p->shape;
+    d.args.weights = weights_upload(&p->shape, p->weight);
+    device_problem_arrays(p, &d);
+    d.args.map = map;
+    return d;
+}
+
 // Builds the map of a layer in memory of exactly its size and runs the convolution over it.
 template <typename W>
 void check_layer(random_state *random, const scene<W> *scene, kernel_shape kernel, layer_kind kind,
@@ -64,12 +74,8 @@ void check_layer(random_state *random, const scene<W> *scene, kernel_shape kerne
     }
     CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
 
-    device_problem d = {};
-    d.args.shape = s;
-    d.args.weights = weights_upload(&s, p.weight);
     p.room = map.capacity - p.outputs;
-    device_problem_arrays(&p, &d);
-    d.args.map = &map;
+    device_problem d = problem_on_map(&p, &map);
     CHECK_OK(device_problem_start(&d));
     const std::vector<char> out = device_problem_fetch(&p, &d);
     problem_good(&p, out);
@@ -111,6 +117,16 @@ DEVICE_TEST(gpu_conv_map_any_layer_64) {
     check_many<uint64_t>(2000, test_quick() ? 6 : 60);
 }
 
+// A layer from the fine set onto itself.
+conv_map_request<uint32_t> request_make(const scene<uint32_t> *scene, const kernel_shape &kernel) {
+    conv_map_request<uint32_t> request = {};
+    request.words = &scene->words;
+    request.kernel = kernel;
+    request.source = request.outputs = set_upload(scene->fine);
+    request.trouble = device_zeros<device_status>(1);
+    return request;
+}
+
 // The map of a request, in memory of its own.
 conv_map map_make(const conv_map_request<uint32_t> &request) {
     size_t bytes = 0;
@@ -126,11 +142,7 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
     random_state random = random_make(5);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 700);
     const kernel_shape kernel = kernel_cube(3, 1);
-    conv_map_request<uint32_t> request = {};
-    request.words = &scene.words;
-    request.kernel = kernel;
-    request.source = request.outputs = set_upload(scene.fine);
-    request.trouble = device_zeros<device_status>(1);
+    const conv_map_request<uint32_t> request = request_make(&scene, kernel);
     const conv_map map = map_make(request);
     for (int channels : {4, 16, 32, 48, 64, 96}) {
         const conv_shape s = conv_shape_of(&kernel, channels, channels, numeric_bf16);
@@ -138,11 +150,7 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
                                  (int32_t)scene.fine.size());
         problem_map_sets(&p, &kernel, &scene.words, scene.fine, scene.fine);
         problem_name(&p, "shared map");
-        device_problem d = {};
-        d.args.shape = s;
-        d.args.weights = weights_upload(&s, p.weight);
-        device_problem_arrays(&p, &d);
-        d.args.map = &map;
+        device_problem d = problem_on_map(&p, &map);
         CHECK_OK(device_problem_start(&d));
         problem_good(&p, device_problem_fetch(&p, &d));
     }
@@ -152,11 +160,8 @@ DEVICE_TEST(gpu_conv_map_is_shared) {
 DEVICE_TEST(gpu_conv_map_records_coordinates_off_the_lattice) {
     random_state random = random_make(6);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 2000);
-    conv_map_request<uint32_t> request = {};
-    request.words = &scene.words;
-    request.kernel = kernel_cube(3, 2); // the set is of stride 1
-    request.source = request.outputs = set_upload(scene.fine);
-    request.trouble = device_zeros<device_status>(1);
+    const conv_map_request<uint32_t> request =
+        request_make(&scene, kernel_cube(3, 2)); // the set is of stride 1
     map_make(request);
     device_status found;
     device_copy_out((char *)&found, (const char *)request.trouble, sizeof found);
@@ -173,22 +178,14 @@ DEVICE_TEST(gpu_conv_map_negative_counts) {
         shape_make(27, 16, 0, 16, numeric_f16), shape_make(27, 64, 0, 64, numeric_f16),
         shape_make(27, 64, 0, 64, numeric_tf32), shape_make(27, 64, 0, 64, numeric_f32)};
     for (int32_t count : {-1, -255, -1000, -100000, INT32_MIN}) {
-        conv_map_request<uint32_t> request = {};
-        request.words = &scene.words;
-        request.kernel = kernel_cube(3, 1);
-        request.source = request.outputs = set_upload(scene.fine);
-        request.trouble = device_zeros<device_status>(1);
+        const conv_map_request<uint32_t> request = request_make(&scene, kernel_cube(3, 1));
         device_copy_in(request.outputs.count, &count, 1);
         const conv_map map = map_make(request);
         CHECK_EQUAL(device_value(request.trouble).flags, 0u);
         for (const conv_shape &s : shapes) {
             problem p = problem_make(&random, s, capacity, 0, capacity);
             problem_name(&p, "negative count");
-            device_problem d = {};
-            d.args.shape = s;
-            d.args.weights = weights_upload(&s, p.weight);
-            device_problem_arrays(&p, &d);
-            d.args.map = &map;
+            device_problem d = problem_on_map(&p, &map);
             CHECK_OK(device_problem_start(&d));
             CUDA_CHECK(cudaDeviceSynchronize());
             CHECK(device_untouched(d.out, 0, d.out_bytes));
@@ -202,12 +199,8 @@ DEVICE_TEST(gpu_conv_map_identity_needs_the_capacity) {
     random_state random = random_make(12);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 500);
     for (int32_t less : {0, 5}) {
-        conv_map_request<uint32_t> request = {};
-        request.words = &scene.words;
-        request.kernel = kernel_cube(1, 1);
-        request.source = request.outputs = set_upload(scene.fine);
+        conv_map_request<uint32_t> request = request_make(&scene, kernel_cube(1, 1));
         request.source.capacity -= less;
-        request.trouble = device_zeros<device_status>(1);
         CHECK_EQUAL(map_make(request).form, less ? conv_form_order : conv_form_identity);
         CHECK_EQUAL(device_value(request.trouble).flags,
                     less ? (uint32_t)device_flag_capacity : 0u);

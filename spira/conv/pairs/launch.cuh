@@ -29,8 +29,7 @@ SPIRA_API int pairs_stripe_rows(const device_info *gpu, int row_bytes, int32_t c
 enum { pairs_exact_registers = 64 };
 
 // Registers of a thread of pairs_atomic_kernel, rounded up to what the compiler has been seen to
-// take. The number of thread blocks follows from it; a test compares
-// it with the code.
+// take. The number of thread blocks follows from it; a test compares it with the code.
 SPIRA_API constexpr int pairs_atomic_registers(int element, int channel_groups, bool deep,
                                                bool wide) {
     return channel_groups == 4 && (deep || (element == 4 && wide)) ? 160 : 128;
