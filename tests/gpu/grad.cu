@@ -218,7 +218,7 @@ DEVICE_TEST(gpu_grad_weight_from_two_host_threads) {
         CUDA_CHECK(cudaStreamCreate(&stream[i]));
     }
     auto call = [&](int i) {
-        for (int n = 0; n < (test_quick() ? 20 : 3000); ++n) {
+        for (int n = 0; n < (test_quick() ? 4 : 3000); ++n) {
             failed[i] += status_failed(
                 conv_grad_weight(gpu(), &d[i].args, d[i].scratch, d[i].bytes, stream[i]));
         }
