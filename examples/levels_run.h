@@ -107,7 +107,7 @@ static spira::status device_run(const levels_job<W> *j, const spira::device_info
     d->run.bytes = plan->workspace_bytes;
     SPIRA_TRY(spira::net_load<side::format>(gpu, plan, d->params, d->loaded, plan->loaded_bytes,
                                             d->stream));
-    SPIRA_TRY((spira::net_run<W, side::format>(gpu, plan, &d->run, d->stream)));
+    SPIRA_TRY(spira::net_run<W, side::format>(gpu, plan, &d->run, d->stream));
     SIDE_CUDA(cudaStreamSynchronize(d->stream));
     SIDE_CUDA(
         cudaMemcpy(j->run.memory, d->run.memory, plan->workspace_bytes, cudaMemcpyDeviceToHost));

@@ -271,7 +271,7 @@ static spira::status device_time_layers(const job *j, device_job<W> *d, cudaEven
         SPIRA_TRY(spira::net_index(&d->gpu, plan, &args, d->stream));
         SIDE_CUDA(cudaEventRecord(marks[2], d->stream));
         for (int i = 0; i < plan->layer_count; ++i) {
-            SPIRA_TRY((spira::net_layer_run<W, format>(&d->gpu, plan, i, &args, d->stream)));
+            SPIRA_TRY(spira::net_layer_run<W, format>(&d->gpu, plan, i, &args, d->stream));
             SIDE_CUDA(cudaEventRecord(marks[i + 3], d->stream));
         }
         SPIRA_TRY(marks_read(marks, count, run, times));

@@ -136,7 +136,9 @@ int main() {
     static float points[4 * CAPACITY];
     scene(points);
     const status s = run(points);
-    char text[256];
-    printf("%s\n", status_text(s, text, sizeof text));
+    if (status_failed(s)) {
+        char text[256];
+        printf("%s\n", status_text(s, text, sizeof text));
+    }
     return status_failed(s);
 }

@@ -126,8 +126,8 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
                                 : map_forms_os((int32_t *)p.order.map);
     forms.trouble = request->trouble;
     enum { kinds = map_kind_os | map_kind_compact };
-    SPIRA_TRY((map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
-                                         request->outputs, &forms, stream)));
+    SPIRA_TRY(map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
+                                        request->outputs, &forms, stream));
     return order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
 }
 

@@ -107,7 +107,7 @@ SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
     SPIRA_TRY(map_kinds_check(forms, kinds));
     const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
-    SPIRA_TRY((map_maker_launch<W, kinds>(map_maker_choose(one), layout, &one, 1, false, stream)));
+    SPIRA_TRY(map_maker_launch<W, kinds>(map_maker_choose(one), layout, &one, 1, false, stream));
     return status_of_launch("map_build");
 }
 
@@ -152,8 +152,8 @@ SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layo
             some[count] = request + i;
             count += map_maker_choose(request + i) == maker;
             if (count == map_batch_max || (count && i + 1 == requests)) {
-                SPIRA_TRY((map_maker_launch<W, kinds>((map_maker)maker, layout, some, count,
-                                                      programmatic, stream)));
+                SPIRA_TRY(map_maker_launch<W, kinds>((map_maker)maker, layout, some, count,
+                                                     programmatic, stream));
                 programmatic = gpu->programmatic;
                 count = 0;
             }

@@ -188,7 +188,7 @@ SPIRA_API status net_run(const device_info *gpu, const net_plan *plan, const net
     int first = 0;
     if (run->side) {
         SPIRA_TRY(net_side_check(plan, run->side));
-        SPIRA_TRY((net_run_overlapped<W, format>(plan, run, &first, stream)));
+        SPIRA_TRY(net_run_overlapped<W, format>(plan, run, &first, stream));
     } else {
         SPIRA_TRY(net_index_part(plan, net_part_all, run, stream));
     }

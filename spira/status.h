@@ -113,9 +113,10 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
     return text;
 }
 
-#define SPIRA_TRY(expression)                                                                      \
+// Takes commas: of template arguments, too.
+#define SPIRA_TRY(...)                                                                             \
     do {                                                                                           \
-        ::spira::status spira_try_status = (expression);                                           \
+        ::spira::status spira_try_status = (__VA_ARGS__);                                          \
         if (::spira::status_failed(spira_try_status)) {                                            \
             return spira_try_status;                                                               \
         }                                                                                          \

@@ -155,7 +155,7 @@ SPIRA_API status net_layers_start(const net_plan *p, int first, int end, const n
                                   cudaStream_t stream) {
     bool programmatic = false;
     for (int i = first; i < end; ++i) {
-        SPIRA_TRY((net_layer_start<W, format>(p, i, run, programmatic, stream)));
+        SPIRA_TRY(net_layer_start<W, format>(p, i, run, programmatic, stream));
         programmatic = programmatic || p->step[i].fused_into == net_none;
     }
     return status_success();
