@@ -113,7 +113,7 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
     return text;
 }
 
-// Takes commas: of template arguments, too.
+// Variadic, since template arguments are separated by commas.
 #define SPIRA_TRY(...)                                                                             \
     do {                                                                                           \
         ::spira::status spira_try_status = (__VA_ARGS__);                                          \
