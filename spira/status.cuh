@@ -10,12 +10,7 @@ namespace spira {
 
 // Records trouble with a row (or, for device_flag_capacity, the count that was needed).
 SPIRA_DEVICE void device_status_raise(device_status *s, device_flag flag, uint32_t row) {
-    uint32_t *field = flag == device_flag_range       ? &s->first_range
-                      : flag == device_flag_duplicate ? &s->first_duplicate
-                      : flag == device_flag_lattice   ? &s->first_off
-                      : flag == device_flag_capacity  ? &s->needed
-                                                      : &s->first_not_finite;
-    atomicMax(field, flag == device_flag_capacity ? row : UINT32_MAX - row);
+    atomicMax(device_status_field(s, flag), device_status_value(flag, row));
     atomicOr(&s->flags, (uint32_t)flag);
 }
 

@@ -20,13 +20,14 @@ enum status_code {
     status_alignment,    // subject: the argument; detail: the alignment needed
     status_kernel_size,  // detail: the size that is not supported
     status_stride,       // detail: the stride that is not supported
-    status_grid,         // subject: what is wrong with the voxel size
+    status_grid,         // subject: what is wrong with the voxel size; detail: the axis
     status_bits,         // detail: how many bits of a 64-bit word are missing
-    status_out_of_range, // detail: the index of the first row outside of the layout or lattice
+    status_out_of_range, // detail: the index of the first row outside of the layout
+    status_lattice,      // detail: the index of the first row off the lattice of a stride
     status_duplicate,    // detail: the index of the first row that repeats an earlier one
     status_capacity,     // detail: how many were needed
     status_not_finite,   // detail: the index of the first row with a NaN or an infinity
-    status_unsupported,  // subject: the combination that is refused
+    status_unsupported,  // subject: the combination that is refused; detail: its value, or 0
     status_layer,        // subject: what is wrong; detail: the index of the layer at fault
     status_file_open,    // subject: the path
     status_file_empty,   // subject: the path
@@ -72,11 +73,13 @@ SPIRA_API const char *status_string(status_code code) {
     case status_stride:
         return "an unsupported stride";
     case status_grid:
-        return "an unusable voxel size";
+        return "an unusable voxel size; axis";
     case status_bits:
         return "the coordinates do not fit a 64-bit word; bits missing";
     case status_out_of_range:
         return "a coordinate outside of the word layout; first row";
+    case status_lattice:
+        return "a coordinate off the lattice of a stride; first row";
     case status_duplicate:
         return "a duplicate voxel; first row";
     case status_capacity:
@@ -99,16 +102,40 @@ SPIRA_API const char *status_string(status_code code) {
     return "an unknown status";
 }
 
-// Writes "subject: sentence: detail" to text [size], always terminated. Returns text. Under nvcc an
-// error of the CUDA runtime is followed by the runtime's own words.
+// Whether a detail of 0 is a value, such as a row, and not the lack of one.
+SPIRA_API bool status_tells_zero(status_code code) {
+    switch (code) {
+    case status_bad_size:
+    case status_kernel_size:
+    case status_stride:
+    case status_grid:
+    case status_out_of_range:
+    case status_lattice:
+    case status_duplicate:
+    case status_not_finite:
+    case status_layer:
+        return true;
+    default:
+        return false;
+    }
+}
+
+// Writes "subject: sentence: detail" to text [size], always terminated: without the subject if
+// there is none, without the detail if there is none. Returns text. Under nvcc an error of the CUDA
+// runtime is followed by the runtime's own words.
 SPIRA_API char *status_text(status s, char *text, size_t size) {
     const char *more = "";
 #ifdef __CUDACC__
     more = s.code == status_cuda ? cudaGetErrorString((cudaError_t)s.detail) : "";
 #endif
+    char detail[32] = "";
+    if (s.detail || status_tells_zero(s.code)) {
+        snprintf(detail, sizeof detail, ": %lld", (long long)s.detail);
+    }
+    const char *subject = s.subject ? s.subject : "?";
     if (text && size) {
-        snprintf(text, size, "%s: %s: %lld%s%s", s.subject ? s.subject : "?", status_string(s.code),
-                 (long long)s.detail, *more ? ", " : "", more);
+        snprintf(text, size, "%s%s%s%s%s%s", subject, *subject ? ": " : "", status_string(s.code),
+                 detail, *more ? ", " : "", more);
     }
     return text;
 }
@@ -144,7 +171,7 @@ struct device_status {
     uint32_t first_range;      // see above
     uint32_t first_duplicate;  // see above
     uint32_t first_not_finite; // see above
-    uint32_t first_off;        // see above: output of a map with such a source near it
+    uint32_t first_lattice;    // see above; of a map, the output with such a source near it
     uint32_t needed;           // the largest count that did not fit its capacity
     // What a caller asked to drop (voxel_input) is no trouble: it is counted, and sets no flag.
     uint32_t outside;        // rows outside of the range
@@ -160,34 +187,77 @@ enum device_flag {
     device_flag_lattice = 16, // coordinates that are no multiples of a layer's stride
 };
 
-// Reads a host copy of the device's status: the gravest trouble first, with its first row.
-SPIRA_API status device_status_read(const device_status *copy) {
-    SPIRA_REQUIRE(copy, status_null_pointer, "copy", 0);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_not_finite), status_not_finite, "points",
-                  UINT32_MAX - copy->first_not_finite);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_range), status_out_of_range, "coordinates",
-                  UINT32_MAX - copy->first_range);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_duplicate), status_duplicate, "coordinates",
-                  UINT32_MAX - copy->first_duplicate);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_lattice), status_out_of_range,
-                  "coordinates (no multiples of a layer's stride, near an output)",
-                  UINT32_MAX - copy->first_off);
-    SPIRA_REQUIRE(!(copy->flags & device_flag_capacity), status_capacity,
-                  "capacity (of voxels, or of the pairs of a map)", copy->needed);
+// What each flag means. A new flag needs its bit, a row here and a case in device_status_field.
+struct device_flag_row {
+    device_flag flag;
+    status_code code;
+    const char *subject;
+};
+
+// The gravest first: a capacity that was exceeded cuts off results of any row, the others concern
+// the rows at fault.
+static constexpr device_flag_row device_flag_table[] = {
+    {device_flag_capacity, status_capacity, "capacity (of voxels, or of the pairs of a map)"},
+    {device_flag_not_finite, status_not_finite, "points"},
+    {device_flag_range, status_out_of_range, "coordinates"},
+    {device_flag_lattice, status_lattice, "coordinates (no multiples of a layer's stride)"},
+    {device_flag_duplicate, status_duplicate, "coordinates"},
+};
+
+// The member that belongs to a flag.
+SPIRA_BOTH uint32_t *device_status_field(device_status *s, device_flag flag) {
+    return flag == device_flag_range       ? &s->first_range
+           : flag == device_flag_duplicate ? &s->first_duplicate
+           : flag == device_flag_lattice   ? &s->first_lattice
+           : flag == device_flag_capacity  ? &s->needed
+                                           : &s->first_not_finite;
+}
+
+// What is kept of trouble with a row: the largest is the first row, or the largest count.
+SPIRA_BOTH uint32_t device_status_value(device_flag flag, uint32_t row) {
+    return flag == device_flag_capacity ? row : UINT32_MAX - row;
+}
+
+// Reads all of a host copy of the device's status: one trouble a call, the gravest first, with its
+// first row or the count that was needed; success after the last one.
+//
+//     int at = 0;
+//     while (status_failed(s = device_status_next(&copy, &at))) { ... }
+//
+// in, out  at: 0 before the first call
+// errors   status_null_pointer; status_unsupported for unknown flags (detail): the status was not
+//          cleared
+SPIRA_API status device_status_next(const device_status *copy, int *at) {
+    SPIRA_REQUIRE(copy && at, status_null_pointer, "copy", 0);
+    const int rows = (int)(sizeof device_flag_table / sizeof *device_flag_table);
+    device_status s = *copy;
+    while (*at < rows) {
+        const device_flag_row *row = &device_flag_table[(*at)++];
+        if (s.flags & (uint32_t)row->flag) {
+            return status_make(row->code, row->subject,
+                               device_status_value(row->flag, *device_status_field(&s, row->flag)));
+        }
+    }
+    for (int i = 0; i < rows && *at == rows; ++i) {
+        s.flags &= ~(uint32_t)device_flag_table[i].flag;
+    }
+    SPIRA_REQUIRE((*at)++ > rows || !s.flags, status_unsupported,
+                  "flags (of a device status that was not cleared)", s.flags);
     return status_success();
 }
 
-// The host loops record trouble the same way. Rows are visited in order, so the first one stays.
+// The gravest trouble in a host copy of the device's status, or success. device_status_next returns
+// all of them.
+SPIRA_API status device_status_read(const device_status *copy) {
+    int at = 0;
+    return device_status_next(copy, &at);
+}
+
+// The host loops record trouble the same way as device_status_raise.
+// in       row: the row at fault; for device_flag_capacity, the count that was needed
 SPIRA_API void device_status_note(device_status *s, device_flag flag, uint32_t row) {
-    uint32_t *first = flag == device_flag_range       ? &s->first_range
-                      : flag == device_flag_duplicate ? &s->first_duplicate
-                      : flag == device_flag_lattice   ? &s->first_off
-                                                      : &s->first_not_finite;
-    if (flag == device_flag_capacity) {
-        s->needed = s->needed > row ? s->needed : row; // row: the count that was needed
-    } else if (*first < UINT32_MAX - row) {
-        *first = UINT32_MAX - row;
-    }
+    uint32_t *field = device_status_field(s, flag), value = device_status_value(flag, row);
+    *field = *field > value ? *field : value;
     s->flags |= (uint32_t)flag;
 }
 

@@ -6,6 +6,8 @@
 #include "../../spira/workspace.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 #include <vector>
 
 using namespace spira;
@@ -49,11 +51,19 @@ TEST(status_text_names_subject_and_detail) {
     status_text(status_make(status_bits, nullptr, 0), text, sizeof text);
     CHECK_EQUAL(text[0], '?');
     for (int code = 0; code <= status_cuda; ++code) {
+        const char *sentence = status_string((status_code)code);
         status_text(status_make((status_code)code, "word", 42), text, sizeof text);
-        CHECK(strncmp(text, "word: ", 6) == 0);
-        CHECK(strstr(text, status_string((status_code)code)) != nullptr);
-        CHECK_EQUAL((const char *)(text + strlen(text) - 4), ": 42");
+        CHECK_EQUAL(std::string(text), std::string("word: ") + sentence + ": 42");
+        // A detail of 0 is a row, an axis, a layer or a size; otherwise there is none.
+        status_text(status_make((status_code)code, "word", 0), text, sizeof text);
+        const bool ends =
+            strstr("row axis index", strrchr(sentence, ' ') ? strrchr(sentence, ' ') + 1 : "-") ||
+            code == status_bad_size || code == status_kernel_size || code == status_stride;
+        CHECK_EQUAL(std::string(text), std::string("word: ") + sentence + (ends ? ": 0" : ""));
     }
+    CHECK_EQUAL(std::string(status_text(status_success(), text, sizeof text)), "success");
+    CHECK_EQUAL(std::string(status_text(status_make(status_null_pointer, "in"), text, sizeof text)),
+                "in: a null pointer");
 }
 
 TEST(status_text_is_cut_and_terminated) {
@@ -111,70 +121,59 @@ TEST(device_status_of_zeros_is_success) {
     CHECK_STATUS(device_status_read(nullptr), status_null_pointer);
 }
 
-TEST(device_status_keeps_the_first_row) {
-    struct {
-        device_flag flag;
-        status_code code;
-    } cases[] = {
-        {device_flag_range, status_out_of_range},
-        {device_flag_duplicate, status_duplicate},
-        {device_flag_not_finite, status_not_finite},
-        {device_flag_lattice, status_out_of_range},
-    };
-    for (auto &c : cases) {
+// Each flag keeps its own first row, or the largest need, and is read by its own code.
+TEST(device_status_keeps_each_trouble_apart) {
+    device_status all = {};
+    uint32_t flags = 0;
+    for (const device_flag_row &f : device_flag_table) {
+        const bool count = f.flag == device_flag_capacity;
         device_status s = {};
         for (uint32_t row : {7u, 3u, 9u, 3u}) { // in any order
-            device_status_note(&s, c.flag, row);
+            device_status_note(&s, f.flag, row);
         }
         status read = device_status_read(&s);
-        CHECK_STATUS(read, c.code);
-        CHECK_EQUAL(read.detail, 3);
-        CHECK_EQUAL(s.flags, (uint32_t)c.flag);
-
+        CHECK_STATUS(read, f.code);
+        CHECK_EQUAL(read.subject, f.subject);
+        CHECK_EQUAL(read.detail, count ? 9 : 3);
+        CHECK_EQUAL(s.flags, (uint32_t)f.flag);
+        CHECK_EQUAL((flags & s.flags) | (s.flags & (s.flags - 1)), 0u); // a bit of its own
+        flags |= s.flags;
+        for (const device_flag_row &other : device_flag_table) {
+            CHECK((*device_status_field(&s, other.flag) == 0) == (other.flag != f.flag));
+            CHECK((other.code == f.code) == (other.flag == f.flag));
+        }
         for (uint32_t row : {0u, 1u, UINT32_MAX - 1, UINT32_MAX}) { // the ends, each alone
             device_status t = {};
-            device_status_note(&t, c.flag, row);
-            CHECK_STATUS(device_status_read(&t), c.code);
+            device_status_note(&t, f.flag, row);
+            CHECK_STATUS(device_status_read(&t), f.code);
             CHECK_EQUAL(device_status_read(&t).detail, row);
         }
+        device_status_note(&all, f.flag, (uint32_t)f.flag);
     }
-}
-
-TEST(device_status_keeps_kinds_apart) {
-    device_status s = {};
-    device_status_note(&s, device_flag_duplicate, 1);
-    device_status_note(&s, device_flag_range, 5);
-    device_status_note(&s, device_flag_not_finite, 8);
-    device_status_note(&s, device_flag_lattice, 9);
-    CHECK_EQUAL(UINT32_MAX - s.first_off, 9u);
-    CHECK_EQUAL(UINT32_MAX - s.first_duplicate, 1u);
-    CHECK_EQUAL(UINT32_MAX - s.first_range, 5u);
-    CHECK_EQUAL(UINT32_MAX - s.first_not_finite, 8u);
-    CHECK_EQUAL(s.needed, 0u);
-}
-
-TEST(device_status_keeps_the_largest_need) {
-    device_status s = {};
-    for (uint32_t needed : {10u, 500u, 20u}) {
-        device_status_note(&s, device_flag_capacity, needed);
+    // All of them, the gravest first. Nothing hides an exceeded capacity.
+    int at = 0;
+    for (const device_flag_row &f : device_flag_table) {
+        status read = device_status_next(&all, &at);
+        CHECK_STATUS(read, f.code);
+        CHECK_EQUAL(read.detail, f.flag);
     }
-    CHECK_STATUS(device_status_read(&s), status_capacity);
-    CHECK_EQUAL(device_status_read(&s).detail, 500);
-    CHECK_EQUAL(s.first_range | s.first_duplicate | s.first_not_finite, 0u);
+    CHECK_OK(device_status_next(&all, &at));
+    CHECK_OK(device_status_next(&all, &at)); // and no further
+    CHECK_STATUS(device_status_read(&all), status_capacity);
 }
 
-TEST(device_status_reads_the_gravest_first) {
-    device_status s = {};
-    device_status_note(&s, device_flag_capacity, 100);
-    CHECK_STATUS(device_status_read(&s), status_capacity);
-    device_status_note(&s, device_flag_duplicate, 1);
-    CHECK_STATUS(device_status_read(&s), status_duplicate);
-    device_status_note(&s, device_flag_range, 2);
-    CHECK_STATUS(device_status_read(&s), status_out_of_range);
-    CHECK_EQUAL(device_status_read(&s).detail, 2);
-    device_status_note(&s, device_flag_not_finite, 3);
-    CHECK_STATUS(device_status_read(&s), status_not_finite);
-    CHECK_EQUAL(device_status_read(&s).detail, 3);
+TEST(device_status_that_nobody_cleared) {
+    device_status s;
+    memset(&s, 0xff, sizeof s);
+    int at = 0, read = 0;
+    for (status found; status_failed(found = device_status_next(&s, &at)); ++read) {
+        CHECK((found.code == status_unsupported) == (at == (int)std::size(device_flag_table) + 1));
+    }
+    CHECK_EQUAL(read, (int)std::size(device_flag_table) + 1);
+    memset(&s, 0, sizeof s);
+    s.flags = 1u << 31;
+    CHECK_STATUS(device_status_read(&s), status_unsupported);
+    CHECK_STATUS(device_status_next(&s, nullptr), status_null_pointer);
 }
 
 // ---- pointers -----------------------------------------------------------------------------------
