@@ -1,4 +1,4 @@
-// spira/base/block.cuh: sums and prefix sums of int over a thread block.
+// spira/base/block.cuh: sums and prefix sums of int over a thread block; its ticket.
 //
 // All functions here are called by all threads of a one-dimensional block of `threads` threads: a
 // multiple of 32, at most 1024. `shared` is the caller's shared memory, [threads / 32]. Each call
@@ -10,6 +10,17 @@
 #include "async.cuh"
 
 namespace spira {
+
+// Returns the number of this thread block among those that have begun. A block may wait for blocks
+// of lower numbers, and for no others: only those are certain to run, however few a GPU has room
+// for. drawn [1]: zero before the kernel; shared: free, and again after the next barrier
+SPIRA_DEVICE int32_t block_ticket(int32_t *drawn, int32_t *shared) {
+    if (threadIdx.x == 0) {
+        *shared = atomicAdd(drawn, 1);
+    }
+    __syncthreads();
+    return *shared;
+}
 
 // Writes each warp's sum to shared memory and waits until all are there.
 template <int threads>

@@ -63,7 +63,7 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
         SPIRA_TRY(order_request_check(request + m));
     }
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const order_batch batch = order_batch_make(gpu, request, maps);
+    const order_batch batch = order_batch_make(request, maps);
     workspace w = workspace_begin(scratch);
     const order_scratch s = order_carve(&w, maps, batch.rows, batch.units[order_by_run]);
     const bool programmatic = gpu->programmatic;
@@ -72,8 +72,8 @@ SPIRA_LAUNCHER status order_launch(const device_info *gpu, bool first, const ord
     const unsigned runs = (unsigned)batch.units[order_by_run];
     SPIRA_TRY(kernel_launch(order_class_kernel<0>, runs, order_threads, 0, programmatic, 1, stream,
                             "order_build", batch, s));
-    SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.schedulers + runs, order_threads,
-                            0, programmatic, 1, stream, "order_build", batch, s));
+    SPIRA_TRY(kernel_launch(order_group_kernel<0>, (unsigned)batch.units[order_by_ticket],
+                            order_threads, 0, programmatic, 1, stream, "order_build", batch, s));
     return order_launch_apart(programmatic, batch, stream);
 }
 

@@ -169,8 +169,7 @@ status requests_build(const std::vector<order_request> &requests, const scratch 
 }
 
 // Builds on both sides and compares; on the device twice, over its own output and scratch: with
-// programmatic launches where the device can, then without, and as a small GPU: one thread block
-// writes all schedules. Frees all test buffers.
+// programmatic launches where the device can, then without. Frees all test buffers.
 void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
     std::vector<arrays> wanted;
@@ -181,7 +180,6 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     scratch memory = scratch_make(requests);
     device_info plain = *gpu();
     plain.programmatic = false;
-    plain.multiprocessors = 4;
     for (const device_info *device : {gpu(), (const device_info *)&plain}) {
         CHECK_OK(order_build(device, requests.data(), (int)requests.size(), memory.memory,
                              memory.bytes, stream_get()));

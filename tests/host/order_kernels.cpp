@@ -141,22 +141,23 @@ order_layout on_host(const scene *s, const arrays *a) {
     return t;
 }
 
-// ---- what the previous kernel still writes
-// -------------------------------------------------------
+// ---- what the previous kernel still writes ------------------------------------------------------
 
-// Until a kernel has waited for the previous one, the scratch is garbage, and so are the maps until
-// the first kernel has. What is hidden here comes back then.
+// Until a kernel has waited for the previous one, the scratch is garbage, but for the tickets of
+// the third, which the first has cleared; and so are the maps until the first kernel has. What is
+// hidden here comes back then.
 struct hidden {
     char *at;
     std::vector<char> kept;
 };
 
-std::vector<hidden> hiding;
-size_t hidden_always; // of hiding, the first; the others for the first kernel only
+std::vector<hidden> hiding; // the scratch, the tickets, maps and counts
 
 size_t hidden_now() {
-    return emulate::launched.count((const void *)order_class_kernel<0>) ? hidden_always
-                                                                        : hiding.size();
+    auto launched = [](auto *kernel) { return emulate::launched.count((const void *)kernel) > 0; };
+    return launched(order_group_kernel<0>)   ? 1
+           : launched(order_class_kernel<0>) ? 2
+                                             : hiding.size();
 }
 
 void hide() {
@@ -175,8 +176,9 @@ void show() {
 
 // ---- a test -------------------------------------------------------------------------------------
 
-// Builds the layouts of all scenes in one call, by the kernels, twice over the same memory, and
-// compares them with the host's. extra: row groups beyond the capacity
+// Builds the layouts of all scenes in one call, by the kernels, twice over the same memory: with
+// thread blocks that begin in the order of their numbers, and in any order. Compares them with the
+// host's. extra: row groups beyond the capacity
 void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
     random_state random = random_make(emulate::seed + 1);
     std::vector<arrays> all;
@@ -186,11 +188,12 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
         requests.push_back(request_of(&s, &all.back()));
     }
     const int maps = (int)scenes.size();
-    size_t bytes;
+    size_t bytes = 0;
     REQUIRE_OK(order_workspace(requests.data(), maps, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
-    hiding = {{scratch, std::vector<char>(bytes)}};
-    hidden_always = 1;
+    const size_t tickets = workspace_alignment; // the first array
+    hiding = {{scratch + tickets, std::vector<char>(bytes - tickets)},
+              {scratch, std::vector<char>(tickets)}};
     for (size_t i = 0; i < all.size(); ++i) {
         const int64_t total = (int64_t)scenes[i].capacity * all[i].volume;
         const int64_t compact = compact_total(scenes[i].kernel.size.x, scenes[i].capacity);
@@ -206,6 +209,7 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
     for (int run = 0; run < 2; ++run) {
         emulate::launched.clear();
         emulate::seed += 1;
+        emulate::admission = run ? emulate::shuffled : emulate::first_first;
         emulate::side_by_side = run ? 1 : 1 + emulate::seed / 2 % 3;
         emulate::previous = {hide, show};
         CHECK_OK(
@@ -254,6 +258,27 @@ TEST(order_kernels_many_maps) {
     scenes[1].told = 1 << 30;
     scenes[2].threshold = 2;
     check_scenes(scenes, 1);
+}
+
+// The tickets of a map: each run, and behind those of each scope its schedule.
+TEST(order_kernels_schedules_come_behind_their_runs) {
+    for (int32_t runs : {1, 2, 511, 512, 513, 1023, 1024, 1025, 5000}) {
+        int32_t next = 0, ticket = 0;
+        for (int32_t scope = 0; next < runs; ++scope) {
+            const int32_t end = std::min(next + order_scope_runs, runs);
+            for (; next <= end; ++next, ++ticket) {
+                const order_role role = order_find_role(ticket, runs);
+                CHECK_EQUAL(role.scope, scope);
+                CHECK_EQUAL(role.run, next < end ? next : -1);
+            }
+            --next;
+        }
+        order_request request = {};
+        request.kernel = kernel_cube(3, 1);
+        request.threshold = map_all;
+        request.capacity = runs * order_run;
+        CHECK_EQUAL(order_batch_make(&request, 1).units[order_by_ticket], ticket);
+    }
 }
 
 // The keys of compact maps are found in another way than others.

@@ -4,11 +4,12 @@
 // Include it before a .cuh file that uses only what is declared here (or in emulate_hopper.h).
 //
 // The threads of a thread block are fibers: one runs until it has to wait for others. The next one
-// is drawn at random from emulate::seed, so that warps drift apart. Thread blocks run one after the
-// other, the last first; those of a cluster run concurrently, and so do emulate::side_by_side
-// others. Finds wrong results, deadlocks, lanes
-// that synchronise at different places of the code, and bugs that depend on the order in which
-// threads arrive. Does not find races between two waits or between clusters, nor missing fences:
+// is drawn at random from emulate::seed, so that warps drift apart. As many thread blocks as
+// emulate::side_by_side, or those of a cluster, run concurrently; when all of them have ended, the
+// next ones begin, in the order of emulate::admission: as on a GPU with room for so many. Finds
+// wrong results, deadlocks, thread blocks that wait for others which may not have begun, lanes that
+// synchronise at different places of the code, and bugs that depend on the order in which threads
+// arrive. Does not find races between two waits or between clusters, nor missing fences:
 // every write is visible to all threads at once. A kernel with programmatic launch begins while the
 // previous one still runs: see previous_kernel.
 //
@@ -80,6 +81,9 @@ struct fiber {
 
 enum { stack_bytes = 1 << 16, ranks_most = 4 };
 
+// The order in which thread blocks begin. A GPU promises none.
+enum admission_order { first_first, shuffled };
+
 // A thread block while it runs.
 struct block {
     std::vector<fiber> fibers;
@@ -110,6 +114,7 @@ struct previous_kernel {
 
 inline uint64_t seed;
 inline unsigned side_by_side = 1; // thread blocks that run at a time where there are no clusters
+inline admission_order admission = shuffled;
 inline previous_kernel previous;
 inline bool barriers_skipped;           // a planted error: __syncthreads does not wait
 inline const char *trouble;             // the first fault of the launch; null: none
@@ -358,6 +363,18 @@ inline void run_cluster(cluster *c, const std::function<void(block *)> &prepare)
     }
 }
 
+// Returns the numbers of `count` clusters in the order in which they begin.
+inline std::vector<unsigned> admitted(unsigned count) {
+    std::vector<unsigned> number(count);
+    uint64_t random = seed;
+    for (unsigned i = 0; i < count; ++i) {
+        number[i] = i;
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        std::swap(number[i], number[admission == shuffled ? (random >> 33) % (i + 1) : i]);
+    }
+    return number;
+}
+
 } // namespace emulate
 
 // ---- CUDA's functions and variables -------------------------------------------------------------
@@ -586,22 +603,26 @@ status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t sha
     blockDim = threads;
     emulate::trouble = nullptr;
     emulate::launched.insert((const void *)kernel);
-    for (unsigned left = blocks.x * blocks.y * blocks.z; left > 0 && !emulate::trouble;) {
+    const unsigned all = blocks.x * blocks.y * blocks.z;
+    const unsigned each = ranks > 1 ? ranks : emulate::side_by_side;
+    for (unsigned number : emulate::admitted((all + each - 1) / each)) {
         emulate::cluster c = {};
         c.body = [&] { kernel(P(arguments)...); };
-        c.ranks = (unsigned)min_of(ranks > 1 ? ranks : emulate::side_by_side, left);
+        c.ranks = (unsigned)min_of(each, all - number * each);
         c.threads = threads.x;
         c.released = !programmatic;
-        left -= c.ranks;
         emulate::run_cluster(&c, [&](emulate::block *b) {
-            const unsigned at = left + b->rank;
+            const unsigned at = number * each + b->rank;
             blockIdx = {at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y};
             if (emulate::memory_begin) {
                 emulate::memory_begin(b, shared);
             }
         });
+        if (emulate::trouble) {
+            return status_make(status_cuda, emulate::trouble, 0);
+        }
     }
-    return emulate::trouble ? status_make(status_cuda, emulate::trouble, 0) : status_success();
+    return status_success();
 }
 
 } // namespace spira

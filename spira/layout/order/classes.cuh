@@ -49,11 +49,12 @@ SPIRA_DEVICE void order_set_in_warp(T &copy, T value) {
 
 // ---- counters -----------------------------------------------------------------------------------
 
-// Clears the totals of a map, a thread block each. It also makes order_class_kernel begin after the
-// kernels that made the maps have ended.
+// Clears the totals of a map, a thread block each, and the tickets. It also makes
+// order_class_kernel begin after the kernels that made the maps have ended.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(order_scratch s) {
     pdl_wait();
     ((int4 *)(s.total + (int)blockIdx.x * order_classes))[threadIdx.x] = {0, 0, 0, 0};
+    *s.drawn = 0;
 }
 
 // ---- keys ---------------------------------------------------------------------------------------

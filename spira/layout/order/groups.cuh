@@ -1,7 +1,9 @@
 // spira/layout/order/groups.cuh: the third kernel of order_build: a thread block a run of 1024
 // positions, a warp a row group. It sorts the run (runs.cuh), weighs its group pairs, and writes
 // rows, masks and sources (put.cuh); of maps whose sources other kernels write (order_is_apart) the
-// rows only. In front of the runs come thread blocks for the schedule (schedule.cuh).
+// rows only. Behind the runs of each scope comes a thread block for its schedule (schedule.cuh).
+//
+// Thread blocks draw tickets, and the ticket says what a block does: a schedule waits for its runs.
 #ifndef SPIRA_LAYOUT_ORDER_GROUPS_CUH
 #define SPIRA_LAYOUT_ORDER_GROUPS_CUH
 
@@ -19,6 +21,7 @@ struct __align__(16) order_group_shared {
     };
     uint32_t directions[order_warps]; // of each row group
     uint2 weights;                    // of the run's pairs, a byte each
+    int32_t ticket;
 };
 
 // A run of positions.
@@ -110,27 +113,29 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_group_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_group_shared shared;
-    const int unit = (int)blockIdx.x - batch.schedulers;
-    if (unit < 0) {
-        pdl_wait();
-        order_write_schedules(batch, s, (int)blockIdx.x, shared.schedule);
-        return;
-    }
-    const int number = order_find_task(batch, order_by_run, unit);
-    const order_task &task = batch.task[number];
     order_clear_heads(shared.run);
+    // order_class_kernel releases this one when order_clear_kernel has ended: the tickets are
+    // clear.
+    const int32_t ticket = block_ticket(s.drawn, &shared.ticket);
+    const int number = order_find_task(batch, order_by_ticket, ticket);
+    const order_task &task = batch.task[number];
+    const order_role role = order_find_role(ticket - task.first[order_by_ticket],
+                                            order_count_runs(task.request.capacity));
     if (!order_has_parameters(task) || !s.total) {
         return;
     }
     pdl_wait();
+    if (role.run < 0) {
+        order_write_schedule(task, s, role.scope, shared.schedule);
+        return;
+    }
     const order_totals total = order_load_totals(s.total + number * order_classes);
-    const int32_t in_map = unit - task.first[order_by_run];
     order_group_run run;
-    run.number = unit;
-    run.range.begin = in_map * order_run;
+    run.number = task.first[order_by_run] + role.run;
+    run.range.begin = role.run * order_run;
     run.range.count = order_find_count(task.request);
     run.range.rows = min(run.range.count - run.range.begin, (int)order_run);
-    run.group = (int64_t)in_map * (order_run / order_rows) + (int)threadIdx.x / 32;
+    run.group = (int64_t)role.run * (order_run / order_rows) + (int)threadIdx.x / 32;
     order_group_write(task, s, total, run, shared);
 }
 

@@ -1,8 +1,9 @@
 // spira/layout/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
 //
-// Thread blocks of their own in order_group_kernel write it, while the others write sources. They
-// wait for the weights, which are not zero once they are there. They are few (order_schedulers), so
-// that a GPU runs some of the others at the same time, in whatever order it begins them.
+// A thread block of its own in order_group_kernel writes the schedule of a scope, while others
+// write sources. It waits for the weights of the scope's runs, which are not zero once they are
+// there. The wait ends: the tickets of these runs were drawn before its own (order_role), so their
+// thread blocks run, and they wait for nobody.
 #ifndef SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 #define SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
 
@@ -98,12 +99,11 @@ SPIRA_DEVICE void order_place_counts(order_counts &count, int *scan) {
 // a block.
 //
 // weight: of the scope's pairs; first: the number of its first pair; pairs: those with outputs
-SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int pairs,
-                                       int32_t *schedule, order_schedule_shared &s) {
+SPIRA_DEVICE void order_put_schedule(const uint8_t *weight, int32_t first, int pairs,
+                                     int32_t *schedule, order_schedule_shared &s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int each = (pairs + order_threads - 1) / order_threads, begin = warp * each * 32;
     const uint8_t *own = (const uint8_t *)s.weight;
-    __syncthreads(); // the scope before no longer uses the weights
     for (int i = threadIdx.x; i * 4 < pairs; i += order_threads) {
         s.weight[i] = poll_nonzero((const uint32_t *)weight + i);
     }
@@ -128,20 +128,15 @@ SPIRA_DEVICE void order_write_schedule(const uint8_t *weight, int32_t first, int
     }
 }
 
-// Writes the schedules of every n-th scope of all maps, from `scope` on; n: order_schedulers.
-// Called by all threads of a block.
-SPIRA_DEVICE void order_write_schedules(const order_batch &batch, const order_scratch &s, int scope,
-                                        order_schedule_shared &shared) {
-    for (; scope < batch.units[order_by_scope]; scope += batch.schedulers) {
-        const order_task &task = batch.task[order_find_task(batch, order_by_scope, scope)];
-        const int32_t number = scope - task.first[order_by_scope], first = number * order_scope;
-        const int32_t pairs = order_pairs(order_count(order_find_count(task.request))) - first;
-        const int64_t run = task.first[order_by_run] + number * order_scope_runs;
-        if (pairs > 0) {
-            order_write_schedule(s.weight + run * order_run_pairs, first,
-                                 min(pairs, (int)order_scope), task.request.layout.schedule,
-                                 shared);
-        }
+// Writes the schedule of a scope of a map. Called by all threads of a block.
+SPIRA_DEVICE void order_write_schedule(const order_task &task, const order_scratch &s,
+                                       int32_t scope, order_schedule_shared &shared) {
+    const int32_t first = scope * order_scope;
+    const int32_t pairs = order_pairs(order_count(order_find_count(task.request))) - first;
+    const int64_t run = task.first[order_by_run] + scope * order_scope_runs;
+    if (pairs > 0) {
+        order_put_schedule(s.weight + run * order_run_pairs, first, min(pairs, (int)order_scope),
+                           task.request.layout.schedule, shared);
     }
 }
 

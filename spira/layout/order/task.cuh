@@ -31,10 +31,10 @@ enum { order_residents = 2 };
 enum { order_residents = 3 };
 #endif
 
-// What a thread block of a launch works on: a chunk of rows or a run of positions, both of
-// order_run; a scope of the schedule; a group pair of a compact map of size 5; a word of offsets of
-// a group pair of a wide map.
-enum order_unit { order_by_run, order_by_scope, order_by_pair, order_by_word, order_units };
+// What a thread block of a launch works on: a chunk of order_run rows; by its ticket, a run of as
+// many positions or a scope of the schedule (order_role); a group pair of a compact map of size 5;
+// a word of offsets of a group pair of a wide map.
+enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, order_units };
 
 // One map of a batch.
 struct order_task {
@@ -51,7 +51,6 @@ struct order_batch {
     order_task task[order_maps_max];
     order_numbers numbers;
     int tasks;
-    int schedulers;             // thread blocks that write schedules
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
     int32_t volume;             // the largest of the wide maps, at least 1
@@ -64,6 +63,7 @@ struct __align__(8) order_item {
 };
 
 struct order_scratch {
+    int32_t *drawn;       // [1] tickets of order_group_kernel
     uint32_t *directions; // [rows] of all maps: those in which a row has taps; of wide maps only
     int32_t *total;       // [maps, order_classes] rows of each class
     uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
@@ -135,6 +135,20 @@ SPIRA_BOTH uint32_t order_piece_at(unsigned c, uint32_t chunk, uint32_t runs) {
     return (c / 8 * runs + chunk) * 8 + c % 8;
 }
 
+// What the thread block with a ticket does: the runs of a scope come first, then its schedule,
+// which waits for their weights.
+struct order_role {
+    int32_t scope;
+    int32_t run; // among those of the map; -1: the schedule of the scope
+};
+
+// ticket: among those of a map with `runs` runs
+SPIRA_DEVICE order_role order_find_role(int32_t ticket, int32_t runs) {
+    const int32_t scope = ticket / (order_scope_runs + 1), run = ticket - scope;
+    const bool schedules = run == min((scope + 1) * order_scope_runs, runs);
+    return {scope, schedules ? -1 : run};
+}
+
 // ---- host ---------------------------------------------------------------------------------------
 
 SPIRA_BOTH int32_t order_count_runs(int32_t capacity) {
@@ -160,6 +174,7 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
 
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
+    s.drawn = workspace_take<int32_t>(w, 1);
     s.directions = workspace_take<uint32_t>(w, rows);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
@@ -193,14 +208,7 @@ SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task
     }
 }
 
-// Returns how many thread blocks of order_group_kernel write the schedules of so many scopes. They
-// wait for others, so they must not occupy the whole GPU.
-SPIRA_API int order_count_schedulers(const device_info *gpu, int32_t scopes) {
-    return (int)min_of(scopes, max_of(gpu->multiprocessors / 4, 1));
-}
-
-SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_request *request,
-                                       int maps) {
+SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     order_batch batch = {};
     batch.numbers = order_numbers_make();
     batch.tasks = maps;
@@ -211,7 +219,7 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
         const int32_t pairs = order_is_apart(*r) ? order_pairs(order_count(r->capacity)) : 0;
         int32_t units[order_units];
         units[order_by_run] = runs;
-        units[order_by_scope] = (int32_t)ceil_div(runs, order_scope_runs);
+        units[order_by_ticket] = runs + (int32_t)ceil_div(runs, order_scope_runs);
         units[order_by_pair] = r->compact ? pairs : 0;
         units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
         task->request = *r;
@@ -225,7 +233,6 @@ SPIRA_API order_batch order_batch_make(const device_info *gpu, const order_reque
         batch.rows += r->capacity;
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
-    batch.schedulers = order_count_schedulers(gpu, batch.units[order_by_scope]);
     return batch;
 }
 
