@@ -42,13 +42,13 @@ static net_sample net_sample_make(bench_pool *pool, const net_work<W> *w, int la
     }
     const spira::net_map *m = &w->plan->map[step->map];
     spira::voxel_set<W> from = w->sets[m->source], to = w->sets[m->outputs];
+    const auto walk = spira::search_walk_make<W>(&w->scene.layout, &m->kernel);
     sample.pairs = 0;
     sample.source = source;
     sample.map = map;
     for (int i = 0; i < outputs; ++i) {
         int32_t *taps = map + (int64_t)i * volume;
-        spira::search_voxel(&w->scene.layout, &m->kernel, from.words, *from.count,
-                            to.words[output[i]], taps);
+        spira::search_voxel(walk, from.words, *from.count, to.words[output[i]], taps);
         for (int k = 0; k < volume; ++k) {
             if (taps[k] >= 0) {
                 source[sample.pairs] = taps[k];

@@ -111,11 +111,12 @@ struct search_truth {
 template <typename W>
 SPIRA_API void search_count_host(const search_case<W> *c, int volume, int32_t *counts) {
     spira::voxel_set<W> set = c->set.host;
+    const spira::search_walk<W> walk = spira::search_walk_make<W>(&c->layout, &c->kernel);
     int64_t found[search_volume_max] = {};
 #pragma omp parallel for schedule(dynamic, 1024) reduction(+ : found[:search_volume_max])
     for (int32_t o = 0; o < set.capacity; ++o) {
         int32_t taps[search_volume_max];
-        spira::search_voxel(&c->layout, &c->kernel, set.words, set.capacity, set.words[o], taps);
+        spira::search_voxel(walk, set.words, set.capacity, set.words[o], taps);
         for (int k = 0; k < volume; ++k) {
             found[k] += taps[k] >= 0;
         }
@@ -128,13 +129,14 @@ SPIRA_API void search_count_host(const search_case<W> *c, int volume, int32_t *c
 template <typename W>
 SPIRA_API void search_truth_sample(bench_pool *pool, const search_case<W> *c, search_truth *t) {
     spira::voxel_set<W> set = c->set.host;
+    const spira::search_walk<W> walk = spira::search_walk_make<W>(&c->layout, &c->kernel);
     int volume = spira::kernel_volume(&c->kernel);
     t->count = (int)spira::min_of(search_sample, set.capacity);
     t->step = set.capacity / t->count;
     t->first = set.capacity - 1 - (t->count - 1) * t->step;
     int32_t *map = bench_host<int32_t>(pool, (int64_t)t->count * volume);
     for (int64_t i = 0; i < t->count; ++i) {
-        spira::search_voxel(&c->layout, &c->kernel, set.words, set.capacity,
+        spira::search_voxel(walk, set.words, set.capacity,
                             set.words[t->first + i * t->step], map + i * volume);
     }
     t->map = map;

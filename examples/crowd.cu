@@ -15,13 +15,11 @@
 static __global__ void crowd(spira::search_walk<uint64_t> walk, spira::search_shape shape,
                              spira::search_sets<uint64_t> sets, int32_t *neighbours) {
     extern __shared__ int4 shared[];
-    __shared__ spira::search_window windows[spira::kernel_size_max];
     int first = (int)blockIdx.x * shape.rows, rows = min(sets.total - first, shape.rows);
     int row = (int)threadIdx.x, found = 0;
-    for (int slab = 0; slab < walk.size_x; slab += shape.slabs) { // one pass for small kernels
-        spira::search_tile tile =
-            spira::search_block(walk, shape, sets, nullptr, first, rows, slab,
-                                min(walk.size_x - slab, shape.slabs), shared, windows);
+    for (int x = 0; x < walk.size_x; x += shape.planes) { // one pass for small kernels
+        spira::search_part part = {first, rows, x, min(walk.size_x - x, shape.planes)};
+        spira::search_tile tile = spira::search_block(walk, shape, sets, nullptr, part, shared);
         for (int k = 0; k < tile.k_end - tile.k_begin && row < rows; ++k) {
             found += tile.taps[row * tile.pitch + k] >= 0;
         }
@@ -77,10 +75,11 @@ int main(int argc, char **argv) {
     }
     std::sort(words.begin(), words.end());
     words.erase(std::unique(words.begin(), words.end()), words.end());
-    std::vector<int32_t> neighbours, taps((size_t)spira::kernel_volume(&kernel));
+    spira::search_walk<uint64_t> walk = spira::search_walk_make<uint64_t>(&layout, &kernel);
+    std::vector<int32_t> neighbours, taps((size_t)walk.volume);
     int64_t histogram[13] = {}; // 0, 1, 2 to 3, 4 to 7, ...
     for (uint64_t word : words) {
-        spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps.data());
+        spira::search_voxel(walk, words.data(), (int)words.size(), word, taps.data());
         int64_t missing = std::count(taps.begin(), taps.end(), -1);
         neighbours.push_back((int32_t)((int64_t)taps.size() - missing - 1));
         ++histogram[spira::bits_for((uint64_t)neighbours.back())];

@@ -31,10 +31,11 @@ int main(int argc, char **argv) {
     }
     std::vector<uint64_t> words(distinct.begin(), distinct.end());
     spira::kernel_shape kernel = spira::kernel_cube(3, 1);
+    spira::search_walk<uint64_t> walk = spira::search_walk_make<uint64_t>(&layout, &kernel);
     int64_t hits[4] = {}, offsets[4] = {1, 6, 12, 8}; // for each norm
     for (uint64_t word : words) {
         int32_t taps[27];
-        spira::search_voxel(&layout, &kernel, words.data(), (int)words.size(), word, taps);
+        spira::search_voxel(walk, words.data(), (int)words.size(), word, taps);
         for (int k = 0; k < 27; ++k) {
             hits[spira::kernel_norm(&kernel, k)] += taps[k] >= 0;
         }

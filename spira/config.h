@@ -2,8 +2,23 @@
 #ifndef SPIRA_CONFIG_H
 #define SPIRA_CONFIG_H
 
+#ifdef __CUDACC_RTC__ // compiled at run time, without the headers of the host
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef size_t uintptr_t;
+#define INT32_MAX 2147483647
+#define INT32_MIN (-INT32_MAX - 1)
+#define UINT32_MAX 4294967295u
+#else
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #define SPIRA_VERSION_MAJOR 0
 #define SPIRA_VERSION_MINOR 1

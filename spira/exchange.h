@@ -23,7 +23,69 @@
 
 #include "map.h"
 
+#include <string.h>
+
 namespace spira {
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// How other engines order the weights of one layer.
+enum weight_order : int {
+    // [size.x, size.y, size.z, cin, cout]: spira's own.
+    weight_order_spira,
+    // [cout, size.z, size.y, size.x, cin]: spconv 2, whose spatial axes are z, y, x.
+    weight_order_spconv,
+    // [volume, cin, cout], x fastest if the volume is odd, z fastest if it is even: TorchSparse.
+    weight_order_torchsparse,
+    // [volume, cin, cout], x fastest: MinkowskiEngine's hypercube.
+    weight_order_minkowski,
+};
+
+// The index of weight (k, i, o) in an engine's array; k is in spira's order.
+SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int cout, int k, int i,
+                                int o) {
+    int ix = k / (size.y * size.z), iy = k / size.z % size.y, iz = k % size.z;
+    int x_fastest = (iz * size.y + iy) * size.x + ix;
+    bool odd = size.x * size.y * size.z % 2 != 0;
+    switch (order) {
+    case weight_order_spconv:
+        return ((int64_t)o * (size.x * size.y * size.z) + x_fastest) * cin + i;
+    case weight_order_torchsparse:
+        return ((int64_t)(odd ? x_fastest : k) * cin + i) * cout + o;
+    case weight_order_minkowski:
+        return ((int64_t)x_fastest * cin + i) * cout + o;
+    default:
+        return ((int64_t)k * cin + i) * cout + o;
+    }
+}
+
+// Copies a layer's weights from an engine's order into spira's.
+//
+// inputs   source [volume * cin * cout] elements of element_size bytes, in `order`
+// outputs  target [volume, cin, cout]: offsets in spira's order; must not overlap source
+SPIRA_API status weight_reorder(weight_order order, triple size, int cin, int cout,
+                                size_t element_size, const void *source, void *target) {
+    SPIRA_REQUIRE(source, status_null_pointer, "source", 0);
+    SPIRA_REQUIRE(target, status_null_pointer, "target", 0);
+    SPIRA_REQUIRE(order >= weight_order_spira && order <= weight_order_minkowski,
+                  status_unsupported, "order", order);
+    kernel_shape shape = {size, {1, 1, 1}, {1, 1, 1}, false};
+    SPIRA_TRY(kernel_check(&shape));
+    SPIRA_REQUIRE(cin >= 1, status_bad_size, "cin", cin);
+    SPIRA_REQUIRE(cout >= 1, status_bad_size, "cout", cout);
+    SPIRA_REQUIRE(element_size >= 1, status_bad_size, "element_size", element_size);
+    for (int k = 0; k < kernel_volume(&shape); ++k) {
+        for (int i = 0; i < cin; ++i) {
+            for (int o = 0; o < cout; ++o) {
+                int64_t to = ((int64_t)k * cin + i) * cout + o;
+                int64_t from = weight_index(order, size, cin, cout, k, i, o);
+                memcpy((char *)target + to * (int64_t)element_size,
+                       (const char *)source + from * (int64_t)element_size, element_size);
+            }
+        }
+    }
+    return status_success();
+}
 
 // ---- the order of the offsets -------------------------------------------------------------------
 

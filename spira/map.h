@@ -221,13 +221,14 @@ template <typename W>
 SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
     SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
+    const search_walk<W> walk = search_walk_make<W>(layout, kernel);
     int64_t volume = kernel_volume(kernel), count = voxel_set_count(outputs);
     int32_t sources = voxel_set_count(source);
     int64_t chunk = 1024, chunks = ceil_div(count, chunk);
     SPIRA_PARALLEL_FOR
     for (int64_t c = 0; c < chunks; ++c) {
         for (int64_t o = c * chunk; o < min_of(count, (c + 1) * chunk); ++o) {
-            search_voxel(layout, kernel, source.words, sources, outputs.words[o], map + o * volume);
+            search_voxel(walk, source.words, sources, outputs.words[o], map + o * volume);
         }
     }
     return status_success();
@@ -237,12 +238,13 @@ SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *k
 template <typename W>
 SPIRA_API void map_compact_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
+    const search_walk<W> walk = search_walk_make<W>(layout, kernel);
     const int K = kernel->size.x;
     const int32_t count = voxel_set_count(outputs);
     const int32_t sources = voxel_set_count(source);
     for (int32_t i = 0; i < count; ++i) {
         int32_t taps[compact_size_most * compact_size_most * compact_size_most];
-        search_voxel(layout, kernel, source.words, sources, outputs.words[i], taps);
+        search_voxel(walk, source.words, sources, outputs.words[i], taps);
         bool whole = true;
         for (int s = 0; s < K; ++s) {
             int32_t *to = f->compact + compact_at(K, outputs.capacity, s, i);
@@ -294,6 +296,7 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
         map_compact_host(layout, kernel, source, outputs, forms);
         return status_success();
     }
+    const search_walk<W> walk = search_walk_make<W>(layout, kernel);
     int64_t count = voxel_set_count(outputs);
     int32_t sources = voxel_set_count(source);
     int columns = map_os_columns(kernel, forms->threshold, forms->half);
@@ -309,7 +312,7 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
     for (int64_t c = 0; c < chunks; ++c) {
         int32_t taps[kernel_volume_max];
         for (int64_t o = c * 1024; o < min_of(count, (c + 1) * 1024); ++o) {
-            search_voxel(layout, kernel, source.words, sources, outputs.words[o], taps);
+            search_voxel(walk, source.words, sources, outputs.words[o], taps);
             map_forms_put(kernel, forms, o, outputs.capacity, columns, taps);
         }
     }

@@ -14,8 +14,6 @@
 #include "base/integer.h"
 #include "status.h"
 
-#include <string.h>
-
 namespace spira {
 
 enum { kernel_size_max = 15, kernel_volume_max = 15 * 15 * 15 };
@@ -90,16 +88,6 @@ SPIRA_BOTH int kernel_step(const kernel_shape *s) {
     return s->dilation.z * s->stride.z;
 }
 
-// The displacement of a row's anchor, its member of lowest z.
-SPIRA_BOTH triple kernel_anchor(const kernel_shape *s, int row) {
-    return kernel_displacement(s, row * s->size.z + (s->transposed ? s->size.z - 1 : 0));
-}
-
-// The offset that is j steps above the anchor of its row, j = 0 .. size.z - 1.
-SPIRA_BOTH int kernel_row_member(const kernel_shape *s, int row, int j) {
-    return row * s->size.z + (s->transposed ? s->size.z - 1 - j : j);
-}
-
 SPIRA_BOTH int kernel_reach_axis(int size, int dilation, int stride) {
     return (size % 2 ? size / 2 : size - 1) * dilation * stride;
 }
@@ -139,64 +127,6 @@ SPIRA_BOTH bool kernel_is_odd(const kernel_shape *s) {
 // The offset with the opposite displacement. Odd kernels only.
 SPIRA_BOTH int kernel_mirror(const kernel_shape *s, int k) {
     return kernel_volume(s) - 1 - k;
-}
-
-// How other engines order the weights of one layer.
-enum weight_order : int {
-    // [size.x, size.y, size.z, cin, cout]: spira's own.
-    weight_order_spira,
-    // [cout, size.z, size.y, size.x, cin]: spconv 2, whose spatial axes are z, y, x.
-    weight_order_spconv,
-    // [volume, cin, cout], x fastest if the volume is odd, z fastest if it is even: TorchSparse.
-    weight_order_torchsparse,
-    // [volume, cin, cout], x fastest: MinkowskiEngine's hypercube.
-    weight_order_minkowski,
-};
-
-// The index of weight (k, i, o) in an engine's array; k is in spira's order.
-SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int cout, int k, int i,
-                                int o) {
-    int ix = k / (size.y * size.z), iy = k / size.z % size.y, iz = k % size.z;
-    int x_fastest = (iz * size.y + iy) * size.x + ix;
-    bool odd = size.x * size.y * size.z % 2 != 0;
-    switch (order) {
-    case weight_order_spconv:
-        return ((int64_t)o * (size.x * size.y * size.z) + x_fastest) * cin + i;
-    case weight_order_torchsparse:
-        return ((int64_t)(odd ? x_fastest : k) * cin + i) * cout + o;
-    case weight_order_minkowski:
-        return ((int64_t)x_fastest * cin + i) * cout + o;
-    default:
-        return ((int64_t)k * cin + i) * cout + o;
-    }
-}
-
-// Copies a layer's weights from an engine's order into spira's.
-//
-// inputs   source [volume * cin * cout] elements of element_size bytes, in `order`
-// outputs  target [volume, cin, cout]: offsets in spira's order; must not overlap source
-SPIRA_API status weight_reorder(weight_order order, triple size, int cin, int cout,
-                                size_t element_size, const void *source, void *target) {
-    SPIRA_REQUIRE(source, status_null_pointer, "source", 0);
-    SPIRA_REQUIRE(target, status_null_pointer, "target", 0);
-    SPIRA_REQUIRE(order >= weight_order_spira && order <= weight_order_minkowski,
-                  status_unsupported, "order", order);
-    kernel_shape shape = {size, {1, 1, 1}, {1, 1, 1}, false};
-    SPIRA_TRY(kernel_check(&shape));
-    SPIRA_REQUIRE(cin >= 1, status_bad_size, "cin", cin);
-    SPIRA_REQUIRE(cout >= 1, status_bad_size, "cout", cout);
-    SPIRA_REQUIRE(element_size >= 1, status_bad_size, "element_size", element_size);
-    for (int k = 0; k < kernel_volume(&shape); ++k) {
-        for (int i = 0; i < cin; ++i) {
-            for (int o = 0; o < cout; ++o) {
-                int64_t to = ((int64_t)k * cin + i) * cout + o;
-                int64_t from = weight_index(order, size, cin, cout, k, i, o);
-                memcpy((char *)target + to * (int64_t)element_size,
-                       (const char *)source + from * (int64_t)element_size, element_size);
-            }
-        }
-    }
-    return status_success();
 }
 
 } // namespace spira

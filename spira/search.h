@@ -5,8 +5,10 @@
 // together: one binary search finds the row's anchor (its lowest z), and a short scan upward finds
 // the others.
 //
-// These functions run on the host and in kernels, and allocate nothing. They need only the
-// coordinate word (word.h) and the offsets (offset.h), so they can be lifted out as they are.
+// These functions run on the host and in kernels, also in those that are compiled at run time
+// (NVRTC), and allocate nothing. They need only the coordinate word (word.h) and the offsets
+// (offset.h), so they can be lifted out as they are. search.cuh and index/plane_search.cuh search
+// the same walk by warps and thread blocks.
 //
 // Invariants: `source` ascends, without duplicates. Every voxel is inside the layout, and the
 // layout's guard margin covers the kernel's reach, so that no query wraps.
@@ -17,6 +19,44 @@
 #include "word.h"
 
 namespace spira {
+
+// A kernel as the search walks it: by ascending displacement. Step number a is offset a, or offset
+// volume - 1 - a of a transposed kernel. A row is the size_z steps that share x and y, a plane the
+// size_y rows that share x.
+template <typename W>
+struct search_walk {
+    W base, step_x, step_y; // packed: the lowest displacement, and from one to the next
+    uint32_t span;          // from the lowest to the highest member of a row
+    uint32_t step;          // between neighbours of a row
+    int shift;              // log2(step), or -1 if step is no power of two
+    int size_x, size_y, size_z, volume;
+    bool transposed;
+};
+
+template <typename W>
+SPIRA_BOTH search_walk<W> search_walk_make(const word_layout *layout, const kernel_shape *kernel) {
+    search_walk<W> walk;
+    triple unit = triple_multiply(kernel->dilation, kernel->stride);
+    walk.volume = kernel_volume(kernel);
+    triple lowest = kernel_displacement(kernel, kernel->transposed ? walk.volume - 1 : 0);
+    walk.base = word_delta<W>(layout, lowest);
+    walk.step_x = word_delta<W>(layout, triple_make(unit.x, 0, 0));
+    walk.step_y = word_delta<W>(layout, triple_make(0, unit.y, 0));
+    walk.span = (uint32_t)(kernel->size.z - 1) * (uint32_t)unit.z;
+    walk.step = (uint32_t)unit.z;
+    walk.shift = is_power_of_two(unit.z) ? bits_for((uint64_t)unit.z) - 1 : -1;
+    walk.size_x = kernel->size.x;
+    walk.size_y = kernel->size.y;
+    walk.size_z = kernel->size.z;
+    walk.transposed = kernel->transposed;
+    return walk;
+}
+
+// The word that an output looks for at the first step of row y of a plane.
+template <typename W>
+SPIRA_BOTH W search_anchor(const search_walk<W> &walk, W output, int plane, int y) {
+    return output + walk.base + (W)plane * walk.step_x + (W)y * walk.step_y;
+}
 
 // Returns the first position in source [begin, end) whose word is not below `key`, or `end`.
 template <typename W>
@@ -34,41 +74,41 @@ SPIRA_BOTH int search_lower_bound(const W *source, int begin, int end, W key) {
 
 // One step of the scan: advances the cursor to the first word that is not below `query`, and
 // returns its position if it is `query`, or -1. Any number of words may lie between two members of
-// a row. It never reads at or past `end`.
+// a row: behind the next few it goes on by binary search. It never reads at or past `end`.
 template <typename W>
 SPIRA_BOTH int search_scan(const W *source, int end, W query, int *cursor) {
+    const int few = end - *cursor < 16 ? end : *cursor + 16;
     int c = *cursor;
-    while (c < end && source[c] < query) {
+    while (c < few && source[c] < query) {
         ++c;
     }
+    c = c == few ? search_lower_bound(source, c, end, query) : c;
     *cursor = c;
     return c < end && source[c] == query ? c : -1;
 }
 
-// Searches one row of one output: writes taps [size.z], `spacing` apart, source positions or -1, in
-// the order of the offsets.
+// Searches one row of one output in source [0, count) of sorted words. Writes to taps [volume] the
+// source positions, or -1, of the row's offsets.
 //
-// inputs   source [end] sorted words; the search looks at [begin, end)
-//          query: the output's word; row: 0 .. kernel_rows - 1
-// cost     one binary search and about size.z + 1 reads
+// row   0 .. size_x * size_y - 1, by ascending displacement
+// cost  one binary search and about size_z + 1 reads
 template <typename W>
-SPIRA_BOTH void search_row(const word_layout *layout, const kernel_shape *kernel, const W *source,
-                           int begin, int end, W query, int row, int32_t *taps, int spacing) {
-    W wanted = query + word_delta<W>(layout, kernel_anchor(kernel, row));
-    W step = (W)kernel_step(kernel);
-    int cursor = search_lower_bound(source, begin, end, wanted);
-    for (int j = 0; j < kernel->size.z; ++j, wanted += step) {
-        int k = kernel_row_member(kernel, row, j) - row * kernel->size.z;
-        taps[k * spacing] = search_scan(source, end, wanted, &cursor);
+SPIRA_BOTH void search_row(const search_walk<W> &walk, const W *source, int count, W query, int row,
+                           int32_t *taps) {
+    W wanted = search_anchor(walk, query, row / walk.size_y, row % walk.size_y);
+    int cursor = search_lower_bound(source, 0, count, wanted);
+    for (int a = row * walk.size_z; a < (row + 1) * walk.size_z; ++a, wanted += (W)walk.step) {
+        taps[walk.transposed ? walk.volume - 1 - a : a] =
+            search_scan(source, count, wanted, &cursor);
     }
 }
 
-// Searches all offsets of one output: writes taps [volume], row by row.
+// Searches all offsets of one output: writes taps [volume].
 template <typename W>
-SPIRA_BOTH void search_voxel(const word_layout *layout, const kernel_shape *kernel, const W *source,
-                             int count, W query, int32_t *taps) {
-    for (int row = 0; row < kernel_rows(kernel); ++row) {
-        search_row(layout, kernel, source, 0, count, query, row, taps + row * kernel->size.z, 1);
+SPIRA_BOTH void search_voxel(const search_walk<W> &walk, const W *source, int count, W query,
+                             int32_t *taps) {
+    for (int row = 0; row < walk.size_x * walk.size_y; ++row) {
+        search_row(walk, source, count, query, row, taps);
     }
 }
 

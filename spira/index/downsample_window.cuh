@@ -261,7 +261,7 @@ SPIRA_DEVICE int downsample_padded(int words, int reach) {
 
 // The reach of a window with this many words.
 SPIRA_DEVICE int downsample_reach(int words) {
-    return max(1 << (32 - __clz(words)), (int)search_reach_min);
+    return max(1 << (32 - __clz(words)), (int)search_length_min);
 }
 
 // Whether all groups of the voxels [first, last) lie in the near window.

@@ -15,8 +15,8 @@ struct map_entry {
     uint32_t where; // offset << 14 | output row in the tile << 7 | rank
 };
 
-// Where the search leaves the pairs. A unit is a tile, or a piece of one if the kernel is searched
-// in pieces.
+// Where the search leaves the pairs. A unit is a tile, or the pass of one if the kernel is searched
+// in several.
 struct map_packed {
     map_entry *entry;           // [capacity] unit after unit; the units are in any order
     int64_t *unit_begin;        // [units]
@@ -39,7 +39,7 @@ SPIRA_DEVICE int map_norm(triple size, int k) {
 
 enum {
     map_columns_most = 256,                 // offsets of a tile of the search
-    map_words_most = search_slab_taps / 32, // words of its masks
+    map_words_most = search_pass_taps / 32, // words of its masks
 };
 
 // A tile's taps as bits, by rows and by columns.

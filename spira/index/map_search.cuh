@@ -43,7 +43,7 @@ struct map_batch {
 };
 
 // Writes to chosen [k_end - k_begin] the column of os that each offset has, or -1. before: columns
-// of the pieces before. Returns the columns up to here. Called by one warp.
+// of the passes before. Returns the columns up to here. Called by one warp.
 SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int searched,
                                     int threshold, int before, int16_t *chosen) {
     int lane = threadIdx.x & 31;
@@ -89,7 +89,6 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
 template <typename W, map_mode mode>
 SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
                                   const map_packed *packed, void *shared) {
-    __shared__ search_window windows[kernel_size_max];
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs,
                            count_clamp(*task.source_count, task.source_capacity),
@@ -98,8 +97,8 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
     int first = tile_number * task.shape.rows;
     int rows = min(sets.total - first, task.shape.rows);
     if (rows <= 0) {
-        if (packed && (int)threadIdx.x < task.shape.pieces) {
-            int unit = tile_number * task.shape.pieces + (int)threadIdx.x;
+        if (packed && (int)threadIdx.x < task.shape.passes) {
+            int unit = tile_number * task.shape.passes + (int)threadIdx.x;
             packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
         }
         return;
@@ -108,20 +107,20 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
     // Lists have entries for all offsets. Other forms need only the planes searched.
     bool whole = !task.forms.half || packed;
     int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
-    for (int piece = 0; piece < task.shape.pieces; ++piece) {
-        if (piece) {
+    for (int pass = 0; pass < task.shape.passes; ++pass) {
+        if (pass) {
             __syncthreads();
         }
-        // Pieces go in ascending order of offsets, so a transposed kernel starts at its last plane.
-        int plane = piece * task.shape.slabs;
-        int planes = min(size_x - plane, task.shape.slabs);
+        // Passes go in ascending order of offsets, so a transposed kernel starts at its last plane.
+        int plane = pass * task.shape.planes;
+        int planes = min(size_x - plane, task.shape.planes);
         if (planes <= 0) {
             break;
         }
         plane = walk.transposed ? walk.size_x - plane - planes : plane;
         search_tile tile =
             search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
-                         first, rows, plane, planes, shared, windows);
+                         {first, rows, plane, planes}, shared);
         if (mode == map_mode_os) {
             map_write_os(tile, walk.volume, task.forms.os);
         } else {
@@ -130,7 +129,7 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
         if (packed) {
             triple size = {walk.size_x, walk.size_y, walk.size_z};
             int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
-            map_write_packed(tile, size, searched, tile_number * task.shape.pieces + piece,
+            map_write_packed(tile, size, searched, tile_number * task.shape.passes + pass,
                              tile_number, *packed, (map_entry *)shared, staged);
         }
     }

@@ -103,9 +103,9 @@ SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *ch
 }
 
 // Writes the tile's offsets below `columns` to mask [outputs, words] and mask_any
-// [ceil(outputs / 32), words]; either may be null. A kernel that is searched in pieces must be
-// written by one block, pieces ascending: a piece adds its bits to a word that it shares with the
-// piece before, and the last piece clears the words behind it.
+// [ceil(outputs / 32), words]; either may be null. A kernel that is searched in passes must be
+// written by one block, offsets ascending: a pass adds its bits to a word that it shares with the
+// pass before, and the last pass clears the words behind it.
 SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
                                   uint32_t *mask_any) {
     int end = tile.k_end < columns ? tile.k_end : columns;

@@ -1018,11 +1018,12 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
     forms.ws = device_new<int32_t>(rows * volume);
     REQUIRE_OK(map_build_forms<uint32_t>(&layout, &kernel, set, set, &forms, stream_get()));
     CHECK(expect_no_cuda_error());
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&layout, &kernel);
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
     for (int32_t row : {0, 1, 31, 32, rows / 2, rows - 33, rows - 2, rows - 1}) {
         CUDA_CHECK(cudaMemcpy2D(got.data(), 4, forms.ws + row, (size_t)rows * 4, 4, (size_t)volume,
                                 cudaMemcpyDeviceToHost));
-        search_voxel(&layout, &kernel, words.data(), rows, words[(size_t)row], wanted.data());
+        search_voxel(walk, words.data(), rows, words[(size_t)row], wanted.data());
         CHECK(got == wanted);
     }
 }
@@ -1035,14 +1036,13 @@ __global__ void __launch_bounds__(search_threads)
     forms_of_ones_own(search_walk<W> walk, search_shape shape, search_choice choice,
                       search_sets<W> sets, map_forms forms, int32_t capacity) {
     extern __shared__ int4 forms_shared[];
-    __shared__ search_window windows[kernel_size_max];
     int first = (int)blockIdx.x * shape.rows, rows = min(sets.total - first, shape.rows);
     int columns = forms.half ? walk.volume / 2 : walk.volume;
-    for (int piece = 0; piece < shape.pieces; ++piece) {
-        int slab = piece * shape.slabs, slabs = min(walk.size_x - slab, shape.slabs);
-        slab = walk.transposed ? walk.size_x - slab - slabs : slab; // offsets ascending
-        search_tile tile = search_block(walk, shape, sets, forms.half ? &choice : nullptr, first,
-                                        rows, slab, slabs, forms_shared, windows);
+    for (int pass = 0; pass < shape.passes; ++pass) {
+        int plane = pass * shape.planes, planes = min(walk.size_x - plane, shape.planes);
+        plane = walk.transposed ? walk.size_x - plane - planes : plane; // offsets ascending
+        search_tile tile = search_block(walk, shape, sets, forms.half ? &choice : nullptr,
+                                        {first, rows, plane, planes}, forms_shared);
         if (forms.os) {
             map_write_os(tile, walk.volume, forms.os);
         }

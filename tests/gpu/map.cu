@@ -725,12 +725,13 @@ DEVICE_TEST(gpu_map_beyond_32_bits) {
     REQUIRE(set.count == rows);
     int32_t *map = device_new_poisoned<int32_t>(rows * volume);
     REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&layout, &k);
     std::vector<int32_t> got((size_t)volume), wanted((size_t)volume);
     const int32_t turn = (int32_t)(((int64_t)1 << 31) / volume); // the row of entry 2^31
     for (int32_t row : {0, 1, rows / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1}) {
         snprintf(label, sizeof label, "row %d", row);
         device_copy_out(got.data(), map + row * volume, volume);
-        search_voxel(&layout, &k, set.words.data(), set.count, set.words[(size_t)row],
+        search_voxel(walk, set.words.data(), set.count, set.words[(size_t)row],
                      wanted.data());
         CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     }

@@ -1,7 +1,7 @@
 // tests/host/offset.cpp: offset.h.
 #include "../support/test.h"
 
-#include "../../spira/offset.h"
+#include "../../spira/exchange.h"
 
 #include <algorithm>
 #include <array>
@@ -53,26 +53,6 @@ TEST(offset_transposed_is_the_opposite) {
             triple a = kernel_displacement(&s, k), b = kernel_displacement(&t, k);
             CHECK(a.x == -b.x && a.y == -b.y && a.z == -b.z);
         }
-    }
-}
-
-// A row starts at its anchor, the lowest z, and goes up in equal steps.
-TEST(offset_rows_rise_from_their_anchor) {
-    for (kernel_shape s : shapes) {
-        std::vector<int> seen((size_t)kernel_volume(&s));
-        for (int row = 0; row < kernel_rows(&s); ++row) {
-            triple anchor = kernel_anchor(&s, row);
-            for (int j = 0; j < s.size.z; ++j) {
-                int k = kernel_row_member(&s, row, j);
-                REQUIRE(k >= 0 && k < kernel_volume(&s));
-                ++seen[(size_t)k];
-                CHECK_EQUAL(k / s.size.z, row);
-                triple d = kernel_displacement(&s, k);
-                CHECK(d.x == anchor.x && d.y == anchor.y);
-                CHECK_EQUAL(d.z, anchor.z + j * kernel_step(&s));
-            }
-        }
-        CHECK(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
     }
 }
 

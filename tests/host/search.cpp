@@ -58,20 +58,16 @@ static int64_t check_scene(const scene<W> *s) {
     if (!CHECK_OK(search_check(&s->layout, &s->kernel))) {
         return 0;
     }
-    int volume = kernel_volume(&s->kernel), rows = kernel_rows(&s->kernel), size = s->kernel.size.z;
+    const search_walk<W> walk = search_walk_make<W>(&s->layout, &s->kernel);
+    int volume = kernel_volume(&s->kernel);
     int64_t taps = (int64_t)s->count * volume, found = 0;
     std::vector<int32_t> expected((size_t)taps);
     reference_map(&s->layout, &s->kernel, s->source, s->sources, s->outputs, s->count,
                   expected.data());
-    int32_t *got = guarded_new<int32_t>(volume), *spaced = guarded_new<int32_t>(3 * size);
+    int32_t *got = guarded_new<int32_t>(volume);
     for (int64_t o = 0; o < s->count; ++o) {
-        search_voxel(&s->layout, &s->kernel, s->source, s->sources, s->outputs[o], got);
+        search_voxel(walk, s->source, s->sources, s->outputs[o], got);
         CHECK(std::equal(got, got + volume, expected.begin() + o * volume));
-        int row = (int)(o % rows); // one row by itself, in the form of another layout
-        search_row(&s->layout, &s->kernel, s->source, 0, s->sources, s->outputs[o], row, spaced, 3);
-        for (int j = 0; j < size; ++j) {
-            CHECK_EQUAL(spaced[3 * j], expected[(size_t)(o * volume + row * size + j)]);
-        }
         found += volume - std::count(got, got + volume, -1);
     }
     return found;
@@ -148,13 +144,14 @@ TEST(search_keeps_the_packed_origin) {
         word_layout l = reference_layout<uint32_t>({lo, lo, lo}, {lo + 9, lo + 9, lo + 9}, 1,
                                                    {1, 1, 1}, {1, 1, 1});
         kernel_shape k = kernel_cube(3, 1);
+        const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
         uint32_t *words = words_of(&l, {{0, lo, lo, lo}, {0, lo, lo, lo + 1}});
         int32_t taps[27];
-        search_voxel(&l, &k, words, 2, words[0], taps);
+        search_voxel(walk, words, 2, words[0], taps);
         for (int i = 0; i < 27; ++i) {
             CHECK_EQUAL(taps[i], i == 13 ? 0 : i == 14 ? 1 : -1);
         }
-        search_voxel(&l, &k, words, 2, words[1], taps);
+        search_voxel(walk, words, 2, words[1], taps);
         for (int i = 0; i < 27; ++i) {
             CHECK_EQUAL(taps[i], i == 12 ? 0 : i == 13 ? 1 : -1);
         }
@@ -165,6 +162,7 @@ TEST(search_keeps_the_packed_origin) {
 TEST(search_finds_no_neighbour_in_the_next_field) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {7, 7, 7}, 2, {1, 1, 1}, {1, 1, 1});
     kernel_shape k = kernel_cube(3, 1);
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
     triple top = l.hi; // the last voxel of each field, whatever its width
     uint32_t *z = words_of(&l, {{0, 3, 6, top.z}, {0, 3, 7, 0}});
     uint32_t *y = words_of(&l, {{0, 2, top.y, 7}, {0, 3, 0, 7}});
@@ -172,7 +170,7 @@ TEST(search_finds_no_neighbour_in_the_next_field) {
     for (uint32_t *words : {x, y, z}) {
         for (int32_t o = 0; o < 2; ++o) {
             int32_t taps[27];
-            search_voxel(&l, &k, words, 2, words[o], taps);
+            search_voxel(walk, words, 2, words[o], taps);
             for (int i = 0; i < 27; ++i) {
                 CHECK_EQUAL(taps[i], i == 13 ? o : -1);
             }
@@ -184,26 +182,24 @@ TEST(search_finds_no_neighbour_in_the_next_field) {
 TEST(search_reads_nothing_outside_its_range) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {3, 3, 30}, 1, {1, 1, 1}, {3, 3, 3});
     kernel_shape k = kernel_cube(7, 1);
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
     uint32_t line[31];
     for (int z = 0; z <= 30; ++z) {
         line[z] = word_pack<uint32_t>(&l, {0, 2, 2, z});
     }
-    for (int begin : {0, 1, 10}) {
-        for (int end : {begin, begin + 1, begin + 2, begin + 9}) {
-            for (int o = 0; o <= 30; ++o) {
-                int32_t taps[7];
-                search_row(&l, &k, line, begin, end, line[o], 24, taps, 1); // the row (0, 0)
-                for (int j = 0; j < 7; ++j) {
-                    int source = o + j - 3;
-                    CHECK_EQUAL(taps[j], source >= begin && source < end ? source : -1);
-                }
+    int32_t taps[343];
+    for (int count : {0, 1, 2, 9, 11, 28}) {
+        for (int o = 0; o <= 30; ++o) {
+            search_row(walk, line, count, line[o], 24, taps); // the row (0, 0)
+            for (int j = 0; j < 7; ++j) {
+                int source = o + j - 3;
+                CHECK_EQUAL(taps[24 * 7 + j], source >= 0 && source < count ? source : -1);
             }
         }
     }
-    int32_t taps[343];
-    search_voxel(&l, &k, line, 0, line[4], taps); // no source at all
+    search_voxel(walk, line, 0, line[4], taps); // no source at all
     CHECK(std::all_of(taps, taps + 343, [](int t) { return t == -1; }));
-    search_voxel<uint32_t>(&l, &k, nullptr, 0, line[4], taps);
+    search_voxel<uint32_t>(walk, nullptr, 0, line[4], taps);
     CHECK(std::all_of(taps, taps + 343, [](int t) { return t == -1; }));
 }
 
@@ -211,13 +207,14 @@ TEST(search_reads_nothing_outside_its_range) {
 TEST(search_scans_past_many_words) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {0, 0, 200}, 1, {1, 1, 1}, {0, 0, 60});
     kernel_shape k = {{1, 1, 5}, {1, 1, 30}, {1, 1, 1}, false};
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
     uint32_t words[201];
     for (int z = 0; z <= 200; ++z) {
         words[z] = word_pack<uint32_t>(&l, {0, 0, 0, z});
     }
     for (int z = 0; z <= 200; ++z) {
         int32_t taps[5];
-        search_voxel(&l, &k, words, 201, words[z], taps);
+        search_voxel(walk, words, 201, words[z], taps);
         for (int j = 0; j < 5; ++j) {
             int source = z + 30 * (j - 2);
             CHECK_EQUAL(taps[j], source >= 0 && source <= 200 ? source : -1);
@@ -230,12 +227,13 @@ TEST(search_scans_past_many_words) {
 TEST(search_strided_layer_of_equal_sizes) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {31, 31, 31}, 1, {2, 2, 2}, {1, 1, 1});
     kernel_shape k = kernel_cube(3, 1);
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
     uint32_t *in = words_of(&l, {{0, 3, 3, 3}, {0, 5, 5, 4}, {0, 9, 8, 8}});
     uint32_t *out = words_of(&l, {{0, 2, 2, 2}, {0, 4, 4, 4}, {0, 8, 8, 8}});
     scene<uint32_t> s = {l, k, in, out, 3, 3};
     CHECK_EQUAL(check_scene(&s), 4);
     int32_t taps[27];
-    search_voxel(&l, &k, in, 3, out[1], taps);
+    search_voxel(walk, in, 3, out[1], taps);
     CHECK_EQUAL(taps[0], 0); // (3, 3, 3) lies at (-1, -1, -1)
     CHECK_EQUAL(taps[26], -1);
     CHECK_EQUAL(taps[25], 1);  // (5, 5, 4) at (1, 1, 0)
@@ -245,9 +243,10 @@ TEST(search_strided_layer_of_equal_sizes) {
 TEST(search_takes_duplicates) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {7, 7, 7}, 1, {1, 1, 1}, {1, 1, 1});
     kernel_shape k = kernel_cube(3, 1);
+    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
     uint32_t *words = words_of(&l, {{0, 1, 1, 1}, {0, 1, 1, 1}, {0, 1, 1, 1}, {0, 1, 1, 2}});
     int32_t taps[27];
-    search_voxel(&l, &k, words, 4, words[0], taps);
+    search_voxel(walk, words, 4, words[0], taps);
     CHECK_EQUAL(taps[13], 0); // the first of them, and no tap behind them is dropped
     CHECK_EQUAL(taps[14], 3);
 }
