@@ -292,6 +292,8 @@ CHECK := build/check
 ARCHS := 90a 75 80 100
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
 NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh spira/gemm/%),$(filter %.cuh,$(HEADERS)))
+NVRTC        := $(if $(NVCC),$(dir $(firstword $(wildcard $(dir $(NVCC))../include/nvrtc.h \
+                  $(dir $(NVCC))../targets/*/include/nvrtc.h))))
 UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units/*.cu))
 
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok
@@ -300,7 +302,7 @@ NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.o
                 $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
                 $(UNITS:%=$(CHECK)/units/%.ok) $(ARCHS:%=$(CHECK)/stream/%.ok) \
                 $(CHECK)/include/90.ok $(ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok \
-                $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok)
+                $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok) $(if $(NVRTC),$(CHECK)/nvrtc.ok)
 FORMAT_CHECK := $(CHECK)/format.ok
 
 CHECKS  := $(if $(NVCC),$(NVCC_CHECKS)) $(HOST_CHECKS) $(if $(CLANG),$(CLANG_CHECKS)) \
@@ -360,6 +362,12 @@ $(CHECK)/include/%.ok: tests/build/units/include.cu
 $(CHECK)/stream/%.ok: examples/stream.cu
 	$(call attempt,examples/stream.cu for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(HASTY) \
 	      $(DEPENDS) -c $< -o $(@:.ok=.o))
+
+# search.h compiles at run time, too.
+$(CHECK)/nvrtc.ok: NVRTC_LIB = $(firstword $(wildcard $(NVRTC)../lib64) $(NVRTC)../lib)
+$(CHECK)/nvrtc.ok: tests/build/nvrtc.cpp spira/search.h
+	$(call attempt,search.h by NVRTC,$(CXX) $(HOSTFLAGS) $(DEPENDS) -I$(NVRTC) $< -L$(NVRTC_LIB) \
+	      -Xlinker -rpath=$(NVRTC_LIB) -lnvrtc -o $(@:.ok=) && $(@:.ok=) . 75 80 90a 100)
 
 $(CHECK)/fast_math.ok: tests/build/units/voxelize.cu
 	$(call attempt,voxelize with --use_fast_math,$(NVCC) $(NVCCFLAGS) --use_fast_math \

@@ -136,8 +136,8 @@ SPIRA_API void search_truth_sample(bench_pool *pool, const search_case<W> *c, se
     t->first = set.capacity - 1 - (t->count - 1) * t->step;
     int32_t *map = bench_host<int32_t>(pool, (int64_t)t->count * volume);
     for (int64_t i = 0; i < t->count; ++i) {
-        spira::search_voxel(walk, set.words, set.capacity,
-                            set.words[t->first + i * t->step], map + i * volume);
+        spira::search_voxel(walk, set.words, set.capacity, set.words[t->first + i * t->step],
+                            map + i * volume);
     }
     t->map = map;
     t->got = bench_device<int32_t>(pool, (int64_t)t->count * volume);

@@ -29,8 +29,12 @@ typedef size_t uintptr_t;
 #endif
 
 // Everything has internal linkage: two translation units that are built for different
-// architectures must never share a kernel or a launcher.
+// architectures must never share a kernel or a launcher. NVRTC compiles no host functions.
+#ifdef __CUDACC_RTC__
+#define SPIRA_API [[maybe_unused]] static inline __host__ __device__
+#else
 #define SPIRA_API [[maybe_unused]] static inline
+#endif
 
 #ifdef __CUDACC__
 #define SPIRA_HD __host__ __device__

@@ -1,12 +1,12 @@
 // spira/search.cuh: the z-delta search for a block of consecutive outputs.
 //
 // Consecutive sorted outputs look for words in consecutive parts of the source. For one plane (the
-// offsets that share x), the words that a whole tile of outputs can look for form one window, little
-// longer than the tile. A warp brackets the window with one search and copies it to shared memory,
-// as 32-bit distances from the window's lowest query, for words of any width. Then each thread finds
-// the anchor of one row of one output by a branch-free binary search, reads the few words above it,
-// and keeps the members of the row. They go to a tile of the map in shared memory; map.cuh writes
-// every form from there.
+// offsets that share x), the words that a whole tile of outputs can look for form one window,
+// little longer than the tile. A warp brackets the window with one search and copies it to shared
+// memory, as 32-bit distances from the window's lowest query, for words of any width. Then each
+// thread finds the anchor of one row of one output by a branch-free binary search, reads the few
+// words above it, and keeps the members of the row. They go to a tile of the map in shared memory;
+// map.cuh writes every form from there.
 //
 // Scopes: one thread, search.h; a warp, search_warp_*; a thread block, search_block. Small cubic
 // kernels have a faster search, by a warp for each plane: index/plane_search.cuh.
@@ -226,9 +226,9 @@ SPIRA_DEVICE uint32_t search_member(const search_walk<W> &walk, uint32_t above) 
     return above > walk.span || above % walk.step ? UINT32_MAX : above / walk.step;
 }
 
-// Searches `rows` rows of one output in a window, at most `ahead`, interleaved. Each search walks to
-// the first word that is not below the anchor, in six steps of three instructions and one more step
-// for each doubling of the length. Then it writes the members of the row to the taps.
+// Searches `rows` rows of one output in a window, at most `ahead`, interleaved. Each search walks
+// to the first word that is not below the anchor, in six steps of three instructions and one more
+// step for each doubling of the length. Then it writes the members of the row to the taps.
 //
 // anchor  of the first row, as a distance; the next row's is step_y higher
 // taps    shared address of the first row's lowest member; side: bytes to the next member
@@ -295,10 +295,9 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
 
 // search_row, for planes without a window. Rare, so it is not inlined.
 template <typename W>
-[[maybe_unused]] static __device__ __noinline__ void search_far_row(const search_walk<W> &walk,
-                                                                    const W *source, int count,
-                                                                    W query, int row,
-                                                                    int32_t *taps) {
+[[maybe_unused]] static __device__ __noinline__ void
+search_far_row(const search_walk<W> &walk, const W *source, int count, W query, int row,
+               int32_t *taps) {
     search_row(walk, source, count, query, row, taps);
 }
 
@@ -330,8 +329,8 @@ SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int
 }
 
 // Searches a thread's share of a part, in windows that are loaded: writes to the tile. Threads that
-// share an output take alternate planes. K = 3, 5: a cube of that size; K = 0: any kernel, with more
-// instructions.
+// share an output take alternate planes. K = 3, 5: a cube of that size; K = 0: any kernel, with
+// more instructions.
 template <typename W, int K>
 SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_sets<W> &sets,
                                     const search_choice *choice, const search_part &part,
@@ -382,10 +381,14 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
                                       const search_part &part, void *shared) {
     __shared__ search_window windows[search_planes_most];
     const int columns = walk.size_y * walk.size_z;
-    search_tile tile = {(int32_t *)((char *)shared + search_windows_bytes(shape)), part.first,
-                        part.rows, part.plane * columns, 0, shape.pitch};
-    tile.k_begin = walk.transposed ? walk.volume - tile.k_begin - part.planes * columns
-                                   : tile.k_begin;
+    search_tile tile = {(int32_t *)((char *)shared + search_windows_bytes(shape)),
+                        part.first,
+                        part.rows,
+                        part.plane * columns,
+                        0,
+                        shape.pitch};
+    tile.k_begin =
+        walk.transposed ? walk.volume - tile.k_begin - part.planes * columns : tile.k_begin;
     tile.k_end = tile.k_begin + part.planes * columns;
     const int fill = (shape.rows * shape.pitch + 3) / 4 + search_tile_slack / 4;
     for (int i = threadIdx.x; i < fill; i += search_threads) {

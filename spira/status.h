@@ -8,7 +8,9 @@
 
 #include "config.h"
 
+#ifndef __CUDACC_RTC__
 #include <stdio.h>
+#endif
 
 namespace spira {
 
@@ -120,6 +122,7 @@ SPIRA_API bool status_tells_zero(status_code code) {
     }
 }
 
+#ifndef __CUDACC_RTC__
 // Writes "subject: sentence: detail" to text [size], always terminated: without the subject if
 // there is none, without the detail if there is none. Returns text. Under nvcc an error of the CUDA
 // runtime is followed by the runtime's own words.
@@ -139,6 +142,7 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
     }
     return text;
 }
+#endif
 
 // Variadic, since template arguments are separated by commas.
 #define SPIRA_TRY(...)                                                                             \

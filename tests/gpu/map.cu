@@ -731,8 +731,7 @@ DEVICE_TEST(gpu_map_beyond_32_bits) {
     for (int32_t row : {0, 1, rows / 2, turn - 1, turn, turn + 1, rows - 2, rows - 1}) {
         snprintf(label, sizeof label, "row %d", row);
         device_copy_out(got.data(), map + row * volume, volume);
-        search_voxel(walk, set.words.data(), set.count, set.words[(size_t)row],
-                     wanted.data());
+        search_voxel(walk, set.words.data(), set.count, set.words[(size_t)row], wanted.data());
         CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     }
     int32_t *pairs = device_new<int32_t>(volume);
