@@ -107,10 +107,11 @@ static side::check_layer net_check_fetch(bench_session *s, const net_work<W> *w,
     c.params = w->params;
     c.map = sample->map;
     c.outputs = sample->outputs;
-    c.in = net_fetch(s, w, c.layer->source, sample->source, sample->pairs);
-    c.in2 = net_fetch(s, w, c.layer->source2, sample->source, sample->pairs);
+    c.in = net_fetch(s, w, spira::net_number(c.layer->source), sample->source, sample->pairs);
+    c.in2 = net_fetch(s, w, spira::net_number(c.layer->source2), sample->source, sample->pairs);
     if (c.step->shortcut == spira::net_none) {
-        c.residual = net_fetch(s, w, c.layer->residual, sample->output, sample->outputs);
+        c.residual =
+            net_fetch(s, w, spira::net_number(c.layer->residual), sample->output, sample->outputs);
     }
     if (c.step->fused_into == spira::net_none) {
         c.got = net_fetch(s, w, layer, sample->output, sample->outputs);
@@ -163,9 +164,9 @@ static void net_check_join(bench_session *s, const net_work<W> *w, int layer) {
     const int32_t voxels = *w->sets[step->set].count;
     spira::join_sum_args args = spira::net_join_sum_args(w->plan, layer, &run);
     args.sets = 0;
-    for (int r = 0; r < reads.count; ++r) {
-        if (reads.layer[r] != spira::net_none) {
-            args.in[args.sets++] = net_download(s, w, reads.layer[r]);
+    for (int source : reads.layer) {
+        if (source != spira::net_none) {
+            args.in[args.sets++] = net_download(s, w, source);
         }
     }
     args.rows.begin = bench_download(&s->pool, args.rows.begin, (int64_t)voxels + 1);
@@ -183,7 +184,7 @@ static void net_check_dense(bench_session *s, const net_work<W> *w, int layer) {
     spira::device_status trouble = {};
     spira::dense_args<W> args = spira::net_dense_args(w->plan, layer, &run);
     args.set = w->sets[w->plan->step[layer].set];
-    args.features = net_download(s, w, w->plan->layers[layer].source);
+    args.features = net_download(s, w, spira::net_number(w->plan->layers[layer].source));
     args.out = bench_host<char>(&s->pool, net_bytes(w, layer));
     args.trouble = &trouble;
     BENCH_TRY(spira::dense_host(&args));

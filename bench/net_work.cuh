@@ -43,7 +43,7 @@ SPIRA_API net_job net_job_make(const char *bench, const char *name, int K, int b
 template <typename W>
 struct net_work {
     const net_job *job;
-    const networks::network *table;
+    networks::network *table;
     bench_scene<W> scene; // its set has exactly the capacity of its voxels
     spira::net_limits limits;
     spira::net_plan *plan;
@@ -60,7 +60,7 @@ struct net_work {
     char label[200];
 };
 
-SPIRA_API const networks::network *net_table(bench_pool *pool, const net_job *job) {
+SPIRA_API networks::network *net_table(bench_pool *pool, const net_job *job) {
     networks::network *table = bench_host<networks::network>(pool, 1);
     if (job->K) {
         networks::network_sparseresnet(table, job->K, true);
@@ -170,7 +170,7 @@ SPIRA_API void net_side_open(spira::net_side *side) {
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
-    BENCH_CUDA(cudaEventCreateWithFlags(&side->near, cudaEventDisableTiming));
+    BENCH_CUDA(cudaEventCreateWithFlags(&side->early, cudaEventDisableTiming));
 }
 
 SPIRA_API void net_side_close(spira::net_side *side) {
@@ -178,7 +178,7 @@ SPIRA_API void net_side_close(spira::net_side *side) {
     BENCH_CUDA(cudaEventDestroy(side->begun));
     BENCH_CUDA(cudaEventDestroy(side->indexed));
     BENCH_CUDA(cudaEventDestroy(side->features));
-    BENCH_CUDA(cudaEventDestroy(side->near));
+    BENCH_CUDA(cudaEventDestroy(side->early));
 }
 
 // ---- planning -----------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
     w->limits.overlap = true;
-    w->limits.overlap_near = networks::network_dilates(w->table);
+    w->limits.overlap_early = networks::network_dilates(w->table);
     BENCH_TRY(spira::net_plan_device<W>(bench_gpu(), w->table->layers, w->table->count,
                                         &w->scene.layout, &w->limits, w->plan));
 }
@@ -211,10 +211,12 @@ static void net_sets_make(bench_pool *pool, net_work<W> *w) {
     limits.voxels = w->limits.voxels = w->scene.set.capacity;
     limits.type = spira::numeric_f32;
     BENCH_TRY(spira::net_plan_sets(w->table->layers, w->table->count, &limits, false, w->plan));
+    int32_t voxels[spira::net_sets_max] = {};
     for (int i = 1; i < w->plan->sets; ++i) { // isolated voxels that dilate need as much
         const bool grows = w->plan->set[i].by != spira::net_set_floor;
-        limits.set_voxels[i] = grows ? (int32_t)spira::min_of(8LL * limits.voxels, 1 << 28) : 0;
+        voxels[i] = grows ? (int32_t)spira::min_of(8LL * limits.voxels, 1 << 28) : 0;
     }
+    spira::net_capacities(w->plan, voxels, w->table->layers);
     BENCH_TRY(spira::net_plan_host<W>(w->table->layers, w->table->count, &w->scene.layout, &limits,
                                       w->plan));
     void *block = malloc(w->plan->workspace_bytes + spira::workspace_alignment); // mostly unused
@@ -232,8 +234,9 @@ static void net_sets_make(bench_pool *pool, net_work<W> *w) {
     w->sets[0] = w->scene.fine.host;
     for (int i = 1; i < w->plan->sets; ++i) {
         w->sets[i] = net_set_keep(pool, w, i, memory);
-        w->limits.set_voxels[i] = spira::max_of(w->sets[i].capacity, 1);
+        voxels[i] = (int32_t)spira::max_of(w->sets[i].capacity, 1);
     }
+    spira::net_capacities(w->plan, voxels, w->table->layers);
     free(block);
 }
 

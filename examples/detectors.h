@@ -42,16 +42,6 @@ SPIRA_API int network_down_z(network *n, const char *name, int source, int chann
     return i;
 }
 
-// Adds a layer without parameters.
-SPIRA_API int network_plain(network *n, const char *name, spira::net_op op, int source) {
-    int i = network_conv(n, name, source, 0, 1, 1);
-    n->layers[i].op = op;
-    n->layers[i].axis = spira::join_axis_none;
-    n->layers[i].norm = false;
-    n->layers[i].act = spira::activation_none;
-    return i;
-}
-
 // Adds residual blocks PREFIX.FIRST and PREFIX.(FIRST + 1), whose convolutions have biases.
 SPIRA_API int network_biased_blocks(network *n, const char *prefix, int first, int source,
                                     int channels) {
@@ -82,7 +72,7 @@ SPIRA_API void network_voxelbackbone8x(network *n) {
     at = network_conv(n, "conv4.1.0", at, 64, 3, 1);
     at = network_conv(n, "conv4.2.0", at, 64, 3, 1);
     at = network_down_z(n, "conv_out.0", at, 128);
-    network_plain(n, "dense", spira::net_dense, at);
+    network_add(n, "dense", spira::net_layer_dense("", at));
 }
 
 // ---- SpMiddleResNetFHD --------------------------------------------------------------------------
@@ -100,7 +90,7 @@ SPIRA_API void network_spmiddleresnetfhd(network *n) {
     n->layers[at].padding.z = 0;
     at = network_biased_blocks(n, "conv4", 3, at, 128);
     at = network_down_z(n, "extra_conv.0", at, 128);
-    network_plain(n, "dense", spira::net_dense, at);
+    network_add(n, "dense", spira::net_layer_dense("", at));
 }
 
 // The encoder of BEVFusion (mmdetection3d). Its rows of the bird's-eye map run along x, its columns
@@ -130,10 +120,8 @@ SPIRA_API void network_voxelnext(network *n, bool large) {
         snprintf(name, sizeof name, "conv%d", s + 1);
         level[s] = at = network_biased_blocks(n, name, 1, at, width[s]);
     }
-    at = network_plain(n, "flatten", spira::net_join, level[3]); // the union, without z
-    n->layers[at].source2 = level[4];
-    n->layers[at].more_sources = 1;
-    n->layers[at].more[0] = level[5];
+    at = network_add(n, "flatten", spira::net_layer_join("", level[3], level[4]));
+    n->layers[at].source3 = spira::net_from(level[5]); // the union, without z
     n->layers[at].axis = spira::join_axis_z;
     at = network_down(n, "conv_out.0", at, width[5], 3, 1, 1); // stride 1 dilates the set
     n->layers[at].size.z = 1;

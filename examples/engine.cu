@@ -179,14 +179,15 @@ static spira::status sets_measure(const std::vector<frame> &frames, side::job *j
         spira::device_status trouble = {};
         spira::status s = side::prepare_set(job, &p, &trouble);
         limits.voxels = p.set.capacity = *p.set.count;
+        int32_t voxels[spira::net_sets_max] = {};
         if (!spira::status_failed(s) && limits.voxels > 0) {
-            s = side::measure_sets(job, &p, &limits);
+            s = side::measure_sets(job, &p, &limits, voxels);
         }
         side::prepared_free(&p);
         SPIRA_TRY(s);
         most[0] = std::max(most[0], limits.voxels);
         for (int i = 1; i < spira::net_sets_max; ++i) {
-            most[i] = std::max(most[i], limits.set_voxels[i]);
+            most[i] = std::max(most[i], voxels[i]);
         }
     }
     return spira::status_success();
@@ -205,8 +206,9 @@ static spira::status limits_choose(const choices *c, const std::vector<frame> &f
     limits->type = c->common.type;
     double more = std::max(1.0, (double)limits->voxels / most[0]);
     for (int i = 1; i < spira::net_sets_max; ++i) { // sets that dilate may have more than the input
-        limits->set_voxels[i] = (int32_t)std::min((double)INT32_MAX, ceil(most[i] * more));
+        most[i] = (int32_t)std::min((double)INT32_MAX, ceil(most[i] * more));
     }
+    spira::net_capacities(job->plan, most, job->net->layers);
     input_of(job, &frames[0], &job->input);
     job->input.count = &job->input.rows;
     job->input.rows = c->points ? c->points : points;

@@ -201,7 +201,7 @@ static int run_job(const arguments *a, const voxels *v, levels::levels_job<W> *j
 }
 
 template <typename W>
-static int run(const arguments *a, const networks::network *net, const voxels *v,
+static int run(const arguments *a, networks::network *net, const voxels *v,
                const spira::net_limits *limits, const spira::word_layout *layout) {
     levels::levels_job<W> j = {};
     j.chosen = &a->common;
@@ -228,7 +228,7 @@ static spira::status fit(const arguments *a, const networks::network *net, const
 #ifdef __CUDACC__
     limits->type = a->common.type;
 #endif
-    limits->keep_all = limits->dense_f32 = true;
+    limits->keep_all = true;
     spira::word_need need = {};
     need.lo = v->lo;
     need.hi = v->hi;
@@ -243,6 +243,10 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv, &a) || (!rule_make(a.common.net, net) &&
                                    !networks::network_make(a.common.net, &a.common.sizes, net))) {
         return usage();
+    }
+    for (int i = 0; i < net->count; ++i) { // files have fp32
+        const bool dense = net->layers[i].op == spira::net_dense;
+        net->layers[i].format = dense ? spira::net_format_f32 : spira::net_format_same;
     }
     const bool metres = a.common.has_range || a.common.voxel[0] > 0;
     if (metres && (a.extent.x || !networks::network_ranged(net))) {

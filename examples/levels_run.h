@@ -11,7 +11,7 @@ namespace levels {
 template <typename W>
 struct levels_job {
     const side::options *chosen;
-    const networks::network *net;
+    networks::network *net; // its capacities are chosen by sets_measure
     const spira::word_layout *layout;
     spira::net_limits limits;
     const float *params;
@@ -38,26 +38,28 @@ static spira::status sets_make(levels_job<W> *j, const spira::net_limits *limits
     return spira::net_index_host(j->plan, &run);
 }
 
-// Fills limits.set_voxels with the voxels that each set has: isolated voxels grow by any factor,
-// so that the capacities are doubled until all sets fit.
+// Gives the layers the voxels that their sets have as capacities. Isolated voxels grow by any
+// factor, so that the capacities are doubled until all sets fit.
 template <typename W>
 static spira::status sets_measure(levels_job<W> *j) {
     spira::net_limits wide = j->limits;
     wide.type = spira::numeric_f32;
     wide.count_pairs = wide.keep_all = false;
+    SPIRA_TRY(spira::net_plan_sets(j->net->layers, j->net->count, &wide, false, j->plan));
     for (int64_t room = 2 * (int64_t)wide.voxels + 64; room < INT32_MAX / 2; room *= 2) {
-        for (int s = 1; s < spira::net_sets_max; ++s) {
-            wide.set_voxels[s] = (int32_t)room;
-        }
+        int32_t voxels[spira::net_sets_max];
+        std::fill(voxels, voxels + spira::net_sets_max, (int32_t)room);
+        spira::net_capacities(j->plan, voxels, j->net->layers);
         spira::device_status trouble = {};
         void *memory = nullptr;
         const spira::status made = sets_make(j, &wide, &memory, &trouble);
         for (int s = 1; s < j->plan->sets && !spira::status_failed(made); ++s) {
             const int32_t count = *spira::net_voxels(j->plan, s, j->run.input, memory).count;
-            j->limits.set_voxels[s] = count ? count : 1;
+            voxels[s] = count ? count : 1;
         }
         free(memory);
         SPIRA_TRY(made);
+        spira::net_capacities(j->plan, voxels, j->net->layers);
         if (!(trouble.flags & spira::device_flag_capacity)) {
             return spira::device_status_read(&trouble);
         }

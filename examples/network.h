@@ -65,7 +65,7 @@ SPIRA_API void network_voxels(const network *n, spira::voxel_input *in) {
 }
 
 // Whether a layer makes its set by spconv's rule. Such sets take long to make: their first layers
-// had better not wait for all of them (net_limits.overlap_near).
+// had better not wait for all of them (net_limits.overlap_early).
 SPIRA_API bool network_dilates(const network *n) {
     bool dilates = false;
     for (int i = 0; i < n->count; ++i) {
@@ -74,16 +74,22 @@ SPIRA_API bool network_dilates(const network *n) {
     return dilates;
 }
 
-// Adds a convolution with batch norm and ReLU, and returns its index.
+// Adds a layer under a name, and returns its number.
+SPIRA_API int network_add(network *n, const char *name, spira::net_layer layer) {
+    const int i = n->count++;
+    snprintf(n->names[i], sizeof n->names[i], "%s", name);
+    layer.name = n->names[i];
+    n->layers[i] = layer;
+    return i;
+}
+
+// Adds a convolution with batch norm and ReLU.
 SPIRA_API int network_conv(network *n, const char *name, int source, int channels, int size,
                            int stride) {
-    int i = n->count++;
-    spira::net_layer *l = &n->layers[i];
-    snprintf(n->names[i], sizeof n->names[i], "%s", name);
-    *l = spira::net_layer_conv(n->names[i], source, channels, size, stride);
-    l->norm = true;
-    l->act = spira::activation_relu;
-    return i;
+    spira::net_layer l = spira::net_layer_conv(name, source, channels, size, stride);
+    l.norm = true;
+    l.act = spira::activation_relu;
+    return network_add(n, name, l);
 }
 
 // Adds a residual block that reads `source` and, concatenated, `source2` (or net_none).
@@ -94,15 +100,15 @@ SPIRA_API int network_block(network *n, const char *name, int source, int source
     if (from != channels) {
         snprintf(text, sizeof text, "%.20s.shortcut", name);
         shortcut = network_conv(n, text, source, channels, 1, 1);
-        n->layers[shortcut].source2 = source2;
+        n->layers[shortcut].source2 = spira::net_from(source2);
         n->layers[shortcut].act = spira::activation_none;
     }
     snprintf(text, sizeof text, "%.20s.conv1", name);
     int first = network_conv(n, text, source, channels, size, 1);
-    n->layers[first].source2 = source2;
+    n->layers[first].source2 = spira::net_from(source2);
     snprintf(text, sizeof text, "%.20s.conv2", name);
     int second = network_conv(n, text, first, channels, size, 1);
-    n->layers[second].residual = shortcut;
+    n->layers[second].residual = spira::net_from(shortcut);
     return second;
 }
 

@@ -138,8 +138,8 @@ static spira::status check_sum(const job *j, const device_job<W> *d, const resul
     c->params = j->params;
     c->map = map;
     c->outputs = r->voxels[c->step->set];
-    SPIRA_TRY(check_fetch(j, d, r, c->layer->source, &c->in));
-    SPIRA_TRY(check_fetch(j, d, r, c->layer->source2, &c->in2));
+    SPIRA_TRY(check_fetch(j, d, r, spira::net_number(c->layer->source), &c->in));
+    SPIRA_TRY(check_fetch(j, d, r, spira::net_number(c->layer->source2), &c->in2));
     return check_compute(c, r->voxels[c->step->source_set], j->chosen->type);
 }
 
@@ -154,7 +154,9 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
         s = spira::status_failed(s) ? s : check_sum(j, d, r, shortcut, nullptr, &own);
         c.shortcut = &own;
     } else {
-        s = spira::status_failed(s) ? s : check_fetch(j, d, r, c.layer->residual, &c.residual);
+        s = spira::status_failed(s)
+                ? s
+                : check_fetch(j, d, r, spira::net_number(c.layer->residual), &c.residual);
     }
     s = spira::status_failed(s) ? s : check_fetch(j, d, r, layer, &c.got);
     *worst = spira::status_failed(s) ? HUGE_VAL : check_worst(&c, j->chosen->type);

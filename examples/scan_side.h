@@ -143,7 +143,7 @@ static inline int fail(const char *doing, const networks::network *net, spira::s
 
 struct job {
     const options *chosen;
-    const networks::network *net;
+    networks::network *net;
     spira::net_plan *plan;
     spira::word_layout layout;
     spira::voxel_input input;    // host memory; the side fills in the count
@@ -325,29 +325,36 @@ static spira::status measure_plan(const spira::net_plan *plan, const prepared<W>
 }
 
 template <typename W>
-static spira::status measure_within(job *j, const prepared<W> *p, spira::net_limits *limits) {
+static spira::status measure_within(const job *j, const prepared<W> *p,
+                                    const spira::net_limits *limits, int32_t *voxels) {
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
     void *memory = block_new(j->plan->workspace_bytes);
     SPIRA_REQUIRE(memory, spira::status_capacity, "memory", j->plan->workspace_bytes);
-    spira::status s = measure_plan(j->plan, p, memory, limits->set_voxels);
+    spira::status s = measure_plan(j->plan, p, memory, voxels);
     free(memory);
     return s;
 }
 
-// Fills limits->set_voxels with the voxels that each set of the network has in this scan. Sets of a
-// few lone voxels grow beyond the standard capacities of a plan: then it measures once more, with
-// room for all that they can touch.
+// Counts the voxels that each set of the network has in this scan, and gives the layers these
+// capacities. Sets of a few lone voxels grow beyond the standard capacities of a plan: then it
+// measures once more, with room for all that they can touch.
+//
+// voxels [net_sets_max]
 template <typename W>
-static spira::status measure_sets(job *j, const prepared<W> *p, spira::net_limits *limits) {
+static spira::status measure_sets(const job *j, const prepared<W> *p,
+                                  const spira::net_limits *limits, int32_t *voxels) {
     enum { growth = 32 };
-    const spira::status s = measure_within(j, p, limits);
-    if (s.code != spira::status_capacity || limits->voxels > INT32_MAX / growth) {
-        return s;
+    std::fill(voxels, voxels + spira::net_sets_max, 0);
+    SPIRA_TRY(spira::net_plan_sets(j->net->layers, j->net->count, limits, false, j->plan));
+    spira::net_capacities(j->plan, voxels, j->net->layers);
+    spira::status s = measure_within(j, p, limits, voxels);
+    if (s.code == spira::status_capacity && limits->voxels <= INT32_MAX / growth) {
+        std::fill(voxels, voxels + spira::net_sets_max, limits->voxels * growth);
+        spira::net_capacities(j->plan, voxels, j->net->layers);
+        s = measure_within(j, p, limits, voxels);
     }
-    for (int i = 1; i < spira::net_sets_max; ++i) {
-        limits->set_voxels[i] = limits->voxels * growth;
-    }
-    return measure_within(j, p, limits);
+    spira::net_capacities(j->plan, voxels, j->net->layers);
+    return s;
 }
 
 static inline const char *type_name(const options *o) {

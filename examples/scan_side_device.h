@@ -40,7 +40,7 @@ static inline spira::status device_streams_new(cudaStream_t *stream, cudaStream_
     SIDE_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
-    SIDE_CUDA(cudaEventCreateWithFlags(&side->near, cudaEventDisableTiming));
+    SIDE_CUDA(cudaEventCreateWithFlags(&side->early, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
     return spira::status_success();
 }
@@ -48,7 +48,7 @@ static inline spira::status device_streams_new(cudaStream_t *stream, cudaStream_
 static inline void device_streams_free(cudaStream_t stream, cudaStream_t beside,
                                        const spira::net_side *side) {
     const cudaStream_t streams[3] = {stream, beside, side->stream};
-    const cudaEvent_t events[4] = {side->begun, side->indexed, side->near, side->features};
+    const cudaEvent_t events[4] = {side->begun, side->indexed, side->early, side->features};
     for (cudaStream_t one : streams) {
         if (one) {
             cudaStreamDestroy(one);
@@ -226,7 +226,7 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     tuned.records = j->records;
     tuned.record_count = j->record_count;
     tuned.overlap = true;
-    tuned.overlap_near = networks::network_dilates(j->net);
+    tuned.overlap_early = networks::network_dilates(j->net);
     SPIRA_TRY(spira::net_plan_device<W>(&d->gpu, j->net->layers, j->net->count, &j->layout, &tuned,
                                         j->plan));
     cudaFree(d->memory);
@@ -398,7 +398,8 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
     SPIRA_REQUIRE(*p->set.count > 0, spira::status_bad_size, "scan (no voxel is left)", 0);
     p->set.capacity = *p->set.count;
     spira::net_limits limits = job_limits(j, p->set.capacity);
-    SPIRA_TRY(measure_sets(j, p, &limits));
+    int32_t voxels[spira::net_sets_max];
+    SPIRA_TRY(measure_sets(j, p, &limits, voxels));
     limits.type = j->chosen->type;
     SPIRA_TRY(device_new(j, limits.voxels, d));
     SPIRA_TRY(device_upload_rows(j, d));

@@ -52,7 +52,8 @@ static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
     p->set.capacity = *p->set.count;
     spira::net_limits limits = job_limits(j, p->set.capacity);
     limits.count_pairs = true;
-    SPIRA_TRY(measure_sets(j, p, &limits));
+    int32_t voxels[spira::net_sets_max];
+    SPIRA_TRY(measure_sets(j, p, &limits, voxels));
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, &limits, j->plan));
     void *memory = block_new(j->plan->workspace_bytes);
     r->workspace_bytes = j->plan->workspace_bytes;

@@ -23,7 +23,7 @@ namespace spira {
 enum { join_sets_max = 4 };
 
 // The axis that is dropped.
-enum join_axis : int { join_axis_none = -1, join_axis_x, join_axis_y, join_axis_z };
+enum join_axis : int { join_axis_none, join_axis_x, join_axis_y, join_axis_z };
 
 // Which source rows each voxel of the result has. Each array is aligned to 4 bytes.
 struct join_rows {

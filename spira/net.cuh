@@ -42,7 +42,7 @@ namespace spira {
 // shortcut The sum of a fused shortcut is not rounded before it is added (conv): limits->shortcuts
 //          changes the last bits of a network
 // records  Each convolution looks up its deterministic record in limits->records, by the capacity
-//          of its outputs and limits->map_pairs, and takes the choice into its step. A record is
+//          of its outputs and net_layer.pairs, and takes the choice into its step. A record is
 //          ignored if it is of another dataflow than output-stationary, or if this binary cannot
 //          compute the layer so on the device (tune_choice_fits). Layers without a record are
 //          chosen for by conv
@@ -61,7 +61,7 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     size_t scratch = 0, fine_scratch = 0;
     SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
     if (limits->overlap) {
-        const net_part parts[] = {net_part_coarse, net_part_near, net_part_far};
+        const net_part parts[] = {net_part_coarse, net_part_early, net_part_late};
         for (net_part part : parts) {
             SPIRA_TRY(net_scratch<W>(plan, part, &scratch)); // other groups of maps
         }
@@ -82,6 +82,11 @@ SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
                   "plan (made for another GPU model)", p->gpu.capability);
     SPIRA_REQUIRE(format == numeric_any || p->limits.type == format, status_unsupported,
                   "plan (of another type than the function is compiled for)", p->limits.type);
+    for (int i = 0; i < p->layer_count && format != numeric_any; ++i) {
+        if (p->step[i].type != format && p->layers[i].op != net_dense) {
+            return net_fault("format (not the one that the function is compiled for)", i);
+        }
+    }
     return status_success();
 }
 

@@ -24,12 +24,12 @@
 //
 // Capacities. limits.voxels is the capacity of the input set. The set that a run is given must have
 // exactly this capacity (status_capacity otherwise), and its count on the device may be smaller.
-// The other sets have limits.set_voxels. Where that is 0,
+// The capacity of another set is that of the first layer whose set it is. Where that is 0,
 //   floor     have the capacity of the set that they are made of, and so have joins of one set
 //   expanded  may have more voxels than that: twice limits.voxels, and so have joins of more sets
 // but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
 // scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
-// limits.set_voxels is the place to say so.) A count that exceeds its capacity is clamped and
+// net_layer.capacity is the place to say so.) A count that exceeds its capacity is clamped and
 // recorded in the device status.
 //
 // Results. Features of a layer stay in the workspace until the next run if the layer has `keep`, if
@@ -82,6 +82,17 @@ SPIRA_API status net_need(const net_layer *layers, int count, const expand_grid 
 SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
     const expand_grid unlimited = {};
     return net_need(layers, count, &unlimited, need);
+}
+
+// Gives the layers of a network the capacities of their sets.
+//
+// inputs   plan: of these layers, by any planner, with any capacities
+//          capacity [plan->sets]: of each set; entry 0 is not read (limits.voxels)
+// outputs  layers: their members `capacity`
+SPIRA_API void net_capacities(const net_plan *plan, const int32_t *capacity, net_layer *layers) {
+    for (int i = 0; i < plan->layer_count; ++i) {
+        layers[i].capacity = plan->step[i].set ? capacity[plan->step[i].set] : 0;
+    }
 }
 
 // Plans a network for the host loops, in fp32.

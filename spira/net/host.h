@@ -112,7 +112,7 @@ SPIRA_API conv_epilogue net_epilogue_host(const net_plan *p, int layer, const vo
     e.bias = at.bias < 0 ? nullptr : params + at.bias;
     e.scale = at.scale < 0 ? nullptr : params + at.scale;
     e.shift = at.shift < 0 ? nullptr : params + at.shift;
-    e.residual = net_features_of(p, l->residual, features, memory);
+    e.residual = net_features_of(p, net_number(l->residual), features, memory);
     e.act = l->act;
     e.slope = l->slope;
     return e;
@@ -136,7 +136,8 @@ SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_
     const int32_t outputs = voxel_set_count(net_voxels(p, step->set, run->input, memory));
     const int32_t *map =
         step->map == net_none ? nullptr : (const int32_t *)(memory + p->map[step->map].map);
-    const float *in = (const float *)net_features_of(p, l->source, run->features, memory);
+    const float *in =
+        (const float *)net_features_of(p, net_number(l->source), run->features, memory);
     float *out = (float *)net_target(p, layer, run);
     if (!net_is_conv(l)) {
         return pool_host(l->op == net_pool_max ? pool_max : pool_average, in, step->channels, map,
@@ -144,9 +145,10 @@ SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_
     }
     const float *params = (const float *)run->loaded;
     const conv_epilogue e = net_epilogue_host(p, layer, run->features, params, memory);
-    return conv_host(&step->shape, in,
-                     (const float *)net_features_of(p, l->source2, run->features, memory),
-                     params + net_params_of(p, layer).weight, map, outputs, &e, out);
+    return conv_host(
+        &step->shape, in,
+        (const float *)net_features_of(p, net_number(l->source2), run->features, memory),
+        params + net_params_of(p, layer).weight, map, outputs, &e, out);
 }
 
 } // namespace spira

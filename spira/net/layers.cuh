@@ -49,8 +49,8 @@ SPIRA_API conv_shortcut net_conv_shortcut(const net_plan *p, int layer,
     conv_shortcut s = {};
     s.cin = step->shape.cin;
     s.cin2 = step->shape.cin2;
-    s.in = net_features_of(p, p->layers[own].source, run->features, run->memory);
-    s.in2 = net_features_of(p, p->layers[own].source2, run->features, run->memory);
+    s.in = net_features_of(p, net_number(p->layers[own].source), run->features, run->memory);
+    s.in2 = net_features_of(p, net_number(p->layers[own].source2), run->features, run->memory);
     s.weights = (const char *)run->loaded + step->packed;
     s.bias = vectors.bias;
     s.scale = vectors.scale;
@@ -70,8 +70,8 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, const net_run_args<W
     conv_args args = {};
     args.shape = step->shape;
     args.map = &map;
-    args.in = net_features_of(p, l->source, run->features, run->memory);
-    args.in2 = net_features_of(p, l->source2, run->features, run->memory);
+    args.in = net_features_of(p, net_number(l->source), run->features, run->memory);
+    args.in2 = net_features_of(p, net_number(l->source2), run->features, run->memory);
     args.weights = (const char *)run->loaded + step->packed;
     args.epilogue.bias = vectors.bias;
     args.epilogue.scale = vectors.scale;
@@ -82,7 +82,8 @@ SPIRA_API status net_conv_run(const net_plan *p, int layer, const net_run_args<W
         shortcut = net_conv_shortcut(p, layer, run);
         args.shortcut = &shortcut;
     } else {
-        args.epilogue.residual = net_features_of(p, l->residual, run->features, run->memory);
+        args.epilogue.residual =
+            net_features_of(p, net_number(l->residual), run->features, run->memory);
     }
     args.out = net_target(p, layer, run);
     args.programmatic = programmatic;
@@ -98,10 +99,10 @@ SPIRA_API status net_pool_run(const net_plan *p, int layer, const net_run_args<W
     const net_map *map = &p->map[step->map];
     const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
     char *memory = (char *)run->memory;
-    return pool<format>(l->op == net_pool_max ? pool_max : pool_average, p->limits.type,
-                        net_features_of(p, l->source, run->features, memory), step->channels,
-                        (const int32_t *)(memory + map->map), map->volume, outputs.count,
-                        outputs.capacity, net_target(p, layer, run), stream);
+    return pool<format>(l->op == net_pool_max ? pool_max : pool_average, step->type,
+                        net_features_of(p, net_number(l->source), run->features, memory),
+                        step->channels, (const int32_t *)(memory + map->map), map->volume,
+                        outputs.count, outputs.capacity, net_target(p, layer, run), stream);
 }
 
 template <typename W, numeric format>

@@ -16,7 +16,8 @@ struct net_side {
     cudaStream_t stream; // not the stream of the run: the parts would not overlap
     cudaEvent_t begun;   // net_run records it where the second stream starts
     cudaEvent_t indexed; // and where it ends
-    cudaEvent_t near; // plans with limits.overlap_near: where the near part of the index is there
+    cudaEvent_t
+        early; // plans with limits.overlap_early: where the early part of the index is there
     // Null, or an event that the caller has recorded, on either stream or another one, behind the
     // work that produces the features. The layers wait for it; the index does not. Record it anew
     // for each run: an event that a capture recorded is refused outside of that capture.
@@ -28,7 +29,7 @@ SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
                   0);
     SPIRA_REQUIRE(side->begun, status_null_pointer, "side.begun", 0);
     SPIRA_REQUIRE(side->indexed, status_null_pointer, "side.indexed", 0);
-    SPIRA_REQUIRE(side->near || !p->limits.overlap_near, status_null_pointer, "side.near", 0);
+    SPIRA_REQUIRE(side->early || !p->limits.overlap_early, status_null_pointer, "side.early", 0);
     return status_success();
 }
 
@@ -55,17 +56,17 @@ SPIRA_API status net_run_fine(const net_plan *p, int layers, const net_run_args<
 
 // The coarse part of the index, on the second stream, as one part or two.
 template <typename W>
-SPIRA_API status net_run_coarse(const net_plan *p, bool near, const net_run_args<W> *run) {
+SPIRA_API status net_run_coarse(const net_plan *p, bool early, const net_run_args<W> *run) {
     const net_side *side = run->side;
-    if (!near) {
+    if (!early) {
         return net_index_part(p, net_part_coarse, run, side->stream);
     }
-    SPIRA_TRY(net_index_part(p, net_part_near, run, side->stream));
-    SPIRA_TRY(status_from_cuda(cudaEventRecord(side->near, side->stream), "side.near"));
-    return net_index_part(p, net_part_far, run, side->stream);
+    SPIRA_TRY(net_index_part(p, net_part_early, run, side->stream));
+    SPIRA_TRY(status_from_cuda(cudaEventRecord(side->early, side->stream), "side.early"));
+    return net_index_part(p, net_part_late, run, side->stream);
 }
 
-// The whole index and the layers that need no more than its near part, on two streams. *layers:
+// The whole index and the layers that need no more than its early part, on two streams. *layers:
 // their number. The streams are joined at the end, after a failure too, so that a capture can be
 // ended.
 template <typename W, numeric format>
@@ -73,12 +74,12 @@ SPIRA_API status net_run_overlapped(const net_plan *p, const net_run_args<W> *ru
                                     cudaStream_t stream) {
     const net_side *side = run->side;
     const int first = net_fine_layers(p);
-    *layers = net_near_layers(p);
+    *layers = net_early_layers(p);
     SPIRA_TRY(net_wait(side->stream, side->begun, stream));
     const status coarse = net_run_coarse(p, *layers > first, run);
     status fine = net_run_fine<W, format>(p, first, run, stream);
     if (*layers > first && !status_failed(coarse) && !status_failed(fine)) {
-        fine = status_from_cuda(cudaStreamWaitEvent(stream, side->near, 0), "side.near");
+        fine = status_from_cuda(cudaStreamWaitEvent(stream, side->early, 0), "side.early");
         if (!status_failed(fine)) {
             fine = net_layers_start<W, format>(p, first, *layers, run, stream);
         }

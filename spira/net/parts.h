@@ -9,9 +9,9 @@ namespace spira {
 
 // What one call of the index builder covers. With limits.overlap the index has two parts that can
 // be built at the same time: the maps of set 0 onto itself (fine), and everything else (coarse).
-// With limits.overlap_near the coarse part is divided: what the layers up to the second new set
-// need (near) comes before the rest (far).
-enum net_part : int { net_part_all, net_part_fine, net_part_coarse, net_part_near, net_part_far };
+// With limits.overlap_early the coarse part is divided: what the layers up to the second new set
+// need (early) comes before the rest (late).
+enum net_part : int { net_part_all, net_part_fine, net_part_coarse, net_part_early, net_part_late };
 
 SPIRA_API bool net_map_is_fine(const net_map *m) {
     return m->source == 0 && m->outputs == 0;
@@ -24,10 +24,10 @@ SPIRA_API bool net_map_in(const net_map *m, net_part part) {
         return fine;
     case net_part_coarse:
         return !fine;
-    case net_part_near:
-        return !fine && m->near;
-    case net_part_far:
-        return !fine && !m->near;
+    case net_part_early:
+        return !fine && m->early;
+    case net_part_late:
+        return !fine && !m->early;
     default:
         return true;
     }
@@ -43,14 +43,14 @@ SPIRA_API int net_fine_layers(const net_plan *p) {
     return i;
 }
 
-// Number of leading layers that need only the fine and the near part. The same as net_fine_layers
-// if there is no near part: without limits.overlap_near, if set 1 is the last one, or if the next
+// Number of leading layers that need only the fine and the early part. The same as net_fine_layers
+// if there is no early part: without limits.overlap_early, if set 1 is the last one, or if the next
 // layer does not make it from set 0.
-SPIRA_API int net_near_layers(const net_plan *p) {
+SPIRA_API int net_early_layers(const net_plan *p) {
     const int fine = net_fine_layers(p);
     int i = fine;
-    if (!p->limits.overlap_near || p->sets < 3 || p->set[1].parent != 0 || fine == p->layer_count ||
-        p->step[fine].set != 1) {
+    if (!p->limits.overlap_early || p->sets < 3 || p->set[1].parent != 0 ||
+        fine == p->layer_count || p->step[fine].set != 1) {
         return fine;
     }
     while (i < p->layer_count && p->step[i].set <= 1 && p->step[i].source_set <= 1) {
@@ -61,18 +61,18 @@ SPIRA_API int net_near_layers(const net_plan *p) {
 
 // The sets that a part makes: from *first on, before *end.
 SPIRA_API void net_part_sets(const net_plan *p, net_part part, int *first, int *end) {
-    *first = part == net_part_far ? 2 : 1;
-    *end = part == net_part_fine   ? 1
-           : part == net_part_near ? (p->sets < 2 ? p->sets : 2)
-                                   : p->sets;
+    *first = part == net_part_late ? 2 : 1;
+    *end = part == net_part_fine    ? 1
+           : part == net_part_early ? (p->sets < 2 ? p->sets : 2)
+                                    : p->sets;
 }
 
-// Marks the maps of the near part.
-SPIRA_API void net_plan_near(net_plan *p) {
-    const int near = net_near_layers(p);
-    for (int i = net_fine_layers(p); i < near; ++i) {
+// Marks the maps of the early part.
+SPIRA_API void net_plan_early(net_plan *p) {
+    const int early = net_early_layers(p);
+    for (int i = net_fine_layers(p); i < early; ++i) {
         if (p->step[i].map != net_none) {
-            p->map[p->step[i].map].near = true;
+            p->map[p->step[i].map].early = true;
         }
     }
 }

@@ -64,9 +64,9 @@ SPIRA_API void net_place_layout(const net_plan *p, net_map *map, workspace *w) {
 
 // Sets, the rows of joined ones, layouts, pair counts and kept maps.
 SPIRA_API void net_place_index(net_plan *p, workspace *w) {
-    size_t word = (size_t)p->layout.bits / 8;
+    const int64_t word = p->layout.bits / 8;
     for (int s = 1; s < p->sets; ++s) {
-        p->set[s].words = net_take<char>(w, (int64_t)(p->set[s].capacity * word));
+        p->set[s].words = net_take<char>(w, p->set[s].capacity * word);
         p->set[s].count = net_take<int32_t>(w, 1);
         if (p->set[s].by == net_set_joined) {
             p->set[s].begin = net_take<int32_t>(w, (int64_t)p->set[s].capacity + 1);
@@ -148,15 +148,15 @@ SPIRA_API void net_skip_features(const net_plan *p, int layers, workspace *w) {
 
 // Places the temporary maps in the region of the features. With overlap, the first layers write
 // their features while the maps of the coarse part are still read: these maps follow behind them.
-// The maps of the far part are read beside more layers than those of the near part.
+// The maps of the late part are read beside more layers than those of the early part.
 SPIRA_API void net_place_temporary(net_plan *p) {
     workspace w = {nullptr, p->index_bytes};
     net_place_temporary_part(p, p->limits.overlap ? net_part_fine : net_part_all, &w);
     if (p->limits.overlap) {
         net_skip_features(p, net_fine_layers(p), &w);
-        net_place_temporary_part(p, net_part_near, &w);
-        net_skip_features(p, net_near_layers(p), &w);
-        net_place_temporary_part(p, net_part_far, &w);
+        net_place_temporary_part(p, net_part_early, &w);
+        net_skip_features(p, net_early_layers(p), &w);
+        net_place_temporary_part(p, net_part_late, &w);
     }
     if (p->feature_bytes < w.used - p->index_bytes) {
         p->feature_bytes = w.used - p->index_bytes;

@@ -12,18 +12,15 @@ namespace spira {
 // ---- checks -------------------------------------------------------------------------------------
 
 SPIRA_API status net_check_sources(const net_plan *p, int i) {
-    const net_layer *l = &p->layers[i];
-    if (l->op == net_join && (l->more_sources < 0 || l->more_sources > join_sets_max - 2)) {
-        return net_fault("a join of more than four sources", i);
+    const net_reads reads = net_reads_of(&p->layers[i]);
+    if (reads.layer[0] == net_none) {
+        return net_fault("source (it reads nothing)", i);
     }
-    const net_reads reads = net_reads_of(l);
-    for (int r = 0; r < reads.count; ++r) {
-        const int layer = reads.layer[r];
-        const bool optional = r == 1 || r == 2; // a second source, the residual
+    for (int layer : reads.layer) {
         if (layer >= i) {
             return net_fault("reads a layer that does not come before it (a cycle)", i);
         }
-        if (layer < (optional ? (int)net_none : (int)net_input)) {
+        if (layer < net_none) {
             return net_fault("a source that is no layer", i);
         }
         if (layer >= 0 && p->layers[layer].op == net_dense) {
@@ -48,46 +45,77 @@ SPIRA_API status net_check_kernel(const net_layer *l, int i) {
     return status_success();
 }
 
-// What only convolutions have.
-SPIRA_API status net_check_plain(const net_layer *l, int i) {
-    const bool second = l->source2 != net_none && l->op != net_join;
-    if (second || l->residual != net_none || l->bias || l->norm || l->act != activation_none) {
-        return net_fault(net_is_pool(l) ? "pooling with what only a convolution has"
-                                        : "an operation with what only a convolution has",
-                         i);
+SPIRA_API bool net_triple_given(triple t) {
+    return t.x || t.y || t.z;
+}
+
+// A member that is given, though the operation does not have it, or null.
+SPIRA_API const char *net_foreign_member(const net_layer *l) {
+    const bool conv = net_is_conv(l), join = l->op == net_join, kernel = conv || net_is_pool(l);
+    const struct {
+        bool has, given;
+        const char *what;
+    } members[] = {
+        {conv || join, l->source2.plus_two != 0, "source2 (the operation has one source)"},
+        {join, l->source3.plus_two != 0, "source3 (only joins have one)"},
+        {join, l->source4.plus_two != 0, "source4 (only joins have one)"},
+        {conv, l->channels != 0, "channels (the operation keeps its source's)"},
+        {kernel, net_triple_given(l->size), "size (the operation has no kernel)"},
+        {kernel, net_triple_given(l->stride), "stride (the operation has no kernel)"},
+        {kernel, net_triple_given(l->dilation), "dilation (the operation has no kernel)"},
+        {kernel, l->transposed, "transposed (the operation has no kernel)"},
+        {kernel, l->rule != net_rule_floor, "rule (the operation has no kernel)"},
+        {kernel, net_triple_given(l->padding), "padding (the operation has no kernel)"},
+        {conv, l->bias, "bias (only convolutions have one)"},
+        {conv, l->norm, "norm (only convolutions have one)"},
+        {conv, l->residual.plus_two != 0, "residual (only convolutions have one)"},
+        {conv, l->act != activation_none, "act (only convolutions have one)"},
+        {conv && l->act == activation_leaky, l->slope != 0, "slope (without activation_leaky)"},
+        {conv, l->pairs != 0, "pairs (only convolutions have records)"},
+        {join, l->axis != join_axis_none, "axis (only joins have one)"},
+        {l->op == net_dense, l->order != dense_channels_first, "order (of net_dense alone)"},
+    };
+    for (const auto &m : members) {
+        if (m.given && !m.has) {
+            return m.what;
+        }
     }
-    return status_success();
+    return nullptr;
 }
 
 SPIRA_API status net_check_layer(const net_plan *p, int i) {
-    SPIRA_TRY(net_check_sources(p, i));
     const net_layer *l = &p->layers[i];
+    if (l->op < net_conv || l->op > net_dense) {
+        return net_fault("op (an unknown operation)", i);
+    }
+    SPIRA_TRY(net_check_sources(p, i));
+    const char *foreign = net_foreign_member(l);
+    if (foreign) {
+        return net_fault(foreign, i);
+    }
     if (net_is_conv(l) || net_is_pool(l)) {
         SPIRA_TRY(net_check_kernel(l, i));
     }
-    if (l->op < net_conv || l->op > net_dense) {
-        return net_fault("an unknown operation", i);
+    if (net_is_conv(l) && (l->channels < 1 || l->channels > conv_channels_max)) {
+        return net_fault("channels (1 to 4096)", i);
     }
-    if (net_is_conv(l) ? l->channels < 1 || l->channels > conv_channels_max : l->channels != 0) {
-        return net_fault("channels", i);
-    }
-    if (!net_is_conv(l)) {
-        SPIRA_TRY(net_check_plain(l, i));
-    }
-    if (net_is_conv(l) && l->source2 != net_none &&
-        net_source_set(p, l->source2) != net_source_set(p, l->source)) {
+    if (net_is_conv(l) && l->source2.plus_two &&
+        net_source_set(p, net_number(l->source2)) != net_source_set(p, net_number(l->source))) {
         return net_fault("two sources of different sets", i);
     }
     if (l->act < activation_none || l->act > activation_leaky) {
-        return net_fault("an unknown activation", i);
+        return net_fault("act (an unknown activation)", i);
     }
-    if (l->op == net_join && (l->axis < join_axis_none || l->axis > join_axis_z)) {
-        return net_fault("an axis that is not x, y or z", i);
+    if (l->axis < join_axis_none || l->axis > join_axis_z) {
+        return net_fault("axis (not x, y or z)", i);
     }
-    if (l->order != dense_channels_first && l->order != dense_channels_last) {
-        return net_fault("an unknown order of a dense output", i);
+    if (l->order < dense_channels_first || l->order > dense_channels_last) {
+        return net_fault("order (an unknown one)", i);
     }
-    return status_success();
+    if (l->capacity < 0 || l->capacity > INT32_MAX / 2) {
+        return net_fault("capacity (0 to 2^30 - 1)", i);
+    }
+    return l->pairs < 0 ? net_fault("pairs (a negative number)", i) : status_success();
 }
 
 SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
@@ -109,24 +137,16 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
                   "limits.channels", limits->channels);
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
-    SPIRA_REQUIRE(limits->overlap || !limits->overlap_near, status_unsupported,
-                  "limits.overlap_near (without limits.overlap)", 0);
+    SPIRA_REQUIRE(limits->overlap || !limits->overlap_early, status_unsupported,
+                  "limits.overlap_early (without limits.overlap)", 0);
     SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
     SPIRA_TRY(net_check_grid(&limits->grid, limits->batch));
-    for (int s = 0; s < net_sets_max; ++s) {
-        SPIRA_REQUIRE(limits->set_voxels[s] >= 0 && limits->set_voxels[s] <= INT32_MAX / 2,
-                      status_bad_size, "limits.set_voxels", limits->set_voxels[s]);
-    }
     SPIRA_REQUIRE(limits->record_count >= 0, status_bad_size, "limits.record_count",
                   limits->record_count);
     SPIRA_REQUIRE(limits->records || !limits->record_count, status_null_pointer, "limits.records",
                   0);
-    for (int m = 0; m < net_maps_max; ++m) {
-        SPIRA_REQUIRE(limits->map_pairs[m] >= 0, status_bad_size, "limits.map_pairs",
-                      limits->map_pairs[m]);
-    }
     return status_success();
 }
 
@@ -187,8 +207,11 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
     SPIRA_TRY(net_check_layer(p, i));
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
-    step->source_set = net_source_set(p, l->source);
+    step->source_set = net_source_set(p, net_number(l->source));
     SPIRA_TRY(net_output_set(p, i, &step->set));
+    if (l->capacity && l->capacity != p->set[step->set].capacity) {
+        return net_fault("capacity (its set has another one, by the first of its layers)", i);
+    }
     SPIRA_TRY(net_find_map(p, i, &step->map));
     if (step->map == net_none && net_is_pool(l)) {
         return net_fault("pooling over one voxel", i);
@@ -199,10 +222,43 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
 // All sources of a join have the same channels.
 SPIRA_API status net_check_join(const net_plan *p, int i) {
     const net_reads reads = net_reads_of(&p->layers[i]);
-    for (int r = 0; r < reads.count; ++r) {
-        if (reads.layer[r] != net_none &&
-            net_source_channels(p, reads.layer[r]) != p->step[i].channels) {
+    for (int layer : reads.layer) {
+        if (layer != net_none && net_source_channels(p, layer) != p->step[i].channels) {
             return net_fault("a join of sources with different channels", i);
+        }
+    }
+    return status_success();
+}
+
+// The format of a layer's features. Host plans are fp32 throughout, whatever the layers say.
+//
+// Convolutions, pooling and joins write the format that they read. fp32 and tf32 are stored alike:
+// a convolution of one reads features of the other. A dense map has the format of its source, or
+// fp32.
+SPIRA_API status net_plan_format(net_plan *p, int i) {
+    const net_layer *l = &p->layers[i];
+    net_step *step = &p->step[i];
+    if (l->format < net_format_same || l->format > net_format_bf16) {
+        return net_fault("format (an unknown one)", i);
+    }
+    const numeric from = net_type_of(p, net_number(l->source));
+    step->type = !p->device || !l->format ? p->limits.type : (numeric)(l->format - net_format_f32);
+    if (l->op == net_dense) {
+        const numeric own = from == numeric_tf32 ? numeric_f32 : from;
+        step->type = p->device && l->format ? step->type : own;
+        return step->type == own || step->type == numeric_f32
+                   ? status_success()
+                   : net_fault("format (a dense map has that of its source, or fp32)", i);
+    }
+    const net_reads reads = net_reads_of(l);
+    for (int layer : reads.layer) {
+        if (layer == net_none) {
+            continue;
+        }
+        const numeric type = net_type_of(p, layer);
+        if (numeric_size(type) != numeric_size(step->type) ||
+            (numeric_size(type) == 2 && type != step->type)) {
+            return net_fault("format (another one than its source's: only dense maps convert)", i);
         }
     }
     return status_success();
@@ -240,12 +296,14 @@ SPIRA_API status net_plan_shape(net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
     conv_shape *shape = &step->shape;
-    step->channels = net_is_conv(l) ? l->channels : net_source_channels(p, l->source);
+    const int cin = net_source_channels(p, net_number(l->source));
+    step->channels = net_is_conv(l) ? l->channels : cin;
     shape->volume = step->map == net_none ? 1 : p->map[step->map].volume;
-    shape->cin = net_source_channels(p, l->source);
-    shape->cin2 = net_source_channels(p, l->source2);
+    shape->cin = cin;
+    shape->cin2 = net_source_channels(p, net_number(l->source2));
     shape->cout = step->channels;
-    shape->type = p->limits.type;
+    SPIRA_TRY(net_plan_format(p, i));
+    shape->type = step->type;
     step->params = p->params;
     if (l->op == net_join) {
         return net_check_join(p, i);
@@ -276,16 +334,17 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     SPIRA_TRY(net_plan_shape(p, i));
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
-    if (l->residual != net_none && (net_source_set(p, l->residual) != step->set ||
-                                    net_source_channels(p, l->residual) != step->channels)) {
+    const net_reads reads = net_reads_of(l);
+    const int residual = reads.layer[net_reads_residual];
+    if (residual != net_none && (net_source_set(p, residual) != step->set ||
+                                 net_source_channels(p, residual) != step->channels)) {
         return net_fault("a residual of another set or other channels", i);
     }
     bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
     step->last_use = keeps ? p->layer_count : i;
     step->shortcut = step->fused_into = net_none;
-    const net_reads reads = net_reads_of(l);
-    for (int r = 0; r < reads.count; ++r) {
-        net_use(p, reads.layer[r], i);
+    for (int layer : reads.layer) {
+        net_use(p, layer, i);
     }
     return status_success();
 }
@@ -296,8 +355,8 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
 SPIRA_API bool net_read_elsewhere(const net_plan *p, int layer, int reader) {
     for (int i = layer + 1; i < p->layer_count; ++i) {
         const net_reads reads = net_reads_of(&p->layers[i]);
-        for (int r = 0; r < reads.count; ++r) {
-            const bool residual = r == 2;
+        for (int r = 0; r < net_reads_all; ++r) {
+            const bool residual = r == net_reads_residual;
             if (reads.layer[r] == layer && !(residual && i == reader)) {
                 return true;
             }
@@ -308,13 +367,13 @@ SPIRA_API bool net_read_elsewhere(const net_plan *p, int layer, int reader) {
 
 // Returns the shortcut that the table and the limits allow to fuse into a layer, or net_none.
 SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
-    const int s = p->layers[layer].residual;
+    const int s = net_number(p->layers[layer].residual);
     if (!net_is_conv(&p->layers[layer]) || s < 0 || p->limits.shortcuts == net_shortcuts_apart) {
         return net_none;
     }
     const net_layer *l = &p->layers[s];
     const bool plain = net_is_conv(l) && p->step[s].map == net_none && l->act == activation_none &&
-                       l->residual == net_none;
+                       p->step[s].type == p->step[layer].type && !l->residual.plus_two;
     const bool kept =
         l->keep || (p->limits.keep_all && p->limits.shortcuts != net_shortcuts_hidden);
     return plain && !kept && !net_read_elsewhere(p, s, layer) ? s : (int)net_none;
@@ -325,8 +384,8 @@ SPIRA_API void net_join_shortcut(net_plan *p, int layer, int shortcut) {
     p->step[layer].shortcut = shortcut;
     p->step[shortcut].fused_into = layer;
     p->step[shortcut].last_use = shortcut;
-    net_use(p, p->layers[shortcut].source, layer);
-    net_use(p, p->layers[shortcut].source2, layer);
+    net_use(p, net_number(p->layers[shortcut].source), layer);
+    net_use(p, net_number(p->layers[shortcut].source2), layer);
 }
 
 // ---- all layers ---------------------------------------------------------------------------------
@@ -360,7 +419,7 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
     }
-    net_plan_near(p);
+    net_plan_early(p);
     return status_success();
 }
 

@@ -29,13 +29,13 @@ SPIRA_API int64_t net_cells(const net_plan *p, const expand_grid *grid) {
     return cells;
 }
 
-// Adds a set. standard: its capacity where the limits give none.
+// Adds the set of a layer. standard: its capacity where the layer gives none.
 SPIRA_API status net_add_set(net_plan *p, int layer, const net_set *node, int64_t standard,
                              int *set) {
     if (p->sets == net_sets_max) {
         return net_fault("too many coordinate sets", layer);
     }
-    const int32_t wanted = p->limits.set_voxels[p->sets];
+    const int32_t wanted = p->layers[layer].capacity;
     *set = p->sets++;
     p->set[*set] = *node;
     p->set[*set].capacity = wanted ? wanted : (int32_t)min_of(standard, INT32_MAX / 2);
@@ -82,7 +82,7 @@ SPIRA_API void net_floor_axis(int from, int to, int *origin, int *extent) {
 
 // Adds the floor of the set of layer i's source.
 SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
-    const net_set *from = &p->set[net_source_set(p, p->layers[i].source)];
+    const net_set *from = &p->set[net_source_set(p, net_number(p->layers[i].source))];
     const triple by = from->stride, origin = from->grid.origin;
     if (origin.x % by.x || origin.y % by.y || origin.z % by.z) {
         return net_fault("a floor of a set whose grid a padding has moved (use net_rule_expand)",
@@ -102,7 +102,8 @@ SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
 }
 
 SPIRA_API status net_floor_set(net_plan *p, int i, triple stride, int *set) {
-    *set = net_find_floor(p, p->set[net_source_set(p, p->layers[i].source)].base, stride);
+    *set =
+        net_find_floor(p, p->set[net_source_set(p, net_number(p->layers[i].source))].base, stride);
     return *set < 0 ? net_add_floor(p, i, stride, set) : status_success();
 }
 
@@ -122,7 +123,7 @@ SPIRA_API bool net_extent_ends(int extent, int padding, int size, int dilation) 
 
 SPIRA_API status net_check_extent(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
-    const triple n = p->set[net_source_set(p, l->source)].grid.extent;
+    const triple n = p->set[net_source_set(p, net_number(l->source))].grid.extent;
     if (net_extent_ends(n.x, l->padding.x, l->size.x, l->dilation.x) ||
         net_extent_ends(n.y, l->padding.y, l->size.y, l->dilation.y) ||
         net_extent_ends(n.z, l->padding.z, l->size.z, l->dilation.z)) {
@@ -135,7 +136,7 @@ SPIRA_API status net_expanded_set(net_plan *p, int i, triple stride, int *set) {
     const net_layer *l = &p->layers[i];
     net_set node = {};
     node.by = net_set_expanded;
-    node.parent = net_source_set(p, l->source);
+    node.parent = net_source_set(p, net_number(l->source));
     node.base = p->sets;
     node.stride = stride;
     node.kernel = {l->size, l->dilation, p->set[node.parent].stride, false};
@@ -168,7 +169,7 @@ SPIRA_API bool net_is_partner(const net_layer *l, const net_set *set) {
 
 SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    const net_set *from = &p->set[net_source_set(p, l->source)];
+    const net_set *from = &p->set[net_source_set(p, net_number(l->source))];
     const triple by = l->stride, s = from->stride;
     *set = net_none;
     if (from->by == net_set_expanded) {
@@ -224,9 +225,9 @@ SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
     node->by = net_set_joined;
     node->base = p->sets;
     node->axis = p->layers[i].axis;
-    for (int n = 0; n < reads.count; ++n) {
+    for (int n = 0; n < net_reads_sources; ++n) {
         if (reads.layer[n] == net_none) {
-            continue; // a second source, or the residual
+            continue;
         }
         const int source = net_source_set(p, reads.layer[n]);
         node->source[node->sources++] = source;
@@ -240,7 +241,7 @@ SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
     }
     int *const extent[3] = {&node->grid.extent.x, &node->grid.extent.y, &node->grid.extent.z};
     if (node->axis != join_axis_none) {
-        *extent[node->axis] = 1;
+        *extent[node->axis - join_axis_x] = 1;
     }
     return status_success();
 }
@@ -267,7 +268,7 @@ SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
 // The output set of a convolution or pooling that is not transposed.
 SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    const triple from = p->set[net_source_set(p, l->source)].stride, by = l->stride;
+    const triple from = p->set[net_source_set(p, net_number(l->source))].stride, by = l->stride;
     const int64_t most = 1 << 20;
     if ((int64_t)from.x * by.x > most || (int64_t)from.y * by.y > most ||
         (int64_t)from.z * by.z > most) {
@@ -281,7 +282,7 @@ SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
 // Finds or adds the output set of a layer whose record has been checked.
 SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    *set = net_source_set(p, l->source);
+    *set = net_source_set(p, net_number(l->source));
     return l->op == net_join    ? net_joined_set(p, i, set)
            : l->op == net_dense ? status_success()
            : l->transposed      ? net_inverse_set(p, i, set)

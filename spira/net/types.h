@@ -17,12 +17,27 @@ namespace spira {
 
 enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64 };
 
+// Layers are numbered by their place in the table. Two numbers are no layer:
 enum {
-    net_input = -1, // a source: the input of the network
-    net_none = -2,  // no second source, no residual, no map
+    net_input = -1, // the input of the network
+    net_none = -2,  // no layer, no map
 };
 
 // ---- what the caller fills ----------------------------------------------------------------------
+
+// What a layer reads: net_from(number of a layer), net_from(net_input), or zero for nothing.
+struct net_source {
+    int plus_two; // the number + 2
+};
+
+SPIRA_API net_source net_from(int layer) {
+    return {(int)((unsigned)layer + 2)};
+}
+
+// The number of the layer that is read, net_input, or net_none.
+SPIRA_API int net_number(net_source source) {
+    return (int)((unsigned)source.plus_two - 2);
+}
 
 enum net_op : int {
     net_conv,
@@ -41,47 +56,88 @@ enum net_rule : int {
                      // (expand.h). Stride 1 dilates the set
 };
 
+// The number format of a layer's features.
+enum net_format : int {
+    net_format_same, // net_limits.type. Of dense maps in a tf32 network: fp32
+    net_format_f32,  // each is 1 + the `numeric`
+    net_format_tf32,
+    net_format_f16,
+    net_format_bf16,
+};
+
+// A layer. Begin it with one of the functions below, or from zero: what is zero is not there. A
+// member that the operation does not have must be zero.
 struct net_layer {
     const char *name;
     net_op op;
-    int source;      // layer that is read, or net_input
-    int source2;     // convolutions: a second source, concatenated behind the first, or net_none.
-                     // Joins: a second source, or net_none
-    int channels;    // convolutions: of the output; others: 0, since they keep their source's
-    triple size;     // of the kernel: convolutions and pooling
+    net_source source;  // what is read
+    net_source source2; // convolutions: concatenated behind the first. Joins: a further source
+    net_source source3, source4; // joins: further sources
+    int channels;                // convolutions: of the output. The others keep their source's
+    // Convolutions and pooling.
+    triple size;     // of the kernel
     triple stride;   // relative to the source
     triple dilation; // 1: a dense kernel
     bool transposed; // inverse convolution: divides by the stride, back to the set that the strided
                      // layer came from. Of net_rule_expand: that layer has the same kernel
-    bool bias;       // adds a bias [channels]
-    bool norm;       // folded batch norm: scale [channels] and shift [channels]
-    int residual;    // layer that is added before the activation, or net_none
+    net_rule rule;
+    triple padding; // net_rule_expand: in voxels of the source
+    // Convolutions.
+    bool bias;           // adds a bias [channels]
+    bool norm;           // folded batch norm: scale [channels] and shift [channels]
+    net_source residual; // added before the activation
     activation act;
     float slope; // of activation_leaky
-    bool keep; // the features stay in the workspace until the next run; the last layer's always do
-    // The members below are 0 in a layer that does not need them.
-    net_rule rule;
-    triple padding;    // net_rule_expand: in voxels of the source
-    int more_sources;  // joins: how many of `more` there are, 0 to 2
-    int more[2];       // a third and a fourth source
-    join_axis axis;    // joins: the axis that is dropped, or join_axis_none
+    // Pairs of the layer's kernel map in a typical scan (net_limits.count_pairs counts them); 0:
+    // unknown. They select the tuning record of the right density.
+    int64_t pairs;
+    join_axis axis;    // joins: the axis that is dropped
     dense_order order; // net_dense
+    // Any layer.
+    net_format format; // see net.h for what can be read and written together
+    bool keep;         // the features stay in the workspace until the next run; the last layer's
+                       // always do
+    int32_t capacity;  // voxels of the layer's set; 0: see net.h. The first layer of a set decides;
+                       // the others have the same, or 0
 };
 
-// A convolution with a cubic kernel, without a second source, residual, bias, batch norm and
-// activation. Begin a layer from it: in one of zeros alone, source2 and residual are layer 0.
-SPIRA_API net_layer net_layer_conv(const char *name, int source, int channels, int size,
-                                   int stride) {
+SPIRA_API net_layer net_layer_make(const char *name, net_op op, int source) {
     net_layer l = {};
     l.name = name;
-    l.op = net_conv;
-    l.source = source;
-    l.source2 = l.residual = net_none;
+    l.op = op;
+    l.source = net_from(source);
+    return l;
+}
+
+// A convolution with a cubic kernel, without a second source, residual, bias, batch norm and
+// activation. source, here and below: the number of a layer, or net_input.
+SPIRA_API net_layer net_layer_conv(const char *name, int source, int channels, int size,
+                                   int stride) {
+    net_layer l = net_layer_make(name, net_conv, source);
     l.channels = channels;
     l.size = triple_make(size, size, size);
     l.stride = triple_make(stride, stride, stride);
     l.dilation = triple_make(1, 1, 1);
     return l;
+}
+
+// Pooling over a cubic kernel. op: net_pool_max or net_pool_average.
+SPIRA_API net_layer net_layer_pool(const char *name, net_op op, int source, int size, int stride) {
+    net_layer l = net_layer_conv(name, source, 0, size, stride);
+    l.op = op;
+    return l;
+}
+
+// The union of two layers' sets, their features summed. source2 may be net_none: then set `axis`.
+SPIRA_API net_layer net_layer_join(const char *name, int source, int source2) {
+    net_layer l = net_layer_make(name, net_join, source);
+    l.source2 = net_from(source2);
+    return l;
+}
+
+// A dense map.
+SPIRA_API net_layer net_layer_dense(const char *name, int source) {
+    return net_layer_make(name, net_dense, source);
 }
 
 // Where a device plan computes the shortcuts of residual blocks. A shortcut is a 1x1x1 convolution
@@ -93,27 +149,22 @@ enum net_shortcuts : int {
 };
 
 struct net_limits {
-    int32_t voxels;                   // capacity of the input set
-    int32_t set_voxels[net_sets_max]; // capacity of each set, in planning order; 0: see net.h
+    int32_t voxels; // capacity of the input set
     // The grid of the input: its voxels have coordinates origin .. origin + extent - 1. An extent
     // of 0 is no limit on that axis. Dense outputs require an extent on all axes.
     expand_grid grid;
     int batch;        // batch indices are 0 .. batch - 1; 0: unknown. Dense outputs require it
-    bool dense_f32;   // dense outputs are fp32; else of `type`
     int channels;     // of the network's input
-    numeric type;     // of all features
+    numeric type;     // of the input, and of all layers without a format of their own
     bool count_pairs; // also count the pairs of each map and offset
     bool keep_all;    // every layer keeps its features
     // The members below apply to device plans only. Records are read during planning and not kept.
     const tune_record *records; // [record_count], or null
     int record_count;
-    // Pairs of each map in a typical scan, in planning order (count_pairs counts them); 0: unknown.
-    // They select the record of the right density.
-    int64_t map_pairs[net_maps_max];
     bool overlap; // reserve memory for runs with a second stream (net_side)
     // With overlap: the layers up to the second new set run as soon as their part of the index is
-    // there (net_side.near). Worth it where the sets take long to make (net_rule_expand).
-    bool overlap_near;
+    // there (net_side.early). Worth it where the sets take long to make (net_rule_expand).
+    bool overlap_early;
     net_shortcuts shortcuts;
 };
 
@@ -151,7 +202,7 @@ struct net_map {
     int volume;
     bool kept;      // pooling and the host read the map itself
     bool ordered;   // some convolution reads it: the ordered layout is built (device plans)
-    bool near;      // of the near part of the index (net/parts.h)
+    bool early;     // of the early part of the index (net/parts.h)
     size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
     size_t compact; // compact form if net_map_is_compact; temporary
     size_t order;   // ordered layout
@@ -163,6 +214,7 @@ struct net_step {
     int source_set, set;
     conv_shape shape; // others than convolutions: volume and channels
     int channels;     // of the output; dense outputs: channels * depth
+    numeric type;     // of the output
     size_t features;  // bytes from the start of the workspace
     size_t feature_bytes;
     int last_use;   // last layer that reads the features; layer_count: they are kept
@@ -229,24 +281,21 @@ SPIRA_API bool net_is_pool(const net_layer *l) {
     return l->op == net_pool_max || l->op == net_pool_average;
 }
 
-// The type of a layer's features.
+// The type of the features of a layer or of net_input.
 SPIRA_API numeric net_type_of(const net_plan *p, int layer) {
-    const bool dense = p->layers[layer].op == net_dense, wide = p->limits.type == numeric_tf32;
-    return dense && (p->limits.dense_f32 || wide) ? numeric_f32 : p->limits.type;
+    return layer < 0 ? p->limits.type : p->step[layer].type;
 }
 
 // All that a layer reads.
+enum { net_reads_sources = 4, net_reads_residual = net_reads_sources, net_reads_all };
+
 struct net_reads {
-    int count;
-    int layer[join_sets_max + 1]; // layers, net_input or net_none; the first is the source
+    int layer[net_reads_all]; // layers, net_input or net_none: the sources, then the residual
 };
 
 SPIRA_API net_reads net_reads_of(const net_layer *l) {
-    net_reads r = {3, {l->source, l->source2, l->residual}};
-    for (int m = 0; l->op == net_join && m < l->more_sources; ++m) {
-        r.layer[r.count++] = l->more[m];
-    }
-    return r;
+    return {{net_number(l->source), net_number(l->source2), net_number(l->source3),
+             net_number(l->source4), net_number(l->residual)}};
 }
 
 SPIRA_API int net_source_channels(const net_plan *p, int source) {
@@ -332,7 +381,7 @@ SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_arg
         args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);
     }
     args.axis = set->axis;
-    args.at = set->axis == join_axis_none ? 0 : origin[set->axis];
+    args.at = set->axis == join_axis_none ? 0 : origin[set->axis - join_axis_x];
     args.out = net_voxels(p, s, run->input, run->memory);
     args.rows = net_join_rows(set, run->memory);
     args.trouble = run->trouble;
@@ -348,14 +397,14 @@ SPIRA_API join_sum_args net_join_sum_args(const net_plan *p, int layer,
     const voxel_set<W> out = net_voxels(p, step->set, run->input, run->memory);
     const net_reads reads = net_reads_of(&p->layers[layer]);
     join_sum_args args = {};
-    for (int r = 0; r < reads.count; ++r) {
+    for (int r = 0; r < net_reads_sources; ++r) {
         if (reads.layer[r] != net_none) {
             args.capacity[args.sets] = p->set[net_source_set(p, reads.layer[r])].capacity;
             args.in[args.sets++] = net_features_of(p, reads.layer[r], run->features, run->memory);
         }
     }
     args.channels = step->channels;
-    args.type = p->limits.type;
+    args.type = step->type;
     args.rows = net_join_rows(set, run->memory);
     args.count = out.count;
     args.out_capacity = out.capacity;
@@ -375,8 +424,8 @@ SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_r
     args.stride = p->set[step->set].stride;
     args.batch = p->limits.batch;
     args.channels = step->shape.cin;
-    args.type = p->limits.type;
-    args.features = net_features_of(p, l->source, run->features, run->memory);
+    args.type = net_type_of(p, net_number(l->source));
+    args.features = net_features_of(p, net_number(l->source), run->features, run->memory);
     args.out_type = net_type_of(p, layer);
     args.order = l->order;
     args.out = net_target(p, layer, run);

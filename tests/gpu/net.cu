@@ -176,9 +176,11 @@ static void check_small_sets(const char *name, numeric type, int32_t room) {
     network n;
     network_named(name, &n);
     net_limits limits = limits_make(&n, type, 900, true);
-    for (int s = 1; s < net_sets_max; ++s) {
-        limits.set_voxels[s] = s % 2 ? room : 0;
+    int32_t capacity[net_sets_max] = {};
+    for (int s = 1; s < net_sets_max; s += 2) {
+        capacity[s] = room;
     }
+    reference_net_capacities(&n, &limits, capacity);
     device_net<W> d = device_net_make<W>(&n, &limits);
     frame large = frame_make<W>(13, &d.plan->layout, 900, n.input_channels),
           small = frame_make<W>(14, &d.plan->layout, room, n.input_channels);
@@ -259,7 +261,7 @@ void check_replays(const char *name, numeric type, bool keep_all, const net_side
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(&n, type, most, keep_all);
     limits.overlap = side != nullptr;
-    limits.overlap_near = side && keep_all;
+    limits.overlap_early = side && keep_all;
     device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);
@@ -477,7 +479,7 @@ DEVICE_TEST(gpu_net_plan_refuses) {
     l = good;
     l.type = (numeric)7;
     CHECK_STATUS(make(n.layers, n.count, &layout, &l, &plan), status_unsupported);
-    n.layers[4].source = 4;
+    n.layers[4].source = net_from(4);
     status s = make(n.layers, n.count, &layout, &good, &plan);
     CHECK_STATUS(s, status_layer);
     CHECK_EQUAL(s.detail, 4);
@@ -597,10 +599,10 @@ DEVICE_TEST(gpu_net_run_refuses) {
     s = beside([](net_side *side) { side->indexed = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.indexed");
-    other.limits.overlap_near = true;
-    s = beside([](net_side *side) { side->near = nullptr; }, &other);
+    other.limits.overlap_early = true;
+    s = beside([](net_side *side) { side->early = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
-    CHECK_EQUAL(s.subject, "side.near");
+    CHECK_EQUAL(s.subject, "side.early");
     for (int layer : {-1, n.count, INT32_MAX}) {
         CHECK_STATUS(net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
     }

@@ -92,7 +92,7 @@ TEST(gpu_net_plan_leaves_records_alone) {
     sparse.key.density = 1;
     REQUIRE_OK(planned({dense, sparse}, &ampere));
     CHECK(tune_same_choice(&plan.step[up].choice, &small)); // the first
-    limits.map_pairs[none.step[up].map] = 5000;
+    n.layers[up].pairs = 5000;
     REQUIRE_OK(planned({dense, sparse}, &ampere));
     CHECK(tune_same_choice(&plan.step[up].choice, &large));
     REQUIRE_OK(planned({dense}, &ampere));

@@ -44,11 +44,11 @@ DEVICE_TEST(gpu_net_sets_dense_types) {
         n.layers[layer].keep = true;
         networks::network_conv(&n, "behind", layer - 1, 8, 3, 1);
         net_limits limits = limits_make(&n, numeric_f16, 900, true);
-        limits.dense_f32 = i / 2;
+        n.layers[layer].format = i / 2 ? net_format_f32 : net_format_same;
         device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
         const net_run_args<uint32_t> run = device_net_args(&d);
         const net_result<uint32_t> r = net_output(d.plan.get(), layer, &run);
-        CHECK_EQUAL(r.type, limits.dense_f32 ? numeric_f32 : numeric_f16);
+        CHECK_EQUAL(r.type, i / 2 ? numeric_f32 : numeric_f16);
         CHECK(r.features && r.batch == 2 && r.height == 8 && r.width == 12 && r.channels == 7 * 3);
         frame f = frame_make<uint32_t>(3, &d.plan->layout, 700, n.input_channels);
         check_result(&d, &f, device_net_result(&d, &f));
@@ -61,9 +61,7 @@ DEVICE_TEST(gpu_net_sets_capacity_passed) {
         network n;
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 900, true);
-        for (int s = 1; s < net_sets_max; ++s) {
-            limits.set_voxels[s] = 150;
-        }
+        reference_net_capacities(&n, &limits, 150);
         device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
         for (int32_t voxels : {800, 10, 900, 0}) {
             frame f = frame_make<uint32_t>(7, &d.plan->layout, voxels, n.input_channels);
@@ -78,7 +76,7 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
         network n;
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 1000, true);
-        limits.overlap = limits.overlap_near = true;
+        limits.overlap = limits.overlap_early = true;
         device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
         d.side = side_get();
         cudaGraphExec_t replay = device_net_capture(&d);

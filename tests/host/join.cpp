@@ -109,8 +109,7 @@ void check_random(uint64_t seed, int cases, int32_t most, how by) {
     random_state r = random_make(seed);
     for (int i = 0; i < cases; ++i) {
         emulate::seed = (uint64_t)i;
-        join_problem<W> p =
-            join_problem_make<W>(&r, i % 4 + 1, (join_axis)(i / 4 % 4 - 1), most, 20);
+        join_problem<W> p = join_problem_make<W>(&r, i % 4 + 1, (join_axis)(i / 4 % 4), most, 20);
         if (i % 7 == 0) { // a count that lies: all words are voxels then
             const int s = random_int(&r, 0, p.sets - 1);
             p.count[s] = random_int(&r, 0, 1) ? -5 : p.capacity(s) + 3;
@@ -331,8 +330,8 @@ TEST(join_refuses) {
     refuses(status_bad_size, [](args *a) { a->out.capacity = 0; });
     refuses(status_bad_size,
             [](args *a) { a->set[0].capacity = a->set[1].capacity = INT32_MAX / 2; });
-    refuses(status_unsupported, [](args *a) { a->axis = (join_axis)3; });
-    refuses(status_unsupported, [](args *a) { a->axis = (join_axis)-2; });
+    refuses(status_unsupported, [](args *a) { a->axis = (join_axis)4; });
+    refuses(status_unsupported, [](args *a) { a->axis = (join_axis)-1; });
     refuses(status_bad_size, [](args *a) { a->at = 1000; });
     refuses(status_bad_size, [](args *a) { a->axis = join_axis_x, a->at = -5; });
     refuses(status_ok, [](args *a) { a->axis = join_axis_none, a->at = 1000; });

@@ -29,7 +29,7 @@ void network_mixed(networks::network *n) {
     n->layers[d].transposed = true;
     n->layers[d].bias = true;
     int e = networks::network_conv(n, "both", d, 2, 1, 1);
-    n->layers[e].source2 = a;
+    n->layers[e].source2 = net_from(a);
     n->layers[e].norm = false;
 }
 enum { mixed_plain, mixed_down, mixed_pool, mixed_up, mixed_both };

@@ -28,9 +28,8 @@ void network_joined(network *n) {
     networks::network_begin(n, 4);
     networks::network_down(n, "down1", net_input, 8, 3, 2, 1);
     networks::network_down(n, "down2", 0, 8, 3, 2, 1);
-    networks::network_plain(n, "join", net_join, 0);
-    n->layers[2].source2 = 1;
-    networks::network_plain(n, "dense", net_dense, 2);
+    networks::network_add(n, "join", net_layer_join("", 0, 1));
+    networks::network_add(n, "dense", net_layer_dense("", 2));
 }
 
 status plan_graph(const network *n, triple extent, int batch, net_plan *plan) {
@@ -102,7 +101,7 @@ TEST(net_graph_names_the_strided_layer_at_fault) {
              __LINE__},
             {3, "inverse", [](net_layer *l) { l[3].dilation.y = 2; }, __LINE__},
             {3, "inverse", [](net_layer *l) { l[3].stride.z = 1; }, __LINE__},
-            {3, "inverse", [](net_layer *l) { l[3].source = 0; }, __LINE__},
+            {3, "inverse", [](net_layer *l) { l[3].source = net_from(0); }, __LINE__},
             // A grid that a padding has moved: 3 voxels of the input before its origin.
             {2, "has moved",
              [](net_layer *l) {
@@ -110,41 +109,31 @@ TEST(net_graph_names_the_strided_layer_at_fault) {
                  l[2].stride = {2, 2, 2};
              },
              __LINE__},
-            {2, "two sources", [](net_layer *l) { l[2].source2 = 0; }, __LINE__},
-            {2, "residual", [](net_layer *l) { l[2].residual = 0; }, __LINE__},
+            {2, "two sources", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
+            {2, "residual", [](net_layer *l) { l[2].residual = net_from(0); }, __LINE__},
         });
 }
 
 TEST(net_graph_names_the_join_or_dense_at_fault) {
-    check_faults(
-        network_joined,
-        {
-            {2, "does not come before it", [](net_layer *l) { l[2].source2 = 2; }, __LINE__},
-            {2, "no layer", [](net_layer *l) { l[2].source2 = -3; }, __LINE__},
-            {2, "no layer",
-             [](net_layer *l) {
-                 l[2].more_sources = 1;
-                 l[2].more[0] = net_none;
-             },
-             __LINE__},
-            {2, "four sources", [](net_layer *l) { l[2].more_sources = 3; }, __LINE__},
-            {2, "four sources", [](net_layer *l) { l[2].more_sources = -1; }, __LINE__},
-            {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)3; }, __LINE__},
-            {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)-2; }, __LINE__},
-            {2, "different channels", [](net_layer *l) { l[1].channels = 9; }, __LINE__},
-            {2, "different lattices", [](net_layer *l) { l[1].padding.x = 0; }, __LINE__},
-            {2, "different lattices",
-             [](net_layer *l) {
-                 l[1].source = net_input; // strides 2 and 3
-                 l[1].stride.y = 3;
-             },
-             __LINE__},
-            {2, "only a convolution", [](net_layer *l) { l[2].residual = 0; }, __LINE__},
-            {2, "only a convolution", [](net_layer *l) { l[2].act = activation_relu; }, __LINE__},
-            {3, "only a convolution", [](net_layer *l) { l[3].norm = true; }, __LINE__},
-            {3, "channels", [](net_layer *l) { l[3].channels = 8; }, __LINE__},
-            {3, "order", [](net_layer *l) { l[3].order = (dense_order)2; }, __LINE__},
-        });
+    check_faults(network_joined,
+                 {
+                     {2, "does not come before it",
+                      [](net_layer *l) { l[2].source2 = net_from(2); }, __LINE__},
+                     {2, "no layer", [](net_layer *l) { l[2].source2 = net_from(-3); }, __LINE__},
+                     {2, "no layer", [](net_layer *l) { l[2].source4 = net_from(-3); }, __LINE__},
+                     {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)4; }, __LINE__},
+                     {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)-1; }, __LINE__},
+                     {2, "different channels", [](net_layer *l) { l[1].channels = 9; }, __LINE__},
+                     {2, "different lattices", [](net_layer *l) { l[1].padding.x = 0; }, __LINE__},
+                     {2, "different lattices",
+                      [](net_layer *l) {
+                          l[1].source = net_from(net_input); // strides 2 and 3
+                          l[1].stride.y = 3;
+                      },
+                      __LINE__},
+                     {3, "channels", [](net_layer *l) { l[3].channels = 8; }, __LINE__},
+                     {3, "order", [](net_layer *l) { l[3].order = (dense_order)2; }, __LINE__},
+                 });
     network n;
     net_plan plan;
     network_joined(&n);
@@ -155,7 +144,7 @@ TEST(net_graph_names_the_join_or_dense_at_fault) {
     }
     const status s = plan_graph(&n, {21, 22, 23}, 0, &plan);
     CHECK(s.code == status_layer && s.detail == 3 && strstr(s.subject, "without a batch size"));
-    networks::network_plain(&n, "behind", net_dense, 3);
+    networks::network_add(&n, "behind", net_layer_dense("", 3));
     const status t = plan_graph(&n, {21, 22, 23}, 2, &plan);
     CHECK(t.code == status_layer && t.detail == 4 && strstr(t.subject, "reads a dense output"));
 }
@@ -225,23 +214,20 @@ TEST(net_graph_shares_what_is_derived_alike) {
         },
         __LINE__);
     check_shared(
-        3, 2, [](net_layer *l) { l->source = 0; }, __LINE__);
+        3, 2, [](net_layer *l) { l->source = net_from(0); }, __LINE__);
     check_shared(
         2, 2, // back to the input, by the same kernel
         [](net_layer *l) {
-            l->source = 0;
+            l->source = net_from(0);
             l->transposed = true;
         },
         __LINE__);
     network n;
     net_plan plan;
     network_joined(&n);
-    networks::network_plain(&n, "same", net_join, 0);
-    networks::network_plain(&n, "other order", net_join, 1);
-    networks::network_plain(&n, "flat", net_join, 0);
-    n.layers[4].source2 = 1;
-    n.layers[5].source2 = 0;
-    n.layers[6].source2 = 1;
+    networks::network_add(&n, "same", net_layer_join("", 0, 1));
+    networks::network_add(&n, "other order", net_layer_join("", 1, 0));
+    networks::network_add(&n, "flat", net_layer_join("", 0, 1));
     n.layers[6].axis = join_axis_z;
     REQUIRE_OK(plan_graph(&n, {21, 22, 23}, 1, &plan));
     CHECK_EQUAL(plan.step[2].set, plan.step[4].set);
@@ -259,7 +245,7 @@ TEST(net_graph_grids) {
     networks::network_down(&n, "down", net_input, 8, 3, 2, 1);
     networks::network_down(&n, "moved", 0, 8, 3, 2, 0);
     networks::network_down_z(&n, "out", 1, 8);
-    networks::network_plain(&n, "flat", net_join, 2);
+    networks::network_add(&n, "flat", net_layer_join("", 2, net_none));
     n.layers[3].axis = join_axis_z;
     net_limits limits = graph_limits(&n, {41, 40, 39}, 1);
     limits.grid.origin = {5, 0, -7};
@@ -345,9 +331,8 @@ TEST(net_graph_capacities) {
     networks::network_begin(&n, 4);
     networks::network_down(&n, "grows", net_input, 8, 3, 2, 1); // up to 8 times
     networks::network_down(&n, "tap", 0, 8, 1, 2, 0);           // touches one at most
-    networks::network_plain(&n, "join", net_join, 0);
-    n.layers[2].source2 = 1;
-    networks::network_plain(&n, "flat", net_join, 2);
+    networks::network_add(&n, "join", net_layer_join("", 0, 1));
+    networks::network_add(&n, "flat", net_layer_join("", 2, net_none));
     n.layers[3].axis = join_axis_z;
     networks::network_conv(&n, "floor", 0, 8, 2, 2);
     net_limits limits = limits_make(1000, 4);
@@ -363,12 +348,28 @@ TEST(net_graph_capacities) {
     for (int s = 0; s < 6; ++s) {
         CHECK_EQUAL(plan.set[s].capacity, closed[s]);
     }
-    limits.set_voxels[1] = 5000;
-    limits.set_voxels[4] = 7;
+    n.layers[0].capacity = 5000;
+    n.layers[3].capacity = 7;
     REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, false, &plan));
     CHECK_EQUAL(plan.set[1].capacity, 5000);
     CHECK_EQUAL(plan.set[4].capacity, 7);
+    // A layer of the same set may say the same, and nothing else.
+    networks::network_conv(&n, "same set", 0, 8, 3, 1);
+    n.layers[5].capacity = 5000;
+    REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, false, &plan));
+    for (int32_t capacity : {4999, -1, INT32_MAX}) {
+        n.layers[5].capacity = capacity;
+        const status s = net_plan_sets(n.layers, n.count, &limits, false, &plan);
+        CHECK(s.code == status_layer && s.detail == 5 && strstr(s.subject, "capacity"));
+    }
+    n.layers[5].capacity = 0;
+    int32_t all[net_sets_max] = {1, 11, 12, 13, 14, 15};
+    net_capacities(&plan, all, n.layers);
+    REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, false, &plan));
+    for (int s = 1; s < 6; ++s) {
+        CHECK_EQUAL(plan.set[s].capacity, all[s]);
+    }
     limits = limits_make(INT32_MAX / 2, 4);
-    limits.set_voxels[1] = 1;
+    n.layers[0].capacity = 1;
     REQUIRE_OK(net_plan_sets(n.layers, 1, &limits, false, &plan));
 }

@@ -20,7 +20,8 @@ int last_reader(const network *n, const net_limits *limits, int layer) {
         n->layers[layer].keep || limits->keep_all || layer == n->count - 1 ? n->count : layer;
     for (int i = layer + 1; i < n->count; ++i) {
         const net_layer *l = &n->layers[i];
-        bool reads = l->source == layer || l->source2 == layer || l->residual == layer;
+        bool reads = net_number(l->source) == layer || net_number(l->source2) == layer ||
+                     net_number(l->residual) == layer;
         last = reads && last < i ? i : last;
     }
     return last;
@@ -30,7 +31,8 @@ int last_reader(const network *n, const net_limits *limits, int layer) {
 int last_reader_in(const network *n, const net_plan *p, int layer) {
     int last = last_reader(n, &p->limits, layer);
     for (int i = layer + 1; i < n->count; ++i) {
-        bool reads = n->layers[i].source == layer || n->layers[i].source2 == layer;
+        bool reads =
+            net_number(n->layers[i].source) == layer || net_number(n->layers[i].source2) == layer;
         last = reads ? std::max(last, p->step[i].fused_into) : last;
     }
     return last;
@@ -154,15 +156,15 @@ int overlap_faults(const network *n, const net_plan *p) {
     return faults;
 }
 
-// The same for the maps of the far part and the layers that run beside them.
-int overlap_far_faults(const net_plan *p) {
+// The same for the maps of the late part and the layers that run beside them.
+int overlap_late_faults(const net_plan *p) {
     int faults = 0;
-    for (int i = 0; i < net_near_layers(p); ++i) {
+    for (int i = 0; i < net_early_layers(p); ++i) {
         const net_step *step = &p->step[i];
         span features = {step->features, step->features + step->feature_bytes};
         for (int m = 0; m < p->maps; ++m) {
             const net_map *map = &p->map[m];
-            faults += net_map_in(map, net_part_far) && map_is_temporary(p, map) &&
+            faults += net_map_in(map, net_part_late) && map_is_temporary(p, map) &&
                       spans_meet(map_span(p, map), features);
         }
     }
@@ -207,10 +209,12 @@ TEST(net_places_never_overlap) {
         limits.count_pairs = random_int(&r, 0, 1);
         limits.keep_all = i % 5 == 4;
         limits.overlap = random_int(&r, 0, 1);
-        limits.overlap_near = limits.overlap && random_int(&r, 0, 1);
-        for (int s = 0; s < net_sets_max; ++s) {
-            limits.set_voxels[s] = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
+        limits.overlap_early = limits.overlap && random_int(&r, 0, 1);
+        int32_t capacity[net_sets_max];
+        for (int32_t &c : capacity) {
+            c = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
         }
+        reference_net_capacities(&n, &limits, capacity);
         const uint64_t ordered[] = {0, all_ordered, all_ordered, random_u64(&r)};
         if (device) {
             REQUIRE_OK(plan_device_places(&n, &limits, ordered[i / 6 % 4], &plan));
@@ -223,11 +227,11 @@ TEST(net_places_never_overlap) {
         CHECK_EQUAL(feature_faults(&n, &plan), 0);
         CHECK_EQUAL(index_faults(&plan), 0);
         CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
-        CHECK(!limits.overlap || overlap_far_faults(&plan) == 0);
+        CHECK(!limits.overlap || overlap_late_faults(&plan) == 0);
         CHECK_EQUAL(plan.workspace_bytes, plan.index_bytes + plan.feature_bytes);
         CHECK_EQUAL(plan.set[0].capacity, limits.voxels);
         for (int s = 1; s < plan.sets; ++s) {
-            int32_t wanted = limits.set_voxels[s];
+            int32_t wanted = capacity[s];
             CHECK_EQUAL(plan.set[s].capacity, wanted ? wanted : limits.voxels);
         }
         for (int l = 0; l < n.count; ++l) {
@@ -280,16 +284,18 @@ TEST(net_plan_finds_shortcuts) {
     using limit = net_limits *;
     network n;
     network_with_shortcut(&n);
-    REQUIRE(n.count == block_layers && n.layers[block_second].residual == block_shortcut);
+    REQUIRE(n.count == block_layers &&
+            net_number(n.layers[block_second].residual) == block_shortcut);
     check_shortcut(block_shortcut, [](layers, limit) {});
     check_shortcut(block_shortcut, [](layers l, limit) {
         l[block_shortcut].norm = false;
         l[block_shortcut].bias = true;
-        l[block_shortcut].source2 = net_input;
+        l[block_shortcut].source2 = net_from(net_input);
         l[block_second].act = activation_leaky;
     });
     check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].keep = true; });
-    check_shortcut(block_shortcut, [](layers l, limit) { l[block_shortcut].source = net_input; });
+    check_shortcut(block_shortcut,
+                   [](layers l, limit) { l[block_shortcut].source = net_from(net_input); });
     check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].size = {1, 1, 1}; });
     check_shortcut(block_shortcut, [](layers, limit s) {
         s->keep_all = true;
@@ -301,7 +307,7 @@ TEST(net_plan_finds_shortcuts) {
     check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].act = activation_leaky; });
     check_shortcut(net_none, [](layers l, limit) {
         l[0].channels = 96;
-        l[block_shortcut].residual = 0;
+        l[block_shortcut].residual = net_from(0);
     });
     check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].size = {1, 1, 3}; });
     check_shortcut(net_none, [](layers l, limit) {
@@ -314,19 +320,25 @@ TEST(net_plan_finds_shortcuts) {
         s->keep_all = true;
         s->shortcuts = net_shortcuts_apart;
     });
-    check_shortcut(net_none, [](layers l, limit) { l[block_first].source = block_shortcut; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_first].source2 = block_shortcut; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_first].residual = block_shortcut; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_second].source = block_shortcut; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_second].source2 = block_shortcut; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_after].source = block_shortcut; });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_first].source = net_from(block_shortcut); });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_first].source2 = net_from(block_shortcut); });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_first].residual = net_from(block_shortcut); });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_second].source = net_from(block_shortcut); });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_second].source2 = net_from(block_shortcut); });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_after].source = net_from(block_shortcut); });
     check_shortcut(net_none, [](layers l, limit) {
         l[block_after].channels = 96;
-        l[block_after].residual = block_shortcut;
+        l[block_after].residual = net_from(block_shortcut);
     });
     check_shortcut(net_none, [](layers l, limit) {
         l[block_after].op = net_pool_max;
-        l[block_after].source = block_shortcut;
+        l[block_after].source = net_from(block_shortcut);
         l[block_after].channels = 0;
         l[block_after].norm = false;
         l[block_after].act = activation_none;
@@ -334,12 +346,13 @@ TEST(net_plan_finds_shortcuts) {
     // What is added is no convolution, or no layer.
     check_shortcut(net_none, [](layers l, limit) {
         l[0].channels = 96;
-        l[block_second].residual = 0;
+        l[block_second].residual = net_from(0);
     });
-    check_shortcut(net_none, [](layers l, limit) { l[block_second].residual = net_none; });
+    check_shortcut(net_none,
+                   [](layers l, limit) { l[block_second].residual = net_from(net_none); });
     check_shortcut(net_none, [](layers l, limit s) {
         s->channels = 96;
-        l[block_second].residual = net_input;
+        l[block_second].residual = net_from(net_input);
     });
     check_shortcut(net_none, [](layers l, limit) {
         l[0].channels = 96;
@@ -514,10 +527,10 @@ TEST(net_plan_fine_layers) {
 }
 
 // How many layers run before the far part of the index is there, and which maps they need.
-TEST(net_plan_near_layers) {
+TEST(net_plan_early_layers) {
     const struct {
         const char *name;
-        int fine, near, maps;
+        int fine, early, maps;
     } known[] = {{"MinkUNet42", 2, 7, 2},
                  {"SparseResNet21", 5, 10, 2},
                  {"SpMiddleResNetFHD", 5, 10, 2},
@@ -530,18 +543,19 @@ TEST(net_plan_near_layers) {
         limits.grid = n.grid;
         limits.batch = n.batch;
         REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
-        CHECK_EQUAL(net_near_layers(&plan), k.fine); // without overlap_near
-        limits.overlap = limits.overlap_near = true;
+        CHECK_EQUAL(net_early_layers(&plan), k.fine); // without overlap_early
+        limits.overlap = limits.overlap_early = true;
         REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
         CHECK_EQUAL(net_fine_layers(&plan), k.fine);
-        CHECK_EQUAL(net_near_layers(&plan), k.near);
+        CHECK_EQUAL(net_early_layers(&plan), k.early);
         int maps = 0;
         for (int m = 0; m < plan.maps; ++m) {
             const net_map *map = &plan.map[m];
-            const bool near = net_map_in(map, net_part_near), far = net_map_in(map, net_part_far);
-            CHECK(near + far + net_map_in(map, net_part_fine) == 1);
-            CHECK(!near || (map->source <= 1 && map->outputs == 1));
-            maps += near;
+            const bool early = net_map_in(map, net_part_early),
+                       late = net_map_in(map, net_part_late);
+            CHECK(early + late + net_map_in(map, net_part_fine) == 1);
+            CHECK(!early || (map->source <= 1 && map->outputs == 1));
+            maps += early;
         }
         CHECK_EQUAL(maps, k.maps);
         limits.overlap = false;
@@ -622,7 +636,7 @@ TEST(net_places_check_finds_planted_faults) {
     REQUIRE(feature_faults(&n, &good) == 0 && index_faults(&good) == 0);
     for (int i = 1; i < n.count; ++i) { // each layer onto the one that it reads
         bad = good;
-        bad.step[i].features = bad.step[n.layers[i].source].features;
+        bad.step[i].features = bad.step[net_number(n.layers[i].source)].features;
         CHECK(feature_faults(&n, &bad) > 0);
         bad = good;
         bad.step[i].features += bad.feature_bytes;

@@ -250,7 +250,7 @@ TEST(net_host_judges_find_planted_errors) {
         // The features of another source.
         reference_net_run<uint32_t> bad = good;
         std::vector<float> zeros((size_t)600 * 20);
-        bad.feature[1 + n.layers[i].source] = zeros.data();
+        bad.feature[1 + net_number(n.layers[i].source)] = zeros.data();
         CHECK(reference_net_judge(&bad, i, true).ratio > 1);
     }
     CHECK(reference_net_good(&good, true));
@@ -323,7 +323,8 @@ TEST(net_host_set_capacity_passed) {
         std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 900);
         net_limits limits = limits_make(900, n.input_channels);
         limits.keep_all = true;
-        limits.set_voxels[1] = room;
+        int32_t capacity[net_sets_max] = {0, room};
+        reference_net_capacities(&n, &limits, capacity);
         net_plan plan;
         REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
         std::vector<float> features = values_random(2, 900 * 5), params = params_random(&plan);

@@ -20,13 +20,10 @@ net_limits scene_limits(const network *n, const scene *s) {
     limits.grid = s->grid;
     limits.batch = s->batch;
     limits.keep_all = limits.count_pairs = true;
-    for (int i = 0; i < net_sets_max; ++i) {
-        limits.set_voxels[i] = 3000; // more than any grid here has
-    }
     return limits;
 }
 
-scene scene_make(random_state *r, const network *n, triple origin, triple extent, int batch) {
+scene scene_make(random_state *r, network *n, triple origin, triple extent, int batch) {
     scene s;
     s.grid = {origin, extent};
     s.batch = batch;
@@ -40,6 +37,8 @@ scene scene_make(random_state *r, const network *n, triple origin, triple extent
     s.words.resize((size_t)std::max(cells / random_int(r, 3, 12), 2));
     s.words.resize((size_t)reference_random_set(r, &s.layout, origin, hi, {1, 1, 1},
                                                 (int32_t)s.words.size() - 1, s.words.data()));
+    const net_limits limits = scene_limits(n, &s);
+    reference_net_capacities(n, &limits, 3000); // more than any grid here has
     s.features.resize(s.words.size() * (size_t)n->input_channels);
     reference_random_values(r, numeric_f32, 1, (int64_t)s.features.size(), s.features.data());
     return s;
@@ -121,11 +120,11 @@ bool goes_back(const net_layer *l) {
 std::vector<int> joined(const net_layer *l) {
     std::vector<int> sources;
     if (l->op == net_join) {
-        sources.push_back(l->source);
-        if (l->source2 != net_none) {
-            sources.push_back(l->source2);
+        for (net_source s : {l->source, l->source2, l->source3, l->source4}) {
+            if (s.plus_two) {
+                sources.push_back(net_number(s));
+            }
         }
-        sources.insert(sources.end(), l->more, l->more + l->more_sources);
     }
     return sources;
 }
@@ -134,7 +133,7 @@ std::vector<int> joined(const net_layer *l) {
 // when they are gathered.
 reference_grid grid_expected(const judged *j, int layer) {
     const net_layer *l = &j->net->layers[layer];
-    const reference_grid *in = grid_of(j, l->source);
+    const reference_grid *in = grid_of(j, net_number(l->source));
     const bool keeps = triple_equal(l->stride, {1, 1, 1}) && l->rule == net_rule_floor;
     reference_grid g = *in;
     if (l->op == net_join) {
@@ -142,10 +141,10 @@ reference_grid grid_expected(const judged *j, int layer) {
         for (int s : joined(l)) {
             sources.push_back(grid_of(j, s));
         }
-        return reference_grid_union(sources, l->axis, layer);
+        return reference_grid_union(sources, (int)l->axis - 1, layer);
     }
     if (goes_back(l)) {
-        g = *grid_of(j, j->net->layers[in->made_by].source);
+        g = *grid_of(j, net_number(j->net->layers[in->made_by].source));
     } else if (!keeps) {
         g = reference_grid_strided(in, l, layer);
     }
@@ -157,18 +156,19 @@ reference_grid grid_expected(const judged *j, int layer) {
 // The sums of a layer, before its epilogue.
 reference_sums sums_expected(const judged *j, int layer, reference_grid *g) {
     const net_layer *l = &j->net->layers[layer];
-    const reference_grid *in = grid_of(j, l->source);
+    const reference_grid *in = grid_of(j, net_number(l->source));
     reference_sums s = reference_sums_make(g);
     if (l->op == net_conv) {
         const net_layer *by = goes_back(l) ? &j->net->layers[in->made_by] : l;
         const reference_taps taps = reference_grid_taps(by->rule == net_rule_expand ? by : l);
         const float *weight = &j->params[(size_t)net_params_of(j->plan.get(), layer).weight];
-        const int64_t cin2 = l->source2 == net_none ? 0 : grid_of(j, l->source2)->channels;
+        const int64_t cin2 =
+            net_number(l->source2) == net_none ? 0 : grid_of(j, net_number(l->source2))->channels;
         const int64_t all = in->channels + cin2;
         reference_grid_convolve(in, &taps, goes_back(l), weight, all, 0, g, &s);
         if (cin2) {
-            reference_grid_convolve(grid_of(j, l->source2), &taps, goes_back(l), weight, all,
-                                    in->channels, g, &s);
+            reference_grid_convolve(grid_of(j, net_number(l->source2)), &taps, goes_back(l), weight,
+                                    all, in->channels, g, &s);
         }
     }
     if (l->op == net_pool_max) {
@@ -207,8 +207,9 @@ double worst_of(const judged *j, int layer, const reference_grid *g, const refer
             const size_t at = (size_t)(cell * g->channels + c);
             const double error =
                 2.0 * (s->terms[at] + 4) * (s->magnitude[at] / (1 << 24) + 0x1p-149);
-            const double residual =
-                l->residual == net_none ? 0 : (double)grid_of(j, l->residual)->value[at];
+            const double residual = net_number(l->residual) == net_none
+                                        ? 0
+                                        : (double)grid_of(j, net_number(l->residual))->value[at];
             const reference_value v =
                 reference_epilogue(s->sum[at], error, &e, (int)c, residual, numeric_f32);
             const double got = (double)rows[(int64_t)i * g->channels + c];
@@ -221,7 +222,7 @@ double worst_of(const judged *j, int layer, const reference_grid *g, const refer
 // A dense map is exactly the features of its source's voxels, and zeros.
 bool dense_is_right(const judged *j, int layer) {
     const net_layer *l = &j->net->layers[layer];
-    const reference_grid *in = grid_of(j, l->source);
+    const reference_grid *in = grid_of(j, net_number(l->source));
     const net_result<uint64_t> r = net_output(j->plan.get(), layer, &j->run);
     const int64_t depth = in->n[2];
     bool right = r.batch == in->batch && r.width == in->n[0] && r.height == in->n[1] &&
@@ -354,11 +355,11 @@ TEST(net_sets_any_strided_layer_and_its_inverse) {
         const int deeper = networks::network_down(&n, "deeper", kept, 4, 3, 2, 1);
         const int up = networks::network_conv(&n, "up", deeper, 3, 3, 2);
         n.layers[up].transposed = true;
-        n.layers[up].residual = kept;
+        n.layers[up].residual = net_from(kept);
         const int top = networks::network_conv(&n, "top", up, 5, 1, 1);
         n.layers[top] = n.layers[down];
         n.layers[top].name = "top";
-        n.layers[top].source = up;
+        n.layers[top].source = net_from(up);
         n.layers[top].transposed = true;
         const scene s = scene_make(&r, &n, {random_int(&r, -5, 5), 0, random_int(&r, -5, 5)},
                                    {11, random_int(&r, 5, 7), 12}, 1 + i % 2);
@@ -375,7 +376,7 @@ TEST(net_sets_joined_levels) {
         tables::network_flat(&n);
         net_layer *join = &n.layers[7];
         REQUIRE(join->op == net_join);
-        join->axis = (join_axis)(i % 4 - 1);
+        join->axis = (join_axis)(i % 4);
         const triple origin = {random_int(&r, -9, 9), random_int(&r, -9, 9), random_int(&r, -9, 9)};
         const triple extent = {random_int(&r, 5, 13), random_int(&r, 5, 13), random_int(&r, 5, 13)};
         if (i % 4 == 1 || i % 4 == 2) { // x or y dropped: the layers behind it are flat in that
@@ -401,7 +402,7 @@ TEST(net_sets_flat_network) {
             n.layers[l].size.z = n.layers[l].stride.z = 1;
             n.layers[l].padding.z = 0;
         }
-        networks::network_plain(&n, "dense", net_dense, n.count - 1);
+        networks::network_add(&n, "dense", net_layer_dense("", n.count - 1));
         const scene s = scene_make(&r, &n, {0, 0, 0}, {23, 19, 1}, 2);
         const std::unique_ptr<net_plan> plan = judge(&n, &s);
         CHECK_EQUAL(plan->step[n.count - 1].channels, 6);
@@ -510,9 +511,7 @@ TEST(net_sets_capacity_passed) {
         judged j = run_scene(&n, &s, &count);
         const int32_t needed = *net_voxels(j.plan.get(), 1, j.run.input, j.run.memory).count;
         net_limits limits = scene_limits(&n, &s);
-        for (int set = 1; set < net_sets_max; ++set) {
-            limits.set_voxels[set] = 20;
-        }
+        reference_net_capacities(&n, &limits, 20);
         REQUIRE_OK(net_plan_host<uint64_t>(n.layers, n.count, &s.layout, &limits, j.plan.get()));
         j.run.bytes = j.plan->workspace_bytes;
         j.run.memory = guarded_new<char>((int64_t)j.run.bytes);

@@ -155,7 +155,7 @@ join_outcome<W> join_expected(const join_problem<W> *p) {
             const spira::voxel v = spira::word_unpack(&p->layout, p->words[s][(size_t)i]);
             key k = {v.batch, v.x, v.y, v.z};
             if (p->axis != spira::join_axis_none) {
-                k[(size_t)p->axis + 1] = p->at;
+                k[(size_t)p->axis] = p->at; // 0: batch
             }
             table[k].push_back({s, i});
         }

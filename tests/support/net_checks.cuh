@@ -72,7 +72,7 @@ template <typename W, numeric format>
 void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
     for (bool count_pairs : {true, false}) {
         limits.overlap = true;
-        limits.overlap_near = !count_pairs;
+        limits.overlap_early = !count_pairs;
         limits.count_pairs = count_pairs;
         device_net<W, format> d = device_net_make<W, format>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");

@@ -20,9 +20,9 @@ using namespace spira;
     at = networks::network_down(n, "down2", at, 6, 3, 2, 1);
     n->layers[at].padding.z = 0;
     at = networks::network_conv(n, "level2", at, 6, 3, 1);
-    n->layers[at].residual = at - 1;
+    n->layers[at].residual = net_from(at - 1);
     at = networks::network_down_z(n, "out", at, 7);
-    networks::network_plain(n, "dense", net_dense, at);
+    networks::network_add(n, "dense", net_layer_dense("", at));
 }
 
 // VoxelNeXt at a small scale: three levels, joined without z; then two-dimensional layers, the
@@ -34,10 +34,8 @@ using namespace spira;
         at = networks::network_down(n, "down", at, 4, 3, 2, 1);
         level[s] = at = networks::network_conv(n, "level", at, 4, 3, 1);
     }
-    at = networks::network_plain(n, "flatten", net_join, level[0]);
-    n->layers[at].source2 = level[1];
-    n->layers[at].more_sources = 1;
-    n->layers[at].more[0] = level[2];
+    at = networks::network_add(n, "flatten", net_layer_join("", level[0], level[1]));
+    n->layers[at].source3 = net_from(level[2]);
     n->layers[at].axis = join_axis_z;
     at = networks::network_down(n, "wide", at, 5, 3, 1, 1);
     n->layers[at].size.z = 1;
@@ -54,17 +52,15 @@ using namespace spira;
     int low = networks::network_conv(n, "floor", wide, 16, 2, 2);
     int up = networks::network_conv(n, "back", low, 8, 2, 2);
     n->layers[up].transposed = true;
-    n->layers[up].residual = wide;
+    n->layers[up].residual = net_from(wide);
     int other = networks::network_conv(n, "floored", net_input, 8, 3, 2);
     networks::network_conv(n, "beside", other, 4, 3, 1);
-    int both = networks::network_plain(n, "both", net_join, up);
-    n->layers[both].source2 = other;
+    int both = networks::network_add(n, "both", net_layer_join("", up, other));
     int top = networks::network_conv(n, "top", up, 16, 3, 2);
     n->layers[top].transposed = true;
     networks::network_conv(n, "end", top, 8, 3, 1);
-    int pool = networks::network_plain(n, "pool", net_pool_max, wide);
+    int pool = networks::network_add(n, "pool", net_layer_pool("", net_pool_max, wide, 3, 3));
     n->layers[pool].rule = net_rule_expand;
-    n->layers[pool].size = n->layers[pool].stride = {3, 3, 3};
     n->layers[pool].padding = {1, 1, 1};
     networks::network_conv(n, "both ends", both, 8, 3, 1);
 }

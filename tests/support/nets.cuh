@@ -26,7 +26,7 @@ inline void network_fine(network *n) {
     networks::network_conv(n, "flat", 0, 32, 1, 1);
     int pool = reference_net_pool(n, net_pool_max, 1, {1, 1, 3}, {1, 1, 1});
     networks::network_conv(n, "out", pool, 32, 5, 1);
-    n->layers[3].residual = 1;
+    n->layers[3].residual = net_from(1);
 }
 
 // Its first layer already needs a coarser set.
@@ -45,7 +45,7 @@ inline void network_pooled(network *n) {
     int up = networks::network_conv(n, "up", coarse, 16, 2, 2);
     n->layers[up].transposed = true;
     networks::network_conv(n, "both", up, 16, 3, 1);
-    n->layers[n->count - 1].source2 = smooth;
+    n->layers[n->count - 1].source2 = net_from(smooth);
 }
 
 // A network of the examples, the zoo, or one of those above. The names of the layers live in it: it
@@ -271,7 +271,7 @@ inline const net_side *side_get() {
         side.stream = device_follower_make();
         CUDA_CHECK(cudaEventCreateWithFlags(&side.begun, cudaEventDisableTiming));
         CUDA_CHECK(cudaEventCreateWithFlags(&side.indexed, cudaEventDisableTiming));
-        CUDA_CHECK(cudaEventCreateWithFlags(&side.near, cudaEventDisableTiming));
+        CUDA_CHECK(cudaEventCreateWithFlags(&side.early, cudaEventDisableTiming));
     }
     return &side;
 }

@@ -33,6 +33,21 @@ SPIRA_API int reference_net_pool(networks::network *n, spira::net_op op, int sou
     return i;
 }
 
+// Gives the sets of a network capacities [net_sets_max].
+SPIRA_API void reference_net_capacities(networks::network *n, const spira::net_limits *limits,
+                                        const int32_t *capacity) {
+    std::unique_ptr<spira::net_plan> plan(new spira::net_plan);
+    CHECK_OK(spira::net_plan_sets(n->layers, n->count, limits, false, plan.get()));
+    spira::net_capacities(plan.get(), capacity, n->layers);
+}
+
+// The same one for all sets.
+SPIRA_API void reference_net_capacities(networks::network *n, const spira::net_limits *limits,
+                                        int32_t capacity) {
+    const std::vector<int32_t> all(spira::net_sets_max, capacity);
+    reference_net_capacities(n, limits, all.data());
+}
+
 // A small network with one of everything. Strides 1, 2, (2, 4, 6) and 4.
 SPIRA_API void reference_net_zoo(networks::network *n) {
     networks::network_begin(n, 5);
@@ -41,27 +56,27 @@ SPIRA_API void reference_net_zoo(networks::network *n) {
     n->layers[a].act = spira::activation_leaky;
     n->layers[a].slope = 0.125f;
     int b = networks::network_conv(n, "two sources", a, 12, 3, 1);
-    n->layers[b].source2 = spira::net_input;
+    n->layers[b].source2 = spira::net_from(spira::net_input);
     n->layers[b].size.y = 1;
     n->layers[b].dilation = {1, 3, 2};
     n->layers[b].bias = true;
     int down = reference_net_pool(n, spira::net_pool_max, b, {2, 2, 2}, {2, 2, 2});
     int c = networks::network_conv(n, "dilated", down, 12, 3, 1);
     n->layers[c].dilation = {2, 1, 2};
-    n->layers[c].residual = down;
+    n->layers[c].residual = spira::net_from(down);
     n->layers[c].act = spira::activation_leaky;
     n->layers[c].slope = -0.5f;
     int other = reference_net_pool(n, spira::net_pool_average, b, {3, 3, 3}, {2, 2, 2});
     int d = networks::network_conv(n, "row", c, 9, 1, 1);
     n->layers[d].size.z = 3;
-    n->layers[d].source2 = other;
+    n->layers[d].source2 = spira::net_from(other);
     int uneven = networks::network_conv(n, "uneven", d, 16, 3, 1);
     n->layers[uneven].stride = {1, 2, 3};
     int e = reference_net_plain(n, uneven, 16, {1, 1, 1}, {1, 1, 1});
     int up = networks::network_conv(n, "uneven up", e, 9, 3, 1);
     n->layers[up].stride = {1, 2, 3};
     n->layers[up].transposed = true;
-    n->layers[up].residual = d;
+    n->layers[up].residual = spira::net_from(d);
     int top = networks::network_conv(n, "up", up, 6, 3, 2);
     n->layers[top].transposed = true;
     int smooth = reference_net_pool(n, spira::net_pool_average, top, {3, 3, 1}, {1, 1, 1});
@@ -69,12 +84,12 @@ SPIRA_API void reference_net_zoo(networks::network *n) {
     networks::network_conv(n, "nobody reads this", a, 4, 3, 1);
     int back = networks::network_conv(n, "straight back", far, 6, 4, 4);
     n->layers[back].transposed = true;
-    n->layers[back].residual = smooth;
+    n->layers[back].residual = spira::net_from(smooth);
     int mixed = reference_net_plain(n, back, 3, {1, 1, 1}, {1, 1, 1});
-    n->layers[mixed].source2 = a;
+    n->layers[mixed].source2 = spira::net_from(a);
     n->layers[mixed].bias = true;
     int last = networks::network_conv(n, "last", mixed, 5, 3, 1);
-    n->layers[last].residual = spira::net_input;
+    n->layers[last].residual = spira::net_from(spira::net_input);
 }
 
 // ---- what follows from the table ----------------------------------------------------------------
@@ -85,7 +100,7 @@ SPIRA_API spira::triple reference_net_stride(const spira::net_layer *layers, int
         return {1, 1, 1};
     }
     const spira::net_layer *l = &layers[layer];
-    spira::triple s = reference_net_stride(layers, l->source), by = l->stride;
+    spira::triple s = reference_net_stride(layers, spira::net_number(l->source)), by = l->stride;
     return l->transposed ? spira::triple{s.x / by.x, s.y / by.y, s.z / by.z}
                          : spira::triple{s.x * by.x, s.y * by.y, s.z * by.z};
 }
@@ -95,7 +110,7 @@ SPIRA_API int reference_net_channels(const networks::network *n, int layer) {
            : layer < 0               ? 0
            : n->layers[layer].op == spira::net_conv
                ? n->layers[layer].channels
-               : reference_net_channels(n, n->layers[layer].source);
+               : reference_net_channels(n, spira::net_number(n->layers[layer].source));
 }
 
 // A random network of `count` layers that fits together.
@@ -128,15 +143,15 @@ SPIRA_API void reference_net_random(random_state *r, int count, networks::networ
         l->bias = random_int(r, 0, 1);
         l->norm = random_int(r, 0, 1);
         l->act = (spira::activation)random_int(r, 0, 2);
-        l->slope = random_float(r);
+        l->slope = l->act == spira::activation_leaky ? random_float(r) : 0;
         spira::triple out = reference_net_stride(n->layers, i);
         for (int j = -1; j < i; ++j) {
             spira::triple at = reference_net_stride(n->layers, j);
             if (spira::triple_equal(at, from) && random_int(r, 0, 5) == 0) {
-                l->source2 = j;
+                l->source2 = spira::net_from(j);
             }
             if (spira::triple_equal(at, out) && random_int(r, 0, 5) == 0) {
-                l->residual = j;
+                l->residual = spira::net_from(j);
                 l->channels = reference_net_channels(n, j);
             }
         }
@@ -225,7 +240,7 @@ SPIRA_API void reference_net_derive(const spira::net_plan *p, int s, reference_n
         join.words = &p->layout;
         join.sets = sources;
         join.axis = set->axis;
-        join.at = set->axis < 0 ? 0 : origin[set->axis];
+        join.at = set->axis == spira::join_axis_none ? 0 : origin[set->axis - 1];
         join.out = {out.data(), &out_count, set->capacity};
         join.rows = {begin.data(), order.data()};
         join.trouble = &trouble;
@@ -275,7 +290,8 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
                                                  const spira::net_plan *p,
                                                  const reference_net_sets<W> *sets, int layer) {
     const spira::net_layer *l = &n->layers[layer];
-    const int in = reference_net_set_of(n, p, l->source), out = reference_net_set_of(n, p, layer);
+    const int in = reference_net_set_of(n, p, spira::net_number(l->source)),
+              out = reference_net_set_of(n, p, layer);
     const std::vector<W> &source = sets->set[in], &outputs = sets->set[out];
     const spira::triple fine = p->set[l->transposed ? out : in].stride;
     spira::kernel_shape kernel = {l->size, l->dilation, fine, l->transposed};
@@ -295,8 +311,8 @@ SPIRA_API spira::net_params reference_net_params(const networks::network *n, int
         at.weight = at.vectors = at.end;
         at.bias = at.scale = at.shift = -1;
         if (l->op == spira::net_conv) {
-            int64_t inputs = reference_net_channels(n, l->source);
-            inputs += reference_net_channels(n, l->source2);
+            int64_t inputs = reference_net_channels(n, spira::net_number(l->source));
+            inputs += reference_net_channels(n, spira::net_number(l->source2));
             at.vectors += (int64_t)l->size.x * l->size.y * l->size.z * inputs * l->channels;
             at.end = at.vectors;
             at.bias = l->bias ? at.end : -1;
@@ -345,8 +361,8 @@ SPIRA_API spira::conv_shape reference_net_shape(const reference_net_run<W> *run,
     const spira::net_layer *l = &run->net->layers[layer];
     spira::conv_shape shape = {};
     shape.volume = l->size.x * l->size.y * l->size.z;
-    shape.cin = reference_net_channels(run->net, l->source);
-    shape.cin2 = reference_net_channels(run->net, l->source2);
+    shape.cin = reference_net_channels(run->net, spira::net_number(l->source));
+    shape.cin2 = reference_net_channels(run->net, spira::net_number(l->source2));
     shape.cout = l->channels;
     shape.type = run->plan->limits.type;
     return shape;
@@ -363,12 +379,13 @@ template <typename W>
 SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
     spira::net_params at = reference_net_params(run->net, layer);
-    const bool added = l->residual >= spira::net_input && !reference_net_joined(run, layer);
+    const bool added =
+        spira::net_number(l->residual) >= spira::net_input && !reference_net_joined(run, layer);
     spira::conv_epilogue e = {};
     e.bias = at.bias < 0 ? nullptr : run->params + at.bias;
     e.scale = at.scale < 0 ? nullptr : run->params + at.scale;
     e.shift = at.shift < 0 ? nullptr : run->params + at.shift;
-    e.residual = added ? run->feature[1 + l->residual] : nullptr;
+    e.residual = added ? run->feature[1 + spira::net_number(l->residual)] : nullptr;
     e.act = l->act;
     e.slope = l->slope;
     return e;
@@ -380,7 +397,7 @@ SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run
     const spira::net_layer *l = &run->net->layers[layer];
     const spira::numeric type = run->plan->limits.type;
     std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
-    std::vector<float> in = reference_net_floats(run, l->source);
+    std::vector<float> in = reference_net_floats(run, spira::net_number(l->source));
     const int64_t volume = l->size.x * l->size.y * l->size.z;
     const int64_t channels = reference_net_channels(run->net, layer);
     const int64_t count = reference_net_voxels(run, layer) * channels;
@@ -422,12 +439,13 @@ SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_
                                                             int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
     std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
-    std::vector<float> in = reference_net_floats(run, l->source),
-                       in2 = reference_net_floats(run, l->source2);
+    std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
+                       in2 = reference_net_floats(run, spira::net_number(l->source2));
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
     const int64_t volume = l->size.x * l->size.y * l->size.z;
-    const int64_t cin = reference_net_channels(run->net, l->source);
-    const int64_t cin2 = reference_net_channels(run->net, l->source2), cout = l->channels;
+    const int64_t cin = reference_net_channels(run->net, spira::net_number(l->source));
+    const int64_t cin2 = reference_net_channels(run->net, spira::net_number(l->source2)),
+                  cout = l->channels;
     const float *weight = run->params + reference_net_params(run->net, layer).weight;
     reference_verdict worst = {-1, 0, 0, 0, 0};
     std::vector<double> sum((size_t)cout), magnitude((size_t)cout);
@@ -471,8 +489,9 @@ SPIRA_API reference_shortcut reference_net_shortcut(const reference_net_run<W> *
     const spira::net_layer *l = &run->net->layers[layer];
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
     const spira::conv_shape shape = reference_net_shape(run, layer);
-    return reference_shortcut_make(&shape, reference_net_floats(run, l->source).data(),
-                                   reference_net_floats(run, l->source2).data(),
+    return reference_shortcut_make(&shape,
+                                   reference_net_floats(run, spira::net_number(l->source)).data(),
+                                   reference_net_floats(run, spira::net_number(l->source2)).data(),
                                    run->params + reference_net_params(run->net, layer).weight,
                                    reference_net_voxels(run, layer), &e);
 }
@@ -485,16 +504,17 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
         return {-1, 0, 0, 0, 0};
     }
     std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
-    std::vector<float> in = reference_net_floats(run, l->source),
-                       in2 = reference_net_floats(run, l->source2);
+    std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
+                       in2 = reference_net_floats(run, spira::net_number(l->source2));
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
     const spira::conv_shape shape = reference_net_shape(run, layer);
     const bool joined = reference_net_joined(run, layer);
     reference_shortcut shortcut;
     if (joined) {
-        shortcut = reference_net_shortcut(run, l->residual);
+        shortcut = reference_net_shortcut(run, spira::net_number(l->residual));
     }
-    return reference_conv_check(&shape, in.data(), in2.data(), reference_net_voxels(run, l->source),
+    return reference_conv_check(&shape, in.data(), in2.data(),
+                                reference_net_voxels(run, spira::net_number(l->source)),
                                 run->params + reference_net_params(run->net, layer).weight,
                                 map.data(), reference_net_voxels(run, layer), &e,
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
@@ -521,7 +541,7 @@ SPIRA_API reference_verdict reference_net_gathered(const reference_net_run<W> *r
         spira::net_run_args<W> none = {};
         spira::dense_args<W> args = spira::net_dense_args(p, layer, &none);
         args.set = {words[step->set].data(), &counts[step->set], p->set[step->set].capacity};
-        args.features = run->feature[1 + p->layers[layer].source];
+        args.features = run->feature[1 + spira::net_number(p->layers[layer].source)];
         args.out = out.data();
         args.trouble = &trouble;
         CHECK_OK(spira::dense_host(&args));
@@ -541,7 +561,7 @@ SPIRA_API reference_verdict reference_net_gathered(const reference_net_run<W> *r
             const int s = set->source[n];
             join.set[n] = {words[s].data(), &counts[s], p->set[s].capacity};
         }
-        for (int r = 0, n = 0; r < reads.count; ++r) {
+        for (int r = 0, n = 0; r < spira::net_reads_sources; ++r) {
             if (reads.layer[r] != spira::net_none) {
                 sum.in[n++] = run->feature[1 + reads.layer[r]];
             }
