@@ -28,6 +28,11 @@ PYTHON = $(firstword $(foreach p,python3 /usr/bin/python3,$(shell $p -c 'import 
 CLANG        := $(shell command -v clang++ 2>/dev/null)
 CLANG_FORMAT := $(shell command -v clang-format 2>/dev/null)
 
+# Compilers for other machines, and what runs code for one of them.
+MINGW := $(shell command -v x86_64-w64-mingw32-g++ 2>/dev/null)
+ARM   := $(shell command -v aarch64-linux-gnu-g++ 2>/dev/null)
+QEMU  := $(shell command -v qemu-aarch64 2>/dev/null)
+
 # As many jobs as cores, unless the caller asks for a number.
 ifeq (,$(findstring j,$(firstword -$(MAKEFLAGS)))$(filter -j%,$(MAKEFLAGS)))
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
@@ -51,7 +56,8 @@ OPENMP   := $(call accepted,-fopenmp)
 
 DEPENDS   = -MMD -MP -MF $@.d -MT $@
 STRICT   := -Wall -Wextra -Werror
-HOSTFLAGS = -std=c++17 $(STRICT) $(OPENMP)
+STANDARD := c++17
+HOSTFLAGS = -std=$(STANDARD) $(STRICT) $(OPENMP)
 FASTFLAGS = -std=c++17 -O3 $(call accepted,-march=native) $(OPENMP)
 NVCCFLAGS = -std=c++17 -O3 -lineinfo -Xcompiler -fopenmp -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Werror
@@ -202,10 +208,12 @@ build/test_cublas build/bench_cublas: LIBS := -lcublas \
     -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
 
 # Kernels that the host runs (support/emulate.h) have CUDA's #pragma unroll. Their dynamic shared
-# memory is extern thread_local, for which g++ would look for an initialiser in another file.
+# memory is extern thread_local, for which g++ would look for an initialiser in another file. They are
+# compiled as C++20, which warns of more than C++17.
 EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
 $(EMULATED:%=build/host/%) $(EMULATED:%=build/sanitize/%): \
     STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
+$(EMULATED:%=build/host/%): STANDARD := $(if $(call accepted,-std=c++20),c++20,c++17)
 
 # The PyTorch package includes spira as a user does.
 build/host/torch_norm.o build/sanitize/torch_norm.o: HOSTFLAGS += -I.
@@ -296,8 +304,9 @@ NVRTC        := $(if $(NVCC),$(dir $(firstword $(wildcard $(dir $(NVCC))../inclu
                   $(dir $(NVCC))../targets/*/include/nvrtc.h))))
 UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units/*.cu))
 
-HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok
-CLANG_CHECKS := $(HOST_HEADERS:%=$(CHECK)/clang++/%.ok)
+HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok $(CHECK)/windows.ok
+CLANG_CHECKS := $(CHECK)/clang.ok
+ARM_CHECKS   := $(CHECK)/aarch64.ok
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
                 $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
                 $(UNITS:%=$(CHECK)/units/%.ok) $(ARCHS:%=$(CHECK)/stream/%.ok) \
@@ -306,9 +315,10 @@ NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.o
 FORMAT_CHECK := $(CHECK)/format.ok
 
 CHECKS  := $(if $(NVCC),$(NVCC_CHECKS)) $(HOST_CHECKS) $(if $(CLANG),$(CLANG_CHECKS)) \
-           $(if $(CLANG_FORMAT),$(FORMAT_CHECK))
-SKIPPED := $(filter-out $(CHECKS),$(NVCC_CHECKS) $(CLANG_CHECKS) $(FORMAT_CHECK))
-LACKING := $(if $(NVCC),,nvcc) $(if $(CLANG),,clang++) $(if $(CLANG_FORMAT),,clang-format)
+           $(if $(ARM),$(ARM_CHECKS)) $(if $(CLANG_FORMAT),$(FORMAT_CHECK))
+SKIPPED := $(filter-out $(CHECKS),$(NVCC_CHECKS) $(CLANG_CHECKS) $(ARM_CHECKS) $(FORMAT_CHECK))
+LACKING := $(if $(NVCC),,nvcc) $(if $(CLANG),,clang++) $(if $(ARM),,aarch64-linux-gnu-g++) \
+           $(if $(CLANG_FORMAT),,clang-format)
 
 # A check that fails prints its log and leaves no .ok file. The others go on, and `check` counts.
 attempt = @mkdir -p $(@D); rm -f $@; \
@@ -329,9 +339,27 @@ $(CHECK)/g++/%.ok: %
 	$(call attempt,$* alone under $(CXX),$(call alone,cpp) && \
 	      $(CXX) $(HOSTFLAGS) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
-$(CHECK)/clang++/%.ok: %
-	$(call attempt,$* alone under clang++,$(call alone,cpp) && \
-	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
+# The host half of the umbrella under another compiler, in two standards.
+$(CHECK)/clang.ok: spira.cuh
+	$(call attempt,the umbrella under clang++,$(call alone,cpp) && \
+	      $(CLANG) -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o) && \
+	      $(CLANG) -std=c++20 $(STRICT) -Wconversion -Wsign-conversion -Wshadow \
+	           -c $(@:.ok=.cpp) -o $(@:.ok=.o))
+
+# ... behind <windows.h>, or where there is no such header, with the macros that it defines.
+$(CHECK)/windows.ok: spira.cuh
+	$(call attempt,the umbrella behind windows.h,$(call alone,cpp) && \
+	      $(if $(MINGW),$(MINGW) -include winsock2.h -include windows.h, \
+	           $(CXX) -Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dhyper=__int64) \
+	      -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
+
+# ... for aarch64, and the tests of what depends on the machine.
+ARM_TESTS := harness numeric word offset status
+$(CHECK)/aarch64.ok: $(HOST_HEADERS) tests/support/test.h $(ARM_TESTS:%=tests/host/%.cpp)
+	$(call attempt,aarch64$(if $(QEMU),, (not run)), \
+	      $(ARM) -std=c++17 $(STRICT) -fsyntax-only -include spira.cuh -x c++ /dev/null && \
+	      $(ARM) -std=c++17 -O1 $(STRICT) -static $(ARM_TESTS:%=tests/host/%.cpp) -o $(@:.ok=) \
+	      $(if $(QEMU),&& $(QEMU) $(@:.ok=)))
 
 # To PTX only, which tells whether the header has all that it needs. The host compiler's warnings are
 # those of all kernels.

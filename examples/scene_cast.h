@@ -199,7 +199,7 @@ SPIRA_API float scene_elevation(int beam) {
 SPIRA_API int scene_sweep(const scene *street, uint32_t seed, int step, float *point,
                           int32_t *label) {
     int seen[scene_solids_most], points = 0;
-    const float azimuth = ((float)step / scene_steps * 2 - 1) * SPIRA_SCENE_PI;
+    const float azimuth = ((float)step / (float)scene_steps * 2 - 1) * SPIRA_SCENE_PI;
     const float heading = azimuth + street->yaw; // in the street
     const int count = scene_seen(street, heading, seen);
     for (int beam = 0; beam < scene_beams; ++beam) {

@@ -70,7 +70,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_bias_threads)
     pdl_wait();
     float sum = 0.0f;
     if (channel < p.channels) {
-        for (int part = warp; part < p.parts; part += warps * grad_bias_batch) {
+        for (int part = warp; part < p.parts; part += (int)warps * grad_bias_batch) {
             float v[grad_bias_batch];
 #pragma unroll
             for (int i = 0; i < grad_bias_batch; ++i) {

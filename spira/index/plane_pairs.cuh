@@ -30,7 +30,7 @@ enum {
 // Returns the number of bundles that plane_pairs_small.cuh takes for a cube of size K, rounded up
 // so that each lane reads whole vectors of sums; or 0: too many outputs for it, or another size.
 SPIRA_API int map_bundles(int K, int32_t outputs) {
-    int64_t bundles = ceil_div(outputs, map_bundle_stretches * map_stretch);
+    int64_t bundles = ceil_div(outputs, (int)map_bundle_stretches * map_stretch);
     bundles = ceil_div(bundles, map_bundle_sums) * map_bundle_sums;
     return K == 3 && bundles <= map_bundles_most ? (int)bundles : 0;
 }

@@ -39,7 +39,7 @@ SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
 template <int K>
 SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words(K)],
                                      const map_plane_lists<K> &lists, int bundle) {
-    static_assert(map_bundle_stretches * map_stretch <= UINT16_MAX, "sums have 16 bits");
+    static_assert((int)map_bundle_stretches * map_stretch <= UINT16_MAX, "sums have 16 bits");
     if (threadIdx.x < K * K * K) {
         const int plane = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
         uint32_t sum = 0;
@@ -251,7 +251,7 @@ SPIRA_API status map_small_pairs_launch(const word_layout *layout, const map_req
                                         map_pairs pairs, device_status *trouble, void *scratch,
                                         cudaStream_t stream) {
     const int K = 3, threads = map_small_threads(K);
-    const int64_t blocks = ceil_div(r->outputs.capacity, map_bundle_stretches * map_stretch);
+    const int64_t blocks = ceil_div(r->outputs.capacity, (int)map_bundle_stretches * map_stretch);
     workspace w = workspace_begin(scratch);
     map_plane_lists<K> lists = map_plane_lists_take<K>(&w, r->outputs.capacity);
     map_plane_wanted(&r->kernel, &r->forms, lists.wanted);

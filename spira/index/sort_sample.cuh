@@ -55,7 +55,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     const int first = samples * part / sort_parts, mine = samples * group / sort_groups;
     const int others = samples * (part + 1) / sort_parts - first;
     const int all = others + samples * (group + 1) / sort_groups - mine;
-    const int rounds = (sort_block_samples + sort_threads - 1) / sort_threads;
+    const int rounds = ((int)sort_block_samples + sort_threads - 1) / sort_threads;
     W load[rounds];
     sort_loading<source, rounds> loading;
     sort_words_begin(from, shape.rows, loading, [&](int j) {

@@ -100,10 +100,17 @@ TEST(numeric_rounds_to_nearest_even) {
     }
 }
 
-#ifdef __FLT16_MAX__
+// g++ 12 for aarch64 defines __FLT16_MAX__, but has no _Float16 in C++.
+#if defined(__ARM_FP16_FORMAT_IEEE)
+#define COMPILER_F16 __fp16
+#elif defined(__FLT16_MAX__)
+#define COMPILER_F16 _Float16
+#endif
+
+#ifdef COMPILER_F16
 TEST(numeric_f16_agrees_with_the_compiler) {
     for (uint32_t h = 0; h < 65536; ++h) {
-        _Float16 theirs;
+        COMPILER_F16 theirs;
         uint16_t bits = (uint16_t)h;
         memcpy(&theirs, &bits, sizeof theirs);
         if (!is_nan_f16(bits)) {
@@ -119,7 +126,7 @@ TEST(numeric_f16_agrees_with_the_compiler) {
         if (f != f) {
             continue;
         }
-        _Float16 theirs = (_Float16)f;
+        COMPILER_F16 theirs = (COMPILER_F16)f;
         uint16_t bits;
         memcpy(&bits, &theirs, sizeof bits);
         CHECK_EQUAL(f16_from_float(f), bits);

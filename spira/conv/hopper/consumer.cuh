@@ -19,7 +19,7 @@ SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uin
     typedef typename T::element E;
     enum { columns = T::columns, row_groups = T::row_groups };
     enum { log = hopper_region_log(part, 0), slots = hopper_slots(part) };
-    enum { each = hopper_steps / slots }; // steps of an offset
+    enum { each = (int)hopper_steps / slots }; // steps of an offset
     const uint32_t z = wgmma_address(zeros);
     const uint32_t first = wgmma_address(stage + group * hopper_row_group_bytes);
     const uint32_t weights = wgmma_address(stage + hopper_row_groups * hopper_row_group_bytes);
@@ -47,7 +47,7 @@ SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uin
     if constexpr (part > hopper_part_whole) {
         enum { bytes = part - hopper_part_whole, rows = wgmma_rows * bytes };
         const uint32_t region = stage + hopper_stage_bytes(columns, hopper_part_whole);
-        const uint32_t last_b = wgmma_address(region + hopper_row_groups * rows);
+        const uint32_t last_b = wgmma_address(region + (int)hopper_row_groups * rows);
 #pragma unroll
         for (uint32_t at = 0; at < bytes; at += wgmma_step_bytes) {
 #pragma unroll

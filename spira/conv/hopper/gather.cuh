@@ -44,7 +44,7 @@ SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source
     const uint32_t even = to + wgmma_place(place, log), odd = to + wgmma_place(place + 512, log);
     const bool inside = from.bytes > 0;
 #pragma unroll
-    for (int i = 0; i < order_rows / rows; ++i) {
+    for (int i = 0; i < (int)order_rows / rows; ++i) {
         int32_t row = __shfl_sync(~0u, source[i * rows / 32], i * rows % 32 + own);
         const char *at = from.base + conv_multiply_wide((uint32_t)row, from.pitch);
         async_copy_16(i % 2 ? odd + (i - 1) * 512 : even + i * 512, at, inside && row >= 0);

@@ -121,7 +121,7 @@ SPIRA_DEVICE void hopper_fill_weights(const conv_params &p, const conv_work &wor
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         if (job.entry[i]) {
-            int row = hopper_row_groups * slots * wgmma_rows + i * columns;
+            int row = (int)hopper_row_groups * slots * wgmma_rows + i * columns;
             int offset = (int)(job.entry[i] & ((1u << hopper_offset_bits) - 1));
             hopper_weights_copy<columns, log>(p, work, weights, offset * p.chunks + job.part, bytes,
                                               begin, region + (uint32_t)(row << log),
@@ -167,7 +167,7 @@ SPIRA_DEVICE uint32_t hopper_header_of(const hopper_job<hopper_slots(part), row_
     enum { slots = hopper_slots(part), each = hopper_steps / slots };
     uint32_t header = job.last ? hopper_header_last : 0;
 #pragma unroll
-    for (int i = 0; i < slots * hopper_row_groups; ++i) {
+    for (int i = 0; i < (int)slots * hopper_row_groups; ++i) {
         bool there =
             job.entry[i / hopper_row_groups] >> (hopper_offset_bits + i % hopper_row_groups) & 1;
         int first = i % hopper_row_groups * hopper_steps + i / hopper_row_groups * each;
@@ -211,7 +211,7 @@ template <typename T, int part>
 SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
     enum { slots = hopper_slots(part), warps = T::team_warps, own = T::team_row_groups };
     const conv_work work = hopper_work_of<T::columns>(p);
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % (hopper_teams * warps);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % ((int)hopper_teams * warps);
     const int team = warp / warps, first = warp % warps * own;
     hopper_cursor cursor = {};
     hopper_job<slots, own> job, ahead;

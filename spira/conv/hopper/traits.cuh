@@ -119,7 +119,7 @@ SPIRA_BOTH constexpr bool hopper_producers_start_early(int columns, int split) {
 
 // Bytes of a stage, or of one of its regions: two row groups and the weights. row: bytes of a row.
 SPIRA_BOTH constexpr int hopper_stage_bytes(int columns, int row) {
-    return (hopper_row_groups * wgmma_rows + columns) * row;
+    return ((int)hopper_row_groups * wgmma_rows + columns) * row;
 }
 
 // Whether stages may hold half parts (hopper_part_bytes).

@@ -79,7 +79,7 @@ SPIRA_DEVICE void portable_run_fill(const conv_params &p, const conv_work &work,
                                     const portable_target &target, int number, int end,
                                     portable_ring &ring) {
     const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
-    if (T::shares && chunk.wide && chunk.left >= portable_run_stages * conv_chunk_bytes) {
+    if (T::shares && chunk.wide && chunk.left >= (int)portable_run_stages * conv_chunk_bytes) {
         portable_sources<T::warp_fragments> sources;
         portable_sources_find(f, chunk, sources);
 #pragma unroll

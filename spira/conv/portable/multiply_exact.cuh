@@ -73,7 +73,7 @@ SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_
         for (int i = 0; i < 4 * quads; ++i) {
             const int k = i / quads, q = i % quads;
             w[k][q] = portable_floats(
-                shared_load_4(weights + k * weights_row + q * (conv_exact_in * weights_row)));
+                shared_load_4(weights + k * weights_row + q * ((int)conv_exact_in * weights_row)));
         }
 #pragma unroll
         for (int j = 0; j < T::fragments; ++j) {

@@ -22,7 +22,7 @@ enum {
     portable_word_bits = 2,                                         // of a fragment in it
     portable_teams_all = 4,                                         // a power of two
     portable_run_stages = 2, // stages that a team fills before it is the next team's turn
-    portable_gathered = conv_pair_groups * order_rows, // rows of a producer warp
+    portable_gathered = (int)conv_pair_groups * order_rows, // rows of a producer warp
     portable_lane_rows = portable_gathered / 32,
     portable_stages_least = 3,
     portable_stages_most = 8,
@@ -128,7 +128,7 @@ struct portable_traits {
 
     static constexpr int columns = portable_band * bands * across; // output channels
     static constexpr int rows = portable_fragment * fragments * down;
-    static constexpr int pairs = rows / (conv_pair_groups * order_rows); // of row groups
+    static constexpr int pairs = rows / ((int)conv_pair_groups * order_rows); // of row groups
     static constexpr int stage_bytes = portable_stage_bytes(columns, rows);
     static constexpr int header = (rows + columns) * conv_chunk_bytes; // where a stage has it
     static constexpr int flags = header + 8;                           // and in it, its flags

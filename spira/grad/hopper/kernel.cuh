@@ -23,7 +23,7 @@ SPIRA_DEVICE void grad_hopper_fill(const grad_side &side, int32_t own, uint32_t 
     enum { pieces = channels * (int)sizeof(E) / 16, line = wgmma_row_most / 16 };
     const uint32_t piece = threadIdx.x % pieces;
     const uint32_t to = panels + piece / line * grad_hopper_panel_bytes;
-    grad_gather<E, pieces, grad_hopper_chunk * pieces / 32>(side, own, [&](int row) {
+    grad_gather<E, pieces, (int)grad_hopper_chunk * pieces / 32>(side, own, [&](int row) {
         return to +
                wgmma_place((uint32_t)row * wgmma_row_most + piece % line * 16, wgmma_row_log_most);
     });
@@ -87,7 +87,7 @@ SPIRA_DEVICE void grad_hopper_multiply(uint32_t stage, int warpgroup,
     const uint32_t a = stage + (uint32_t)(warpgroup * T::bands * panel);
     wgmma_begin();
 #pragma unroll
-    for (uint32_t at = 0; at < panel; at += depth * wgmma_row_most) {
+    for (uint32_t at = 0; at < panel; at += (int)depth * wgmma_row_most) {
         const uint32_t b = wgmma_address_transposed(stage + T::in_bytes + at, panel);
 #pragma unroll
         for (int i = 0; i < T::bands; ++i) {

@@ -11,9 +11,9 @@
 namespace spira {
 
 enum {
-    order_row_bits = 10,                                // of a row's number in its chunk
-    order_low_bits = 6,                                 // of a class, for the first of two passes
-    order_classes_each = order_classes / order_threads, // of a thread
+    order_row_bits = 10, // of a row's number in its chunk
+    order_low_bits = 6,  // of a class, for the first of two passes
+    order_classes_each = (int)order_classes / order_threads, // of a thread
 };
 
 static_assert(1 << order_row_bits == order_run, "the bits of a row");
@@ -199,8 +199,8 @@ SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
         item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
     }
     order_sort_class_digit<order_row_bits, order_low_bits>(item, s);
-    order_sort_class_digit<order_row_bits + order_low_bits, order_class_bits - order_low_bits>(item,
-                                                                                               s);
+    order_sort_class_digit<(int)order_row_bits + order_low_bits,
+                           (int)order_class_bits - order_low_bits>(item, s);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         item[i].row = begin + (item[i].row & (order_run - 1));

@@ -35,7 +35,7 @@ struct order_range {
 
 // The rows of neighbouring classes, those of a thread.
 struct order_totals {
-    int32_t rows[order_classes / order_threads];
+    int32_t rows[(int)order_classes / order_threads];
 };
 
 // Loads the totals of this thread. A volatile load: the compiler leaves it beside that of the
@@ -52,7 +52,7 @@ SPIRA_DEVICE order_totals order_load_totals(const int32_t *total) {
 // what is found.
 SPIRA_DEVICE void order_find_classes(const order_totals &total, const order_range &run,
                                      order_run_shared &s) {
-    const int each = order_classes / order_threads;
+    const int each = (int)order_classes / order_threads;
     int sum = 0;
 #pragma unroll
     for (int j = 0; j < each; ++j) {

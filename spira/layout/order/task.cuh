@@ -12,7 +12,7 @@ namespace spira {
 
 enum {
     order_maps_max = 16, // of one batch
-    order_words_max = (kernel_volume_max + order_word_bits - 1) / order_word_bits,
+    order_words_max = ((int)kernel_volume_max + order_word_bits - 1) / order_word_bits,
     order_lane_columns = 8, // of a map that lanes read row by row
     order_threads = 512,    // of a chunk of rows, or a run of positions
     order_warps = order_threads / 32,
