@@ -135,7 +135,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     run.range.begin = role.run * order_run;
     run.range.count = order_find_count(task.request);
     run.range.rows = min(run.range.count - run.range.begin, (int)order_run);
-    run.group = (int64_t)role.run * (order_run / order_rows) + (int)threadIdx.x / 32;
+    run.group = (int64_t)role.run * ((int)order_run / order_rows) + (int)threadIdx.x / 32;
     order_group_write(task, s, total, run, shared);
 }
 
