@@ -29,6 +29,7 @@ enum status_code {
     status_duplicate,    // detail: the index of the first row that repeats an earlier one
     status_capacity,     // detail: how many were needed
     status_not_finite,   // detail: the index of the first row with a NaN or an infinity
+    status_weights,      // detail: the index of the first weight that the format cannot hold
     status_unsupported,  // subject: the combination that is refused; detail: its value, or 0
     status_layer,        // subject: what is wrong; detail: the index of the layer at fault
     status_file_open,    // subject: the path
@@ -88,6 +89,8 @@ SPIRA_API const char *status_string(status_code code) {
         return "a capacity was exceeded; needed";
     case status_not_finite:
         return "a NaN or an infinity; first row";
+    case status_weights:
+        return "a weight that is not finite in the layer's format; its index";
     case status_unsupported:
         return "an unsupported combination";
     case status_layer:
@@ -176,6 +179,7 @@ struct device_status {
     uint32_t first_duplicate;  // see above
     uint32_t first_not_finite; // see above
     uint32_t first_lattice;    // see above; of a map, the output with such a source near it
+    uint32_t first_weight;     // the same of a weight, in the caller's order
     uint32_t needed;           // the largest count that did not fit its capacity
     // What a caller asked to drop (voxel_input) is no trouble: it is counted, and sets no flag.
     uint32_t outside;        // rows outside of the range
@@ -189,6 +193,7 @@ enum device_flag {
     device_flag_not_finite = 4,
     device_flag_capacity = 8,
     device_flag_lattice = 16, // coordinates that are no multiples of a layer's stride
+    device_flag_weights = 32, // weights that are not finite in the layer's format
 };
 
 // What each flag means. A new flag needs its bit, a row here and a case in device_status_field.
@@ -202,6 +207,7 @@ struct device_flag_row {
 // the rows at fault.
 static constexpr device_flag_row device_flag_table[] = {
     {device_flag_capacity, status_capacity, "capacity (of voxels, or of the pairs of a map)"},
+    {device_flag_weights, status_weights, "weight"},
     {device_flag_not_finite, status_not_finite, "points"},
     {device_flag_range, status_out_of_range, "coordinates"},
     {device_flag_lattice, status_lattice, "coordinates (no multiples of a layer's stride)"},
@@ -213,6 +219,7 @@ SPIRA_BOTH uint32_t *device_status_field(device_status *s, device_flag flag) {
     return flag == device_flag_range       ? &s->first_range
            : flag == device_flag_duplicate ? &s->first_duplicate
            : flag == device_flag_lattice   ? &s->first_lattice
+           : flag == device_flag_weights   ? &s->first_weight
            : flag == device_flag_capacity  ? &s->needed
                                            : &s->first_not_finite;
 }
