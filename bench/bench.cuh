@@ -200,7 +200,7 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] [--sweep forms|minuet]\n"
+        "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--sweep forms|minuet]\n"
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
         "       [--quick] [--apart] [--priority]\n"
@@ -227,16 +227,10 @@ SPIRA_API int bench_dtype(const char *name) {
     return -1;
 }
 
-// Output-stationary, weight-stationary with atomic sums, and deterministic; both, by a threshold.
-static const char *const bench_dataflow_names[] = {"os", "ws", "ws-det", "hybrid"};
+// Output-stationary, weight-stationary with atomic sums, and both, by a threshold.
+static const char *const bench_dataflow_names[] = {"os", "ws", "hybrid"};
 
-enum {
-    bench_dataflow_os,
-    bench_dataflow_ws,
-    bench_dataflow_ws_det,
-    bench_dataflow_hybrid,
-    bench_dataflows
-};
+enum { bench_dataflow_os, bench_dataflow_ws, bench_dataflow_hybrid, bench_dataflows };
 
 // The bits of a name; 0: there is no such.
 SPIRA_API int bench_dataflow(const char *name) {

@@ -1,9 +1,9 @@
 // bench/conv.cu: feature computation of one submanifold layer, its map ready in the form that the
-// dataflow reads: the ordered layout (os), lists of pairs (ws, atomic; ws-det, deterministic), or
-// both, divided by a threshold (hybrid, atomic).
+// dataflow reads: the ordered layout (os), lists of pairs (ws, atomic), or both, divided by a
+// threshold (hybrid, atomic).
 //
 //     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]
-//                      [--dataflow os|ws|ws-det|hybrid|all] [--threshold T|all] data/*.vox32
+//                      [--dataflow os|ws|hybrid|all] [--threshold T|all] data/*.vox32
 //
 // `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does. Before a
 // layer is timed, 2000 of its output rows are compared with sums in double, and all are looked at
@@ -150,7 +150,7 @@ static conv_work conv_work_make(bench_session *s, const conv_case *m, const conv
 }
 
 // The layer over lists of pairs.
-static void conv_work_lists(bench_session *s, const conv_case *m, int dataflow, conv_work *w) {
+static void conv_work_lists(bench_session *s, const conv_case *m, conv_work *w) {
     const spira::conv_args *a = &w->args;
     spira::conv_pairs_args pairs = {};
     pairs.shape = a->shape;
@@ -160,8 +160,6 @@ static void conv_work_lists(bench_session *s, const conv_case *m, int dataflow, 
     pairs.count = m->count;
     pairs.capacity = m->voxels;
     pairs.out = a->out;
-    pairs.form =
-        dataflow == bench_dataflow_ws ? spira::pairs_form_atomic : spira::pairs_form_stripes;
     w->pairs = pairs;
     BENCH_TRY(spira::conv_pairs_workspace(&pairs, &w->scratch_bytes));
     w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
@@ -180,7 +178,6 @@ static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scen
     a.count = m->count;
     a.capacity = m->voxels;
     a.out = w->args.out;
-    a.form = spira::pairs_form_atomic;
     int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
     const float *weight = bench_upload(&s->pool, w->weight, elements);
     bench_hybrid_make(&s->pool, scene, m->pairs, weight, &a, d);
@@ -370,7 +367,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
             continue;
         }
         if (d != bench_dataflow_os) {
-            conv_work_lists(s, m, d, &w);
+            conv_work_lists(s, m, &w);
         }
         if (d == bench_dataflow_os && s->options.sweep) {
             conv_sweep(s, &w, m, &row, label);

@@ -193,8 +193,7 @@ function begin_figure(    n, i, name) {
         plot_x("names")
         plot_y("log", "microseconds")
         plot_series("output-stationary", "dots")
-        plot_series("weight-stationary, atomic", "dots")
-        plot_series("weight-stationary, stripes", "dots")
+        plot_series("weight-stationary", "dots")
     }
 }
 
@@ -284,9 +283,8 @@ function take(    step, us, plain, name) {
         plot_series(value("input"), "line")
         plot_point("K = " value("K"), value("input"), value("t"), value("density"))
     }
-    if (figure == "dataflows" && plain && value("dataflow") ~ /^ws/ && drawn())
-        plot_point(input_panel(), value("dataflow") == "ws" ? "weight-stationary, atomic" : \
-            "weight-stationary, stripes", layer(), us)
+    if (figure == "dataflows" && plain && value("dataflow") == "ws" && drawn())
+        plot_point(input_panel(), "weight-stationary", layer(), us)
 }
 
 # Keeps an output-stationary layer, which two figures draw beside others of the same layer.

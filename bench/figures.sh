@@ -52,10 +52,7 @@ lines_of() { # part
     one=${quick:+--only 64,64,3}
     case $1 in
     conv) echo "--dataflow os ${quick:+--dtype fp16}" ;;
-    dataflows)
-        echo "--dataflow ws --dtype fp16 $one"
-        echo "--dataflow ws-det --dtype fp16 $one"
-        ;;
+    dataflows) echo "--dataflow ws --dtype fp16 $one" ;;
     thresholds) echo "--dataflow hybrid --dtype fp16 $one" ;;
     tune) echo "$one" ;;
     cublas) echo "--dtype fp16 $one" ;;

@@ -127,7 +127,7 @@ function take_tuned(    key, step) {
     cell[key, "over"] = sprintf("%.2f", value("over"))
 }
 
-# Keeps a line of a layer in one dataflow: "os", "ws" or "ws-det".
+# Keeps a line of a layer in one dataflow: "os" or "ws".
 function take_dataflow(    key) {
     key = "dataflows" SUBSEP step_name("conv") SUBSEP value("input")
     if (value("dataflow") != "os" || key in seen)
@@ -270,7 +270,7 @@ function take(    bench, table, key) {
         take_case("fig11")
     else if (value("dataflow") == "gather-gemm-scatter" && value("dtype") == "fp16")
         take_grouping()
-    if (value("dataflow") ~ /^(os|ws|ws-det)$/ && value("dtype") == "fp16" && value("form") == "")
+    if (value("dataflow") ~ /^(os|ws)$/ && value("dtype") == "fp16" && value("form") == "")
         take_dataflow()
     if (bench ~ /^(tune.*|layers|stamp|peer|plain-target|grad-target|scenes|minuet|grad)$/)
         return # other tables, or none

@@ -149,12 +149,11 @@ function print_tuned(    i, key) {
 
 function print_dataflows(    i, key) {
     source("Microseconds, fp16,", "dataflows")
-    print "| step | input | output-stationary | weight-stationary, atomic | weight-stationary, stripes |"
-    print "|---|---|---:|---:|---:|"
+    print "| step | input | output-stationary | weight-stationary |"
+    print "|---|---|---:|---:|"
     for (i = 1; i <= rows["dataflows"]; ++i) {
         key = row["dataflows", i]
-        printf "| %s | %s | %s | %s |\n", head[key], figure(cell[key, "os"]), \
-            figure(cell[key, "ws"]), figure(cell[key, "ws-det"])
+        printf "| %s | %s | %s |\n", head[key], figure(cell[key, "os"]), figure(cell[key, "ws"])
     }
     print ""
 }

@@ -36,7 +36,7 @@ struct conv_hybrid_args {
     int32_t capacity;
     conv_epilogue epilogue;
     void *out;       // [capacity, cout]
-    pairs_form form; // of the sparse offsets; pairs_form_stripes is deterministic
+    pairs_form form; // of the sparse offsets; pairs_form_ordered is deterministic
 };
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -189,9 +189,8 @@ SPIRA_API status hybrid_halves_make(const conv_hybrid_args *a, workspace *w, hyb
     return status_success();
 }
 
-// Bytes of scratch for conv_hybrid: fp32 sums [capacity, conv_sums_pitch(cout)], if there are both
-// kinds of offsets or the form is atomic, and then a small table, too. None if all offsets are
-// dense. No pointer is read.
+// Bytes of scratch for conv_hybrid: fp32 sums [capacity, conv_sums_pitch(cout)] and a small table.
+// None if all offsets are dense. No pointer is read.
 SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_hybrid_shape_check(&args->shape, &args->kernel, args->threshold));
@@ -231,11 +230,10 @@ SPIRA_API status hybrid_check(const device_info *gpu, const conv_hybrid_args *a,
 //          inputs may not
 // errors   null pointers, sizes, alignment, a volume that is not the kernel's, a threshold below 0,
 //          a map of another volume, form, count or capacity, scratch; nothing is launched then
-// Asynchronous. Sums are fp32 and are rounded once. With stripes, or with all offsets dense,
-// bit-identical from run to run; see `conv` for what else may change the bits. Atomic: the sparse
+// Asynchronous. Sums are fp32 and are rounded once. In order, or with all offsets dense,
+// bit-identical from run to run; see `conv` for what else may change the bits. Otherwise the sparse
 // offsets are added in no fixed order.
-// cost     that of conv_pairs_run with to_sums, and of `conv`: two launches with stripes, with
-//          atomics three
+// cost     that of conv_pairs_run with to_sums, and of `conv`
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *args, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {

@@ -4,23 +4,19 @@
 //   map_build_pairs (map.cuh)                           for each frame, coordinate set and kernel
 //   conv_pairs_workspace, conv_pairs_run                for each layer
 //
-// Both forms walk the lists offset by offset, up to 16 or 32 pairs at a time: the input rows are
-// multiplied by the weights of the offset, which are reused while the offset does not change.
+// The lists are walked offset by offset, up to 16 or 32 pairs at a time: the input rows are
+// multiplied by the weights of the offset, which are reused while the offset does not change. Every
+// thread block takes an equal share of the pairs, whatever the lengths of the lists. Products are
+// added to fp32 sums in global memory with atomics. This clears and reads 8 bytes for each output
+// and channel, and adds 4 bytes for each pair and channel in the L2 cache.
 //
-//   atomic   Every thread block takes an equal share of the pairs, whatever the lengths of the
-//            lists. Products are added to fp32 sums in global memory with atomics. Three launches:
-//            clear, walk, epilogue. Not deterministic.
-//   stripes  Every thread block owns a stripe of consecutive outputs, keeps their sums in shared
-//            memory, and walks the segments of the lists that fall in the stripe. Offsets are added
-//            in ascending order; the epilogue follows in place. One launch. Deterministic.
+//   pairs_form_atomic   three launches: clear, walk, epilogue. Not deterministic.
+//   pairs_form_ordered  the walk is a launch for each offset, so that offsets are added in
+//   ascending
+//                       order. Deterministic; slower, the more so the more offsets.
 //
-// The atomic form clears and reads 8 bytes for each output and channel, and adds 4 bytes for each
-// pair and channel in the L2 cache. Stripes move no sums and need no scratch, but read the weights
-// again for each stripe, and waste more of the matrix instructions the shorter the segments are.
-// The sparser the lists, the better the atomic form.
-//
-// The machinery is in conv/pairs/: walk, sums, near and deep (the two inner loops), stripes,
-// tensor and exact (the kernels), passes, launch.
+// The machinery is in conv/pairs/: walk, sums, near and deep (the two inner loops), tensor and
+// exact (the kernels), passes, launch.
 #ifndef SPIRA_CONV_PAIRS_CUH
 #define SPIRA_CONV_PAIRS_CUH
 
@@ -30,7 +26,7 @@
 
 namespace spira {
 
-enum pairs_form : int { pairs_form_atomic, pairs_form_stripes };
+enum pairs_form : int { pairs_form_atomic, pairs_form_ordered };
 
 // One convolution. A host struct, read during the call only. Arrays are in device memory; features
 // have the storage type of shape.type. Start from a zeroed struct: null members are optional.
@@ -46,7 +42,7 @@ struct conv_pairs_args {
     conv_epilogue epilogue;
     void *out; // [capacity, cout]; not read with to_sums
     pairs_form form;
-    float *sums;    // [capacity, conv_sums_pitch(cout)], aligned to 16; null: scratch, where needed
+    float *sums;    // [capacity, conv_sums_pitch(cout)], aligned to 16; null: scratch
     bool from_sums; // the accumulators start from `sums` instead of zero
     bool to_sums;   // leave fp32 sums in `sums`: no epilogue, no outputs
 };
@@ -101,7 +97,7 @@ SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args 
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&a->shape));
     SPIRA_TRY(pairs_sides_check(&a->shape, a->sides));
-    SPIRA_REQUIRE(a->form == pairs_form_atomic || a->form == pairs_form_stripes, status_unsupported,
+    SPIRA_REQUIRE(a->form == pairs_form_atomic || a->form == pairs_form_ordered, status_unsupported,
                   "form", a->form);
     device_status none = {};
     SPIRA_TRY(map_pairs_check(&a->pairs, &none));
@@ -124,6 +120,7 @@ SPIRA_API pairs_params pairs_params_make(const device_info *gpu, const conv_pair
     p.pairs = a->pairs;
     p.sides = a->sides;
     p.pitch = conv_sums_pitch(a->shape.cout);
+    p.ordered = a->form == pairs_form_ordered;
     p.from_sums = a->from_sums;
     p.to_sums = a->to_sums;
     p.tf32 = a->shape.type == numeric_tf32;
@@ -132,22 +129,17 @@ SPIRA_API pairs_params pairs_params_make(const device_info *gpu, const conv_pair
 
 // ---- running ------------------------------------------------------------------------------------
 
-// Scratch of the atomic form: the first units, and the sums unless they are the caller's.
+// Scratch: the first units, and the sums unless they are the caller's.
 SPIRA_API void pairs_scratch_take(workspace *w, const conv_pairs_args *a, pairs_params *p) {
     p->sums = a->sums;
-    p->first = nullptr;
-    if (a->form == pairs_form_atomic) {
-        p->first = workspace_take<int32_t>(w, (int64_t)a->shape.volume + 1);
-        if (!a->sums && !a->from_sums && !a->to_sums) {
-            p->sums =
-                workspace_take<float>(w, (int64_t)a->capacity * conv_sums_pitch(a->shape.cout));
-        }
+    p->first = workspace_take<int32_t>(w, (int64_t)a->shape.volume + 1);
+    if (!a->sums && !a->from_sums && !a->to_sums) {
+        p->sums = workspace_take<float>(w, (int64_t)a->capacity * conv_sums_pitch(a->shape.cout));
     }
 }
 
-// Bytes of scratch for conv_pairs_run. Stripes: none. Atomic: a small table, and fp32 sums
-// unless the caller gives `sums` (with from_sums or to_sums, `sums` may still be null here). No
-// pointer is read.
+// Bytes of scratch for conv_pairs_run: a small table, and fp32 sums unless the caller gives `sums`
+// (with from_sums or to_sums, `sums` may still be null here). No pointer is read.
 SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
@@ -166,10 +158,10 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 //
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 //
-// inputs   args: see conv_pairs_args. A list has each output once at most, outputs ascending. With
-//          pairs_sides_both or pairs_sides_centre it has each input once at most, too, inputs
-//          ascending. The lists of map_build_pairs are so. The atomic form takes any order. Pairs
-//          of outputs from *count on, and pairs from pairs.capacity on, are skipped.
+// inputs   args: see conv_pairs_args. In order, a list must have each output once at most, with
+//          pairs_sides_both or pairs_sides_centre each input, too: the lists of map_build_pairs
+//          are so. Pairs of outputs from *count on, and pairs from pairs.capacity on, are skipped.
+//          Lists whose begins fall are taken as empty, all of them.
 //          scratch: the bytes of conv_pairs_workspace, aligned to 256
 // outputs  args->out or, with to_sums, args->sums; rows from *count on are not written. The residual
 //          may be `out` itself, the inputs may not. Without to_sums, `sums` holds unspecified
@@ -178,9 +170,9 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 //          function with from_sums. conv_hybrid (conv_hybrid.cuh) does it
 // errors   null pointers, sizes, alignment, a half map of an even volume, from_sums or to_sums
 //          without sums, a workspace that is too small
-// Asynchronous. Sums are fp32 and are rounded once. Stripes: deterministic; the bits depend neither
-// on the capacity nor on the number of multiprocessors. Atomic: no fixed order of additions, and
-// subnormal sums become zero; three launches, two with to_sums.
+// Asynchronous. Sums are fp32 and are rounded once; subnormal sums become zero. In order:
+// deterministic; the bits depend neither on the capacity nor on the number of multiprocessors.
+// Otherwise: no fixed order of additions; three launches, two with to_sums.
 // cost     proportional to the pairs, padded to units; see the top of this file
 template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *args, void *scratch,
@@ -193,8 +185,7 @@ SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *a
     workspace w = workspace_begin(scratch);
     pairs_scratch_take(&w, args, &p);
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return pairs_run(tag, p, args->form == pairs_form_stripes,
-                         pairs_kernel_of(&args->shape, gpu), gpu, stream);
+        return pairs_run(tag, gpu, p, pairs_kernel_of(&args->shape, gpu), stream);
     });
 }
 

@@ -76,7 +76,7 @@ SPIRA_API void tune_add_lists(const tune_key *key, int threshold, tune_choice *c
                               int *count) {
     const bool all = threshold == 0;
     tune_add(
-        tune_choice_lists(all ? tune_dataflow_stripes : tune_dataflow_hybrid_stripes, threshold),
+        tune_choice_lists(all ? tune_dataflow_ordered : tune_dataflow_hybrid_ordered, threshold),
         choices, count);
     if (!key->deterministic) {
         tune_add(
@@ -154,7 +154,7 @@ SPIRA_API conv_pairs_args tune_pairs_args(const tune_args *a, const tune_choice 
     pairs.capacity = a->capacity;
     pairs.epilogue = a->epilogue;
     pairs.out = a->out;
-    pairs.form = c->dataflow == tune_dataflow_atomic ? pairs_form_atomic : pairs_form_stripes;
+    pairs.form = c->dataflow == tune_dataflow_atomic ? pairs_form_atomic : pairs_form_ordered;
     return pairs;
 }
 
@@ -176,7 +176,7 @@ SPIRA_API status tune_hybrid_args(const tune_args *a, const tune_choice *c,
     hybrid->epilogue = a->epilogue;
     hybrid->out = a->out;
     hybrid->form =
-        c->dataflow == tune_dataflow_hybrid_atomic ? pairs_form_atomic : pairs_form_stripes;
+        c->dataflow == tune_dataflow_hybrid_atomic ? pairs_form_atomic : pairs_form_ordered;
     return status_success();
 }
 

@@ -28,9 +28,9 @@ struct tune_key {
 enum tune_dataflow : int {
     tune_dataflow_os,             // conv
     tune_dataflow_atomic,         // conv_pairs_run, pairs_form_atomic
-    tune_dataflow_stripes,        // conv_pairs_run, pairs_form_stripes
+    tune_dataflow_ordered,        // conv_pairs_run, pairs_form_ordered
     tune_dataflow_hybrid_atomic,  // conv_hybrid with either
-    tune_dataflow_hybrid_stripes, //
+    tune_dataflow_hybrid_ordered, //
     tune_dataflows
 };
 
@@ -63,7 +63,7 @@ SPIRA_API tune_choice tune_choice_lists(tune_dataflow dataflow, int threshold) {
 }
 
 SPIRA_API bool tune_is_hybrid(tune_dataflow dataflow) {
-    return dataflow == tune_dataflow_hybrid_atomic || dataflow == tune_dataflow_hybrid_stripes;
+    return dataflow == tune_dataflow_hybrid_atomic || dataflow == tune_dataflow_hybrid_ordered;
 }
 
 SPIRA_API bool tune_is_deterministic(tune_dataflow dataflow) {

@@ -186,8 +186,8 @@ SPIRA_API status tune_write_line(const tune_record *record, char *text, size_t s
 // errors   as tune_write_line
 SPIRA_API status tune_write_initialiser(const tune_record *record, char *text, size_t size) {
     static const char *const types[] = {"f32", "tf32", "f16", "bf16"};
-    static const char *const dataflows[tune_dataflows] = {"os", "atomic", "stripes",
-                                                          "hybrid_atomic", "hybrid_stripes"};
+    static const char *const dataflows[tune_dataflows] = {"os", "atomic", "ordered",
+                                                          "hybrid_atomic", "hybrid_ordered"};
     SPIRA_TRY(tune_text_check(text, size));
     SPIRA_TRY(tune_record_check(record));
     const tune_key *k = &record->key;

@@ -1,5 +1,5 @@
 // tests/gpu/hybrid.cu: convolution by two dataflows on the GPU against sums in double, each output
-// within its bound (reference.h); with stripes the same bits from run to run.
+// within its bound (reference.h); in order the same bits from run to run.
 #include "../../spira/layout/order.cuh"
 #include "../../spira/map.cuh"
 #include "../support/hybrids.cuh"
@@ -8,7 +8,7 @@ using namespace problems;
 
 namespace {
 
-const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
+const pairs_form forms[] = {pairs_form_atomic, pairs_form_ordered};
 
 struct hybrid_problem : problem {
     kernel_shape kernel;
@@ -45,7 +45,7 @@ hybrid_problem hybrid_random(random_state *random, const kernel_shape &kernel, c
 void hybrid_name(hybrid_problem *p, const char *what) {
     char more[64];
     snprintf(more, sizeof more, ", t = %d, %s", p->threshold,
-             p->form == pairs_form_atomic ? "atomic" : "stripes");
+             p->form == pairs_form_atomic ? "atomic" : "in order");
     problem_name(p, what, more);
 }
 
@@ -151,7 +151,7 @@ status device_hybrid_start(const device_hybrid *d, cudaStream_t stream) {
 }
 
 bool hybrid_is_deterministic(const hybrid_problem *p) {
-    return p->form == pairs_form_stripes || p->threshold > kernel_norm_max(&p->kernel);
+    return p->form == pairs_form_ordered || p->threshold > kernel_norm_max(&p->kernel);
 }
 
 // Layout and convolution, twice. Does not free.
@@ -554,7 +554,7 @@ DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
             for (int t = 0; t <= 5; ++t) {
                 a.threshold = t;
                 CHECK_OK(conv_hybrid_workspace(&a, &own));
-                bool none = t > 3 || (t == 0 && form == pairs_form_stripes);
+                bool none = t > 3;
                 CHECK(none ? own == 0 : own >= sums && own <= sums + 1024);
             }
         }

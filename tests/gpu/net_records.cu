@@ -110,10 +110,10 @@ TEST(gpu_net_plan_refuses_records) {
         --layer;
     }
     tune_record record = {};
-    for (tune_dataflow other : {tune_dataflow_stripes, tune_dataflow_hybrid_stripes}) {
+    for (tune_dataflow other : {tune_dataflow_ordered, tune_dataflow_hybrid_ordered}) {
         tune_choice choice = {};
         choice.dataflow = other;
-        choice.threshold = other == tune_dataflow_stripes ? 0 : 2;
+        choice.threshold = other == tune_dataflow_ordered ? 0 : 2;
         record = record_of(&plan, layer, &hopper, 5000, choice);
         limits.records = &record;
         limits.record_count = 1;

@@ -1,5 +1,5 @@
 // tests/gpu/pairs.cu: convolution over lists of pairs on the GPU, in both forms, against sums in
-// double, each output within its bound (reference.h); stripes the same bits from run to run.
+// double, each output within its bound (reference.h); in order the same bits from run to run.
 #include "../../spira/conv_pairs.cuh"
 #include "../../spira/map.cuh"
 #include "../support/devices.h"
@@ -9,7 +9,7 @@ using namespace problems;
 
 namespace {
 
-const pairs_form forms[] = {pairs_form_atomic, pairs_form_stripes};
+const pairs_form forms[] = {pairs_form_atomic, pairs_form_ordered};
 
 // ---- a problem in device memory -----------------------------------------------------------------
 
@@ -45,9 +45,9 @@ status device_pairs_start(const device_pairs *d) {
     return conv_pairs_run(gpu(), &d->args, d->scratch, d->scratch_bytes, stream_get());
 }
 
-// Stripes have the same bits twice. Does not free.
+// In order the same bits twice. Does not free.
 std::vector<char> device_pairs_run(const problem *p, const device_pairs *d) {
-    return device_problem_run(p, d, d->args.form == pairs_form_stripes,
+    return device_problem_run(p, d, d->args.form == pairs_form_ordered,
                               [&] { return device_pairs_start(d); });
 }
 
@@ -81,8 +81,7 @@ void check_random_shapes(numeric type, int problems) {
         const int percents[] = {0, 3, 15, 40, 80, 100};
         problem_fill_lists(&random, &p, percents[random_int(&random, 0, 5)]);
         problem_fill_any_epilogue(&random, &p);
-        // A large capacity has long stripes, a small one short ones.
-        p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 60000;
+        p.room = random_int(&random, 0, 300);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         problem_name(&p, what);
@@ -154,7 +153,7 @@ DEVICE_TEST(gpu_pairs_many_channels) {
     }
 }
 
-// Sizes around groups, units and stripes; lists that are full.
+// Sizes around groups and units; lists that are full.
 DEVICE_TEST(gpu_pairs_every_size) {
     for (int n : {0,  1,  2,   7,   8,   9,   15,  16,  17,  31,  32,   33,   63,
                   64, 65, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1025, 4097}) {
@@ -677,9 +676,6 @@ DEVICE_TEST(gpu_pairs_refuses) {
                  status_null_pointer);
     CHECK_STATUS(conv_pairs_run(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
                  status_null_pointer);
-    d.args.form = pairs_form_stripes;
-    CHECK_OK(conv_pairs_workspace(&d.args, &bytes));
-    CHECK_EQUAL(bytes, (size_t)0);
     CHECK(device_untouched(d.out, 0, d.out_bytes));
     CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
 }
@@ -689,9 +685,9 @@ DEVICE_TEST(gpu_pairs_refuses) {
 template <typename E, int channel_groups, bool deep, pairs_access access>
 int registers_over() {
     cudaFuncAttributes code = {};
-    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_atomic_kernel<E, channel_groups, deep, access>));
+    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_kernel<E, channel_groups, deep, access>));
     return code.numRegs -
-           pairs_atomic_registers(sizeof(E), channel_groups, deep, access == pairs_access_wide);
+           pairs_registers(sizeof(E), channel_groups, deep, access == pairs_access_wide);
 }
 
 template <typename E, int channel_groups>
@@ -702,7 +698,7 @@ void check_registers() {
     CHECK(registers_over<E, channel_groups, true, pairs_access_any>() <= 0);
 }
 
-// The grid of the atomic form follows from the registers that its kernels are taken to have.
+// The grid follows from the registers that its kernels are taken to have.
 DEVICE_TEST(gpu_pairs_registers) {
     check_registers<float, 2>();
     check_registers<float, 4>();
@@ -711,7 +707,7 @@ DEVICE_TEST(gpu_pairs_registers) {
     check_registers<__nv_bfloat16, 2>();
     check_registers<__nv_bfloat16, 4>();
     cudaFuncAttributes code = {};
-    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_exact_atomic_kernel<float>));
+    CUDA_CHECK(cudaFuncGetAttributes(&code, pairs_exact_kernel<float>));
     CHECK(code.numRegs <= pairs_exact_registers);
 }
 

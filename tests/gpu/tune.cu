@@ -124,7 +124,7 @@ TEST(gpu_tune_choose_takes_what_fits) {
     const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
     tune_key key = key_make(&hopper, s, 91766, 3, false);
     const conv_sizes one = {1, 1, 1, 1}, two = {1, 2, 1, 1}, many = {64, 64, 1, 1};
-    const tune_choice lists = tune_choice_lists(tune_dataflow_stripes, 0),
+    const tune_choice lists = tune_choice_lists(tune_dataflow_ordered, 0),
                       both = tune_choice_lists(tune_dataflow_hybrid_atomic, 2),
                       slim = tune_choice_cut(&one), both_take = tune_choice_cut(&two),
                       wrong = tune_choice_cut(&many);

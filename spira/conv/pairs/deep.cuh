@@ -7,10 +7,7 @@
 
 namespace spira {
 
-// Groups of 16 pairs in a unit.
-SPIRA_BOTH constexpr int pairs_unit_groups(bool deep, bool stripes) {
-    return deep && !stripes ? 2 : 1;
-}
+enum { pairs_deep_groups = 2 }; // groups of 16 pairs in a unit
 
 // Rows and weights of one chunk.
 template <int pair_groups, int channel_groups>
@@ -50,10 +47,12 @@ SPIRA_DEVICE void pairs_operands_multiply(const pairs_operands<pair_groups, chan
 
 // Walks from `c` to its end. Two chunks are loaded ahead; after the last chunk of a unit, the first
 // ones of the next unit.
-template <typename E, int channel_groups, int pair_groups, pairs_access access, bool stripes>
-SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs_cursor c,
-                                  const pairs_weights &weights, int32_t rows) {
+template <typename E, int channel_groups, pairs_access access>
+SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, const pairs_task &task, pairs_cursor c,
+                                  const pairs_weights &weights) {
+    enum { pair_groups = pairs_deep_groups };
     const int chunks = p.conv.chunks;
+    const int32_t rows = (int32_t)task.rows;
     pairs_unit<pair_groups> now, coming;
     pairs_operands<pair_groups, channel_groups> even, odd;
     pairs_unit_next(p, rows, c, now);
@@ -61,14 +60,8 @@ SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs
     pairs_operands_load<E, pair_groups, channel_groups, access>(p, now, weights, 1, odd);
     pairs_unit_next(p, rows, c, coming);
     while (now.offset >= 0) {
-        if (stripes) {
-            pairs_list_sync(task, now.list);
-        }
-        pairs_accumulators<channel_groups> sum[pair_groups];
-#pragma unroll
-        for (int i = 0; i < pair_groups; ++i) {
-            pairs_sums_begin<channel_groups, stripes>(task, now.group[i], sum[i]);
-        }
+        pairs_accumulators<channel_groups> sum[pair_groups] = {};
+        __syncwarp(); // matrix instructions follow
 #pragma unroll 1
         for (int chunk = 0; chunk < chunks; chunk += 2) {
             const bool last = chunk + 2 >= chunks;
@@ -84,7 +77,7 @@ SPIRA_DEVICE void pairs_walk_deep(const pairs_params &p, pairs_task &task, pairs
         }
 #pragma unroll
         for (int i = 0; i < pair_groups; ++i) {
-            pairs_sums_end<channel_groups, stripes>(p, task, now.group[i], sum[i]);
+            pairs_sums_end<channel_groups>(p, task, now.group[i], sum[i]);
         }
         now = coming;
         pairs_unit_next(p, rows, c, coming);

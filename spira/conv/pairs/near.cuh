@@ -7,11 +7,8 @@
 
 namespace spira {
 
-// Chunks of input channels up to which weights stay in registers. Stripes need more registers for
-// other things.
-SPIRA_BOTH constexpr int pairs_near_chunks(bool stripes) {
-    return stripes ? 1 : 2;
-}
+// Chunks of input channels up to which weights stay in registers.
+enum { pairs_near_chunks = 2 };
 
 // A lane's weights. The columns of two channel groups are permuted so that a lane, which gets
 // columns 2 t and 2 t + 1 of each (t = lane % 4), has channels 4 t .. 4 t + 3 of the 16: column n
@@ -40,10 +37,11 @@ SPIRA_DEVICE void pairs_weights_load(const pairs_weights &weights, int offset, i
 }
 
 // Walks from `c` to its end. The rows of two units are loaded ahead of their products.
-template <typename E, int channel_groups, int chunks, pairs_access access, bool stripes>
-SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, pairs_task &task, pairs_cursor c,
-                                  const pairs_weights &weights, int32_t rows) {
-    enum { ahead = 2 };
+template <typename E, int channel_groups, pairs_access access>
+SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, const pairs_task &task, pairs_cursor c,
+                                  const pairs_weights &weights) {
+    enum { ahead = 2, chunks = pairs_near_chunks };
+    const int32_t rows = (int32_t)task.rows;
     const pairs_piece in = pairs_piece_of(p.conv, 0, sizeof(E));
     pairs_unit<1> coming[ahead], now[ahead];
     uint4 piece[ahead][chunks][2], weight[chunks][channel_groups];
@@ -72,21 +70,18 @@ SPIRA_DEVICE void pairs_walk_near(const pairs_params &p, pairs_task &task, pairs
             if (now[i].offset != offset) {
                 offset = now[i].offset;
                 pairs_weights_load<channel_groups>(weights, offset, 0, weight[0]);
-                if (chunks > 1 && p.conv.chunks > 1) {
+                if (p.conv.chunks > 1) {
                     pairs_weights_load<channel_groups>(weights, offset, 1, weight[chunks - 1]);
                 }
             }
-            if (stripes) {
-                pairs_list_sync(task, now[i].list);
-            }
-            pairs_accumulators<channel_groups> sum;
-            pairs_sums_begin<channel_groups, stripes>(task, now[i].group[0], sum);
+            pairs_accumulators<channel_groups> sum = {};
+            __syncwarp(); // matrix instructions follow
             pairs_multiply_chunk<E, channel_groups>(piece[i][0][0], piece[i][0][1], weight[0], sum);
-            if (chunks > 1 && p.conv.chunks > 1) {
+            if (p.conv.chunks > 1) {
                 pairs_multiply_chunk<E, channel_groups>(
                     piece[i][chunks - 1][0], piece[i][chunks - 1][1], weight[chunks - 1], sum);
             }
-            pairs_sums_end<channel_groups, stripes>(p, task, now[i].group[0], sum);
+            pairs_sums_end<channel_groups>(p, task, now[i].group[0], sum);
 
             // Load the rows of the unit after the next.
             now[i] = coming[i];

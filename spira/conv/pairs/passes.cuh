@@ -1,4 +1,4 @@
-// spira/conv/pairs/passes.cuh: the kernels of the atomic form before and after its walk.
+// spira/conv/pairs/passes.cuh: the kernels before and after the walk.
 #ifndef SPIRA_CONV_PAIRS_PASSES_CUH
 #define SPIRA_CONV_PAIRS_PASSES_CUH
 
@@ -9,12 +9,18 @@ namespace spira {
 
 // ---- before the walk: clears the sums, numbers the units ----------------------------------------
 
+// Writes p.first. Lists whose begins fall are no lists: none has a unit then.
 SPIRA_DEVICE void pairs_count_units(const pairs_params &p, int32_t rows) {
     __shared__ int shared[pairs_threads / 32];
     int32_t before = 0;
+    bool falls = false;
+    for (int k = threadIdx.x; k < p.conv.volume; k += pairs_threads) {
+        falls = falls || p.pairs.begin[k + 1] < p.pairs.begin[k];
+    }
+    falls = __syncthreads_or(falls);
     for (int first = 0; first < p.conv.volume; first += pairs_threads) {
         int k = first + (int)threadIdx.x, units = 0, total;
-        if (k < p.conv.volume) {
+        if (k < p.conv.volume && !falls) {
             pairs_span list = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, k);
             units = (list.count + p.unit - 1) / p.unit;
         }
