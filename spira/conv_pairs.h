@@ -18,11 +18,6 @@ enum pairs_sides : int {
     pairs_sides_centre, // the same, and each row is paired with itself at the centre
 };
 
-// The pairs [begin, begin + count) of the lists.
-struct pairs_span {
-    int32_t begin, count;
-};
-
 // The offset whose list holds the pairs of offset k; -1: the centre, which has no list.
 SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
     int mirror = volume - 1 - k;
@@ -34,14 +29,9 @@ SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
 // rows     number of outputs: the pairs of the centre
 SPIRA_BOTH pairs_span pairs_span_of(const map_pairs *pairs, int volume, pairs_sides sides,
                                     int32_t rows, int k) {
-    pairs_span span = {0, sides == pairs_sides_centre ? rows : 0};
-    int own = pairs_own(volume, sides, k);
-    if (own >= 0) {
-        span.begin = (int32_t)max_of(min_of(pairs->begin[own], pairs->capacity), 0);
-        span.count = (int32_t)max_of(
-            min_of(pairs->begin[own + 1], pairs->capacity) - (int64_t)span.begin, 0);
-    }
-    return span;
+    const int own = pairs_own(volume, sides, k);
+    return own >= 0 ? map_pairs_span(pairs, own)
+                    : pairs_span{0, sides == pairs_sides_centre ? rows : 0};
 }
 
 // The input rows of offset k's pairs, indexed like the lists; null: pair i has row i.

@@ -1,15 +1,12 @@
-// spira/exchange.h: kernel maps in the forms that other engines read.
+// spira/exchange.h: kernel maps in the forms that other engines read, and weights in their orders.
 //
 // form         arrays                                                       order of the offsets
 // spconv       indice_pairs [2, volume, stride], indice_pair_num [volume]   x fastest
 // TorchSparse  nbmaps [pairs, 2], nbsizes [volume]                          x fastest; z fastest if
 //                                                                           the volume is even
 // Minkowski    begin [volume + 1], in [pairs], out [pairs]                  x fastest
-// CSR          begin [outputs + 1], offset [pairs], input [pairs]           z fastest (spira's)
 //
-// The first three are pair lists (map_pairs) in the engine's order; within an offset the outputs
-// ascend. CSR goes output by output. It is made from the output-stationary map, where the sources
-// of an output stand together and in order.
+// They are pair lists (map_pairs) in the engine's order; within an offset the outputs ascend.
 //
 // Rows are numbered as in the layer's own sets: "input" is a row of its source. The engines keep
 // one map for a strided layer and its inverse, and swap the two columns when they run the inverse.
@@ -27,7 +24,7 @@
 
 namespace spira {
 
-// ---- weights ------------------------------------------------------------------------------------
+// ---- the order of the offsets and weights -------------------------------------------------------
 
 // How other engines order the weights of one layer.
 enum weight_order : int {
@@ -41,9 +38,16 @@ enum weight_order : int {
     weight_order_minkowski,
 };
 
+// Weights of one layer.
+struct weight_shape {
+    triple size; // of the kernel
+    int cin, cout;
+};
+
 // The index of weight (k, i, o) in an engine's array; k is in spira's order.
-SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int cout, int k, int i,
-                                int o) {
+SPIRA_BOTH int64_t weight_index(weight_order order, const weight_shape *s, int k, int i, int o) {
+    const triple size = s->size;
+    const int64_t cin = s->cin, cout = s->cout;
     int ix = k / (size.y * size.z), iy = k / size.z % size.y, iz = k % size.z;
     int x_fastest = (iz * size.y + iy) * size.x + ix;
     bool odd = size.x * size.y * size.z % 2 != 0;
@@ -51,11 +55,11 @@ SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int co
     case weight_order_spconv:
         return ((int64_t)o * (size.x * size.y * size.z) + x_fastest) * cin + i;
     case weight_order_torchsparse:
-        return ((int64_t)(odd ? x_fastest : k) * cin + i) * cout + o;
+        return ((odd ? x_fastest : k) * cin + i) * cout + o;
     case weight_order_minkowski:
-        return ((int64_t)x_fastest * cin + i) * cout + o;
+        return (x_fastest * cin + i) * cout + o;
     default:
-        return ((int64_t)k * cin + i) * cout + o;
+        return (k * cin + i) * cout + o;
     }
 }
 
@@ -63,36 +67,35 @@ SPIRA_BOTH int64_t weight_index(weight_order order, triple size, int cin, int co
 //
 // inputs   source [volume * cin * cout] elements of element_size bytes, in `order`
 // outputs  target [volume, cin, cout]: offsets in spira's order; must not overlap source
-SPIRA_API status weight_reorder(weight_order order, triple size, int cin, int cout,
-                                size_t element_size, const void *source, void *target) {
+SPIRA_API status weight_reorder(weight_order order, const weight_shape *shape, size_t element_size,
+                                const void *source, void *target) {
+    SPIRA_REQUIRE(shape, status_null_pointer, "shape", 0);
     SPIRA_REQUIRE(source, status_null_pointer, "source", 0);
     SPIRA_REQUIRE(target, status_null_pointer, "target", 0);
     SPIRA_REQUIRE(order >= weight_order_spira && order <= weight_order_minkowski,
                   status_unsupported, "order", order);
-    kernel_shape shape = {size, {1, 1, 1}, {1, 1, 1}, false};
-    SPIRA_TRY(kernel_check(&shape));
-    SPIRA_REQUIRE(cin >= 1, status_bad_size, "cin", cin);
-    SPIRA_REQUIRE(cout >= 1, status_bad_size, "cout", cout);
+    const kernel_shape kernel = {shape->size, {1, 1, 1}, {1, 1, 1}, false};
+    SPIRA_TRY(kernel_check(&kernel));
+    SPIRA_REQUIRE(shape->cin >= 1, status_bad_size, "cin", shape->cin);
+    SPIRA_REQUIRE(shape->cout >= 1, status_bad_size, "cout", shape->cout);
     SPIRA_REQUIRE(element_size >= 1, status_bad_size, "element_size", element_size);
-    for (int k = 0; k < kernel_volume(&shape); ++k) {
-        for (int i = 0; i < cin; ++i) {
-            for (int o = 0; o < cout; ++o) {
-                int64_t to = ((int64_t)k * cin + i) * cout + o;
-                int64_t from = weight_index(order, size, cin, cout, k, i, o);
-                memcpy((char *)target + to * (int64_t)element_size,
-                       (const char *)source + from * (int64_t)element_size, element_size);
+    char *to = (char *)target;
+    for (int k = 0; k < kernel_volume(&kernel); ++k) {
+        for (int i = 0; i < shape->cin; ++i) {
+            for (int o = 0; o < shape->cout; ++o, to += element_size) {
+                const int64_t from = weight_index(order, shape, k, i, o);
+                memcpy(to, (const char *)source + from * (int64_t)element_size, element_size);
             }
         }
     }
     return status_success();
 }
 
-// ---- the order of the offsets -------------------------------------------------------------------
-
 // The place of spira's offset k among the offsets of an engine: the index of its weight, for
 // weights of one element.
 SPIRA_BOTH int exchange_place(weight_order order, triple size, int k) {
-    return (int)weight_index(order, size, 1, 1, k, 0, 0);
+    const weight_shape one = {size, 1, 1};
+    return (int)weight_index(order, &one, k, 0, 0);
 }
 
 // The inverse: the offset at a place. "x fastest" of a kernel is "z fastest" of the kernel with
@@ -119,9 +122,9 @@ SPIRA_BOTH int exchange_volume(const exchange_lists *to) {
     return to->size.x * to->size.y * to->size.z;
 }
 
-// The number of a list's pairs that are kept.
-SPIRA_BOTH int64_t exchange_kept(const exchange_lists *to, int64_t found) {
-    return to->stride ? min_of(found, to->stride) : found;
+// The number of a list's pairs that are kept. room: for lists that follow one another.
+SPIRA_BOTH int64_t exchange_kept(const exchange_lists *to, int64_t room, int64_t found) {
+    return max_of(min_of(found, to->stride ? to->stride : room), 0);
 }
 
 // Writes pair number `at`, counted from the start of all lists.
@@ -144,19 +147,22 @@ SPIRA_BOTH void exchange_put_bounds(const exchange_lists *to, int place, int64_t
     }
 }
 
-// Writes all lists.
+// Writes all lists. Of lists that follow one another, what is behind the capacity of `pairs` is
+// left out.
 SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_pairs *pairs,
                                          device_status *trouble) {
     int64_t start = 0;
     for (int place = 0; place < exchange_volume(to); ++place) {
         int k = exchange_offset(to->order, to->size, place);
-        int64_t first = pairs->begin[k], found = pairs->begin[k + 1] - first;
-        int64_t count = exchange_kept(to, found), end = max_of(count, to->stride);
+        const pairs_span list = map_pairs_span(pairs, k);
+        const int64_t first = list.begin, found = list.count;
+        const int64_t count = exchange_kept(to, pairs->capacity - start, found);
+        const int64_t end = max_of(count, to->stride);
         for (int64_t i = 0; i < end; ++i) {
             exchange_put(to, start + i, i < count ? pairs->input[first + i] : -1,
                          i < count ? pairs->output[first + i] : -1);
         }
-        if (found > count) {
+        if (trouble && found > count) {
             device_status_note(trouble, device_flag_capacity, (uint32_t)found);
         }
         exchange_put_bounds(to, place, start, count);
@@ -170,34 +176,39 @@ SPIRA_API status exchange_pairs_check(const kernel_shape *kernel, const map_pair
     return map_pairs_check(pairs, &none);
 }
 
+// The arrays of spconv.
+struct exchange_indices {
+    int32_t *indice_pairs;    // [2, volume, stride]: input rows, then output rows; -1 behind a list
+    int32_t *indice_pair_num; // [volume]: lengths of the lists
+    int32_t stride;           // room for each list; spconv takes the number of inputs
+};
+
 SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pairs *pairs,
-                                       int32_t stride, int32_t *indice_pairs,
-                                       int32_t *indice_pair_num, const device_status *trouble,
-                                       exchange_lists *to) {
+                                       const exchange_indices *indices,
+                                       const device_status *trouble, exchange_lists *to) {
+    SPIRA_REQUIRE(indices, status_null_pointer, "indices", 0);
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_REQUIRE(stride >= 1 && stride <= INT32_MAX / 2, status_bad_size, "stride", stride);
-    SPIRA_TRY(pointer_check(indice_pairs, alignof(int32_t), "indice_pairs"));
-    SPIRA_TRY(pointer_check(indice_pair_num, alignof(int32_t), "indice_pair_num"));
+    SPIRA_REQUIRE(indices->stride >= 1 && indices->stride <= INT32_MAX / 2, status_bad_size,
+                  "stride", indices->stride);
+    SPIRA_TRY(pointer_check(indices->indice_pairs, alignof(int32_t), "indice_pairs"));
+    SPIRA_TRY(pointer_check(indices->indice_pair_num, alignof(int32_t), "indice_pair_num"));
     SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
-    int32_t *outputs = indice_pairs + (int64_t)kernel_volume(kernel) * stride;
     *to = {};
     to->order = weight_order_spconv;
     to->size = kernel->size;
-    to->input = indice_pairs;
-    to->output = outputs;
+    to->input = indices->indice_pairs;
+    to->output = to->input + (int64_t)kernel_volume(kernel) * indices->stride;
     to->step = 1;
-    to->stride = stride;
-    to->counts = indice_pair_num;
+    to->stride = indices->stride;
+    to->counts = indices->indice_pair_num;
     return status_success();
 }
 
 // spconv's indice pairs: the host loop of `exchange_spconv` (exchange.cuh).
-SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pairs, int32_t stride,
-                                      int32_t *indice_pairs, int32_t *indice_pair_num,
-                                      device_status *trouble) {
+SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pairs,
+                                      const exchange_indices *indices, device_status *trouble) {
     exchange_lists to;
-    SPIRA_TRY(
-        exchange_spconv_lists(kernel, &pairs, stride, indice_pairs, indice_pair_num, trouble, &to));
+    SPIRA_TRY(exchange_spconv_lists(kernel, &pairs, indices, trouble, &to));
     exchange_lists_write_host(&to, &pairs, trouble);
     return status_success();
 }
@@ -249,64 +260,6 @@ SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_pairs p
     exchange_lists to;
     SPIRA_TRY(exchange_minkowski_lists(kernel, &pairs, begin, in, out, &to));
     exchange_lists_write_host(&to, &pairs, nullptr);
-    return status_success();
-}
-
-// ---- rows, output by output ---------------------------------------------------------------------
-
-// A kernel map by compressed rows. Entry e of output o, begin[o] <= e < begin[o + 1], adds weight
-// offset[e] times input row input[e].
-struct exchange_rows {
-    int32_t *begin;  // [outputs.capacity + 1]
-    int32_t *offset; // [capacity] in spira's order, ascending within a row
-    int32_t *input;  // [capacity]
-    int32_t capacity;
-};
-
-SPIRA_API status exchange_csr_check(const int32_t *map, int volume, const int32_t *count,
-                                    int32_t capacity, const exchange_rows *rows,
-                                    const device_status *trouble) {
-    SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
-    SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
-    SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
-    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  capacity);
-    SPIRA_TRY(pointer_check(rows->begin, alignof(int32_t), "rows.begin"));
-    SPIRA_TRY(pointer_check(rows->offset, alignof(int32_t), "rows.offset"));
-    SPIRA_TRY(pointer_check(rows->input, alignof(int32_t), "rows.input"));
-    SPIRA_REQUIRE(rows->capacity >= 1 && rows->capacity <= INT32_MAX / 2, status_bad_size,
-                  "rows.capacity", rows->capacity);
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
-    return status_success();
-}
-
-// A kernel map by compressed rows: the host loop of `exchange_csr` (exchange.cuh).
-SPIRA_API status exchange_csr_host(const int32_t *map, int volume, const int32_t *count,
-                                   int32_t capacity, exchange_rows rows, device_status *trouble) {
-    SPIRA_TRY(exchange_csr_check(map, volume, count, capacity, &rows, trouble));
-    int64_t outputs = min_of(*count, capacity), found = 0;
-    if (*count > capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)*count);
-    }
-    for (int64_t i = 0; i < outputs * volume; ++i) {
-        found += map[i] >= 0;
-    }
-    if (found > rows.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)min_of(found, UINT32_MAX));
-        std::fill(rows.begin, rows.begin + capacity + 1, 0);
-        return status_success();
-    }
-    int32_t at = 0;
-    for (int64_t o = 0; o < capacity; ++o) {
-        rows.begin[o] = at;
-        for (int k = 0; k < volume && o < outputs; ++k) {
-            if (map[o * volume + k] >= 0) {
-                rows.offset[at] = k;
-                rows.input[at++] = map[o * volume + k];
-            }
-        }
-    }
-    rows.begin[capacity] = at;
     return status_success();
 }
 

@@ -107,6 +107,18 @@ struct map_pairs {
     int32_t capacity;
 };
 
+// The pairs [begin, begin + count) of the lists.
+struct pairs_span {
+    int32_t begin, count;
+};
+
+// The list of offset k, within the capacity of the lists whatever `begin` says.
+SPIRA_BOTH pairs_span map_pairs_span(const map_pairs *pairs, int k) {
+    const int64_t begin = max_of(min_of(pairs->begin[k], pairs->capacity), 0);
+    const int64_t end = min_of(pairs->begin[k + 1], pairs->capacity);
+    return {(int32_t)begin, (int32_t)max_of(end - begin, 0)};
+}
+
 // One map of map_build_batch.
 template <typename W>
 struct map_request {

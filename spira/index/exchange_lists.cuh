@@ -2,7 +2,7 @@
 #ifndef SPIRA_INDEX_EXCHANGE_LISTS_CUH
 #define SPIRA_INDEX_EXCHANGE_LISTS_CUH
 
-#include "../base/block.cuh"
+#include "../base/launch.cuh"
 #include "../exchange.h"
 #include "../status.cuh"
 
@@ -17,21 +17,29 @@ enum {
 
 // Returns where the list at `place` starts if the lists follow one another. Called once, by all
 // threads of a block of exchange_threads.
-SPIRA_DEVICE int32_t exchange_start(weight_order order, triple size, const int32_t *begin,
+SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_pairs &pairs,
                                     int place) {
-    __shared__ int shared[exchange_threads / 32];
-    int32_t before = 0;
-    for (int p = threadIdx.x; p < place; p += exchange_threads) {
-        int k = exchange_offset(order, size, p);
-        before += begin[k + 1] - begin[k];
+    __shared__ unsigned long long all;
+    unsigned long long before = 0;
+    if (threadIdx.x == 0) {
+        all = 0;
     }
-    return block_sum<exchange_threads>(before, shared);
+    __syncthreads();
+    for (int p = threadIdx.x; p < place; p += exchange_threads) {
+        before += (unsigned)map_pairs_span(&pairs, exchange_offset(order, size, p)).count;
+    }
+    if (before) {
+        atomicAdd(&all, before);
+    }
+    __syncthreads();
+    return (int64_t)all;
 }
 
-// Copies a list of `count` pairs to `start`, and fills it up to `end` with -1. The thread blocks of
-// a list share the work, chunk by chunk.
-SPIRA_DEVICE void exchange_move(const exchange_lists &to, int64_t start, const int32_t *input,
-                                const int32_t *output, int64_t count, int64_t end) {
+// Copies the first `count` pairs of a list to `start`, and fills it up to `end` with -1. The thread
+// blocks of a list share the work, chunk by chunk.
+SPIRA_DEVICE void exchange_move(const exchange_lists &to, const map_pairs &pairs, pairs_span list,
+                                int64_t start, int64_t count, int64_t end) {
+    const int32_t *input = pairs.input + list.begin, *output = pairs.output + list.begin;
     for (int64_t at = (int64_t)blockIdx.x * exchange_chunk + threadIdx.x; at < end;
          at += (int64_t)gridDim.x * exchange_chunk) {
         int32_t in[exchange_items], out[exchange_items];
@@ -53,19 +61,21 @@ SPIRA_DEVICE void exchange_move(const exchange_lists &to, int64_t start, const i
 SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
     exchange_lists_kernel(const __grid_constant__ exchange_lists to, map_pairs pairs,
                           device_status *trouble) {
-    int place = (int)blockIdx.y, k = exchange_offset(to.order, to.size, place);
-    int32_t first = pairs.begin[k], found = pairs.begin[k + 1] - first;
-    int64_t count = exchange_kept(&to, found), end = max_of(count, to.stride);
-    if (blockIdx.x && (int64_t)blockIdx.x * exchange_chunk >= end) {
+    const int place = (int)blockIdx.y;
+    const pairs_span list = map_pairs_span(&pairs, exchange_offset(to.order, to.size, place));
+    if (blockIdx.x && (int64_t)blockIdx.x * exchange_chunk >= max_of(list.count, to.stride)) {
         return;
     }
-    int64_t start = to.stride ? (int64_t)place * to.stride
-                              : exchange_start(to.order, to.size, pairs.begin, place);
+    const int64_t start =
+        to.stride ? (int64_t)place * to.stride : exchange_start(to.order, to.size, pairs, place);
+    const int64_t count = exchange_kept(&to, pairs.capacity - start, list.count);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         exchange_put_bounds(&to, place, start, count);
-        device_status_raise_count(trouble, found, count);
+        if (trouble) {
+            device_status_raise_count(trouble, list.count, count);
+        }
     }
-    exchange_move(to, start, pairs.input + first, pairs.output + first, count, end);
+    exchange_move(to, pairs, list, start, count, max_of(count, to.stride));
 }
 
 SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_pairs pairs,
@@ -79,8 +89,8 @@ SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_pairs 
         blocks = min_of(blocks, max_of(even, ceil_div(exchange_blocks, volume)));
     }
     dim3 grid((unsigned)blocks, (unsigned)volume);
-    exchange_lists_kernel<<<grid, exchange_threads, 0, stream>>>(*to, pairs, trouble);
-    return status_of_launch(subject);
+    return kernel_launch(exchange_lists_kernel<>, grid, exchange_threads, 0, false, 1, stream,
+                         subject, *to, pairs, trouble);
 }
 
 } // namespace spira

@@ -61,12 +61,11 @@ struct device_layer {
     kernel_shape kernel;
     voxel_set<W> source, outputs;
     engine_limits limits;
-    int32_t *map;
     map_pairs pairs;
     engine_buffers buffers;
     device_status *trouble;
-    char *pairs_scratch, *csr_scratch;
-    size_t pairs_bytes, csr_bytes;
+    char *scratch;
+    size_t bytes;
 };
 
 template <typename W>
@@ -79,15 +78,12 @@ device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel
     l.source = source;
     l.outputs = outputs;
     l.limits = limits;
-    l.map = device_new_poisoned<int32_t>((int64_t)outputs.capacity * volume);
     l.pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(limits.pairs),
                device_new<int32_t>(limits.pairs), limits.pairs};
-    l.buffers = engine_buffers_make(&memory, volume, outputs.capacity, limits);
+    l.buffers = engine_buffers_make(&memory, volume, limits);
     l.trouble = device_new<device_status>(1);
-    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, limits.pairs, &l.pairs_bytes));
-    CHECK_OK(exchange_csr_workspace(outputs.capacity, &l.csr_bytes));
-    l.pairs_scratch = device_new<char>((int64_t)l.pairs_bytes);
-    l.csr_scratch = device_new<char>((int64_t)l.csr_bytes);
+    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, limits.pairs, &l.bytes));
+    l.scratch = device_new<char>((int64_t)l.bytes);
     return l;
 }
 
@@ -96,28 +92,22 @@ status layer_run(const device_layer<W> *l, cudaStream_t stream) {
     const kernel_shape *k = &l->kernel;
     int32_t *const *p = l->buffers.part;
     SPIRA_TRY(device_status_clear(l->trouble, stream));
-    SPIRA_TRY(map_build<W>(&l->layout, k, l->source, l->outputs, l->map, stream));
     SPIRA_TRY(map_build_pairs<W>(&l->layout, k, l->source, l->outputs, nullptr, l->pairs,
-                                 l->trouble, l->pairs_scratch, l->pairs_bytes, stream));
-    SPIRA_TRY(exchange_spconv(k, l->pairs, l->limits.stride, p[engine_indice_pairs],
-                              p[engine_indice_pair_num], l->trouble, stream));
+                                 l->trouble, l->scratch, l->bytes, stream));
+    SPIRA_TRY(exchange_spconv(k, l->pairs, &l->buffers.indices, l->trouble, stream));
     SPIRA_TRY(exchange_torchsparse(k, l->pairs, p[engine_nbmaps], p[engine_nbsizes], stream));
-    SPIRA_TRY(
-        exchange_minkowski(k, l->pairs, p[engine_begin], p[engine_in], p[engine_out], stream));
-    return exchange_csr(l->map, kernel_volume(k), l->outputs.count, l->outputs.capacity,
-                        l->buffers.rows, l->trouble, l->csr_scratch, l->csr_bytes, stream);
+    return exchange_minkowski(k, l->pairs, p[engine_begin], p[engine_in], p[engine_out], stream);
 }
 
 // Compares with what the engines would have. A limit of -1 is just enough. Frees all buffers.
 template <typename W>
 engine_forms check_words(const word_layout *layout, const kernel_shape *kernel,
                          const std::vector<W> &source, const std::vector<W> *outputs, int32_t room,
-                         engine_limits limits = {-1, -1, -1}) {
+                         engine_limits limits = {-1, -1}) {
     const std::vector<W> &to = outputs ? *outputs : source; // null: a submanifold layer
-    int32_t capacity = std::max((int32_t)to.size() + room, 1);
     engine_forms wanted =
         engine_forms_make(kernel, engine_unpack(layout, source.data(), (int32_t)source.size()),
-                          engine_unpack(layout, to.data(), (int32_t)to.size()), capacity, &limits);
+                          engine_unpack(layout, to.data(), (int32_t)to.size()), &limits);
     voxel_set<W> in = set_upload(source, room), out = outputs ? set_upload(to, room) : in;
     device_layer<W> l = layer_make(layout, kernel, in, out, limits);
     CHECK_OK(layer_run(&l, stream_get()));
@@ -284,11 +274,10 @@ DEVICE_TEST(gpu_exchange_full_and_one_more) {
             engine_forms f = check_words(&l, &k, words, same, 0);
             int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
             REQUIRE(longest >= 2 && pairs >= 2);
-            check_words(&l, &k, words, same, 0, {pairs, longest - 1, pairs});
-            check_words(&l, &k, words, same, 0, {pairs, 1, pairs});
-            check_words(&l, &k, words, same, 3, {pairs, longest, pairs - 1});
-            check_words(&l, &k, words, same, 0, {pairs, longest + 3, pairs + 3});
-            check_words(&l, &k, words, same, 0, {pairs + 5, longest - 1, 1});
+            check_words(&l, &k, words, same, 0, {pairs, longest - 1});
+            check_words(&l, &k, words, same, 0, {pairs, 1});
+            check_words(&l, &k, words, same, 3, {pairs, longest + 3});
+            check_words(&l, &k, words, same, 0, {pairs + 5, longest - 1});
         }
     }
 }
@@ -301,9 +290,9 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     label_kernel("lists that did not fit", k);
     word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
     std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 300);
-    engine_limits limits = {-1, -1, -1};
+    engine_limits limits = {-1, -1};
     engine_voxels voxels = engine_unpack(&layout, words.data(), 300);
-    engine_forms wanted = engine_forms_make(&k, voxels, voxels, 300, &limits);
+    engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
     limits.pairs -= 1;
     voxel_set<uint32_t> set = set_upload(words, 0);
     device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
@@ -314,101 +303,31 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     none.part[engine_nbsizes].assign(27, 0);
     none.part[engine_begin].assign(28, 0);
     none.part[engine_nbmaps] = none.part[engine_in] = none.part[engine_out] = {};
-    check_same_forms(got, none); // CSR is made of the dense map: complete
+    check_same_forms(got, none);
     CHECK_EQUAL(device_value(l.trouble).needed, (uint32_t)wanted.pairs);
 }
 
-// ---- rows ---------------------------------------------------------------------------------------
-
-// Rows beyond the count look like pairs.
-void check_rows(random_state *random, int n, int volume, int room) {
-    int32_t capacity = std::max(n + room, 1);
-    std::vector<int32_t> map((size_t)capacity * (size_t)volume, 5), begin = {0}, offset, input;
-    for (int o = 0; o < capacity; ++o) {
-        for (int k = 0; k < volume && o < n; ++k) {
-            int source = random_int(random, 0, 2) ? -1 : random_int(random, 0, 1 << 20);
-            map[(size_t)o * (size_t)volume + (size_t)k] = source;
-            if (source >= 0) {
-                offset.push_back(k);
-                input.push_back(source);
-            }
-        }
-        begin.push_back((int32_t)offset.size());
+// Begins that disagree with the arrays: nothing is read or written out of bounds.
+DEVICE_TEST(gpu_exchange_of_lists_that_disagree) {
+    kernel_shape k = kernel_cube(1, 1);
+    k.size.z = 3;
+    const int32_t begins[][4] = {{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}};
+    for (const auto &begin : begins) {
+        engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
+        const int32_t rows[4] = {7, 7, 7, 7};
+        const map_pairs pairs = {device_upload(begin, 4), device_upload(rows, 4),
+                                 device_upload(rows, 4), 4};
+        int32_t *const *p = b.part;
+        CHECK_OK(
+            exchange_spconv(&k, pairs, &b.indices, device_zeros<device_status>(1), stream_get()));
+        CHECK_OK(
+            exchange_torchsparse(&k, pairs, p[engine_nbmaps], p[engine_nbsizes], stream_get()));
+        CHECK_OK(exchange_minkowski(&k, pairs, p[engine_begin], p[engine_in], p[engine_out],
+                                    stream_get()));
+        engine_forms f = engine_buffers_read(&memory, &b);
+        CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
+        guarded_finish();
     }
-    int32_t total = (int32_t)offset.size(), most = std::max(total, 1);
-    size_t bytes = 0;
-    REQUIRE_OK(exchange_csr_workspace(capacity, &bytes));
-    exchange_rows rows = {device_new<int32_t>((int64_t)capacity + 1), device_new<int32_t>(most),
-                          device_new<int32_t>(most), most};
-    device_status *trouble = device_zeros<device_status>(1);
-    CHECK_OK(exchange_csr(device_upload(map.data(), (int64_t)map.size()), volume,
-                          device_upload(&n, 1), capacity, rows, trouble,
-                          device_new<char>((int64_t)bytes), bytes, stream_get()));
-    snprintf(label, sizeof label, "%d of %d rows of %d", n, capacity, volume);
-    auto same = [](const int32_t *got, const std::vector<int32_t> &wanted) {
-        int32_t *copy = device_fetch(got, (int64_t)wanted.size());
-        return test_check(std::equal(wanted.begin(), wanted.end(), copy), __FILE__, __LINE__,
-                          label);
-    };
-    same(rows.begin, begin);
-    same(rows.offset, offset);
-    same(rows.input, input);
-    CHECK(device_untouched(rows.offset, total, most) && device_untouched(rows.input, total, most));
-    CHECK_EQUAL(device_value(trouble).flags, 0u);
-    guarded_finish();
-}
-
-DEVICE_TEST(gpu_exchange_rows_of_any_width) {
-    random_state random = random_make(7);
-    for (int volume : {1, 2, 3, 4, 5, 8, 9, 16, 17, 27, 31, 32, 33, 64, 65, 125, 343, 3375}) {
-        for (int n : {0, 1, 3, 4, 5, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000}) {
-            if ((n > 129 && volume > 125) || (test_quick() && n * volume > 5000)) {
-                continue;
-            }
-            for (int room : {0, 1, 700}) {
-                if (test_thinned(17)) {
-                    continue;
-                }
-                check_rows(&random, n, volume, room);
-            }
-        }
-    }
-}
-
-// Rows around a stretch of the scan of one chunk, and of more.
-DEVICE_TEST(gpu_exchange_rows_of_many_chunks) {
-    random_state random = random_make(8);
-    const int most = exchange_scan_blocks * exchange_chunk; // one chunk for each thread block
-    for (int n : {10 * exchange_chunk, most - 2, most - 1, most, 3 * most + 5}) {
-        if (test_quick() && n >= most - 2) {
-            continue;
-        }
-        check_rows(&random, n, 1, 0);
-        check_rows(&random, n / 2, 2, n / 2 + 1);
-    }
-}
-
-// More entries than 31 bits can count: they do not fit, and no sum wraps around to one that does.
-DEVICE_TEST(gpu_exchange_rows_beyond_32_bits) {
-    const int32_t outputs = 700000, volume = kernel_volume_max;
-    size_t free_bytes = 0, all_bytes = 0, bytes = 0;
-    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
-    if (test_quick() || free_bytes < (size_t)outputs * volume * 4 + ((size_t)1 << 30)) {
-        SKIP("takes 10 GB of device memory and is not quick");
-    }
-    REQUIRE_OK(exchange_csr_workspace(outputs, &bytes));
-    int32_t *map = device_zeros<int32_t>((int64_t)outputs * volume); // all have a source
-    exchange_rows rows = {device_new<int32_t>((int64_t)outputs + 1), device_new<int32_t>(100),
-                          device_new<int32_t>(100), 100};
-    device_status *trouble = device_zeros<device_status>(1);
-    REQUIRE_OK(exchange_csr(map, volume, device_upload(&outputs, 1), outputs, rows, trouble,
-                            device_new<char>((int64_t)bytes), bytes, stream_get()));
-    std::vector<int32_t> begin((size_t)outputs + 1);
-    device_copy_out(begin.data(), rows.begin, outputs + 1);
-    CHECK(std::all_of(begin.begin(), begin.end(), [](int32_t b) { return b == 0; }));
-    CHECK(device_untouched(rows.offset, 0, 100) && device_untouched(rows.input, 0, 100));
-    CHECK_EQUAL(device_value(trouble).flags, (uint32_t)device_flag_capacity);
-    CHECK_EQUAL(device_value(trouble).needed, 2362500000u);
 }
 
 // ---- the host loops -----------------------------------------------------------------------------
@@ -424,19 +343,15 @@ void check_host_loops(const device_layer<W> *l) {
         [](const int32_t *p, int64_t from, int64_t count) {
             return guarded_untouched(p, from, count);
         }};
-    int32_t count = device_value(l->outputs.count);
     int32_t *begin = device_fetch(l->pairs.begin, volume + 1);
     map_pairs pairs = {begin, device_fetch(l->pairs.input, begin[volume]),
                        device_fetch(l->pairs.output, begin[volume]), l->limits.pairs};
-    const int32_t *map = device_fetch(l->map, (int64_t)count * volume);
-    engine_buffers b = engine_buffers_make(&host, volume, l->outputs.capacity, l->limits);
+    engine_buffers b = engine_buffers_make(&host, volume, l->limits);
     int32_t *const *p = b.part;
     device_status trouble = {};
-    CHECK_OK(exchange_spconv_host(k, pairs, l->limits.stride, p[engine_indice_pairs],
-                                  p[engine_indice_pair_num], &trouble));
+    CHECK_OK(exchange_spconv_host(k, pairs, &b.indices, &trouble));
     CHECK_OK(exchange_torchsparse_host(k, pairs, p[engine_nbmaps], p[engine_nbsizes]));
     CHECK_OK(exchange_minkowski_host(k, pairs, p[engine_begin], p[engine_in], p[engine_out]));
-    CHECK_OK(exchange_csr_host(map, volume, &count, l->outputs.capacity, b.rows, &trouble));
     check_same_forms(engine_buffers_read(&memory, &l->buffers), engine_buffers_read(&host, &b));
     check_trouble(device_value(l->trouble), trouble);
 }
@@ -454,7 +369,7 @@ DEVICE_TEST(gpu_exchange_equals_the_host_loops) {
         label_kernel("host loops", k);
         for (int32_t stride : {n, n / 8}) {
             int32_t room = (int32_t)min_of((int64_t)n * kernel_volume(&k), 1 << 22);
-            device_layer<uint64_t> l = layer_make(&layout, &k, set, set, {room, stride, room});
+            device_layer<uint64_t> l = layer_make(&layout, &k, set, set, {room, stride});
             CHECK_OK(layer_run(&l, stream_get()));
             check_host_loops(&l);
         }
@@ -473,7 +388,7 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
     label_kernel(name, k);
     int32_t count = (int32_t)words.size();
     engine_forms f =
-        check_words(&layout, &k, words, (const std::vector<W> *)nullptr, 0, {-1, count, -1});
+        check_words(&layout, &k, words, (const std::vector<W> *)nullptr, 0, {-1, count});
     CHECK_EQUAL(f.pairs, pairs);
     CHECK_EQUAL(f.longest, count); // the centre
     kernel_shape half = kernel_cube(2, 1), back = half;
@@ -496,8 +411,7 @@ DEVICE_TEST(gpu_exchange_real_scans) {
 
 // ---- a graph ------------------------------------------------------------------------------------
 
-// One graph for a capacity; scenes of other sizes, one of them too dense for the stride and for the
-// rows.
+// One graph for a capacity; scenes of other sizes, one of them too dense for the stride.
 template <typename W>
 void check_replays(kernel_shape k) {
     const triple lo = {0, 0, 0}, hi = {19, 19, 19};
@@ -505,7 +419,7 @@ void check_replays(kernel_shape k) {
     random_state random = random_make(9);
     word_layout layout = reference_layout<W>(lo, hi, 2, {1, 1, 1}, kernel_reach(&k));
     voxel_set<W> set = set_upload(words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, 50), 1950);
-    engine_limits limits = {capacity * kernel_volume(&k), 1500, 6000};
+    engine_limits limits = {capacity * kernel_volume(&k), 1500};
     device_layer<W> l = layer_make(&layout, &k, set, set, limits);
     cudaGraphExec_t replay =
         stream_capture([&](cudaStream_t stream) { CHECK_OK(layer_run(&l, stream)); });
@@ -519,7 +433,7 @@ void check_replays(kernel_shape k) {
         device_copy_in(set.words, words.data(), capacity);
         device_copy_in(set.count, &n, 1);
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
-        engine_forms wanted = engine_forms_make(&k, voxels, voxels, capacity, &limits);
+        engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
         check_same_forms(engine_buffers_read(&memory, &l.buffers, false), wanted);
         check_trouble(device_value(l.trouble), engine_trouble(wanted, limits));
         overflows += device_value(l.trouble).flags != 0;
@@ -544,10 +458,11 @@ DEVICE_TEST(gpu_exchange_lists_refuse) {
     kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
     int32_t *p = device_new<int32_t>(100);
     const map_pairs pairs = {p, p, p, 10};
+    const exchange_indices one = {p, p, 1};
     device_status *trouble = device_zeros<device_status>(1);
     cudaStream_t stream = stream_get();
     auto run = [&](const kernel_shape *kernel, map_pairs from) {
-        status all[3] = {exchange_spconv(kernel, from, 1, p, p, trouble, stream),
+        status all[3] = {exchange_spconv(kernel, from, &one, trouble, stream),
                          exchange_torchsparse(kernel, from, p, p, stream),
                          exchange_minkowski(kernel, from, p, p, p, stream)};
         CHECK(all[0].code == all[1].code && all[0].code == all[2].code);
@@ -556,19 +471,11 @@ DEVICE_TEST(gpu_exchange_lists_refuse) {
     check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
     check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
     check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
-    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs.input");
-    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs.output");
-    int32_t *odd = (int32_t *)((char *)p + 2);
-    check_subject(run(&k, {odd, p, p, 10}), status_alignment, "pairs.begin");
-    check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
-    check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
-    check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
-    check_subject(exchange_spconv(&k, pairs, 0, p, p, trouble, stream), status_bad_size, "stride");
-    check_subject(exchange_spconv(&k, pairs, 1, nullptr, p, trouble, stream), status_null_pointer,
-                  "indice_pairs");
-    check_subject(exchange_spconv(&k, pairs, 1, p, nullptr, trouble, stream), status_null_pointer,
-                  "indice_pair_num");
-    check_subject(exchange_spconv(&k, pairs, 1, p, p, nullptr, stream), status_null_pointer,
+    const exchange_indices none = {p, p, 0};
+    check_subject(exchange_spconv(&k, pairs, &none, trouble, stream), status_bad_size, "stride");
+    check_subject(exchange_spconv(&k, pairs, nullptr, trouble, stream), status_null_pointer,
+                  "indices");
+    check_subject(exchange_spconv(&k, pairs, &one, nullptr, stream), status_null_pointer,
                   "trouble");
     check_subject(exchange_torchsparse(&k, pairs, nullptr, p, stream), status_null_pointer,
                   "nbmaps");
@@ -581,48 +488,6 @@ DEVICE_TEST(gpu_exchange_lists_refuse) {
     CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
 }
 
-DEVICE_TEST(gpu_exchange_csr_refuses) {
-    int32_t *p = device_new<int32_t>(100), one = 1;
-    int32_t *map = device_zeros<int32_t>(27), *count = device_upload(&one, 1);
-    const exchange_rows rows = {p, p + 10, p + 50, 30};
-    device_status *trouble = device_zeros<device_status>(1);
-    size_t bytes = 0;
-    REQUIRE_OK(exchange_csr_workspace(1, &bytes));
-    char *scratch = device_new<char>((int64_t)bytes + 256);
-    auto run = [&](const int32_t *from, int volume, const int32_t *counted, int32_t capacity,
-                   exchange_rows to, device_status *t) {
-        return exchange_csr(from, volume, counted, capacity, to, t, scratch, bytes, stream_get());
-    };
-    check_subject(run(nullptr, 27, count, 1, rows, trouble), status_null_pointer, "map");
-    check_subject(run(map, 0, count, 1, rows, trouble), status_bad_size, "volume");
-    check_subject(run(map, 3376, count, 1, rows, trouble), status_bad_size, "volume");
-    check_subject(run(map, 27, nullptr, 1, rows, trouble), status_null_pointer, "count");
-    check_subject(run(map, 27, count, 0, rows, trouble), status_bad_size, "capacity");
-    check_subject(run(map, 27, count, 1, {nullptr, p, p, 9}, trouble), status_null_pointer,
-                  "rows.begin");
-    check_subject(run(map, 27, count, 1, {p, nullptr, p, 9}, trouble), status_null_pointer,
-                  "rows.offset");
-    check_subject(run(map, 27, count, 1, {p, p, nullptr, 9}, trouble), status_null_pointer,
-                  "rows.input");
-    check_subject(run(map, 27, count, 1, {p, p, p, 0}, trouble), status_bad_size, "rows.capacity");
-    check_subject(run(map, 27, count, 1, rows, nullptr), status_null_pointer, "trouble");
-    check_subject(exchange_csr_workspace(0, &bytes), status_bad_size, "capacity");
-    check_subject(exchange_csr_workspace(1, nullptr), status_null_pointer, "bytes");
-    auto with = [&](void *workspace, size_t given) {
-        return exchange_csr(map, 27, count, 1, rows, trouble, workspace, given, stream_get());
-    };
-    status small = with(scratch, bytes - 1);
-    check_subject(small, status_workspace, "scratch");
-    CHECK_EQUAL(small.detail, bytes);
-    check_subject(with(nullptr, bytes), status_null_pointer, "scratch");
-    check_subject(with(scratch + 128, bytes), status_alignment, "scratch");
-    CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
-    CHECK(device_untouched(scratch, 0, (int64_t)bytes + 256));
-    CHECK_OK(with(scratch, bytes));
-    CHECK(device_untouched(scratch, (int64_t)bytes, (int64_t)bytes + 256));
-    CHECK_EQUAL(device_value(p + 1), 27);
-}
-
 // ---- the test, tested ---------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
@@ -632,8 +497,8 @@ DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
     word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 2, 2});
     std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 200);
     engine_voxels voxels = engine_unpack(&layout, words.data(), 200);
-    engine_limits limits = {-1, -1, -1};
-    engine_forms wanted = engine_forms_make(&k, voxels, voxels, 200, &limits);
+    engine_limits limits = {-1, -1};
+    engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
     voxel_set<uint32_t> set = set_upload(words, 0);
     device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
     REQUIRE_OK(layer_run(&l, stream_get()));
@@ -650,22 +515,6 @@ DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
                                   l.buffers.part[engine_in], l.buffers.part[engine_out],
                                   stream_get()));
     CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers), wanted), "begin["));
-    // A row that starts one entry late.
-    std::vector<int32_t> map((size_t)200 * 15);
-    device_copy_out(map.data(), l.map, 200 * 15);
-    size_t first = 0;
-    while (map[first] < 0) {
-        ++first;
-    }
-    map[first] = -1;
-    device_copy_in(l.map, map.data(), 200 * 15);
-    REQUIRE_OK(exchange_minkowski(&k, l.pairs, l.buffers.part[engine_begin],
-                                  l.buffers.part[engine_in], l.buffers.part[engine_out],
-                                  stream_get()));
-    REQUIRE_OK(exchange_csr(l.map, 15, set.count, 200, l.buffers.rows, l.trouble, l.csr_scratch,
-                            l.csr_bytes, stream_get()));
-    CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers, false), wanted),
-                 "rows.begin["));
 }
 
 } // namespace

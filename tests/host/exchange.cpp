@@ -4,7 +4,83 @@
 
 #include "../../spira/downsample.h"
 
+#include <array>
+#include <numeric>
+
 using namespace spira;
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// The weights as each engine's documentation nests them, outermost first; a weight's value encodes
+// its place: offset x, y, z, channels i, o.
+static std::vector<int> engine_weights(weight_order order, const weight_shape &s) {
+    const bool z_fastest = order == weight_order_spira || (order == weight_order_torchsparse &&
+                                                           s.size.x * s.size.y * s.size.z % 2 == 0);
+    const char *nest = order == weight_order_spconv ? "ozyxi" : z_fastest ? "xyzio" : "zyxio";
+    auto axis = [&](char name) { return strchr("xyzio", name) - "xyzio"; };
+    const int size[5] = {s.size.x, s.size.y, s.size.z, s.cin, s.cout};
+    std::vector<int> weights;
+    for (int n = 0; n < size[0] * size[1] * size[2] * size[3] * size[4]; ++n) {
+        int at[5], left = n, value = 0;
+        for (int level = 4; level >= 0; --level) {
+            at[axis(nest[level])] = left % size[axis(nest[level])];
+            left /= size[axis(nest[level])];
+        }
+        for (int i : at) {
+            value = value * 16 + i;
+        }
+        weights.push_back(value);
+    }
+    return weights;
+}
+
+TEST(weight_reorder_from_every_engine) {
+    const triple sizes[] = {{3, 3, 3}, {2, 2, 2}, {5, 5, 5}, {1, 1, 3}, {3, 2, 5},
+                            {1, 3, 5}, {4, 2, 3}, {1, 1, 1}, {2, 3, 1}};
+    for (weight_order order : {weight_order_spira, weight_order_spconv, weight_order_torchsparse,
+                               weight_order_minkowski}) {
+        for (triple n : sizes) {
+            for (std::array<int, 2> c : {std::array<int, 2>{1, 1}, {2, 3}, {5, 4}, {1, 7}}) {
+                const weight_shape shape = {n, c[0], c[1]};
+                const std::vector<int> source = engine_weights(order, shape),
+                                       wanted = engine_weights(weight_order_spira, shape);
+                int *target = guarded_new<int>((int64_t)source.size());
+                REQUIRE_OK(weight_reorder(order, &shape, sizeof(int), source.data(), target));
+                CHECK(std::equal(wanted.begin(), wanted.end(), target));
+            }
+        }
+    }
+}
+
+TEST(weight_reorder_takes_any_element) {
+    const weight_shape three = {{3, 1, 1}, 1, 1}, single = {{1, 1, 1}, 1, 1};
+    const char source[2 * 3 + 1] = "aAbBcC"; // [volume 3, cin 1, cout 1] of two bytes
+    char *target = guarded_new<char>(6);
+    REQUIRE_OK(weight_reorder(weight_order_spconv, &three, 2, source, target));
+    CHECK_EQUAL(memcmp(target, source, 6), 0);
+    double one = 1, copy = 0;
+    REQUIRE_OK(weight_reorder(weight_order_minkowski, &single, sizeof one, &one, &copy));
+    CHECK_EQUAL(copy, 1.0);
+}
+
+TEST(weight_reorder_refuses) {
+    float a[27] = {}, b[27];
+    auto run = [&](int order, weight_shape s, size_t size) {
+        return weight_reorder((weight_order)order, &s, size, a, b);
+    };
+    const weight_shape s = {{3, 3, 3}, 1, 1};
+    CHECK_OK(run(weight_order_spconv, s, 4));
+    CHECK_STATUS(weight_reorder(weight_order_spconv, nullptr, 4, a, b), status_null_pointer);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, &s, 4, nullptr, b), status_null_pointer);
+    CHECK_STATUS(weight_reorder(weight_order_spconv, &s, 4, a, nullptr), status_null_pointer);
+    CHECK_STATUS(run(4, s, 4), status_unsupported);
+    CHECK_STATUS(run(-1, s, 4), status_unsupported);
+    CHECK_STATUS(run(1, {s.size, 0, 1}, 4), status_bad_size);
+    CHECK_STATUS(run(1, {s.size, 1, -1}, 4), status_bad_size);
+    CHECK_STATUS(run(1, s, 0), status_bad_size);
+    CHECK_STATUS(run(1, {{3, 0, 3}, 1, 1}, 4), status_kernel_size);
+    CHECK_STATUS(run(1, {{3, 3, 16}, 1, 1}, 4), status_kernel_size);
+}
 
 // ---- one map, in all forms ----------------------------------------------------------------------
 
@@ -47,8 +123,7 @@ template <typename W>
 static engine_forms forms_wanted(exchange_layer<W> *l, engine_limits *limits) {
     voxel_set<W> source = l->source_set(), outputs = l->output_set();
     return engine_forms_make(&l->kernel, engine_unpack(&l->layout, source.words, *source.count),
-                             engine_unpack(&l->layout, outputs.words, *outputs.count),
-                             outputs.capacity, limits);
+                             engine_unpack(&l->layout, outputs.words, *outputs.count), limits);
 }
 
 template <typename W>
@@ -57,24 +132,20 @@ static engine_forms forms_written(exchange_layer<W> *l, engine_limits limits,
     const kernel_shape *k = &l->kernel;
     int volume = kernel_volume(k);
     voxel_set<W> source = l->source_set(), outputs = l->output_set();
-    int32_t *map = guarded_new<int32_t>((int64_t)outputs.capacity * volume);
     map_pairs pairs = {guarded_new<int32_t>(volume + 1), guarded_new<int32_t>(limits.pairs),
                        guarded_new<int32_t>(limits.pairs), limits.pairs};
-    CHECK_OK(map_build_host(&l->layout, k, source, outputs, map));
     CHECK_OK(map_build_pairs_host(&l->layout, k, source, outputs, nullptr, pairs, trouble));
-    engine_buffers b = engine_buffers_make(&memory, volume, outputs.capacity, limits);
+    engine_buffers b = engine_buffers_make(&memory, volume, limits);
     int32_t *const *p = b.part;
-    CHECK_OK(exchange_spconv_host(k, pairs, limits.stride, p[engine_indice_pairs],
-                                  p[engine_indice_pair_num], trouble));
+    CHECK_OK(exchange_spconv_host(k, pairs, &b.indices, trouble));
     CHECK_OK(exchange_torchsparse_host(k, pairs, p[engine_nbmaps], p[engine_nbsizes]));
     CHECK_OK(exchange_minkowski_host(k, pairs, p[engine_begin], p[engine_in], p[engine_out]));
-    CHECK_OK(exchange_csr_host(map, volume, outputs.count, outputs.capacity, b.rows, trouble));
     return engine_buffers_read(&memory, &b);
 }
 
 // Returns the wanted forms.
 template <typename W>
-static engine_forms check_layer(exchange_layer<W> *l, engine_limits limits = {-1, -1, -1}) {
+static engine_forms check_layer(exchange_layer<W> *l, engine_limits limits = {-1, -1}) {
     engine_forms wanted = forms_wanted(l, &limits);
     device_status trouble = {};
     engine_forms got = forms_written(l, limits, &trouble);
@@ -122,7 +193,7 @@ TEST(exchange_two_voxels_by_hand) {
                                    word_pack<uint32_t>(&l, {0, 5, 5, 7})};
     exchange_layer<uint32_t> two = layer_make(&l, &k, words, {}, true, 1);
     device_status trouble = {};
-    engine_forms f = forms_written(&two, {8, 2, 8}, &trouble);
+    engine_forms f = forms_written(&two, {8, 2}, &trouble);
     // Output 0 reads itself at (0, 0, 0) and voxel 1 at (1, 0, 1); output 1 reads itself only.
     typedef std::vector<int32_t> numbers;
     CHECK(f.part[engine_indice_pair_num] == numbers({0, 2, 0, 0, 0, 1})); // x fastest
@@ -132,9 +203,6 @@ TEST(exchange_two_voxels_by_hand) {
     CHECK(f.part[engine_nbmaps] == numbers({0, 0, 1, 1, 1, 0}));
     CHECK(f.part[engine_begin] == numbers({0, 0, 2, 2, 2, 2, 3}));
     CHECK(f.part[engine_in] == numbers({0, 1, 1}) && f.part[engine_out] == numbers({0, 1, 0}));
-    CHECK(f.part[engine_row_begin] == numbers({0, 2, 3, 3}));
-    CHECK(f.part[engine_row_offset] == numbers({2, 5, 2}));
-    CHECK(f.part[engine_row_input] == numbers({0, 1, 1}));
     CHECK_EQUAL(trouble.flags, 0u);
 }
 
@@ -230,7 +298,7 @@ TEST(exchange_half_and_hybrid_lists) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
     exchange_layer<uint32_t> all = layer_make(
         &l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 300), {}, true, 0);
-    engine_limits limits = {-1, -1, -1};
+    engine_limits limits = {-1, -1};
     engine_forms whole = forms_wanted(&all, &limits);
     map_forms choices[2] = {};
     choices[0].half = true;
@@ -275,38 +343,12 @@ TEST(exchange_full_and_one_more) {
             engine_forms f = check_layer(&all);
             int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
             REQUIRE(longest >= 2 && pairs >= 2);
-            check_layer(&all, {pairs, longest - 1, pairs});
-            check_layer(&all, {pairs, 1, pairs});
-            check_layer(&all, {pairs, longest, pairs - 1});
-            check_layer(&all, {pairs, longest + 3, pairs + 3});
-            check_layer(&all, {pairs + 5, longest - 1, 1});
+            check_layer(&all, {pairs, longest - 1});
+            check_layer(&all, {pairs, 1});
+            check_layer(&all, {pairs, longest + 3});
+            check_layer(&all, {pairs + 5, longest - 1});
         }
     }
-}
-
-// Rows from the count on are not read.
-TEST(exchange_rows_behind_the_count) {
-    const int32_t map[] = {-1, 4, 2, -1, 5, 5, 5, 5};
-    for (int32_t count : {0, 1, 2}) {
-        int32_t *begin = guarded_new<int32_t>(5), *offset = guarded_new<int32_t>(3),
-                *input = guarded_new<int32_t>(3);
-        device_status trouble = {};
-        REQUIRE_OK(exchange_csr_host(map, 2, &count, 4, {begin, offset, input, 3}, &trouble));
-        for (int o = 0; o <= 4; ++o) {
-            CHECK_EQUAL(begin[o], std::min(o, count));
-        }
-        CHECK(count < 1 || (offset[0] == 1 && input[0] == 4));
-        CHECK(count < 2 || (offset[1] == 0 && input[1] == 2));
-        CHECK(guarded_untouched(offset, count, 3) && guarded_untouched(input, count, 3));
-        CHECK_EQUAL(trouble.flags, 0u);
-    }
-    int32_t many = 9; // a count beyond the capacity is read as the capacity
-    int32_t *begin = guarded_new<int32_t>(3), *entry = guarded_new<int32_t>(4);
-    device_status trouble = {};
-    REQUIRE_OK(exchange_csr_host(map, 2, &many, 2, {begin, entry, entry + 2, 2}, &trouble));
-    CHECK(begin[0] == 0 && begin[1] == 1 && begin[2] == 2);
-    CHECK_EQUAL(trouble.flags, (uint32_t)device_flag_capacity);
-    CHECK_EQUAL(trouble.needed, 9u);
 }
 
 // Lists that did not fit are empty, and so are the forms made of them.
@@ -315,21 +357,40 @@ TEST(exchange_of_empty_lists) {
     int32_t begin[28] = {}, row = 0;
     map_pairs pairs = {begin, &row, &row, 1};
     device_status trouble = {};
-    engine_buffers b = engine_buffers_make(&memory, 27, 1, {1, 3, 1});
-    int32_t *map = guarded_new<int32_t>(27), none = 0;
-    REQUIRE_OK(exchange_spconv_host(&k, pairs, 3, b.part[engine_indice_pairs],
-                                    b.part[engine_indice_pair_num], &trouble));
+    engine_buffers b = engine_buffers_make(&memory, 27, {1, 3});
+    REQUIRE_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
     REQUIRE_OK(exchange_torchsparse_host(&k, pairs, b.part[engine_nbmaps], b.part[engine_nbsizes]));
     REQUIRE_OK(exchange_minkowski_host(&k, pairs, b.part[engine_begin], b.part[engine_in],
                                        b.part[engine_out]));
-    REQUIRE_OK(exchange_csr_host(map, 27, &none, 1, b.rows, &trouble));
     engine_forms f = engine_buffers_read(&memory, &b);
     CHECK(f.part[engine_indice_pairs] == std::vector<int32_t>(2 * 27 * 3, -1));
     CHECK(f.part[engine_indice_pair_num] == std::vector<int32_t>(27, 0));
     CHECK(f.part[engine_nbmaps].empty() && f.part[engine_in].empty());
     CHECK(f.part[engine_begin] == std::vector<int32_t>(28, 0));
-    CHECK(f.part[engine_row_begin] == std::vector<int32_t>(2, 0));
     CHECK_EQUAL(trouble.flags, 0u);
+}
+
+// Begins that disagree with the arrays: nothing is read or written out of bounds.
+TEST(exchange_of_lists_that_disagree) {
+    kernel_shape k = kernel_cube(1, 1);
+    k.size.z = 3;
+    for (std::array<int32_t, 4> begin :
+         {std::array<int32_t, 4>{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}}) {
+        int32_t *in = guarded_new<int32_t>(4), *out = guarded_new<int32_t>(4);
+        std::iota(in, in + 4, 10);
+        std::iota(out, out + 4, 20);
+        map_pairs pairs = {begin.data(), in, out, 4};
+        device_status trouble = {};
+        engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
+        CHECK_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
+        CHECK_OK(
+            exchange_torchsparse_host(&k, pairs, b.part[engine_nbmaps], b.part[engine_nbsizes]));
+        CHECK_OK(exchange_minkowski_host(&k, pairs, b.part[engine_begin], b.part[engine_in],
+                                         b.part[engine_out]));
+        engine_forms f = engine_buffers_read(&memory, &b);
+        CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
+        guarded_finish();
+    }
 }
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -343,9 +404,10 @@ TEST(exchange_lists_refuse) {
     kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
     int32_t *p = guarded_new<int32_t>(100);
     const map_pairs pairs = {p, p, p, 10};
+    const exchange_indices one = {p, p, 1};
     device_status trouble = {};
     auto run = [&](const kernel_shape *kernel, map_pairs from) {
-        status all[3] = {exchange_spconv_host(kernel, from, 1, p, p, &trouble),
+        status all[3] = {exchange_spconv_host(kernel, from, &one, &trouble),
                          exchange_torchsparse_host(kernel, from, p, p),
                          exchange_minkowski_host(kernel, from, p, p, p)};
         CHECK(all[0].code == all[1].code && all[0].code == all[2].code);
@@ -361,61 +423,26 @@ TEST(exchange_lists_refuse) {
     check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
     check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
     check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
+    auto spconv = [&](exchange_indices to, device_status *t) {
+        return exchange_spconv_host(&k, pairs, &to, t);
+    };
     for (int32_t stride : {0, -1, INT32_MAX}) {
-        check_subject(exchange_spconv_host(&k, pairs, stride, p, p, &trouble), status_bad_size,
-                      "stride");
+        check_subject(spconv({p, p, stride}, &trouble), status_bad_size, "stride");
     }
-    check_subject(exchange_spconv_host(&k, pairs, 1, nullptr, p, &trouble), status_null_pointer,
-                  "indice_pairs");
-    check_subject(exchange_spconv_host(&k, pairs, 1, p, nullptr, &trouble), status_null_pointer,
-                  "indice_pair_num");
-    check_subject(exchange_spconv_host(&k, pairs, 1, p, p, nullptr), status_null_pointer,
-                  "trouble");
-    check_subject(exchange_spconv_host(&k, pairs, 1, p, p, (device_status *)((char *)p + 2)),
-                  status_alignment, "trouble");
+    check_subject(exchange_spconv_host(&k, pairs, nullptr, &trouble), status_null_pointer,
+                  "indices");
+    check_subject(spconv({nullptr, p, 1}, &trouble), status_null_pointer, "indice_pairs");
+    check_subject(spconv({p, nullptr, 1}, &trouble), status_null_pointer, "indice_pair_num");
+    check_subject(spconv(one, nullptr), status_null_pointer, "trouble");
+    check_subject(spconv(one, (device_status *)odd), status_alignment, "trouble");
+    check_subject(spconv({odd, p, 1}, &trouble), status_alignment, "indice_pairs");
     check_subject(exchange_torchsparse_host(&k, pairs, nullptr, p), status_null_pointer, "nbmaps");
     check_subject(exchange_torchsparse_host(&k, pairs, p, nullptr), status_null_pointer, "nbsizes");
     check_subject(exchange_minkowski_host(&k, pairs, nullptr, p, p), status_null_pointer, "begin");
     check_subject(exchange_minkowski_host(&k, pairs, p, nullptr, p), status_null_pointer, "in");
     check_subject(exchange_minkowski_host(&k, pairs, p, p, nullptr), status_null_pointer, "out");
-    check_subject(exchange_spconv_host(&k, pairs, 1, odd, p, &trouble), status_alignment,
-                  "indice_pairs");
     check_subject(exchange_torchsparse_host(&k, pairs, odd, p), status_alignment, "nbmaps");
     check_subject(exchange_minkowski_host(&k, pairs, p, odd, p), status_alignment, "in");
-    CHECK(guarded_untouched(p, 0, 100));
-}
-
-TEST(exchange_csr_refuses) {
-    int32_t *p = guarded_new<int32_t>(100);
-    const exchange_rows rows = {p, p, p, 10};
-    device_status trouble = {};
-    check_subject(exchange_csr_host(nullptr, 27, p, 1, rows, &trouble), status_null_pointer, "map");
-    for (int volume : {0, -1, kernel_volume_max + 1}) {
-        check_subject(exchange_csr_host(p, volume, p, 1, rows, &trouble), status_bad_size,
-                      "volume");
-    }
-    check_subject(exchange_csr_host(p, 27, nullptr, 1, rows, &trouble), status_null_pointer,
-                  "count");
-    for (int32_t capacity : {0, -1, INT32_MAX}) {
-        check_subject(exchange_csr_host(p, 27, p, capacity, rows, &trouble), status_bad_size,
-                      "capacity");
-        check_subject(exchange_csr_host(p, 27, p, 1, {p, p, p, capacity}, &trouble),
-                      status_bad_size, "rows.capacity");
-    }
-    auto refused = [&](exchange_rows bad, status_code code, const char *subject) {
-        check_subject(exchange_csr_host(p, 27, p, 1, bad, &trouble), code, subject);
-    };
-    int32_t *odd = (int32_t *)((char *)p + 2);
-    refused({nullptr, p, p, 10}, status_null_pointer, "rows.begin");
-    refused({p, nullptr, p, 10}, status_null_pointer, "rows.offset");
-    refused({p, p, nullptr, 10}, status_null_pointer, "rows.input");
-    refused({odd, p, p, 10}, status_alignment, "rows.begin");
-    refused({p, odd, p, 10}, status_alignment, "rows.offset");
-    refused({p, p, odd, 10}, status_alignment, "rows.input");
-    check_subject(exchange_csr_host(odd, 27, p, 1, rows, &trouble), status_alignment, "map");
-    check_subject(exchange_csr_host(p, 27, p, 1, rows, nullptr), status_null_pointer, "trouble");
-    check_subject(exchange_csr_host(p, 27, p, 1, rows, (device_status *)odd), status_alignment,
-                  "trouble");
     CHECK(guarded_untouched(p, 0, 100));
 }
 
@@ -430,7 +457,7 @@ TEST(exchange_planted_errors_are_found) {
     exchange_layer<uint32_t> all =
         layer_make(&l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200),
                    words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 150), false, 0);
-    engine_limits limits = {-1, -1, -1};
+    engine_limits limits = {-1, -1};
     device_status trouble = {};
     engine_forms wanted = forms_wanted(&all, &limits), got = forms_written(&all, limits, &trouble);
     CHECK_EQUAL(engine_difference(got, wanted), "");
@@ -456,9 +483,13 @@ TEST(exchange_planted_errors_are_found) {
     // Spira's order where the engine has x fastest.
     bad = got;
     engine_forms sorted = {};
-    engine_lists lists = engine_pairs(engine_sorted(&k), false,
-                                      engine_unpack(&l, all.source.data(), all.source_count),
-                                      engine_unpack(&l, all.outputs.data(), all.output_count));
+    engine_offsets in_order = engine_minkowski(&k);
+    std::sort(in_order.begin(), in_order.end(), [](triple a, triple b) {
+        return a.x != b.x ? a.x < b.x : a.y != b.y ? a.y < b.y : a.z < b.z;
+    });
+    engine_lists lists =
+        engine_pairs(in_order, false, engine_unpack(&l, all.source.data(), all.source_count),
+                     engine_unpack(&l, all.outputs.data(), all.output_count));
     engine_write_lists(lists, lists, &sorted);
     bad.part[engine_nbmaps] = sorted.part[engine_nbmaps];
     CHECK(strstr(engine_difference(bad, wanted), "nbmaps["));
@@ -474,6 +505,6 @@ TEST(exchange_of_kitti) {
         SKIP("the .vox32 files of data/ are not here");
     }
     exchange_layer<uint32_t> scan = layer_make(&l, &k, words, {}, true, 1);
-    engine_forms f = check_layer(&scan, {-1, (int32_t)words.size(), -1});
+    engine_forms f = check_layer(&scan, {-1, (int32_t)words.size()});
     CHECK_EQUAL(f.pairs, 346220);
 }

@@ -1,10 +1,9 @@
 // tests/host/offset.cpp: offset.h.
 #include "../support/test.h"
 
-#include "../../spira/exchange.h"
+#include "../../spira/offset.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 using namespace spira;
@@ -132,100 +131,4 @@ TEST(offset_refuses) {
     s = good;
     s.dilation.y = s.stride.y = 1 << 20; // each is allowed, their product is no int
     CHECK_STATUS(kernel_check(&s), status_bad_size);
-}
-
-// ---- weights ------------------------------------------------------------------------------------
-
-// A weight's value encodes its place: offset ix, iy, iz, channels i, o.
-static int label(int ix, int iy, int iz, int i, int o) {
-    return (((ix * 16 + iy) * 16 + iz) * 16 + i) * 16 + o;
-}
-
-// The weights as each engine's documentation nests them.
-static std::vector<int> engine_weights(weight_order order, triple n, int cin, int cout) {
-    std::vector<int> w;
-    auto matrix = [&](int ix, int iy, int iz) { // [cin, cout]
-        for (int i = 0; i < cin; ++i) {
-            for (int o = 0; o < cout; ++o) {
-                w.push_back(label(ix, iy, iz, i, o));
-            }
-        }
-    };
-    bool x_slowest = order == weight_order_spira ||
-                     (order == weight_order_torchsparse && n.x * n.y * n.z % 2 == 0);
-    if (order == weight_order_spconv) {
-        for (int o = 0; o < cout; ++o) {
-            for (int iz = 0; iz < n.z; ++iz) {
-                for (int iy = 0; iy < n.y; ++iy) {
-                    for (int ix = 0; ix < n.x; ++ix) {
-                        for (int i = 0; i < cin; ++i) {
-                            w.push_back(label(ix, iy, iz, i, o));
-                        }
-                    }
-                }
-            }
-        }
-    } else if (x_slowest) {
-        for (int ix = 0; ix < n.x; ++ix) {
-            for (int iy = 0; iy < n.y; ++iy) {
-                for (int iz = 0; iz < n.z; ++iz) {
-                    matrix(ix, iy, iz);
-                }
-            }
-        }
-    } else { // x fastest
-        for (int iz = 0; iz < n.z; ++iz) {
-            for (int iy = 0; iy < n.y; ++iy) {
-                for (int ix = 0; ix < n.x; ++ix) {
-                    matrix(ix, iy, iz);
-                }
-            }
-        }
-    }
-    return w;
-}
-
-TEST(weight_reorder_from_every_engine) {
-    const triple sizes[] = {{3, 3, 3}, {2, 2, 2}, {5, 5, 5}, {1, 1, 3}, {3, 2, 5},
-                            {1, 3, 5}, {4, 2, 3}, {1, 1, 1}, {2, 3, 1}};
-    for (weight_order order : {weight_order_spira, weight_order_spconv, weight_order_torchsparse,
-                               weight_order_minkowski}) {
-        for (triple n : sizes) {
-            for (std::array<int, 2> c : {std::array<int, 2>{1, 1}, {2, 3}, {5, 4}, {1, 7}}) {
-                int cin = c[0], cout = c[1], count = n.x * n.y * n.z * cin * cout;
-                std::vector<int> source = engine_weights(order, n, cin, cout);
-                REQUIRE((int)source.size() == count);
-                int *target = guarded_new<int>(count);
-                REQUIRE_OK(weight_reorder(order, n, cin, cout, sizeof(int), source.data(), target));
-                std::vector<int> expected = engine_weights(weight_order_spira, n, cin, cout);
-                CHECK(std::equal(expected.begin(), expected.end(), target));
-            }
-        }
-    }
-}
-
-TEST(weight_reorder_takes_any_element) {
-    const char source[2 * 3 + 1] = "aAbBcC"; // [volume 3, cin 1, cout 1] of two bytes
-    char *target = guarded_new<char>(6);
-    REQUIRE_OK(weight_reorder(weight_order_spconv, {3, 1, 1}, 1, 1, 2, source, target));
-    CHECK_EQUAL(memcmp(target, source, 6), 0);
-    double one = 1, copy = 0;
-    REQUIRE_OK(weight_reorder(weight_order_minkowski, {1, 1, 1}, 1, 1, sizeof one, &one, &copy));
-    CHECK_EQUAL(copy, 1.0);
-}
-
-TEST(weight_reorder_refuses) {
-    float a[27] = {}, b[27];
-    const triple n = {3, 3, 3};
-    CHECK_OK(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, b));
-    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, nullptr, b), status_null_pointer);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 4, a, nullptr), status_null_pointer);
-    CHECK_STATUS(weight_reorder((weight_order)4, n, 1, 1, 4, a, b), status_unsupported);
-    CHECK_STATUS(weight_reorder((weight_order)-1, n, 1, 1, 4, a, b), status_unsupported);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 0, 1, 4, a, b), status_bad_size);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, -1, 4, a, b), status_bad_size);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, n, 1, 1, 0, a, b), status_bad_size);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, {3, 0, 3}, 1, 1, 4, a, b), status_kernel_size);
-    CHECK_STATUS(weight_reorder(weight_order_spconv, {3, 3, 16}, 1, 1, 4, a, b),
-                 status_kernel_size);
 }

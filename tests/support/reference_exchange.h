@@ -100,15 +100,6 @@ SPIRA_API engine_offsets engine_minkowski(const spira::kernel_shape *k) {
     return offsets;
 }
 
-// CSR has spira's order: that of the offsets' own coordinates.
-SPIRA_API engine_offsets engine_sorted(const spira::kernel_shape *k) {
-    engine_offsets offsets = engine_minkowski(k);
-    std::sort(offsets.begin(), offsets.end(), [](spira::triple a, spira::triple b) {
-        return a.x != b.x ? a.x < b.x : a.y != b.y ? a.y < b.y : a.z < b.z;
-    });
-    return offsets;
-}
-
 // ---- pairs, by looking voxels up ----------------------------------------------------------------
 
 typedef std::vector<spira::voxel> engine_voxels;
@@ -167,9 +158,6 @@ enum engine_part {
     engine_begin,           // [volume + 1]
     engine_in,              // [pairs]
     engine_out,             // [pairs]
-    engine_row_begin,       // [outputs.capacity + 1]
-    engine_row_offset,      // [pairs]
-    engine_row_input,       // [pairs]
     engine_parts
 };
 
@@ -181,7 +169,7 @@ struct engine_forms {
 // How much room there is.
 struct engine_limits {
     int32_t pairs; // of map_pairs; enough, in these tests
-    int32_t stride, rows;
+    int32_t stride;
 };
 
 SPIRA_API void engine_write_spconv(const engine_lists &lists, size_t stride, engine_forms *f) {
@@ -218,28 +206,9 @@ SPIRA_API void engine_write_lists(const engine_lists &torchsparse, const engine_
     f->pairs = (int64_t)f->part[engine_in].size();
 }
 
-SPIRA_API void engine_write_rows(const engine_lists &sorted, int32_t capacity, int32_t room,
-                                 engine_forms *f) {
-    std::vector<std::vector<std::pair<int32_t, int32_t>>> rows((size_t)capacity);
-    for (size_t k = 0; k < sorted.size(); ++k) {
-        for (engine_pair p : sorted[k]) {
-            rows[(size_t)p.output].push_back({(int32_t)k, p.input});
-        }
-    }
-    f->part[engine_row_begin].assign((size_t)capacity + 1, 0);
-    for (size_t o = 0; o < rows.size() && f->pairs <= room; ++o) {
-        for (const auto &entry : rows[o]) {
-            f->part[engine_row_offset].push_back(entry.first);
-            f->part[engine_row_input].push_back(entry.second);
-        }
-        f->part[engine_row_begin][o + 1] = (int32_t)f->part[engine_row_offset].size();
-    }
-}
-
-// All forms of a layer; `outputs` has room for `capacity`. A limit of -1 is just enough.
+// All forms of a layer. A limit of -1 is just enough.
 SPIRA_API engine_forms engine_forms_make(const spira::kernel_shape *k, const engine_voxels &source,
-                                         const engine_voxels &outputs, int32_t capacity,
-                                         engine_limits *limits) {
+                                         const engine_voxels &outputs, engine_limits *limits) {
     engine_forms f = {};
     engine_lists minkowski = engine_pairs(engine_minkowski(k), k->transposed, source, outputs);
     engine_write_lists(engine_torchsparse_agrees(k)
@@ -248,19 +217,15 @@ SPIRA_API engine_forms engine_forms_make(const spira::kernel_shape *k, const eng
                        minkowski, &f);
     limits->pairs = limits->pairs < 0 ? (int32_t)std::max(f.pairs, (int64_t)1) : limits->pairs;
     limits->stride = limits->stride < 0 ? (int32_t)std::max(f.longest, (int64_t)1) : limits->stride;
-    limits->rows = limits->rows < 0 ? (int32_t)std::max(f.pairs, (int64_t)1) : limits->rows;
     engine_write_spconv(engine_pairs(engine_spconv(k), k->transposed, source, outputs),
                         (size_t)limits->stride, &f);
-    engine_write_rows(engine_pairs(engine_sorted(k), k->transposed, source, outputs), capacity,
-                      limits->rows, &f);
     return f;
 }
 
 // What the writers should have recorded.
 SPIRA_API spira::device_status engine_trouble(const engine_forms &wanted, engine_limits limits) {
     spira::device_status trouble = {};
-    int64_t needed = std::max(wanted.longest > limits.stride ? wanted.longest : 0,
-                              wanted.pairs > limits.rows ? wanted.pairs : 0);
+    int64_t needed = wanted.longest > limits.stride ? wanted.longest : 0;
     trouble.flags = needed ? (uint32_t)spira::device_flag_capacity : 0;
     trouble.needed = (uint32_t)needed;
     return trouble;
@@ -270,8 +235,7 @@ SPIRA_API spira::device_status engine_trouble(const engine_forms &wanted, engine
 // pairs.
 SPIRA_API const char *engine_difference(const engine_forms &got, const engine_forms &wanted) {
     static const char *const names[engine_parts] = {
-        "indice_pairs", "indice_pair_num", "nbmaps",      "nbsizes",   "begin", "in",
-        "out",          "rows.begin",      "rows.offset", "rows.input"};
+        "indice_pairs", "indice_pair_num", "nbmaps", "nbsizes", "begin", "in", "out"};
     static char text[200];
     text[0] = 0;
     for (int p = 0; p < engine_parts && !text[0]; ++p) {
@@ -305,26 +269,21 @@ struct engine_memory {
 struct engine_buffers {
     int32_t *part[engine_parts];
     int64_t size[engine_parts];
-    spira::exchange_rows rows;
-    int volume;
+    spira::exchange_indices indices;
 };
 
 SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, int volume,
-                                             int32_t outputs, engine_limits limits) {
+                                             engine_limits limits) {
     engine_buffers b;
-    b.volume = volume;
     b.size[engine_indice_pairs] = (int64_t)2 * volume * limits.stride;
     b.size[engine_indice_pair_num] = b.size[engine_nbsizes] = volume;
     b.size[engine_nbmaps] = (int64_t)2 * limits.pairs;
     b.size[engine_begin] = volume + 1;
     b.size[engine_in] = b.size[engine_out] = limits.pairs;
-    b.size[engine_row_begin] = (int64_t)outputs + 1;
-    b.size[engine_row_offset] = b.size[engine_row_input] = limits.rows;
     for (int p = 0; p < engine_parts; ++p) {
         b.part[p] = memory->make(b.size[p]);
     }
-    b.rows = {b.part[engine_row_begin], b.part[engine_row_offset], b.part[engine_row_input],
-              limits.rows};
+    b.indices = {b.part[engine_indice_pairs], b.part[engine_indice_pair_num], limits.stride};
     return b;
 }
 
@@ -343,8 +302,7 @@ SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const en
             CHECK(memory->untouched(b->part[p], used[p], b->size[p]));
         }
     };
-    for (int p : {engine_indice_pairs, engine_indice_pair_num, engine_nbsizes, engine_begin,
-                  engine_row_begin}) {
+    for (int p : {engine_indice_pairs, engine_indice_pair_num, engine_nbsizes, engine_begin}) {
         read(p);
     }
     used[engine_nbmaps] = 0;
@@ -352,8 +310,7 @@ SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const en
         used[engine_nbmaps] += (int64_t)2 * n;
     }
     used[engine_in] = used[engine_out] = f.part[engine_begin].back();
-    used[engine_row_offset] = used[engine_row_input] = f.part[engine_row_begin].back();
-    for (int p : {engine_nbmaps, engine_in, engine_out, engine_row_offset, engine_row_input}) {
+    for (int p : {engine_nbmaps, engine_in, engine_out}) {
         read(p);
     }
     return f;
